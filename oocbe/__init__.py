@@ -1,0 +1,1 @@
+"""oocbe: an out-of-core engine for incomplete tables."""

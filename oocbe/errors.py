@@ -1,0 +1,79 @@
+"""The exception tree: every error that oocbe raises on purpose derives from :class:`OocbeError`.
+
+A message says what was wrong, where (file and line, table, bucket) and what to do. Each class carries the exit code
+that the command line returns for it, so that the mapping lives in one place.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+EXIT_OPTIMAL = 0
+EXIT_USAGE = 2
+EXIT_INFEASIBLE = 10
+EXIT_LIMIT = 20
+EXIT_RESOURCES = 30
+EXIT_CORRUPT = 40
+
+
+class OocbeError(Exception):
+    """Base of all errors raised on purpose.
+
+    Attributes
+    ----------
+    exit_code : int
+        What ``oocbe`` returns to the shell when this error ends a command.
+    """
+
+    exit_code: int = EXIT_USAGE
+
+
+class UsageError(OocbeError):
+    """An option, argument or combination of arguments that makes no sense."""
+
+
+class FormatError(OocbeError):
+    """A malformed input file.
+
+    Parameters
+    ----------
+    path : the file read.
+    line : 1-based line of the damage, or None where no line applies (binary data, unreadable archive).
+    message : what was found and what was expected.
+    """
+
+    def __init__(self, path: str | Path, line: int | None, message: str) -> None:
+        self.path = str(path)
+        self.line = line
+        where = self.path if line is None else f"{self.path}, line {line}"
+        super().__init__(f"{where}: {message}")
+
+
+class UnsupportedError(OocbeError):
+    """Valid input that this version cannot treat; the message names the missing part."""
+
+
+class ModelError(OocbeError):
+    """A problem, function, constraint or table whose parts contradict one another."""
+
+
+class ValueRangeError(OocbeError):
+    """A sum or product of values that could leave the range of every supported dtype."""
+
+
+class LimitError(OocbeError):
+    """A time, row or gap limit given by the user was reached before the proof."""
+
+    exit_code = EXIT_LIMIT
+
+
+class ResourceError(OocbeError):
+    """Memory or disk ran out; the message has requested, used and limit in bytes."""
+
+    exit_code = EXIT_RESOURCES
+
+
+class CorruptDataError(OocbeError):
+    """A stored table that is damaged: missing, truncated, swapped or altered chunks, or a wrong manifest."""
+
+    exit_code = EXIT_CORRUPT

@@ -1,0 +1,119 @@
+"""Commutative semirings as values: the elimination code is written once and receives one of these.
+
+A semiring has a *combination* (how values of functions are joined: ⊗) and a *marginalisation* (how the values of an
+eliminated variable are reduced: ⊕). Its *zero* is the neutral element of marginalisation and absorbs under combination:
+it is the value of an infeasible assignment, and therefore never stored (Aji and McEliece, 2000; Kohlas and Wilson,
+2008). Kernels receive the two operations as small integer codes, so that one compiled loop serves all semirings.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import UsageError
+
+
+class Combination(IntEnum):
+    """Code of the operation that joins values."""
+
+    ADD = 0
+    MULTIPLY = 1
+
+
+class Marginalisation(IntEnum):
+    """Code of the operation that reduces values of the eliminated variable."""
+
+    MIN = 0
+    MAX = 1
+    SUM = 2
+    LOG_SUM_EXP = 3
+
+
+@dataclass(frozen=True)
+class Semiring:
+    """A commutative semiring.
+
+    Attributes
+    ----------
+    name : what a person types (``min-sum``).
+    combination, marginalisation : operation codes handed to the kernels.
+    counts : each feasible row is worth one, whatever its value (the counting semiring).
+    """
+
+    name: str
+    combination: Combination
+    marginalisation: Marginalisation
+    counts: bool = False
+
+    @property
+    def one(self) -> int:
+        """Neutral element of combination: 0 where values are added, 1 where they are multiplied."""
+        return 0 if self.combination is Combination.ADD else 1
+
+    @property
+    def zero(self) -> float:
+        """Value of an infeasible assignment; rows that have it are not stored."""
+        if self.combination is Combination.MULTIPLY:
+            return 0.0
+        return math.inf if self.marginalisation is Marginalisation.MIN else -math.inf
+
+    @property
+    def selects(self) -> bool:
+        """True where marginalisation picks one of its arguments, so that an optimal assignment exists."""
+        return self.marginalisation in (Marginalisation.MIN, Marginalisation.MAX)
+
+    @property
+    def needs_floats(self) -> bool:
+        """True where the result of marginalising integers is not an integer."""
+        return self.marginalisation is Marginalisation.LOG_SUM_EXP
+
+    def combine(self, a: NDArray[np.generic], b: NDArray[np.generic]) -> NDArray[np.generic]:
+        """Join two arrays of values element by element (NumPy broadcasting)."""
+        result: NDArray[np.generic]
+        result = np.add(a, b) if self.combination is Combination.ADD else np.multiply(a, b)
+        return result
+
+    def reduce(self, values: NDArray[np.generic], axis: int | None = None) -> NDArray[np.generic]:
+        """Marginalise an array of values along an axis (None: all of it)."""
+        operation = {
+            Marginalisation.MIN: np.minimum,
+            Marginalisation.MAX: np.maximum,
+            Marginalisation.SUM: np.add,
+            Marginalisation.LOG_SUM_EXP: np.logaddexp,
+        }[self.marginalisation]
+        result: NDArray[np.generic] = operation.reduce(values, axis=axis)
+        return result
+
+    def is_better(self, a: float, b: float) -> bool:
+        """Whether value a is strictly preferred to b; only for semirings that select."""
+        if self.marginalisation is Marginalisation.MIN:
+            return a < b
+        if self.marginalisation is Marginalisation.MAX:
+            return a > b
+        raise UsageError(f"the {self.name} semiring has no preference between values; use one with min or max")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+MIN_SUM = Semiring("min-sum", Combination.ADD, Marginalisation.MIN)
+MAX_SUM = Semiring("max-sum", Combination.ADD, Marginalisation.MAX)
+MAX_PRODUCT = Semiring("max-product", Combination.MULTIPLY, Marginalisation.MAX)
+SUM_PRODUCT = Semiring("sum-product", Combination.MULTIPLY, Marginalisation.SUM)
+LOG_SUM_EXP = Semiring("log-sum-exp", Combination.ADD, Marginalisation.LOG_SUM_EXP)
+COUNTING = Semiring("counting", Combination.MULTIPLY, Marginalisation.SUM, counts=True)
+
+SEMIRINGS = {s.name: s for s in (MIN_SUM, MAX_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG_SUM_EXP, COUNTING)}
+
+
+def semiring_by_name(name: str) -> Semiring:
+    """Look a semiring up by its name; :class:`UsageError` lists the known ones."""
+    try:
+        return SEMIRINGS[name]
+    except KeyError:
+        raise UsageError(f"unknown semiring {name!r}; known: {', '.join(SEMIRINGS)}") from None

@@ -1,0 +1,1 @@
+"""Tables: the bit layout of keys, tables in memory, tables stored on disk."""

@@ -1,0 +1,140 @@
+"""Bit layout of a packed key: where each variable of a scope sits.
+
+A row's key holds the value index of each scope variable in a bit field of ``max(1, ceil(log2 size))`` bits. Fields
+follow one another from the least significant bit of word 0, the first variable of the scope lowest; a field never
+crosses a word boundary (the rest of a word stays zero instead), so that every field is one shift and one mask away.
+Keys compare like numbers, the last word most significant. A table's keys are one uint64 array a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ModelError
+
+WORD_BITS = 64
+
+
+def bits_for(size: int) -> int:
+    """Bits that a variable with ``size`` values takes: at least one."""
+    return max(1, (size - 1).bit_length())
+
+
+class Field(NamedTuple):
+    """Place of a variable in a key: word number, shift within the word, width in bits."""
+
+    word: int
+    shift: int
+    bits: int
+
+    @property
+    def mask(self) -> int:
+        """The field's ones, unshifted."""
+        return (1 << self.bits) - 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Scope and bit fields of a table's keys.
+
+    Attributes
+    ----------
+    scope : variable names, the least significant first, without repetition.
+    sizes : domain size of each.
+    """
+
+    scope: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.scope) != len(self.sizes):
+            raise ModelError(f"{len(self.scope)} variables and {len(self.sizes)} domain sizes in one layout")
+        if len(set(self.scope)) != len(self.scope):
+            raise ModelError(f"a variable occurs twice in scope {self.scope}")
+        for name, size in zip(self.scope, self.sizes, strict=True):
+            if not 1 <= size <= 1 << 62:
+                raise ModelError(f"variable {name}: domain size {size} is outside 1 .. 2^62")
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """Bit field of each scope variable."""
+        fields, word, shift = [], 0, 0
+        for size in self.sizes:
+            bits = bits_for(size)
+            if shift + bits > WORD_BITS:
+                word, shift = word + 1, 0
+            fields.append(Field(word, shift, bits))
+            shift += bits
+        return tuple(fields)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.scope)}
+
+    @property
+    def words(self) -> int:
+        """Number of 64-bit words in a key; at least one."""
+        return self.fields[-1].word + 1 if self.fields else 1
+
+    @property
+    def bits(self) -> int:
+        """Bits up to the end of the most significant field (gaps at word boundaries included)."""
+        if not self.fields:
+            return 0
+        last = self.fields[-1]
+        return last.word * WORD_BITS + last.shift + last.bits
+
+    @cached_property
+    def complete_rows(self) -> int:
+        """Rows of a complete table: the product of the domain sizes (a Python integer, any size)."""
+        product = 1
+        for size in self.sizes:
+            product *= size
+        return product
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def place(self, name: str) -> int:
+        """Position of a variable in the scope; :class:`ModelError` where it is not in it."""
+        try:
+            return self._places[name]
+        except KeyError:
+            raise ModelError(f"variable {name} is not in scope {self.scope}") from None
+
+    def field(self, name: str) -> Field:
+        """Bit field of a variable."""
+        return self.fields[self.place(name)]
+
+    def pack(self, tuples: NDArray[np.integer]) -> NDArray[np.uint64]:
+        """Pack value indices.
+
+        Parameters
+        ----------
+        tuples : integer (rows, len(scope)), columns in scope order.
+
+        Returns
+        -------
+        uint64 (words, rows), word 0 least significant.
+        """
+        keys = np.zeros((self.words, len(tuples)), dtype=np.uint64)
+        for column, f in enumerate(self.fields):
+            keys[f.word] |= tuples[:, column].astype(np.uint64) << np.uint64(f.shift)
+        return keys
+
+    def unpack(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Unpack keys uint64 (words, rows) into value indices int64 (rows, len(scope)), columns in scope order."""
+        out = np.empty((keys.shape[1], len(self.scope)), dtype=np.int64)
+        for column, f in enumerate(self.fields):
+            out[:, column] = (keys[f.word] >> np.uint64(f.shift)) & np.uint64(f.mask)
+        return out
+
+    def select(self, names: Sequence[str]) -> Layout:
+        """Layout of the given variables of this scope, in the order given."""
+        return Layout(tuple(names), tuple(self.sizes[self.place(n)] for n in names))

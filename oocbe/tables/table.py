@@ -1,0 +1,145 @@
+"""A table in memory: packed keys, values, and the layout that says what the keys mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from oocbe.errors import ModelError
+from oocbe.semiring import MAX_SUM, Semiring
+from oocbe.tables.layout import Layout
+
+VALUE_DTYPES = tuple(np.dtype(t) for t in (np.int32, np.int64, np.float32, np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """An incomplete table: feasible assignments of a scope, each with a value. No key occurs twice.
+
+    Attributes
+    ----------
+    layout : scope and bit fields.
+    keys : uint64 (words, rows), C-contiguous, word 0 least significant.
+    values : int32, int64, float32 or float64 (rows,).
+    semiring : what joining and marginalising mean for these values.
+    is_sorted : whether rows are in ascending order of their keys.
+    """
+
+    layout: Layout
+    keys: NDArray[np.uint64]
+    values: NDArray[np.generic]
+    semiring: Semiring = MAX_SUM
+    is_sorted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.keys.dtype != np.uint64 or self.keys.ndim != 2 or self.keys.shape[0] != self.layout.words:
+            raise ModelError(
+                f"table over {self.layout.scope}: keys must be uint64 of shape ({self.layout.words}, rows), "
+                f"not {self.keys.dtype} of shape {self.keys.shape}"
+            )
+        if self.values.dtype not in VALUE_DTYPES:
+            names = ", ".join(d.name for d in VALUE_DTYPES)
+            raise ModelError(f"table over {self.layout.scope}: values must be {names}, not {self.values.dtype}")
+        if self.values.shape != (self.keys.shape[1],):
+            raise ModelError(
+                f"table over {self.layout.scope}: {self.keys.shape[1]} keys, values of shape {self.values.shape}"
+            )
+
+    @classmethod
+    def from_rows(
+        cls,
+        scope: Mapping[str, int],
+        tuples: ArrayLike,
+        values: ArrayLike,
+        semiring: Semiring = MAX_SUM,
+    ) -> Table:
+        """Make a table from rows of value indices.
+
+        Parameters
+        ----------
+        scope : variable name to domain size, the least significant first.
+        tuples : integers (rows, len(scope)), columns in scope order, each below its domain size.
+        values : numbers (rows,); Python integers become int64, floats float64, NumPy arrays keep their dtype.
+        semiring : what joining and marginalising mean.
+
+        Raises
+        ------
+        ModelError : a value outside its domain, a tuple that occurs twice, shapes that do not fit.
+        """
+        layout = Layout(tuple(scope), tuple(scope.values()))
+        rows = np.asarray(tuples, dtype=np.int64).reshape(-1, len(layout.scope)) if scope else np.asarray(tuples)
+        if scope and rows.size and ((rows < 0).any() or (rows >= np.array(layout.sizes)).any()):
+            raise ModelError(f"table over {layout.scope}: a value lies outside its domain")
+        keys = layout.pack(rows)
+        order = np.lexsort(keys)
+        keys = np.ascontiguousarray(keys[:, order])
+        if keys.shape[1] > 1 and (keys[:, 1:] == keys[:, :-1]).all(axis=0).any():
+            raise ModelError(f"table over {layout.scope}: a tuple occurs twice")
+        return cls(layout, keys, np.ascontiguousarray(np.asarray(values)[order]), semiring, is_sorted=True)
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Variable names, the least significant first."""
+        return self.layout.scope
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.keys.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and values."""
+        return self.keys.nbytes + self.values.nbytes
+
+    @property
+    def density(self) -> float:
+        """Rows over the rows of a complete table."""
+        return self.rows / self.layout.complete_rows
+
+    def to_rows(self) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
+        """Value indices int64 (rows, len(scope)) and values (rows,), in stored order."""
+        return self.layout.unpack(self.keys), self.values
+
+    def to_dict(self) -> dict[tuple[int, ...], int | float]:
+        """Assignments (in scope order) to values; for small tables and tests."""
+        tuples, values = self.to_rows()
+        return {tuple(t): v.item() for t, v in zip(tuples.tolist(), values, strict=True)}
+
+    def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
+        """Value of one assignment (by name, or in scope order); None where it has no row. Linear in the rows."""
+        if isinstance(assignment, Mapping):
+            assignment = [assignment[name] for name in self.scope]
+        key = self.layout.pack(np.asarray(assignment, dtype=np.int64).reshape(1, -1))
+        hits = np.flatnonzero((self.keys == key).all(axis=0))
+        if len(hits) == 0:
+            return None
+        found: int | float = self.values[hits[0]].item()
+        return found
+
+    def __repr__(self) -> str:
+        return describe_table("Table", self.layout, self.rows, self.nbytes, self.values.dtype, self.semiring)
+
+
+def describe_table(
+    kind: str, layout: Layout, rows: int, nbytes: int, dtype: np.dtype[np.generic], semiring: Semiring
+) -> str:
+    """One line about a table: scope, rows, density, bytes."""
+    names = layout.scope if len(layout.scope) <= 8 else (*layout.scope[:6], f"… {len(layout.scope) - 6} more")
+    density = rows / layout.complete_rows
+    return (
+        f"<{kind} ({', '.join(names)}): {rows:,} rows, density {density:.3g}, {format_bytes(nbytes)}, "
+        f"{layout.bits} key bits, {dtype.name}, {semiring}>"
+    )
+
+
+def format_bytes(count: float) -> str:
+    """Bytes for people: 512 B, 1.5 KiB, 2.0 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1024 or unit == "TiB":
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError("unreachable")
