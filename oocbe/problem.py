@@ -223,8 +223,10 @@ class Problem:
         if len(names) != len(self.variables):
             raise ModelError(f"{self.name}: variable names must be unique")
         sizes = self.sizes
-        for kind, parts in (("function", self.functions), ("constraint", self.constraints)):
-            for number, part in enumerate(parts):
+        parts: tuple[tuple[str, Sequence[Function | Constraint]], ...]
+        parts = (("function", self.functions), ("constraint", self.constraints))
+        for kind, members in parts:
+            for number, part in enumerate(members):
                 where = f"{self.name}: {kind} {number}"
                 self._check_scope(where, part.scope)
                 _check_tuples(where, part.tuples, np.array([sizes[v] for v in part.scope], dtype=np.int64))
@@ -269,7 +271,9 @@ class Problem:
         for v, value in zip(self.variables, assignment, strict=True):
             if not 0 <= value < v.size:
                 raise ModelError(f"{self.name}: variable {v.name} has values 0 to {v.size - 1}, not {value}")
-        if not all(c.permits(assignment) for c in (*self.constraints, *self.linear_constraints)):
+        if not all(c.permits(assignment) for c in self.constraints):
+            return None
+        if not all(c.permits(assignment) for c in self.linear_constraints):
             return None
         total: int | float = self.constant
         for f in self.functions:
