@@ -1,0 +1,1 @@
+"""Kernels: the loops of the engine, behind one small interface (:mod:`oocbe.kernels.interface`)."""
