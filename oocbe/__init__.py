@@ -1,1 +1,126 @@
-"""oocbe: an out-of-core engine for incomplete tables."""
+"""An out-of-core engine for incomplete tables: bucket elimination and its family, exact and at scale.
+
+>>> import oocbe
+>>> problem = oocbe.Problem(
+...     variables=(oocbe.Variable("a", 2), oocbe.Variable("b", 2)),
+...     functions=(oocbe.Function.from_array((0, 1), [[4, 1], [2, 7]]),),
+... )
+>>> result = oocbe.solve(problem)
+>>> result.value, result.labels
+(1, {'a': '0', 'b': '1'})
+
+Names are imported when they are first used (PEP 562), so that ``import oocbe`` and ``oocbe --help`` stay quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oocbe.errors import (
+        CorruptDataError,
+        FormatError,
+        LimitError,
+        ModelError,
+        OocbeError,
+        ResourceError,
+        UnsupportedError,
+        UsageError,
+        ValueRangeError,
+    )
+    from oocbe.facade import plan, solve, verify
+    from oocbe.io import read, write
+    from oocbe.observer import Observer
+    from oocbe.operators import join_sum, maximise
+    from oocbe.options import SolveOptions
+    from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+    from oocbe.result import Result
+    from oocbe.semiring import (
+        COUNTING,
+        LOG_SUM_EXP,
+        MAX_PRODUCT,
+        MAX_SUM,
+        MIN_SUM,
+        SEMIRINGS,
+        SUM_PRODUCT,
+        Semiring,
+    )
+    from oocbe.tables.layout import Layout
+    from oocbe.tables.stored import StoredTable
+    from oocbe.tables.table import Table
+    from oocbe.verification import Verdict
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "COUNTING",
+    "LOG_SUM_EXP",
+    "MAX_PRODUCT",
+    "MAX_SUM",
+    "MIN_SUM",
+    "SEMIRINGS",
+    "SUM_PRODUCT",
+    "Constraint",
+    "CorruptDataError",
+    "FormatError",
+    "Function",
+    "Layout",
+    "LimitError",
+    "LinearConstraint",
+    "ModelError",
+    "Observer",
+    "OocbeError",
+    "Problem",
+    "ResourceError",
+    "Result",
+    "Semiring",
+    "SolveOptions",
+    "StoredTable",
+    "Table",
+    "UnsupportedError",
+    "UsageError",
+    "ValueRangeError",
+    "Variable",
+    "Verdict",
+    "__version__",
+    "join_sum",
+    "maximise",
+    "plan",
+    "read",
+    "solve",
+    "verify",
+    "write",
+]
+
+_HOMES = {
+    "oocbe.errors": (
+        "CorruptDataError FormatError LimitError ModelError OocbeError ResourceError UnsupportedError UsageError "
+        "ValueRangeError"
+    ),
+    "oocbe.facade": "plan solve verify",
+    "oocbe.io": "read write",
+    "oocbe.observer": "Observer",
+    "oocbe.operators": "join_sum maximise",
+    "oocbe.options": "SolveOptions",
+    "oocbe.problem": "Constraint Function LinearConstraint Problem Variable",
+    "oocbe.result": "Result",
+    "oocbe.semiring": "COUNTING LOG_SUM_EXP MAX_PRODUCT MAX_SUM MIN_SUM SEMIRINGS SUM_PRODUCT Semiring",
+    "oocbe.tables.layout": "Layout",
+    "oocbe.tables.stored": "StoredTable",
+    "oocbe.tables.table": "Table",
+    "oocbe.verification": "Verdict",
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value  # the next use finds it without this function
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,82 @@
+"""The library's verbs on problems: the same steps that the command line takes, for a program or a notebook."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oocbe.options import SolveOptions
+
+if TYPE_CHECKING:
+    from oocbe.elimination.plan import Plan
+    from oocbe.observer import Observer
+    from oocbe.problem import Problem
+    from oocbe.result import Result
+    from oocbe.verification import Verdict
+
+
+def solve(
+    problem: Problem | str | Path,
+    options: SolveOptions | None = None,
+    *,
+    observer: Observer | None = None,
+    **overrides: Any,
+) -> Result:
+    """Solve a problem, or the file that a path names, exactly.
+
+    Parameters
+    ----------
+    problem : the problem, or a path that :func:`oocbe.read` accepts.
+    options : settings; None takes defaults and ``OOCBE_`` environment variables.
+    observer : receives the solve's events, or None.
+    overrides : single options by name, such as ``order="min-fill"`` or ``memory="2GiB"``.
+
+    Returns
+    -------
+    Result : status, value, assignment and what it cost.
+
+    Raises
+    ------
+    UsageError : an unknown or unusable option. FormatError, UnsupportedError : the file. ResourceError : memory or
+        disk ran out. ValueRangeError : values that no supported dtype can sum exactly.
+    """
+    from oocbe.elimination.solve import solve as run
+
+    settings = _settings(options, overrides)
+    start = time.perf_counter()
+    loaded = _load(problem)
+    reading = time.perf_counter() - start
+    result = run(loaded, settings, observer)
+    if loaded is problem:
+        return result
+    seconds = {"read": reading, **result.seconds}
+    seconds["total"] = reading + seconds.get("total", 0.0)
+    return replace(result, seconds=seconds)
+
+
+def plan(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> Plan:
+    """Choose an order and predict each bucket's rows and bytes without computing any; arguments as for ``solve``."""
+    from oocbe.elimination.plan import make_plan
+
+    return make_plan(_load(problem), _settings(options, overrides))
+
+
+def verify(problem: Problem | str | Path, solution: str | Path) -> Verdict:
+    """Judge the assignment in a solution file against a problem; see :mod:`oocbe.verification`."""
+    from oocbe.verification import read_solution, verify_solution
+
+    return verify_solution(_load(problem), read_solution(solution))
+
+
+def _settings(options: SolveOptions | None, overrides: dict[str, Any]) -> SolveOptions:
+    return (SolveOptions.from_environment() if options is None else options).with_overrides(**overrides)
+
+
+def _load(problem: Problem | str | Path) -> Problem:
+    if isinstance(problem, str | Path):
+        from oocbe.io import read
+
+        return read(problem)
+    return problem

@@ -1,0 +1,71 @@
+"""What the machine allows and what this process has used of it: memory, in bytes.
+
+A batch job or container usually has less memory than the machine shows, so the control group's limit counts first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+CONTROL_GROUP_ROOT = Path("/sys/fs/cgroup")
+
+DEFAULT_SHARE = 0.8
+"""Share of the available memory that is used when no limit is given: the rest is for the interpreter, compiled code
+and the operating system's file cache, without which writing tables to disk stalls."""
+
+
+def _control_group() -> Path:
+    """Path of this process's group inside the hierarchy of version 2; the root where there is none."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return Path("/")
+    for line in lines:
+        number, _, group = line.split(":", 2)
+        if number == "0":
+            return Path(group)
+    return Path("/")
+
+
+def _read_limit(file: Path) -> int | None:
+    try:
+        text = file.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def control_group_limit(root: Path = CONTROL_GROUP_ROOT, group: Path | None = None) -> int | None:
+    """The tightest memory limit in bytes of the control groups that this process is in; None where there is none.
+
+    Limits of version 2 apply to everything below them, so all ancestors are looked at; version 1 has one file.
+    """
+    group = _control_group() if group is None else group
+    relative = Path(*[part for part in group.parts if part not in ("/", "..")])
+    folders = [root / relative, *(root / parent for parent in relative.parents)]
+    limits = [_read_limit(folder / "memory.max") for folder in folders]
+    limits.append(_read_limit(root / "memory" / "memory.limit_in_bytes"))
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def available_memory() -> int:
+    """Bytes that this process may use at most: the machine's memory, or the control group's limit where it is less."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = control_group_limit()
+    return machine if limit is None else min(machine, limit)
+
+
+def default_memory_limit() -> int:
+    """Bytes used as the limit when the user gives none."""
+    return int(available_memory() * DEFAULT_SHARE)
+
+
+def peak_memory() -> int:
+    """Largest resident set of this process so far, in bytes."""
+    import resource  # absent on some systems; only needed when a result is made
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, the others kibibytes

@@ -1,0 +1,29 @@
+"""How a solve tells about itself while it runs: a progress bar, a log, a test that counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from oocbe.elimination.plan import Plan
+    from oocbe.result import Result
+
+
+class Observer(Protocol):
+    """Receives the events of one solve, in this order, on the thread that called ``solve``."""
+
+    def started(self, plan: Plan) -> None:
+        """The plan is made and elimination begins."""
+
+    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
+        """Bucket ``number`` (1-based) of ``total`` has passed its message on.
+
+        Parameters
+        ----------
+        variable : name of the variable that was eliminated.
+        rows : rows of the message.
+        bytes : bytes of the message's keys and values.
+        """
+
+    def finished(self, result: Result) -> None:
+        """The solve ended with this result; not called where it ends with an exception."""

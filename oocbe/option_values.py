@@ -1,0 +1,107 @@
+"""Parsing of option values, the same for flags, environment variables and arguments.
+
+Each parser takes the option's name (for the message) and a value, either already of the right type or text, and
+returns the typed value or raises :class:`oocbe.errors.UsageError` with what was given and what is accepted.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+
+from oocbe.errors import UsageError
+from oocbe.semiring import Semiring, semiring_by_name
+
+ORDER_NAMES = ("auto", "min-degree", "min-fill", "weighted-min-fill")
+
+_BYTE_UNITS = {
+    "": 1,
+    "b": 1,
+    **{unit + end: 1024**power for power, unit in enumerate("kmgt", start=1) for end in ("", "ib")},
+    **{unit + "b": 1000**power for power, unit in enumerate("kmgt", start=1)},
+}
+
+LEAST_MEMORY = 1 << 20
+"""Below one mebibyte not even the buffers of a single chunk fit, and a forgotten unit (``--memory 2``) is likelier."""
+
+
+def parse_order(name: str, value: object) -> str:
+    """A heuristic's name, or the path of a file that exists; a path object is turned into text."""
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if isinstance(text, str) and (text in ORDER_NAMES or Path(text).is_file()):
+        return text
+    raise UsageError(f"{name}: {value!r} is neither one of {', '.join(ORDER_NAMES)} nor a file that exists")
+
+
+def parse_seconds(name: str, value: object) -> float:
+    """A finite number of seconds, not negative."""
+    try:
+        seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        seconds = math.nan
+    if math.isfinite(seconds) and seconds >= 0:
+        return seconds
+    raise UsageError(f"{name}: {value!r} is not a number of seconds; give 0 or more, such as 0.5")
+
+
+def parse_integer(name: str, value: object, least: int = 0) -> int:
+    """An integer not below ``least``."""
+    number: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+        number = int(value)
+    if number is not None and number >= least:
+        return number
+    raise UsageError(f"{name}: {value!r} is not an integer of at least {least}")
+
+
+def parse_boolean(name: str, value: object) -> bool:
+    """A truth value; text may be 1/0, true/false, yes/no or on/off in any case."""
+    if isinstance(value, bool):
+        return value
+    text = value.strip().lower() if isinstance(value, str) else ""
+    if text in ("1", "true", "yes", "on"):
+        return True
+    if text in ("0", "false", "no", "off"):
+        return False
+    raise UsageError(f"{name}: {value!r} is not a truth value; give 1, true, yes, on or 0, false, no, off")
+
+
+def parse_bytes(name: str, value: object) -> int | None:
+    """A number of bytes such as 2GiB, 512MiB, 1.5G (binary) or 2GB (decimal); None stays None."""
+    if value is None:
+        return None
+    count: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        count = value
+    elif isinstance(value, str):
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value.lower())
+        if match and match[2] in _BYTE_UNITS:
+            unit = _BYTE_UNITS[match[2]]
+            count = int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
+    if count is None:
+        raise UsageError(f"{name}: {value!r} is not a number of bytes; give one such as 2GiB, 512MiB or 2000000000")
+    if count < LEAST_MEMORY:
+        raise UsageError(f"{name}: {value!r} is {count} bytes, less than the least of 1 MiB; is a unit missing?")
+    return count
+
+
+def parse_path(name: str, value: object) -> Path | None:
+    """A path; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, str | os.PathLike) and str(value).strip():
+        return Path(value)
+    raise UsageError(f"{name}: {value!r} is not a path")
+
+
+def parse_semiring(name: str, value: object) -> Semiring | None:
+    """A semiring or its name; None stays None."""
+    if value is None or isinstance(value, Semiring):
+        return value
+    if isinstance(value, str):
+        return semiring_by_name(value.strip())
+    raise UsageError(f"{name}: {value!r} is not a semiring")

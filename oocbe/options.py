@@ -1,0 +1,145 @@
+"""All settings of a solve in one frozen object, and the three ways to fill it.
+
+Precedence: argument over flag over environment variable over default. The command line's flags arrive as overrides of
+:meth:`SolveOptions.from_environment`, a caller's arguments as overrides of whatever object they pass, so that every
+way goes through the same validation. Unknown names are refused wherever they come from: a misspelt option that is
+silently ignored gives a result that its user misreads.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from oocbe.errors import UsageError
+from oocbe.machine import default_memory_limit
+from oocbe.option_values import (
+    parse_boolean,
+    parse_bytes,
+    parse_integer,
+    parse_order,
+    parse_path,
+    parse_seconds,
+    parse_semiring,
+)
+from oocbe.semiring import Semiring
+
+ENVIRONMENT_PREFIX = "OOCBE_"
+
+OTHER_VARIABLES = {
+    "OOCBE_DATA": "folder of real instances that tests and benchmarks look in",
+    "OOCBE_THREADS": "number of threads of the CPU kernels",
+    "OOCBE_MAX_INPUT_BYTES": "largest decompressed input file that is read",
+    "OOCBE_BACKEND": "kernels to use: cpu or cuda",
+}
+"""Environment variables with our prefix that other parts read; they are not options of a solve."""
+
+
+@dataclass(frozen=True)
+class SolveOptions:
+    """Settings of a solve. Strings are accepted for every field and parsed; the attributes hold the parsed values.
+
+    Attributes
+    ----------
+    order : ``auto``, ``min-degree``, ``min-fill``, ``weighted-min-fill``, or the path of a file that lists
+        variable names (or indices) in the order in which they are eliminated.
+    order_seconds : time limit in seconds for the randomised search of an order; 0 tries each heuristic once.
+    seed : of every random choice; the same seed and time-independent settings give the same order.
+    dominance : whether substitution dominance drops rows. The optimum is the same with and without.
+    memory : limit in bytes for tables and buffers, or None for 80 % of what the control group or machine has.
+    workdir : folder for tables on disk, or None for a temporary one; it is emptied of our tables afterwards.
+    semiring : solve in this semiring, or None for the problem's own.
+    chunk_rows : rows in a chunk of a stored table, at least 1.
+
+    Raises
+    ------
+    UsageError : a value that a field does not accept; the message names the option.
+    """
+
+    order: str = "auto"
+    order_seconds: float = 0.5
+    seed: int = 0
+    dominance: bool = True
+    memory: int | None = None
+    workdir: Path | None = None
+    semiring: Semiring | None = None
+    chunk_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        for name, parse in _PARSERS.items():
+            object.__setattr__(self, name, parse(name, getattr(self, name)))
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes that tables and buffers may take: the option, or what follows from the machine."""
+        return default_memory_limit() if self.memory is None else self.memory
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Names of all options."""
+        return tuple(f.name for f in fields(cls))
+
+    @classmethod
+    def from_mapping(cls, settings: Mapping[str, object]) -> SolveOptions:
+        """Options from names and values (parsed where they are strings); an unknown name is refused."""
+        return cls().with_overrides(**settings)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> SolveOptions:
+        """Options from ``OOCBE_`` variables, such as ``OOCBE_ORDER_SECONDS=2``; None reads this process's own.
+
+        An empty variable counts as unset. A variable with our prefix that nothing reads is refused.
+        """
+        environment = os.environ if environment is None else environment
+        known = {ENVIRONMENT_PREFIX + name.upper(): name for name in cls.names()}
+        settings: dict[str, object] = {}
+        for variable, text in environment.items():
+            if not variable.startswith(ENVIRONMENT_PREFIX) or variable in OTHER_VARIABLES:
+                continue
+            if variable not in known:
+                raise UsageError(
+                    f"unknown environment variable {variable}{suggest(variable, [*known, *OTHER_VARIABLES])}"
+                )
+            if text.strip():
+                settings[known[variable]] = text
+        try:
+            return cls.from_mapping(settings)
+        except UsageError as error:
+            raise UsageError(f"from the environment: {error}") from None
+
+    def with_overrides(self, **settings: Any) -> SolveOptions:
+        """The same options with some replaced; an unknown name is refused with the nearest known one."""
+        for name in settings:
+            if name not in self.names():
+                raise UsageError(f"unknown option {name!r}{suggest(name, self.names())}")
+        return replace(self, **settings)
+
+    def to_json(self) -> dict[str, object]:
+        """All options as JSON types; the semiring by name, the work folder as text."""
+        return {
+            f.name: value if isinstance(value := getattr(self, f.name), str | int | float | None) else str(value)
+            for f in fields(self)
+        }
+
+
+_PARSERS: dict[str, Callable[[str, object], object]] = {
+    "order": parse_order,
+    "order_seconds": parse_seconds,
+    "seed": parse_integer,
+    "dominance": parse_boolean,
+    "memory": parse_bytes,
+    "workdir": parse_path,
+    "semiring": parse_semiring,
+    "chunk_rows": lambda name, value: parse_integer(name, value, least=1),
+}
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one, or else all of them."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
