@@ -7,7 +7,7 @@ The text format has one line a variable, its name and its value's label, in any 
     # semiring: min-sum
     # value: 114
     photograph-0 13
-    photograph-1 -
+    photograph-1 0
 
 A line that starts with ``#`` is a comment; those of the form ``# key: value`` above are read back, all may be absent.
 A name or label that contains white space, or starts with ``#`` or ``"``, is written as a JSON string. The other format
