@@ -119,8 +119,9 @@ class Function:
     def to_array(self, sizes: Sequence[int]) -> tuple[Values, NDArray[np.bool_]]:
         """Dense form: values and feasibility, each with one axis a scope variable (sizes: of all variables)."""
         shape = tuple(sizes[v] for v in self.scope)
-        integral = self.is_integral
-        dense: Values = np.full(shape, self.default or 0, dtype=np.int64 if integral else np.float64)
+        fill = self.default or 0
+        dense: Values
+        dense = np.full(shape, fill, dtype=np.int64) if self.is_integral else np.full(shape, fill, dtype=np.float64)
         feasible = np.full(shape, self.default is not None, dtype=bool)
         index = tuple(self.tuples.T)
         dense[index] = self.values if len(self.scope) else self.values[-1:].sum()
@@ -223,13 +224,12 @@ class Problem:
         if len(names) != len(self.variables):
             raise ModelError(f"{self.name}: variable names must be unique")
         sizes = self.sizes
-        parts: tuple[tuple[str, Sequence[Function | Constraint]], ...]
-        parts = (("function", self.functions), ("constraint", self.constraints))
-        for kind, members in parts:
-            for number, part in enumerate(members):
-                where = f"{self.name}: {kind} {number}"
-                self._check_scope(where, part.scope)
-                _check_tuples(where, part.tuples, np.array([sizes[v] for v in part.scope], dtype=np.int64))
+        parts: list[tuple[str, Function | Constraint]] = []
+        parts += [(f"function {number}", f) for number, f in enumerate(self.functions)]
+        parts += [(f"constraint {number}", c) for number, c in enumerate(self.constraints)]
+        for what, part in parts:
+            self._check_scope(f"{self.name}: {what}", part.scope)
+        _check_all_tuples(self.name, parts, sizes)
         for linear in self.linear_constraints:
             where = f"{self.name}: {linear.name}"
             self._check_scope(where, linear.scope)
@@ -305,6 +305,43 @@ class Problem:
         if self.linear_constraints:
             parts.append(f"{len(self.linear_constraints)} linear constraints")
         return f"<Problem {self.name}: {', '.join(parts)}, {self.semiring}>"
+
+
+# Parts with fewer rows are checked together: a SPOT5 problem has thousands of constraints of one to three rows, and a
+# few NumPy calls for each would take longer than reading the file. Larger ones are not worth a copy of their rows.
+_FEW_ROWS = 1024
+
+
+def _check_all_tuples(name: str, parts: list[tuple[str, Function | Constraint]], sizes: tuple[int, ...]) -> None:
+    small: dict[int, list[tuple[str, Function | Constraint]]] = {}
+    for what, part in parts:
+        arity = len(part.scope)
+        if arity and len(part.tuples) < _FEW_ROWS:
+            small.setdefault(arity, []).append((what, part))
+        else:
+            _check_tuples(f"{name}: {what}", part.tuples, np.array([sizes[v] for v in part.scope], dtype=np.int64))
+    for members in small.values():
+        if not _are_clean(members, sizes):
+            for what, part in members:
+                _check_tuples(f"{name}: {what}", part.tuples, np.array([sizes[v] for v in part.scope], dtype=np.int64))
+
+
+def _are_clean(members: list[tuple[str, Function | Constraint]], sizes: tuple[int, ...]) -> bool:
+    """Whether tuples of parts of one arity are certainly distinct, each within its part, and inside their domains."""
+    tuples = np.concatenate([part.tuples for _, part in members])
+    owners = np.repeat(np.arange(len(members)), [len(part.tuples) for _, part in members])
+    limits = np.array([[sizes[v] for v in part.scope] for _, part in members], dtype=np.int64)
+    widest = limits.max(axis=0)
+    if math.prod(widest.tolist()) * len(members) >= 2**62:
+        return False
+    codes = owners
+    for column in range(tuples.shape[1]):
+        values = tuples[:, column]
+        if (values < 0).any() or (values >= limits[owners, column]).any():
+            return False
+        codes = codes * widest[column] + values
+    codes = np.sort(codes)
+    return not (codes[1:] == codes[:-1]).any()
 
 
 def _check_tuples(where: str, tuples: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:

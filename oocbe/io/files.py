@@ -1,0 +1,153 @@
+"""Bytes of a file, compressed or not: bounded when reading, all or nothing when writing.
+
+A compressed file of a few kilobytes can decompress to terabytes. It is therefore decompressed block by block, and given
+up as soon as the sum passes a limit (``OOCBE_MAX_INPUT_BYTES``); the decompressor's own memory is capped as well.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from oocbe.errors import FormatError, UsageError
+
+DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
+BLOCK_BYTES = 2**20
+XZ_MEMORY_BYTES = 256 * 2**20  # `xz -9` needs 65 MiB to decompress; a header may ask for 4 GiB
+COMPRESSIONS = (".gz", ".xz")
+_MAGIC = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00"}
+
+
+def without_compression(path: str | Path) -> Path:
+    """The path less a ``.gz`` or ``.xz`` at its end."""
+    path = Path(path)
+    return path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
+
+
+def max_input_bytes(argument: int | None = None) -> int:
+    """The limit on an input's decompressed size: the argument, ``OOCBE_MAX_INPUT_BYTES`` or 4 GiB."""
+    if argument is None:
+        setting = os.environ.get("OOCBE_MAX_INPUT_BYTES")
+        if setting is None:
+            return DEFAULT_MAX_INPUT_BYTES
+        try:
+            argument = int(setting)
+        except ValueError:
+            raise UsageError(f"OOCBE_MAX_INPUT_BYTES is {setting!r}; it must be a number of bytes") from None
+    if argument < 1:
+        raise UsageError(f"the limit on an input's size is {argument} bytes; it must be positive")
+    return argument
+
+
+def read_bytes(path: str | Path, limit: int | None = None) -> bytes:
+    """All (decompressed) bytes of a file.
+
+    The compression is told by the first bytes; a name ending in ``.gz`` or ``.xz`` must keep its promise.
+
+    Raises
+    ------
+    UsageError : the file cannot be opened.
+    FormatError : the archive is damaged or truncated, or the content is larger than the limit.
+    """
+    limit = max_input_bytes(limit)
+    path = Path(path)
+    blocks: list[bytes] = []
+    total = 0
+    try:
+        with path.open("rb") as file:
+            for block in _decompressed(path, file):
+                total += len(block)
+                if total > limit:
+                    raise FormatError(
+                        path,
+                        None,
+                        f"the content is larger than {limit:,} bytes, the limit on an input's decompressed size; "
+                        "if it is what it should be, raise OOCBE_MAX_INPUT_BYTES",
+                    )
+                blocks.append(block)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return b"".join(blocks)
+
+
+def _decompressed(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    beginning = file.read(max(map(len, _MAGIC.values())))
+    file.seek(0)
+    kind = next((suffix for suffix, magic in _MAGIC.items() if beginning.startswith(magic)), None)
+    promised = path.suffix.lower()
+    if promised in COMPRESSIONS and kind != promised:
+        raise FormatError(path, None, f"found no {promised} header, expected what the name's end promises")
+    if kind is None:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+        return
+    try:
+        yield from _gunzip(file) if kind == ".gz" else _unxz(file)
+    except EOFError:
+        raise FormatError(path, None, f"the {kind} data end too early: the file is truncated") from None
+    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        raise FormatError(path, None, f"damaged {kind} data ({error})") from error
+
+
+def _gunzip(file: BinaryIO) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=file, mode="rb") as stream:
+        while block := stream.read(BLOCK_BYTES):
+            yield block
+
+
+def _unxz(file: BinaryIO) -> Iterator[bytes]:
+    # lzma.LZMAFile takes no memory limit, so its loop over concatenated streams is written out here.
+    pending = file.read(BLOCK_BYTES)
+    while pending:
+        decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=XZ_MEMORY_BYTES)
+        while not decompressor.eof:
+            if decompressor.needs_input and not pending:
+                pending = file.read(BLOCK_BYTES)
+                if not pending:
+                    raise EOFError
+            if block := decompressor.decompress(pending, max_length=BLOCK_BYTES):
+                yield block
+            pending = b""
+        # Streams may be followed by zero bytes up to a multiple of four, or by another stream.
+        pending = decompressor.unused_data.lstrip(b"\0")
+        while not pending and (block := file.read(BLOCK_BYTES)):
+            pending = block.lstrip(b"\0")
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write a file so that its name never shows half of it; ``.gz`` and ``.xz`` names are compressed.
+
+    UsageError where the folder cannot be written.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        data = gzip.compress(data, mtime=0)  # no time stamp: equal content gives equal files
+    elif suffix == ".xz":
+        data = lzma.compress(data)
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp makes it private
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

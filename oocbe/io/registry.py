@@ -1,0 +1,114 @@
+"""Which formats there are, and the two functions that use them: :func:`read` and :func:`write`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from oocbe.errors import FormatError, OocbeError, UnsupportedError, UsageError
+from oocbe.io import spot, spot_writer, uai, wcsp, wcsp_writer
+from oocbe.io.evidence import parse_evidence
+from oocbe.io.files import read_bytes, without_compression, write_bytes
+from oocbe.io.text import Text
+from oocbe.problem import Problem
+
+
+@dataclass(frozen=True)
+class Format:
+    """One file format.
+
+    Attributes
+    ----------
+    name : what a person gives as ``format``; also the file name's suffix, after a dot.
+    description : one line for help texts.
+    parse : tokens to problem; raises FormatError or UnsupportedError only.
+    render : problem to the file's text, or None where the format is only read.
+    """
+
+    name: str
+    description: str
+    parse: Callable[[Text], Problem]
+    render: Callable[[Problem], str] | None = None
+
+
+_FORMATS = (
+    Format("spot", "SPOT5 daily management instances", spot.parse, spot_writer.render),
+    Format("uai", "UAI Markov and belief networks", uai.parse, uai.render),
+    Format("wcsp", "toulbar2's weighted CSPs", wcsp.parse, wcsp_writer.render),
+)
+
+
+def formats() -> dict[str, Format]:
+    """The known formats by name."""
+    return {f.name: f for f in _FORMATS}
+
+
+def read(
+    path: str | Path,
+    format: str | None = None,
+    evidence: str | Path | Mapping[int, int] | None = None,
+    max_bytes: int | None = None,
+) -> Problem:
+    """Read a problem from a file, compressed with gzip or xz or not.
+
+    Parameters
+    ----------
+    path : the file.
+    format : name of a format; None: by the name's suffix, before ``.gz`` or ``.xz``.
+    evidence : a ``.evid`` file, or variable index to value index; none is looked for beside the file.
+    max_bytes : limit on the decompressed size; None: ``OOCBE_MAX_INPUT_BYTES``, by default 4 GiB.
+
+    Raises
+    ------
+    FormatError : malformed input, with the line; nothing is returned of it.
+    UnsupportedError : well-formed input with a part that oocbe cannot treat.
+    UsageError : unknown format, or a file that cannot be opened.
+    """
+    chosen = _format_of(path, format)
+    text = Text(path, read_bytes(path, max_bytes))
+    if len(text) == 0:
+        raise FormatError(path, 1, f"the file is empty, expected a problem in the {chosen.name} format")
+    problem = _parse(chosen, text)
+    if problem.name == "problem":
+        problem = replace(problem, name=without_compression(path).stem)
+    if evidence is None:
+        return problem
+    if isinstance(evidence, Mapping):
+        return problem.with_evidence(evidence)
+    return problem.with_evidence(parse_evidence(Text(evidence, read_bytes(evidence, max_bytes)), problem))
+
+
+def _parse(chosen: Format, text: Text) -> Problem:
+    try:
+        return chosen.parse(text)
+    except (FormatError, UnsupportedError):
+        raise
+    except OocbeError as error:
+        # The parsers check everything the model checks, with a line. Should one be missed, name the file at least.
+        raise FormatError(text.path, None, str(error)) from error
+
+
+def write(problem: Problem, path: str | Path, format: str | None = None) -> None:
+    """Write a problem to a file, compressed where the name ends in ``.gz`` or ``.xz``.
+
+    Raises
+    ------
+    UnsupportedError : the format cannot express the problem, or is only read.
+    ValueRangeError : a value or sum leaves the format's range.
+    UsageError : unknown format, or a place that cannot be written.
+    """
+    chosen = _format_of(path, format)
+    if chosen.render is None:
+        writable = ", ".join(f.name for f in _FORMATS if f.render is not None)
+        raise UnsupportedError(f"{path}: the {chosen.name} format is only read; formats to write: {writable}")
+    write_bytes(path, chosen.render(problem).encode("utf-8"))
+
+
+def _format_of(path: str | Path, name: str | None) -> Format:
+    known = formats()
+    wanted = name if name is not None else without_compression(path).suffix.lstrip(".").lower()
+    if wanted not in known:
+        found = f"unknown format {name!r}" if name is not None else f"{path}: the name's suffix tells no format"
+        raise UsageError(f"{found}; known formats: {', '.join(known)}")
+    return known[wanted]

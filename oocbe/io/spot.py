@@ -1,0 +1,161 @@
+"""SPOT5 daily management instances (Bensana, Lemaître and Verfaillie, 1999): reading.
+
+A file has the number of photographs and a line for each (``id weight number_of_values`` and as many pairs of a value
+and its consumption of the on-board recorder), then the number of constraints and a line for each (``arity ids…`` and
+the forbidden tuples of values, one after the other). Fields after the last pair of a photograph (satellite's
+revolution, stereoscopy) have no bearing on the problem and are skipped. In instances over several orbits, whose
+photographs consume, the last constraint is a single number. It stands for the recorder's capacity but is not what the
+literature calls so; it is skipped as well, and the published capacity is used.
+
+A photograph may always be left out: that is value 0 of its variable, labelled ``0``, and costs its weight. A forbidden
+tuple binds only when all its photographs are taken.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oocbe.io.text import Text
+from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+
+RECORDER_CAPACITY = 200  # published with the instances; the files do not have it
+CONSUMPTION_UNIT = 451  # what one unit of that capacity is in the files' figures
+MOST_CONSUMPTION = 10**12  # far beyond any instance, far below where sums would leave 64 bits
+LEFT_OUT = "0"
+
+
+class _Photographs:
+    """What the first part of a file says: variables, weights, and how ids and values are numbered."""
+
+    def __init__(self) -> None:
+        self.variables: list[Variable] = []
+        self.weights: list[int] = []
+        self.consumptions: list[list[int]] = []
+        self.index_of: dict[int, int] = {}
+        self.value_of: list[dict[int, int]] = []
+
+    @property
+    def use_recorder(self) -> bool:
+        """Whether any photograph takes room on the recorder, as in the multi-orbit instances."""
+        return any(any(consumption) for consumption in self.consumptions)
+
+
+def parse(text: Text) -> Problem:
+    """Read an instance; FormatError with the line where it is malformed."""
+    rows = text.rows
+    photographs = _read_photographs(text, rows)
+    count = len(photographs.variables)
+    constraints = _read_constraints(text, rows, photographs, 1 + count)
+    weights = tuple(
+        Function((v,), np.zeros((1, 1), dtype=np.int64), np.array([weight], dtype=np.int64), 0)
+        for v, weight in enumerate(photographs.weights)
+    )
+    consumers = tuple(v for v in range(count) if any(photographs.consumptions[v]))
+    linear: tuple[LinearConstraint, ...] = ()
+    if consumers:
+        coefficients = tuple(np.array(photographs.consumptions[v], dtype=np.int64) for v in consumers)
+        linear = (LinearConstraint(consumers, coefficients, RECORDER_CAPACITY, "recorder capacity"),)
+    return Problem(tuple(photographs.variables), weights, tuple(constraints), linear)
+
+
+def _lonely_count(text: Text, rows: list[tuple[int, int]], row: int, what: str) -> int:
+    """The count that heads a section, on a line of its own."""
+    if row >= len(rows):
+        raise text.error(len(text), f"the file ends, expected {what}")
+    first, end = rows[row]
+    if end - first != 1:
+        raise text.error(first, f"found {end - first} fields, expected {what} on a line of its own")
+    return text.integer(first, what, low=0)
+
+
+def _read_photographs(text: Text, rows: list[tuple[int, int]]) -> _Photographs:
+    count = _lonely_count(text, rows, 0, "the number of photographs")
+    found = _Photographs()
+    if 1 + count > len(rows):
+        raise text.error(len(text), f"the file ends after {len(rows) - 1} photographs, expected {count}")
+    for first, end in rows[1 : 1 + count]:
+        if end - first < 3:
+            raise text.error(first, f"found {end - first} fields, expected a photograph: id, weight, number of values")
+        identifier = text.integer(first, "a photograph's id", low=0)
+        if identifier in found.index_of:
+            raise text.error(first, f"found photograph {identifier} a second time, expected each id once")
+        size = text.integer(first + 2, "a photograph's number of values", low=1)
+        if first + 3 + 2 * size > end:
+            fields = end - first - 3
+            raise text.error(first, f"found {fields} fields for {size} values, expected {2 * size}: value, consumption")
+        value_of: dict[int, int] = {}
+        consumption = [0]
+        for pair in range(first + 3, first + 3 + 2 * size, 2):
+            label = text.integer(pair, "a value, positive as 0 means left out", low=1)
+            if label in value_of:
+                raise text.error(pair, f"found value {label} a second time, expected each value once")
+            value_of[label] = len(value_of) + 1
+            consumption.append(_read_consumption(text, pair + 1))
+        found.index_of[identifier] = len(found.variables)
+        found.variables.append(Variable(str(identifier), 1 + size, (LEFT_OUT, *map(str, value_of))))
+        found.weights.append(text.integer(first + 1, "a photograph's weight", low=0))
+        found.consumptions.append(consumption)
+        found.value_of.append(value_of)
+    return found
+
+
+def _read_consumption(text: Text, token: int) -> int:
+    """Units of the recorder's capacity."""
+    if text.raw(token) == b"0":  # all of a single-orbit file; worth the short cut
+        return 0
+    used = float(text.floats(token, 1, "a recorder consumption")[0])
+    if not 0 <= used < MOST_CONSUMPTION:
+        raise text.error(
+            token, f"found {text.shown(token)}, expected a recorder consumption, 0 to {MOST_CONSUMPTION:,}"
+        )
+    return round(used / CONSUMPTION_UNIT)
+
+
+def _read_constraints(
+    text: Text, rows: list[tuple[int, int]], photographs: _Photographs, heading: int
+) -> list[Constraint]:
+    count = _lonely_count(text, rows, heading, "the number of constraints")
+    begin = heading + 1
+    if begin + count > len(rows):
+        raise text.error(len(text), f"the file ends after {len(rows) - begin} constraints, expected {count}")
+    body = rows[begin : begin + count]
+    if body and body[-1][1] - body[-1][0] == 1 and photographs.use_recorder:
+        text.integer(body[-1][0], "the last constraint", low=0)
+        body.pop()
+    constraints = [_read_constraint(text, photographs, *row) for row in body]
+    if begin + count < len(rows):
+        text.expect_end(rows[begin + count][0], f"the {count} constraints")
+    return constraints
+
+
+def _read_constraint(text: Text, photographs: _Photographs, first: int, end: int) -> Constraint:
+    fields: list[int] = text.integers(first, end - first, "a constraint's field").tolist()
+    arity = fields[0]
+    if arity < 1:
+        raise text.error(first, f"found {arity}, expected a constraint's number of photographs, at least 1")
+    if len(fields) <= 1 + arity or (len(fields) - 1) % arity:
+        rest = max(0, len(fields) - 1 - arity)
+        raise text.error(
+            first, f"found {rest} values after {arity} photographs, expected one or more tuples of {arity}"
+        )
+    try:
+        scope = tuple(photographs.index_of[i] for i in fields[1 : 1 + arity])
+    except KeyError as unknown:
+        raise text.error(first, f"found photograph {unknown}, expected one of those listed above") from None
+    if len(set(scope)) != arity:
+        raise text.error(first, f"found a photograph twice in {fields[1 : 1 + arity]}, expected different ones")
+    value_of = [photographs.value_of[v] for v in scope]
+    tuples: list[tuple[int, ...]] = []
+    for place in range(1 + arity, len(fields), arity):
+        labels = fields[place : place + arity]
+        try:
+            tuples.append(tuple(known[label] for known, label in zip(value_of, labels, strict=True)))
+        except KeyError as unknown:
+            raise text.error(
+                first, f"found the tuple {labels}, where {unknown} is no value of its photograph"
+            ) from None
+    if len(set(tuples)) != len(tuples):
+        repeated = next(i for i, row in enumerate(tuples) if row in tuples[:i])
+        labels = fields[1 + arity * (repeated + 1) : 1 + arity * (repeated + 2)]
+        raise text.error(first, f"found the tuple {labels} a second time, expected each tuple once")
+    return Constraint(scope, np.array(tuples, dtype=np.int64))

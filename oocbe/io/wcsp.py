@@ -1,0 +1,222 @@
+"""Weighted CSPs in toulbar2's ``wcsp`` format, the reading side (:mod:`oocbe.io.wcsp_writer` has the other).
+
+A file is a stream of numbers: ``name variables largest_domain functions top``, the domain sizes, and the cost
+functions, each ``arity scope… default tuples`` followed by ``values… cost`` a tuple. Costs of ``top`` and above forbid;
+what an assignment costs in all must stay below ``top``. Besides:
+
+* arity 0 adds a constant;
+* a negative arity defines a *shared* function of the arity's absolute value, numbered from 1; a function with a
+  negative number of tuples -k then has no tuples of its own but those of shared function k;
+* a default of -1 followed by a keyword is a global cost function. Linear ones (``knapsack``, ``knapsackp``) become
+  linear constraints; any other raises :class:`~oocbe.errors.UnsupportedError`.
+
+A function is split into what it forbids (a constraint, or the missing rows of an incomplete function) and what it
+costs; a part that says nothing is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import UnsupportedError
+from oocbe.io.text import Text
+from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+
+LARGEST_DOMAIN = 2**24  # larger ones are interval domains or damage; arrays of this size are still affordable
+KEYWORD_DEFAULT = -1
+LINEAR_KEYWORDS = ("knapsack", "knapsackp")
+
+Tuples = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """A cost function that others may refer to."""
+
+    sizes: tuple[int, ...]
+    default: int
+    tuples: Tuples
+    costs: NDArray[np.int64]
+
+
+@dataclass
+class _Parts:
+    """What has been read so far."""
+
+    top: int
+    constant: int = 0
+    functions: list[Function] = field(default_factory=list)
+    constraints: list[Constraint] = field(default_factory=list)
+    linear: list[LinearConstraint] = field(default_factory=list)
+    shared: list[_Shared] = field(default_factory=list)
+
+    def add(self, scope: tuple[int, ...], default: int, tuples: Tuples, costs: NDArray[np.int64]) -> None:
+        """Split one cost function in extension into hard and soft parts."""
+        soft = costs < self.top
+        if default >= self.top:
+            if costs[soft].any():
+                self.functions.append(Function(scope, tuples[soft], costs[soft], None))
+            else:
+                self.constraints.append(Constraint(scope, tuples[soft], allowed=True))
+            return
+        if not soft.all():
+            self.constraints.append(Constraint(scope, tuples[~soft]))
+        if default != 0 or costs[soft].any():
+            self.functions.append(Function(scope, tuples[soft], costs[soft], default))
+
+
+def parse(text: Text) -> Problem:
+    """Read a problem; FormatError with the line where it is malformed, UnsupportedError for global cost functions."""
+    name = text.word(0, "the problem's name")
+    count = text.integer(1, "the number of variables", low=0)
+    largest = text.integer(2, "the largest domain size", low=0)
+    functions = text.integer(3, "the number of cost functions", low=0)
+    parts = _Parts(text.integer(4, "the upper bound"))
+    sizes: list[int] = text.integers(5, count, "a domain size for each variable").tolist()
+    for v, size in enumerate(sizes):
+        if size < 0:
+            raise UnsupportedError(
+                f"{text.path}, line {text.line(5 + v)}: variable {v} has an interval domain (size {size}); "
+                "only enumerated domains are supported"
+            )
+        if not 1 <= size <= min(largest, LARGEST_DOMAIN):
+            high = min(largest, LARGEST_DOMAIN)
+            raise text.error(5 + v, f"found {size}, expected the domain size of variable {v}, between 1 and {high}")
+    cursor = 5 + count
+    for number in range(functions):
+        if cursor >= len(text):
+            raise text.error(cursor, f"the file ends after {number} cost functions, expected {functions}")
+        cursor = _read_function(text, cursor, sizes, parts)
+    text.expect_end(cursor, f"the {functions} cost functions")
+    return Problem(
+        tuple(Variable(str(v), size) for v, size in enumerate(sizes)),
+        tuple(parts.functions),
+        tuple(parts.constraints),
+        tuple(parts.linear),
+        constant=parts.constant,
+        upper_bound=parts.top,
+        name=name,
+    )
+
+
+def _read_function(text: Text, cursor: int, sizes: list[int], parts: _Parts) -> int:
+    """Read the cost function at a token; returns the token after it."""
+    signed_arity = text.integer(cursor, "a cost function's arity", -len(sizes), len(sizes))
+    arity = abs(signed_arity)
+    scope = tuple(text.integers(cursor + 1, arity, "a variable of the scope").tolist())
+    for i, v in enumerate(scope):
+        if not 0 <= v < len(sizes):
+            raise text.error(cursor + 1 + i, f"found variable {v}, expected one between 0 and {len(sizes) - 1}")
+    if len(set(scope)) != arity:
+        raise text.error(cursor, f"found a variable twice in scope {scope}, expected different ones")
+    cursor += 1 + arity
+    default = text.integer(cursor, "a default cost")
+    cursor += 1
+    if default == KEYWORD_DEFAULT and arity > 0 and cursor < len(text) and not text.is_integer(cursor):
+        return _read_linear(text, cursor, scope, sizes, parts)
+    count = text.integer(cursor, "a number of tuples")
+    shape = tuple(sizes[v] for v in scope)
+    if count < 0:
+        shared = _find_shared(text, cursor, -count, shape, default, parts)
+        parts.add(scope, default, shared.tuples, shared.costs)
+        return cursor + 1
+    if arity == 0:
+        if count:
+            raise text.error(cursor, f"found {count}, expected 0 as the number of tuples of a constant")
+        parts.constant += default
+        return cursor + 1
+    tuples, costs = _read_tuples(text, cursor + 1, count, shape)
+    if signed_arity < 0:
+        parts.shared.append(_Shared(shape, default, tuples, costs))
+    parts.add(scope, default, tuples, costs)
+    return cursor + 1 + count * (arity + 1)
+
+
+def _find_shared(text: Text, cursor: int, number: int, shape: tuple[int, ...], default: int, parts: _Parts) -> _Shared:
+    if number > len(parts.shared):
+        known = len(parts.shared)
+        raise text.error(cursor, f"found a reference to shared function {number}, expected one of the {known} so far")
+    shared = parts.shared[number - 1]
+    if shared.sizes != shape:
+        raise text.error(
+            cursor, f"found domain sizes {shape}, expected those of shared function {number}, {shared.sizes}"
+        )
+    if shared.default != default:
+        raise text.error(
+            cursor, f"found default {default}, expected that of shared function {number}, {shared.default}"
+        )
+    return shared
+
+
+def _read_tuples(text: Text, first: int, count: int, shape: tuple[int, ...]) -> tuple[Tuples, NDArray[np.int64]]:
+    """Tuples int64 (count, arity) and costs int64 (count,), in the file's order."""
+    width = len(shape) + 1
+    block = text.integers(first, count * width, "a tuple's value or cost").reshape(count, width)
+    tuples, costs = block[:, :-1], block[:, -1]
+    if count == 0:
+        return tuples, costs
+    outside = (tuples < 0) | (tuples >= np.array(shape, dtype=np.int64))
+    if outside.any():
+        row, column = np.unravel_index(int(np.argmax(outside)), outside.shape)
+        bad = first + int(row) * width + int(column)
+        raise text.error(bad, f"found the value {tuples[row, column]}, expected one between 0 and {shape[column] - 1}")
+    # A sort finds whether a tuple is repeated; only then is it worth knowing which.
+    if math.prod(shape) < 2**62:
+        codes = np.sort(np.ravel_multi_index(tuple(tuples.T), shape))
+        repeated = bool((codes[1:] == codes[:-1]).any())
+    else:
+        repeated = len(np.unique(tuples, axis=0)) != count
+    if repeated:
+        seen: set[tuple[int, ...]] = set()
+        for place, values in enumerate(map(tuple, tuples.tolist())):
+            if values in seen:
+                raise text.error(first + place * width, f"found tuple {values} a second time, expected each tuple once")
+            seen.add(values)
+    return tuples, costs
+
+
+def _read_linear(text: Text, cursor: int, scope: tuple[int, ...], sizes: list[int], parts: _Parts) -> int:
+    """Read ``knapsack`` or ``knapsackp``: the weights of the scope's values add up to at least a capacity."""
+    keyword = text.word(cursor, "a keyword")
+    if keyword not in LINEAR_KEYWORDS:
+        raise UnsupportedError(
+            f"{text.path}, line {text.line(cursor)}: the global cost function {text.shown(cursor)} is not supported; "
+            f"only {' and '.join(LINEAR_KEYWORDS)} are"
+        )
+    line_token = cursor
+    capacity = text.integer(cursor + 1, "a capacity")
+    cursor += 2
+    coefficients: list[NDArray[np.int64]] = []
+    for v in scope:
+        # Python integers first: a weight times a value may leave 64 bits. The sign turns ">=" into "<=".
+        if keyword == "knapsack":
+            weight = text.integer(cursor, "a weight")
+            cursor += 1
+            largest = abs(weight) * (sizes[v] - 1)
+            row = -weight * np.arange(sizes[v], dtype=np.int64) if largest < 2**63 else None
+        else:
+            pairs = text.integer(cursor, "a number of weighted values", 0, sizes[v])
+            numbers = text.integers(cursor + 1, 2 * pairs, "a value or weight").reshape(pairs, 2)
+            values, weights = numbers[:, 0], numbers[:, 1]
+            outside = (values < 0) | (values >= sizes[v])
+            if outside.any():
+                bad = int(np.argmax(outside))
+                message = f"found the value {values[bad]} of variable {v}, expected one between 0 and {sizes[v] - 1}"
+                raise text.error(cursor + 1 + 2 * bad, message)
+            if len(np.unique(values)) != pairs:
+                raise text.error(cursor, f"found a value of variable {v} twice, expected different ones")
+            cursor += 1 + 2 * pairs
+            row = None
+            if not (weights == -(2**63)).any():
+                row = np.zeros(sizes[v], dtype=np.int64)
+                row[values] = -weights
+        if row is None:
+            raise text.error(cursor - 1, f"found a weight of variable {v} outside 64 bits, expected a smaller one")
+        coefficients.append(row)
+    name = f"{keyword} of line {text.line(line_token)}"
+    parts.linear.append(LinearConstraint(scope, tuple(coefficients), -capacity, name))
+    return cursor
