@@ -1,0 +1,1 @@
+"""Bucket elimination: order, plan, forward pass, assignment."""

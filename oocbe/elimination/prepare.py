@@ -1,0 +1,194 @@
+"""From a problem and an order to what elimination works on: packed factors, sorted tables, buckets.
+
+Each function is split into its *support* (a hard constraint: where it has a row) and its values. Supports and
+constraints become packed constraints, which filter every join that covers their scope, long before the bucket they
+belong to; values become packed functions, looked up in the bucket of the variable that is eliminated first. What is
+too large to be packed becomes a sorted table in that bucket.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.ranges import value_dtype
+from oocbe.errors import UnsupportedError
+from oocbe.operators.factors import LOOKUP_BITS, FactorPool, PoolBuilder
+from oocbe.problem import Constraint, Function, LinearConstraint, Problem
+from oocbe.semiring import Combination, Semiring
+from oocbe.tables.layout import Layout, bits_for
+from oocbe.tables.table import Table
+
+EXPANDED_ROWS = 1 << 24
+"""Most rows that a function with a default value, too large to be looked up, is written out to."""
+
+
+@dataclass(frozen=True)
+class ScopedTable:
+    """A table whose variables are also known by index.
+
+    Attributes
+    ----------
+    scope : variable indices, the variable eliminated first at the front; the table's layout has the same order.
+    table : the rows.
+    """
+
+    scope: tuple[int, ...]
+    table: Table
+
+
+@dataclass
+class Prepared:
+    """What elimination works on.
+
+    Attributes
+    ----------
+    problem, semiring, dtype : what is solved, in which semiring, with values of which dtype.
+    order : variable indices as they are eliminated. position : place of each variable in the order.
+    constraints, functions : packed factors.
+    tables : factors too large to be packed.
+    constant : combined with the result.
+    is_infeasible : a constraint or function without variables already forbids everything.
+    """
+
+    problem: Problem
+    semiring: Semiring
+    dtype: np.dtype[Any]
+    order: tuple[int, ...]
+    position: tuple[int, ...]
+    constraints: FactorPool
+    functions: FactorPool
+    tables: list[ScopedTable] = field(default_factory=list)
+    constant: int | float = 0
+    is_infeasible: bool = False
+
+    def layout(self, scope: Sequence[int]) -> Layout:
+        """Layout of a scope given by variable indices, the first one least significant."""
+        variables = self.problem.variables
+        return Layout(tuple(variables[v].name for v in scope), tuple(variables[v].size for v in scope))
+
+
+def scopes_of(problem: Problem) -> list[tuple[int, ...]]:
+    """Scopes that make the primal graph: functions, constraints, and linear constraints small enough to tabulate."""
+    scopes = [f.scope for f in problem.functions] + [c.scope for c in problem.constraints]
+    return scopes + [c.scope for c in problem.linear_constraints if is_tabulated(problem, c)]
+
+
+def is_tabulated(problem: Problem, linear: LinearConstraint) -> bool:
+    """Whether a linear constraint is enforced as a packed constraint: it can bind and its scope is small."""
+    return linear.can_bind and _bits(problem, linear.scope) <= LOOKUP_BITS
+
+
+def _bits(problem: Problem, scope: Sequence[int]) -> int:
+    return sum(bits_for(problem.sizes[v]) for v in scope)
+
+
+def prepare(problem: Problem, semiring: Semiring, order: Sequence[int]) -> Prepared:
+    """Pack a problem's factors for an elimination order (see the module).
+
+    Raises
+    ------
+    ValueRangeError : sums of values may leave 64-bit integers.
+    UnsupportedError : a factor too large to be looked up and, written out, to be a table.
+    """
+    position = [0] * len(order)
+    for place, v in enumerate(order):
+        position[v] = place
+    dtype = value_dtype(problem, semiring)
+    constraints = PoolBuilder(problem.sizes, position, np.uint8, 0)
+    functions = PoolBuilder(problem.sizes, position, dtype, semiring.one)
+    empty = FactorPool((), np.empty(0))
+    prepared = Prepared(problem, semiring, dtype, tuple(order), tuple(position), empty, empty)
+    prepared.constant = semiring.one if semiring.counts else problem.constant
+    for c in problem.constraints:
+        if not c.scope:
+            prepared.is_infeasible |= not c.permits(())
+        elif _bits(problem, c.scope) <= LOOKUP_BITS:
+            constraints.add(c.scope, c.to_array(problem.sizes))
+        else:
+            prepared.tables.append(_constraint_table(prepared, c))
+    for linear in problem.linear_constraints:
+        if is_tabulated(problem, linear):
+            constraints.add(linear.scope, _tabulate(linear))
+    for f in problem.functions:
+        if _bits(problem, f.scope) <= LOOKUP_BITS:
+            _add_function(prepared, constraints, functions, f)
+        else:
+            prepared.tables.append(_function_table(prepared, f))
+    prepared.constraints = constraints.build()
+    prepared.functions = functions.build()
+    return prepared
+
+
+def _tabulate(linear: LinearConstraint) -> NDArray[np.bool_]:
+    total: NDArray[np.int64] = np.zeros((), dtype=np.int64)
+    for coefficients in linear.coefficients:
+        total = np.add.outer(total, coefficients)
+    return total <= linear.capacity
+
+
+def _add_function(prepared: Prepared, constraints: PoolBuilder, functions: PoolBuilder, f: Function) -> None:
+    """Split a function into support and values and pack both, leaving out what says nothing."""
+    semiring, one = prepared.semiring, prepared.semiring.one
+    dense, feasible = f.to_array(prepared.problem.sizes)
+    if semiring.combination is Combination.MULTIPLY and not semiring.counts:
+        feasible &= dense != 0
+    if not f.scope:
+        prepared.is_infeasible |= not feasible.item()
+        if not semiring.counts:
+            value = dense.item()
+            added = semiring.combination is Combination.ADD
+            prepared.constant = prepared.constant + value if added else prepared.constant * value
+        return
+    if not feasible.all():
+        constraints.add(f.scope, feasible)
+    if semiring.counts:
+        return
+    dense = np.where(feasible, dense, one)
+    if (dense != one).any():
+        functions.add(f.scope, dense)
+
+
+def _sorted_table(prepared: Prepared, scope: tuple[int, ...], tuples: NDArray[Any], values: NDArray[Any]) -> ScopedTable:
+    axes = sorted(range(len(scope)), key=lambda axis: prepared.position[scope[axis]])
+    ordered = tuple(scope[axis] for axis in axes)
+    sizes = {prepared.problem.variables[v].name: prepared.problem.sizes[v] for v in ordered}
+    table = Table.from_rows(sizes, tuples[:, axes], values.astype(prepared.dtype), prepared.semiring)
+    return ScopedTable(ordered, table)
+
+
+def _all_tuples(prepared: Prepared, scope: tuple[int, ...], what: str) -> NDArray[np.int64]:
+    sizes = [prepared.problem.sizes[v] for v in scope]
+    if math.prod(sizes) > EXPANDED_ROWS:
+        raise UnsupportedError(
+            f"{prepared.problem.name}: a {what} over {len(scope)} variables leaves {math.prod(sizes):.3g} assignments "
+            f"to a default; written out, at most {EXPANDED_ROWS:,} are supported. List the feasible tuples instead, "
+            "or split it into smaller ones"
+        )
+    return np.indices(sizes).reshape(len(sizes), -1).T
+
+
+def _constraint_table(prepared: Prepared, c: Constraint) -> ScopedTable:
+    """Permitted tuples of a constraint, each worth the semiring's one."""
+    tuples = c.tuples
+    if not c.allowed:
+        every = _all_tuples(prepared, c.scope, "constraint that lists forbidden tuples")
+        tuples = every[c.to_array(prepared.problem.sizes).ravel()]
+    return _sorted_table(prepared, c.scope, tuples, np.full(len(tuples), prepared.semiring.one))
+
+
+def _function_table(prepared: Prepared, f: Function) -> ScopedTable:
+    tuples, values = f.tuples, f.values
+    if f.default is not None:
+        tuples = _all_tuples(prepared, f.scope, "function")
+        values = f.to_array(prepared.problem.sizes)[0].ravel()
+    if prepared.semiring.counts:
+        values = np.ones(len(values), dtype=np.int64)
+    elif prepared.semiring.combination is Combination.MULTIPLY:
+        tuples, values = tuples[values != 0], values[values != 0]
+    return _sorted_table(prepared, f.scope, tuples, values)

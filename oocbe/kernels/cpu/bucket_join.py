@@ -1,0 +1,351 @@
+"""Join all tables and lookups of a bucket and eliminate its variable, in one pass and without a sort.
+
+The inputs are *tries in disguise*: every table is sorted by key, and all tables order their variables alike (by
+elimination position, the eliminated variable in the least significant bits). So the rows that share a prefix are
+neighbours, and the join can walk down from the most significant variable, narrowing one row range a table at each
+step, as worst-case optimal join algorithms do (Veldhuizen, *Leapfrog Triejoin*, ICDT 2014; Abo Khamis, Ngo, Rudra,
+*FAQ: Questions Asked Frequently*, PODS 2016, for the elimination on top). Output rows come out in ascending order.
+
+Neighbouring variables in which the same tables take part form a *run* and are taken in one step. A run in which no
+table takes part enumerates the values of its one variable. After each step the hard constraints whose last variable
+lies in that run are looked up in bit sets, so that a prefix that violates one is never extended. At the end of a walk
+(a *leaf*: one assignment of the separator) the remaining rows differ in the eliminated variable only; they are
+combined with the functions of the bucket, looked up in dense arrays, and reduced to one value.
+
+Everything a walk needs comes in flat arrays; :mod:`oocbe.operators.bucket_join` makes them and documents each.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.jit import inline, jit
+
+U64 = np.uint64
+
+
+class Walk(NamedTuple):
+    """Result of one call: ``count`` rows of output, or of partial walks where it stopped above the leaves.
+
+    Attributes
+    ----------
+    keys : uint64 (words, capacity), separator keys (or their prefixes), ascending.
+    values : value dtype (capacity,), one a leaf; unused for partial walks.
+    low, high : int64 (tables, capacity), row range of each table; used for partial walks only.
+    count : rows in use.
+    complete : False where ``row_limit`` was passed and the walk given up.
+    """
+
+    keys: NDArray[np.uint64]
+    values: NDArray[Any]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    count: int
+    complete: bool
+
+
+@inline
+def _group_end(keys, offset, position, end, shift, mask, value):  # type: ignore[no-untyped-def]
+    """First row after ``position`` whose field differs from ``value``: doubling steps, then bisection."""
+    low = position + 1
+    if low >= end or ((keys[offset + low] >> shift) & mask) != value:
+        return low
+    step = 1
+    while low + step < end and ((keys[offset + low + step] >> shift) & mask) == value:
+        low += step
+        step += step
+    high = min(low + step, end)
+    low += 1
+    while low < high:
+        middle = (low + high) >> 1
+        if ((keys[offset + middle] >> shift) & mask) == value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inline
+def _seek(keys, offset, position, end, shift, mask, value):  # type: ignore[no-untyped-def]
+    """First row at or after ``position`` whose field is at least ``value``: doubling steps, then bisection."""
+    low = position
+    step = 1
+    while low + step < end and ((keys[offset + low + step] >> shift) & mask) < value:
+        low += step
+        step += step
+    high = min(low + step, end)
+    while low < high:
+        middle = (low + high) >> 1
+        if ((keys[offset + middle] >> shift) & mask) < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inline
+def _gather(key, segment_from, segment_to, segment_word, segment_shift, segment_mask, segment_place):  # type: ignore[no-untyped-def]
+    """Index made of some fields of a key."""
+    index = U64(0)
+    for s in range(segment_from, segment_to):
+        index |= ((key[segment_word[s]] >> segment_shift[s]) & segment_mask[s]) << segment_place[s]
+    return np.int64(index)
+
+
+@jit
+def walk(  # type: ignore[no-untyped-def]
+    tables,
+    runs,
+    lookups,
+    leaf,
+    start,
+    row_limit,
+):
+    """Walk the tries from given items down to a level; see the module and :class:`Walk`.
+
+    Parameters
+    ----------
+    tables : (keys, values, key_base, rows, value_base) — all tables' key words and values end to end.
+    runs : (word, shift, mask, size, part_start, part_table, part_word, part_shift).
+    lookups : (level_start, segment_start, word, shift, mask, place, base, bits) — bit sets by level.
+    leaf : (size, mask, mask_words, masks, values, combination, marginalisation, one).
+    start : (item_keys, item_low, item_high, first, last, start_level, stop_level).
+    row_limit : give up beyond this many rows.
+    """
+    keys, values, key_base, table_rows, value_base = tables
+    run_word, run_shift, run_mask, run_size, part_start, part_table, part_word, part_shift = runs
+    level_start, segment_start, segment_word, segment_shift, segment_mask, segment_place, base, bits = lookups
+    leaf_size, leaf_mask, mask_words, leaf_masks, leaf_values, combination, marginalisation, one = leaf
+    item_keys, item_low, item_high, first, last, start_level, stop_level = start
+
+    words = item_keys.shape[0]
+    count_tables = len(key_base)
+    levels = len(run_word)
+    at_leaves = stop_level == levels
+    mask_from, mask_to = level_start[levels], level_start[levels + 1]
+    function_from, function_to = level_start[levels + 1], level_start[levels + 2]
+
+    key = np.zeros(words, dtype=np.uint64)
+    low = np.zeros((levels + 1, count_tables), dtype=np.int64)
+    high = np.zeros((levels + 1, count_tables), dtype=np.int64)
+    position = np.zeros((levels + 1, count_tables + 1), dtype=np.int64)
+    pointer = np.zeros(count_tables, dtype=np.int64)
+    index = np.zeros(max(1, level_start[levels + 2]), dtype=np.int64)
+
+    capacity = max(64, (last - first) * 2)
+    out_keys = np.empty((words, capacity), dtype=np.uint64)
+    out_values = np.empty(capacity if at_leaves else 0, dtype=values.dtype)
+    out_low = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
+    out_high = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
+    count = 0
+
+    for item in range(first, last):
+        for w in range(words):
+            key[w] = item_keys[w, item]
+        for t in range(count_tables):
+            low[start_level, t] = item_low[t, item]
+            high[start_level, t] = item_high[t, item]
+        level = start_level
+        arriving = True
+        while level >= start_level:
+            if arriving:
+                arriving = False
+                if level == stop_level:
+                    level -= 1
+                    if count == capacity:
+                        capacity *= 2
+                        grown = np.empty((words, capacity), dtype=np.uint64)
+                        grown[:, :count] = out_keys
+                        out_keys = grown
+                        if at_leaves:
+                            grown_values = np.empty(capacity, dtype=values.dtype)
+                            grown_values[:count] = out_values
+                            out_values = grown_values
+                        else:
+                            grown_range = np.empty((count_tables, capacity), dtype=np.int64)
+                            grown_range[:, :count] = out_low
+                            out_low = grown_range
+                            grown_range = np.empty((count_tables, capacity), dtype=np.int64)
+                            grown_range[:, :count] = out_high
+                            out_high = grown_range
+                    if not at_leaves:
+                        for t in range(count_tables):
+                            out_low[t, count] = low[stop_level, t]
+                            out_high[t, count] = high[stop_level, t]
+                        for w in range(words):
+                            out_keys[w, count] = key[w]
+                        count += 1
+                        continue
+
+                    for f in range(mask_from, function_to):
+                        index[f] = _gather(
+                            key,
+                            segment_start[f],
+                            segment_start[f + 1],
+                            segment_word,
+                            segment_shift,
+                            segment_mask,
+                            segment_place,
+                        )
+                    block = -1
+                    allowed = U64(0)
+                    found = False
+                    total = values[0]
+                    candidates = leaf_size
+                    first_row = 0
+                    if count_tables > 0:
+                        first_row = low[stop_level, 0]
+                        candidates = high[stop_level, 0] - first_row
+                        for t in range(1, count_tables):
+                            pointer[t] = low[stop_level, t]
+                    for c in range(candidates):
+                        x = np.int64(c)
+                        if count_tables > 0:
+                            x = np.int64(keys[key_base[0] + first_row + c] & leaf_mask)
+                        if x >> 6 != block:
+                            block = x >> 6
+                            allowed = ~U64(0)
+                            for f in range(mask_from, mask_to):
+                                allowed &= leaf_masks[base[f] + index[f] * mask_words + block]
+                        if (allowed >> U64(x & 63)) & U64(1) == U64(0):
+                            continue
+                        value = one
+                        present = True
+                        if count_tables > 0:
+                            value = values[value_base[0] + first_row + c]
+                            for t in range(1, count_tables):
+                                p = pointer[t]
+                                end = high[stop_level, t]
+                                offset = key_base[t]
+                                while p < end and np.int64(keys[offset + p] & leaf_mask) < x:
+                                    p += 1
+                                pointer[t] = p
+                                if p == end or np.int64(keys[offset + p] & leaf_mask) != x:
+                                    present = False
+                                    break
+                                if combination == 0:
+                                    value += values[value_base[t] + p]
+                                else:
+                                    value *= values[value_base[t] + p]
+                        if not present:
+                            continue
+                        for f in range(function_from, function_to):
+                            looked_up = leaf_values[base[f] + index[f] * leaf_size + x]
+                            if combination == 0:
+                                value += looked_up
+                            else:
+                                value *= looked_up
+                        if not found:
+                            total = value
+                            found = True
+                        elif marginalisation == 0:
+                            total = min(total, value)
+                        elif marginalisation == 1:
+                            total = max(total, value)
+                        elif marginalisation == 2:
+                            total += value
+                        elif value > total:
+                            total = value + np.log1p(np.exp(total - value))
+                        else:
+                            total = total + np.log1p(np.exp(value - total))
+                    # In a product semiring zero is infeasible, and infeasible assignments have no row.
+                    if found and (combination == 0 or total != 0):
+                        for w in range(words):
+                            out_keys[w, count] = key[w]
+                        out_values[count] = total
+                        count += 1
+                        if count > row_limit:
+                            return out_keys, out_values, out_low, out_high, count, False
+                    continue
+
+                for t in range(count_tables):
+                    low[level + 1, t] = low[level, t]
+                    high[level + 1, t] = high[level, t]
+                    position[level, t] = low[level, t]
+                position[level, count_tables] = -1
+
+            part_from = part_start[level]
+            parts = part_start[level + 1] - part_from
+            mask = run_mask[level]
+            field = U64(0)
+            if parts == 0:
+                x = position[level, count_tables] + 1
+                position[level, count_tables] = x
+                if x >= run_size[level]:
+                    level -= 1
+                    continue
+                field = U64(x)
+            elif parts == 1:
+                t = part_table[part_from]
+                p = position[level, t]
+                end = high[level, t]
+                if p >= end:
+                    level -= 1
+                    continue
+                offset = key_base[t] + part_word[part_from] * table_rows[t]
+                shift = part_shift[part_from]
+                field = (keys[offset + p] >> shift) & mask
+                q = _group_end(keys, offset, p, end, shift, mask, field)
+                low[level + 1, t] = p
+                high[level + 1, t] = q
+                position[level, t] = q
+            else:
+                agreeing = 0
+                exhausted = False
+                part = part_from
+                while agreeing < parts:
+                    t = part_table[part]
+                    p = position[level, t]
+                    end = high[level, t]
+                    if p < end:
+                        offset = key_base[t] + part_word[part] * table_rows[t]
+                        shift = part_shift[part]
+                        here = (keys[offset + p] >> shift) & mask
+                        if here < field:
+                            p = _seek(keys, offset, p, end, shift, mask, field)
+                            position[level, t] = p
+                            if p < end:
+                                here = (keys[offset + p] >> shift) & mask
+                        if p < end:
+                            if agreeing == 0 or here > field:
+                                field = here
+                                agreeing = 1
+                            else:
+                                agreeing += 1
+                    if p >= end:
+                        exhausted = True
+                        break
+                    part += 1
+                    if part == part_from + parts:
+                        part = part_from
+                if exhausted:
+                    level -= 1
+                    continue
+                for part in range(part_from, part_from + parts):
+                    t = part_table[part]
+                    p = position[level, t]
+                    offset = key_base[t] + part_word[part] * table_rows[t]
+                    q = _group_end(keys, offset, p, high[level, t], part_shift[part], mask, field)
+                    low[level + 1, t] = p
+                    high[level + 1, t] = q
+                    position[level, t] = q
+
+            w = run_word[level]
+            shift = run_shift[level]
+            key[w] = (key[w] & ~(mask << shift)) | (field << shift)
+            permitted = True
+            for f in range(level_start[level], level_start[level + 1]):
+                i = _gather(
+                    key, segment_start[f], segment_start[f + 1], segment_word, segment_shift, segment_mask, segment_place
+                )
+                if (bits[base[f] + (i >> 6)] >> U64(i & 63)) & U64(1) == U64(0):
+                    permitted = False
+                    break
+            if permitted:
+                level += 1
+                arriving = True
+
+    return out_keys, out_values, out_low, out_high, count, True

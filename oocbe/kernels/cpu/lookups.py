@@ -1,0 +1,95 @@
+"""Merge small packed functions and constraints into fewer, larger lookups.
+
+A *packed* function or constraint is a dense array with ``2 ** bits`` entries, indexed by the bit fields of its scope
+laid end to end (the variable eliminated first lowest); entries that encode no value are forbidden, or one. Merging
+several over the union of their scopes makes one lookup out of many, which is what a row costs in the join.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import jit
+
+U64 = np.uint64
+
+
+@jit
+def merge_constraints(pool, offsets, segment_start, segment_shift, segment_mask, segment_place, bits, out):  # type: ignore[no-untyped-def]
+    """Conjunction of packed constraints, as a bit set.
+
+    Parameters
+    ----------
+    pool : uint8, packed constraints end to end (1: permitted). offsets : int64 (parts,), where each begins.
+    segment_start : int64 (parts + 1,); segments say which bits of the merged index make each part's index.
+    segment_shift, segment_mask, segment_place : uint64.
+    bits : of the merged index.
+    out : uint64 (max(1, 2 ** bits / 64),), overwritten.
+    """
+    out[:] = 0
+    for i in range(1 << bits):
+        permitted = True
+        for part in range(len(offsets)):
+            index = U64(0)
+            for s in range(segment_start[part], segment_start[part + 1]):
+                index |= ((U64(i) >> segment_shift[s]) & segment_mask[s]) << segment_place[s]
+            if pool[offsets[part] + np.int64(index)] == 0:
+                permitted = False
+                break
+        if permitted:
+            out[i >> 6] |= U64(1) << U64(i & 63)
+
+
+@jit
+def merge_leaf_masks(
+    pool, offsets, segment_start, segment_shift, segment_mask, segment_place, bits, leaf_bits, leaf_size, mask_words, out
+):  # type: ignore[no-untyped-def]
+    """Conjunction of packed constraints that mention the eliminated variable, as sets of its permitted values.
+
+    As :func:`merge_constraints`, but the merged index is over the other variables; entry i of ``out`` is
+    ``mask_words`` words with a bit a value. In each part the eliminated variable has the lowest ``leaf_bits`` bits.
+    """
+    out[:] = 0
+    for i in range(1 << bits):
+        for x in range(leaf_size):
+            permitted = True
+            for part in range(len(offsets)):
+                index = U64(0)
+                for s in range(segment_start[part], segment_start[part + 1]):
+                    index |= ((U64(i) >> segment_shift[s]) & segment_mask[s]) << segment_place[s]
+                if pool[offsets[part] + np.int64((index << U64(leaf_bits)) | U64(x))] == 0:
+                    permitted = False
+                    break
+            if permitted:
+                out[i * mask_words + (x >> 6)] |= U64(1) << U64(x & 63)
+
+
+@jit
+def merge_functions(
+    pool,
+    offsets,
+    segment_start,
+    segment_shift,
+    segment_mask,
+    segment_place,
+    bits,
+    leaf_bits,
+    leaf_size,
+    combination,
+    one,
+    out,
+):  # type: ignore[no-untyped-def]
+    """Combination of packed functions that mention the eliminated variable; out is (2 ** bits * leaf_size,)."""
+    for i in range(1 << bits):
+        for x in range(leaf_size):
+            total = one
+            for part in range(len(offsets)):
+                index = U64(0)
+                for s in range(segment_start[part], segment_start[part + 1]):
+                    index |= ((U64(i) >> segment_shift[s]) & segment_mask[s]) << segment_place[s]
+                value = pool[offsets[part] + np.int64((index << U64(leaf_bits)) | U64(x))]
+                if combination == 0:
+                    total += value
+                else:
+                    total *= value
+            out[i * leaf_size + x] = total

@@ -1,0 +1,147 @@
+"""Join the tables and lookups of a bucket and eliminate its variable, over several threads.
+
+The walk (:mod:`oocbe.kernels.cpu.bucket_join`) is first taken a few levels deep by one thread; the partial walks it
+ends in are then cut into blocks of about equal work that any thread may finish. Blocks are laid end to end in order, so
+the message is sorted without a merge (DESIGN, elimination-order layout).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ResourceError
+from oocbe.kernels.cpu.bucket_join import Walk, walk
+from oocbe.kernels.cpu.threads import run_all, thread_count
+from oocbe.operators.join_program import JoinProgram
+from oocbe.semiring import Semiring
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import Table, format_bytes
+
+SERIAL_ROWS = 1 << 13
+"""Below this many input rows one thread is faster than handing work over."""
+
+BLOCKS_A_THREAD = 8
+"""Blocks are uneven in cost; this many a thread let the fast ones even the slow ones out."""
+
+
+def join_and_eliminate(
+    program: JoinProgram,
+    layout: Layout,
+    tables: Sequence[Table],
+    semiring: Semiring,
+    dtype: np.dtype[Any],
+    row_limit: int,
+    block_rows: int | None = None,
+) -> Table:
+    """Message of a bucket.
+
+    Parameters
+    ----------
+    program : from :class:`oocbe.operators.join_program.ProgramBuilder`, made for these tables.
+    layout : of the message.
+    tables : sorted tables, the eliminated variable least significant in each.
+    semiring, dtype : of the message's values.
+    row_limit : most rows the message may have.
+    block_rows : rows of the largest table that make a block (None: from the number of threads).
+
+    Returns
+    -------
+    Sorted table over ``layout``; no rows where the bucket is infeasible.
+
+    Raises
+    ------
+    ResourceError : the message would pass ``row_limit`` rows.
+    """
+    flat = _flatten(tables, dtype)
+    largest = int(np.argmax([t.rows for t in tables])) if tables else 0
+    rows = tables[largest].rows if tables else 0
+    count = len(tables)
+    root = Walk(
+        np.zeros((layout.words, 1), dtype=np.uint64),
+        np.empty(0, dtype=dtype),
+        np.zeros((count, 1), dtype=np.int64),
+        np.array([[t.rows] for t in tables], dtype=np.int64).reshape(count, 1),
+        1,
+        True,
+    )
+    if block_rows is None:
+        serial = thread_count() == 1 or rows < SERIAL_ROWS
+        block_rows = rows + 1 if serial else max(1, rows // (BLOCKS_A_THREAD * thread_count()))
+    level, items = 0, root
+    while rows > block_rows and level + 1 < program.levels and not _is_fine(items, largest, block_rows):
+        items = _run(program, flat, items, 0, items.count, level, level + 1, row_limit)
+        level += 1
+    blocks = _blocks(items, largest, block_rows)
+    calls = [(program, flat, items, first, last, level, program.levels, row_limit) for first, last in blocks]
+    parts: list[Walk] = run_all(_run, calls)
+    total = sum(p.count for p in parts)
+    if total > row_limit or not all(p.complete for p in parts):
+        row_bytes = 8 * layout.words + dtype.itemsize
+        raise ResourceError(
+            f"the message over {len(layout.scope)} variables passes {row_limit:,} rows "
+            f"({format_bytes(row_limit * row_bytes)}), the most that fits the memory limit"
+        )
+    keys = _laid_end_to_end([p.keys[:, : p.count] for p in parts])
+    values = _laid_end_to_end([p.values[: p.count] for p in parts])
+    return Table(layout, keys, values, semiring, is_sorted=True)
+
+
+def _laid_end_to_end(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenation; copies even a single part, so that no spare capacity is kept alive."""
+    return np.concatenate(parts, axis=-1)
+
+
+def _flatten(tables: Sequence[Table], dtype: np.dtype[Any]) -> tuple[NDArray[Any], ...]:
+    """All tables' keys and values end to end; a single table is used in place."""
+    rows = np.array([t.rows for t in tables], dtype=np.int64)
+    key_base = np.zeros(len(tables), dtype=np.int64)
+    value_base = np.zeros(len(tables), dtype=np.int64)
+    if len(tables) > 1:
+        np.cumsum([t.keys.size for t in tables[:-1]], out=key_base[1:])
+        np.cumsum(rows[:-1], out=value_base[1:])
+    keys = [t.keys.reshape(-1) for t in tables]
+    values = [t.values for t in tables]
+    if sum(map(len, values)) == 0:
+        # Compiled loops take the type of element 0 even where they read no row.
+        keys.append(np.zeros(1, dtype=np.uint64))
+        values.append(np.zeros(1, dtype=dtype))
+    flat_keys = keys[0] if len(keys) == 1 else np.concatenate(keys)
+    flat_values = values[0] if len(values) == 1 else np.concatenate(values)
+    return flat_keys, flat_values, key_base, rows, value_base
+
+
+def _run(
+    program: JoinProgram,
+    flat: tuple[NDArray[Any], ...],
+    items: Walk,
+    first: int,
+    last: int,
+    level: int,
+    stop: int,
+    row_limit: int,
+) -> Walk:
+    start = (items.keys, items.low, items.high, first, last, level, stop)
+    return Walk(*walk(flat, program.runs, program.lookups, program.leaf, start, row_limit))  # type: ignore[arg-type]
+
+
+def _is_fine(items: Walk, table: int, block_rows: int) -> bool:
+    """Whether no partial walk is left with more rows of the largest table than a block should have."""
+    if items.count == 0:
+        return True
+    widths = items.high[table, : items.count] - items.low[table, : items.count]
+    return bool(widths.max() <= block_rows)
+
+
+def _blocks(items: Walk, table: int, block_rows: int) -> list[tuple[int, int]]:
+    """Consecutive partial walks that together have about ``block_rows`` rows of the largest table."""
+    if items.count <= 1 or len(items.low) == 0:
+        return [(0, items.count)]
+    work = np.cumsum(items.high[table, : items.count] - items.low[table, : items.count])
+    block = work // max(1, block_rows)
+    cuts = np.flatnonzero(np.diff(block)) + 1
+    bounds = [0, *cuts.tolist(), items.count]
+    return list(zip(bounds[:-1], bounds[1:], strict=True))

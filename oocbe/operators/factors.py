@@ -1,0 +1,99 @@
+"""Packed factors: small functions and constraints as dense arrays, indexed by the bit fields of their scope.
+
+Low-arity functions and constraints are looked up, not joined row by row. A packed factor's array has ``2 ** bits``
+entries; its index is the value indices of its scope laid end to end in bit fields, the first variable of the scope
+lowest. Entries whose index encodes no value (domains that are no power of two) are forbidden, or one. All factors of
+a problem lie end to end in one pool, so that compiled loops reach them by an offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.tables.layout import bits_for
+
+LOOKUP_BITS = 20
+"""Largest index of a packed factor: a million entries, which still sit in a second-level cache as bits."""
+
+
+@dataclass(frozen=True)
+class PackedFactor:
+    """A function or constraint in a pool.
+
+    Attributes
+    ----------
+    scope : variable indices, the variable eliminated first at the front (the lowest bits).
+    members : the scope as a bit set (a Python integer, bit v for variable v).
+    bits : of the index.
+    offset : where its array begins in the pool.
+    """
+
+    scope: tuple[int, ...]
+    members: int
+    bits: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class FactorPool:
+    """Packed factors of one kind.
+
+    Attributes
+    ----------
+    factors : the factors.
+    entries : their arrays end to end: uint8 (1: permitted) for constraints, the value dtype for functions.
+    """
+
+    factors: tuple[PackedFactor, ...]
+    entries: NDArray[Any]
+
+
+class PoolBuilder:
+    """Collects dense arrays and packs them; see :class:`FactorPool`.
+
+    Parameters
+    ----------
+    sizes : domain size of each variable. position : elimination position of each variable.
+    dtype : of the entries. filler : entry at indices that encode no value.
+    """
+
+    def __init__(self, sizes: Sequence[int], position: Sequence[int], dtype: Any, filler: float) -> None:
+        self._bits = [bits_for(size) for size in sizes]
+        self._position = position
+        self._dtype = np.dtype(dtype)
+        self._filler = filler
+        self._factors: list[PackedFactor] = []
+        self._arrays: list[NDArray[Any]] = []
+        self._end = 0
+
+    def add(self, scope: tuple[int, ...], dense: NDArray[Any]) -> PackedFactor:
+        """Pack a dense array with one axis a variable, in scope order; at most ``LOOKUP_BITS`` bits in all."""
+        # Row-major order makes the last axis the lowest bits: axes go from last to first eliminated.
+        axes = sorted(range(len(scope)), key=lambda axis: -self._position[scope[axis]])
+        ordered = dense.transpose(axes)
+        bits = [self._bits[scope[axis]] for axis in axes]
+        padded_shape = tuple(1 << b for b in bits)
+        if padded_shape == ordered.shape:
+            packed = ordered.astype(self._dtype).ravel()
+        else:
+            padded = np.full(padded_shape, self._filler, dtype=self._dtype)
+            padded[tuple(slice(0, n) for n in ordered.shape)] = ordered
+            packed = padded.ravel()
+        members = 0
+        for v in scope:
+            members |= 1 << v
+        factor = PackedFactor(tuple(scope[axis] for axis in reversed(axes)), members, sum(bits), self._end)
+        self._factors.append(factor)
+        self._arrays.append(packed)
+        self._end += len(packed)
+        return factor
+
+    def build(self) -> FactorPool:
+        """The pool; its entries are never empty, so that compiled loops can always take an element's type."""
+        arrays = self._arrays or [np.full(1, self._filler, dtype=self._dtype)]
+        return FactorPool(tuple(self._factors), np.concatenate(arrays))

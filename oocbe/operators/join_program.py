@@ -1,0 +1,314 @@
+"""Turn a bucket into the flat arrays that the join kernel walks: runs, lookups by level, lookups at the leaves.
+
+See :mod:`oocbe.kernels.cpu.bucket_join` for what a run, a level and a leaf are. Everything here is per bucket, not per
+row, but a problem has hundreds of buckets with a few rows each, so it is written to be quick in plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.lookups import merge_constraints, merge_functions, merge_leaf_masks
+from oocbe.operators.factors import FactorPool, PackedFactor
+from oocbe.semiring import Semiring
+from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
+
+LARGEST_MERGED_BITS = 12
+"""Merged lookups stay within 4,096 entries: they must be built for each bucket and sit in the first-level cache."""
+
+
+@dataclass(frozen=True)
+class BucketScope:
+    """Variables of a bucket and where they sit in the keys.
+
+    Attributes
+    ----------
+    variable : the variable to eliminate. size : its domain size.
+    separator : the other variables, the one eliminated next first (least significant).
+    layout : layout of the separator, which is the message's.
+    """
+
+    variable: int
+    size: int
+    separator: tuple[int, ...]
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class JoinProgram:
+    """Flat arrays for :func:`oocbe.kernels.cpu.bucket_join.walk`, named as its parameters."""
+
+    levels: int
+    runs: tuple[NDArray[Any], ...]
+    lookups: tuple[NDArray[Any], ...]
+    leaf: tuple[Any, ...]
+
+
+class _Segments:
+    """Bit-field copies, CSR-like: lookup i's segments are start[i] .. start[i + 1] - 1."""
+
+    def __init__(self) -> None:
+        self.start = [0]
+        self.word: list[int] = []
+        self.shift: list[int] = []
+        self.bits: list[int] = []
+        self.place: list[int] = []
+
+    def add(self, fields: Iterable[Field], places: Iterable[int]) -> None:
+        """One lookup whose index has, at each place, the bits of a field; neighbours are joined."""
+        begin = len(self.word)
+        for (word, shift, bits), place in zip(fields, places, strict=True):
+            last = len(self.word) - 1
+            if (
+                last >= begin
+                and self.word[last] == word
+                and self.shift[last] + self.bits[last] == shift
+                and self.place[last] + self.bits[last] == place
+            ):
+                self.bits[last] += bits
+            else:
+                self.word.append(word)
+                self.shift.append(shift)
+                self.bits.append(bits)
+                self.place.append(place)
+        self.start.append(len(self.word))
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """start and word as int64; shift, mask and place as uint64."""
+        return (
+            np.array(self.start, dtype=np.int64),
+            np.array(self.word, dtype=np.int64),
+            np.array(self.shift, dtype=np.uint64),
+            np.array([(1 << b) - 1 for b in self.bits], dtype=np.uint64),
+            np.array(self.place, dtype=np.uint64),
+        )
+
+
+@dataclass
+class _Merged:
+    """Several factors to be looked up as one, over ``scope`` (separator variables, ascending position)."""
+
+    members: int
+    bits: int
+    parts: list[PackedFactor]
+
+
+def _merge(factors: Iterable[PackedFactor], ignore: int, variable_bits: Sequence[int], limit: int) -> list[_Merged]:
+    """Group factors greedily so that each union of scopes (without ``ignore``) stays within ``limit`` bits."""
+    groups: list[_Merged] = []
+    cleared = [(f.members & ~ignore, f) for f in factors]
+    cleared.sort(key=lambda pair: pair[0])
+    for members, factor in cleared:
+        for group in groups:
+            fresh = members & ~group.members
+            extra = _bits_of(fresh, variable_bits)
+            if group.bits + extra <= limit:
+                group.members |= fresh
+                group.bits += extra
+                group.parts.append(factor)
+                break
+        else:
+            groups.append(_Merged(members, _bits_of(members, variable_bits), [factor]))
+    return groups
+
+
+def _bits_of(members: int, variable_bits: Sequence[int]) -> int:
+    total = 0
+    while members:
+        low = members & -members
+        total += variable_bits[low.bit_length() - 1]
+        members ^= low
+    return total
+
+
+class ProgramBuilder:
+    """Makes join programs for the buckets of one problem.
+
+    Parameters
+    ----------
+    sizes : domain size of each variable.
+    constraints : pool of packed constraints (uint8). functions : pool of packed functions (value dtype).
+    semiring : what joining and marginalising mean.
+    """
+
+    def __init__(
+        self, sizes: Sequence[int], constraints: FactorPool, functions: FactorPool, semiring: Semiring
+    ) -> None:
+        self._bits = [bits_for(size) for size in sizes]
+        self._sizes = sizes
+        self._constraints = constraints
+        self._functions = functions
+        self._semiring = semiring
+
+    def build(
+        self,
+        scope: BucketScope,
+        tables: Sequence[tuple[tuple[int, ...], Layout]],
+        constraints: Iterable[PackedFactor],
+        functions: Iterable[PackedFactor],
+        rows: int,
+    ) -> JoinProgram:
+        """Program for one bucket.
+
+        Parameters
+        ----------
+        scope : the bucket.
+        tables : scope (variable indices, the eliminated variable first) and layout of each table to join.
+        constraints : those to enforce, each covered by the bucket's scope.
+        functions : those to combine, each mentioning the eliminated variable.
+        rows : of the tables; few rows do not repay large merged lookups.
+        """
+        limit = min(LARGEST_MERGED_BITS, max(4, rows.bit_length() - 2))
+        levels, runs, level_of = self._runs(scope, tables)
+        at_level: list[list[PackedFactor]] = [[] for _ in range(levels)]
+        at_leaf: list[PackedFactor] = []
+        for c in constraints:
+            if c.scope and c.scope[0] == scope.variable:
+                at_leaf.append(c)
+            else:
+                at_level[max(level_of[v] for v in c.scope)].append(c)
+
+        place_of = {v: i for i, v in enumerate(scope.separator)}
+        fields = scope.layout.fields
+        gathers = _Segments()
+        level_start = [0]
+        base: list[int] = []
+        bit_sets: list[NDArray[np.uint64]] = []
+        end = 0
+        for members in at_level:
+            for group in _merge(members, 0, self._bits, limit):
+                parts = self._layout_group(group, gathers, place_of, fields, skip=0)
+                out = np.empty(max(1, (1 << group.bits) >> 6), dtype=np.uint64)
+                merge_constraints(self._constraints.entries, *parts, group.bits, out)
+                base.append(end)
+                bit_sets.append(out)
+                end += len(out)
+            level_start.append(len(base))
+
+        variable, leaf_bits, size = 1 << scope.variable, self._bits[scope.variable], scope.size
+        mask_words = (size + WORD_BITS - 1) // WORD_BITS
+        masks: list[NDArray[np.uint64]] = []
+        end = 0
+        for group in _merge(at_leaf, variable, self._bits, limit):
+            parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
+            out = np.empty(mask_words << group.bits, dtype=np.uint64)
+            merge_leaf_masks(self._constraints.entries, *parts, group.bits, leaf_bits, size, mask_words, out)
+            base.append(end)
+            masks.append(out)
+            end += len(out)
+        level_start.append(len(base))
+
+        dtype = self._functions.entries.dtype
+        one = dtype.type(self._semiring.one)
+        values: list[NDArray[Any]] = []
+        end = 0
+        for group in _merge(functions, variable, self._bits, limit):
+            parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
+            merged = np.empty(size << group.bits, dtype=dtype)
+            combination = int(self._semiring.combination)
+            merge_functions(
+                self._functions.entries, *parts, group.bits, leaf_bits, size, combination, one, merged
+            )
+            base.append(end)
+            values.append(merged)
+            end += len(merged)
+        level_start.append(len(base))
+
+        lookups = (
+            np.array(level_start, dtype=np.int64),
+            *gathers.arrays(),
+            np.array(base, dtype=np.int64),
+            np.concatenate(bit_sets) if bit_sets else np.zeros(1, dtype=np.uint64),
+        )
+        leaf = (
+            size,
+            np.uint64((1 << leaf_bits) - 1),
+            mask_words,
+            np.concatenate(masks) if masks else np.zeros(1, dtype=np.uint64),
+            np.concatenate(values) if values else np.zeros(1, dtype=dtype),
+            int(self._semiring.combination),
+            int(self._semiring.marginalisation),
+            one,
+        )
+        return JoinProgram(levels, runs, lookups, leaf)
+
+    def _runs(
+        self, scope: BucketScope, tables: Sequence[tuple[tuple[int, ...], Layout]]
+    ) -> tuple[int, tuple[NDArray[Any], ...], dict[int, int]]:
+        """Cut the separator into runs, most significant first; see :mod:`oocbe.kernels.cpu.bucket_join`."""
+        owners: dict[int, list[tuple[int, Field]]] = {v: [] for v in scope.separator}
+        for t, (members, layout) in enumerate(tables):
+            for v, field in zip(members, layout.fields, strict=True):
+                if v in owners:
+                    owners[v].append((t, field))
+        runs: list[tuple[Field, int, list[tuple[int, Field]]]] = []
+        level_of: dict[int, int] = {}
+        for v, field in zip(reversed(scope.separator), reversed(scope.layout.fields), strict=True):
+            parts = owners[v]
+            if runs and parts and _extends(runs[-1], field, parts):
+                above, _, parts_above = runs[-1]
+                wider = [
+                    (t, Field(f.word, f.shift, g.bits + f.bits))
+                    for (t, f), (_, g) in zip(parts, parts_above, strict=True)
+                ]
+                runs[-1] = (Field(field.word, field.shift, above.bits + field.bits), 0, wider)
+            else:
+                runs.append((field, 0 if parts else self._sizes[v], parts))
+            level_of[v] = len(runs) - 1
+        starts = [0]
+        for _, _, parts in runs:
+            starts.append(starts[-1] + len(parts))
+        everyone = [part for _, _, parts in runs for part in parts]
+        arrays = (
+            np.array([f.word for f, _, _ in runs], dtype=np.int64),
+            np.array([f.shift for f, _, _ in runs], dtype=np.uint64),
+            np.array([f.mask for f, _, _ in runs], dtype=np.uint64),
+            np.array([size for _, size, _ in runs], dtype=np.int64),
+            np.array(starts, dtype=np.int64),
+            np.array([t for t, _ in everyone], dtype=np.int64),
+            np.array([f.word for _, f in everyone], dtype=np.int64),
+            np.array([f.shift for _, f in everyone], dtype=np.uint64),
+        )
+        return len(runs), arrays, level_of
+
+    def _layout_group(
+        self, group: _Merged, gathers: _Segments, place_of: dict[int, int], fields: Sequence[Field], skip: int
+    ) -> tuple[NDArray[Any], ...]:
+        """Segments that read the group's index from a separator key, and each part's index from the group's."""
+        scope = sorted((v for v in place_of if group.members >> v & 1), key=place_of.__getitem__)
+        place: dict[int, int] = {}
+        end = 0
+        for v in scope:
+            place[v] = end
+            end += self._bits[v]
+        gathers.add((fields[place_of[v]] for v in scope), place.values())
+        inner = _Segments()
+        for part in group.parts:
+            members = part.scope[1:] if skip else part.scope
+            sources, targets, target = [], [], 0
+            for v in members:
+                sources.append(Field(0, place[v], self._bits[v]))
+                targets.append(target)
+                target += self._bits[v]
+            inner.add(sources, targets)
+        start, _, shift, mask, where = inner.arrays()
+        offsets = np.array([part.offset for part in group.parts], dtype=np.int64)
+        return offsets, start, shift, mask, where
+
+
+def _extends(
+    above: tuple[Field, int, list[tuple[int, Field]]], field: Field, parts: Sequence[tuple[int, Field]]
+) -> bool:
+    """Whether a variable directly continues the run above it, in the output and in every table."""
+    run, _, parts_above = above
+    if run.word != field.word or run.shift != field.shift + field.bits or len(parts) != len(parts_above):
+        return False
+    return all(
+        t == s and f.word == g.word and g.shift == f.shift + f.bits
+        for (t, f), (s, g) in zip(parts, parts_above, strict=True)
+    )

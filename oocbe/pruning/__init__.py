@@ -1,0 +1,1 @@
+"""Pruning: rows that cannot be part of an answer are not stored, not moved and not computed."""
