@@ -242,9 +242,9 @@ class Problem:
     def _check_scope(self, where: str, scope: tuple[int, ...]) -> None:
         if len(set(scope)) != len(scope):
             raise ModelError(f"{where}: a variable occurs twice in scope {scope}")
-        for v in scope:
-            if not 0 <= v < len(self.variables):
-                raise ModelError(f"{where}: variable {v} of scope {scope} does not exist")
+        if scope and not (min(scope) >= 0 and max(scope) < len(self.variables)):
+            v = next(v for v in scope if not 0 <= v < len(self.variables))
+            raise ModelError(f"{where}: variable {v} of scope {scope} does not exist")
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from oocbe.errors import FormatError, OocbeError, UnsupportedError, UsageError
@@ -70,8 +70,6 @@ def read(
     if len(text) == 0:
         raise FormatError(path, 1, f"the file is empty, expected a problem in the {chosen.name} format")
     problem = _parse(chosen, text)
-    if problem.name == "problem":
-        problem = replace(problem, name=without_compression(path).stem)
     if evidence is None:
         return problem
     if isinstance(evidence, Mapping):

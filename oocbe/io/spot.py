@@ -13,6 +13,8 @@ tuple binds only when all its photographs are taken.
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import numpy as np
 
 from oocbe.io.text import Text
@@ -55,7 +57,7 @@ def parse(text: Text) -> Problem:
     if consumers:
         coefficients = tuple(np.array(photographs.consumptions[v], dtype=np.int64) for v in consumers)
         linear = (LinearConstraint(consumers, coefficients, RECORDER_CAPACITY, "recorder capacity"),)
-    return Problem(tuple(photographs.variables), weights, tuple(constraints), linear)
+    return Problem(tuple(photographs.variables), weights, tuple(constraints), linear, name=text.stem)
 
 
 def _lonely_count(text: Text, rows: list[tuple[int, int]], row: int, what: str) -> int:
@@ -118,18 +120,21 @@ def _read_constraints(
     begin = heading + 1
     if begin + count > len(rows):
         raise text.error(len(text), f"the file ends after {len(rows) - begin} constraints, expected {count}")
+    if begin + count < len(rows):
+        text.expect_end(rows[begin + count][0], f"the {count} constraints")
     body = rows[begin : begin + count]
     if body and body[-1][1] - body[-1][0] == 1 and photographs.use_recorder:
         text.integer(body[-1][0], "the last constraint", low=0)
         body.pop()
-    constraints = [_read_constraint(text, photographs, *row) for row in body]
-    if begin + count < len(rows):
-        text.expect_end(rows[begin + count][0], f"the {count} constraints")
-    return constraints
+    if not body:
+        return []
+    origin = body[0][0]
+    fields: list[int] = text.integers(origin, body[-1][1] - origin, "a constraint's field").tolist()
+    return [_read_constraint(text, photographs, first, fields[first - origin : end - origin]) for first, end in body]
 
 
-def _read_constraint(text: Text, photographs: _Photographs, first: int, end: int) -> Constraint:
-    fields: list[int] = text.integers(first, end - first, "a constraint's field").tolist()
+def _read_constraint(text: Text, photographs: _Photographs, first: int, fields: list[int]) -> Constraint:
+    """One constraint from its line's numbers; ``first`` is its first token, for messages."""
     arity = fields[0]
     if arity < 1:
         raise text.error(first, f"found {arity}, expected a constraint's number of photographs, at least 1")
@@ -138,24 +143,23 @@ def _read_constraint(text: Text, photographs: _Photographs, first: int, end: int
         raise text.error(
             first, f"found {rest} values after {arity} photographs, expected one or more tuples of {arity}"
         )
+    index_of = photographs.index_of
     try:
-        scope = tuple(photographs.index_of[i] for i in fields[1 : 1 + arity])
+        scope = tuple([index_of[i] for i in fields[1 : 1 + arity]])
     except KeyError as unknown:
         raise text.error(first, f"found photograph {unknown}, expected one of those listed above") from None
     if len(set(scope)) != arity:
         raise text.error(first, f"found a photograph twice in {fields[1 : 1 + arity]}, expected different ones")
-    value_of = [photographs.value_of[v] for v in scope]
-    tuples: list[tuple[int, ...]] = []
-    for place in range(1 + arity, len(fields), arity):
-        labels = fields[place : place + arity]
-        try:
-            tuples.append(tuple(known[label] for known, label in zip(value_of, labels, strict=True)))
-        except KeyError as unknown:
-            raise text.error(
-                first, f"found the tuple {labels}, where {unknown} is no value of its photograph"
-            ) from None
-    if len(set(tuples)) != len(tuples):
-        repeated = next(i for i, row in enumerate(tuples) if row in tuples[:i])
-        labels = fields[1 + arity * (repeated + 1) : 1 + arity * (repeated + 2)]
-        raise text.error(first, f"found the tuple {labels} a second time, expected each tuple once")
-    return Constraint(scope, np.array(tuples, dtype=np.int64))
+    known = [photographs.value_of[v] for v in scope]
+    labels = fields[1 + arity :]
+    try:
+        values = [value_of[label] for value_of, label in zip(cycle(known), labels, strict=False)]
+    except KeyError as unknown:
+        raise text.error(first, f"found {unknown} in a tuple, expected a value of its photograph") from None
+    if len(values) > arity:
+        rows = [tuple(values[place : place + arity]) for place in range(0, len(values), arity)]
+        if len(set(rows)) != len(rows):
+            repeated = arity * next(i for i, row in enumerate(rows) if row in rows[:i])
+            again = tuple(labels[repeated : repeated + arity])
+            raise text.error(first, f"found tuple {again} a second time, expected each tuple once")
+    return Constraint(scope, np.array(values, dtype=np.int64).reshape(-1, arity))

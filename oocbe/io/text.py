@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import FormatError
+from oocbe.io.files import without_compression
 
 SHORT_DIGITS = 18  # every number of so many decimal digits fits an int64
 SHOWN_CHARACTERS = 40  # of an offending token; a binary file may hold one of megabytes
@@ -58,6 +59,11 @@ class Text:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    @property
+    def stem(self) -> str:
+        """The file's name without suffixes: what a problem is called whose format has no name."""
+        return without_compression(self.path).stem
 
     def line(self, token: int) -> int:
         """1-based line of a token; past the last one, the last line that has any."""

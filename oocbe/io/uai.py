@@ -56,7 +56,7 @@ def parse(text: Text) -> Problem:
         cursor += 1 + entries
     text.expect_end(cursor, f"the {factors} tables")
     variables = tuple(Variable(str(v), size) for v, size in enumerate(sizes))
-    return Problem(variables, tuple(functions), constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT)
+    return Problem(variables, tuple(functions), constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=text.stem)
 
 
 def _read_scope(text: Text, cursor: int, number: int, count: int) -> tuple[tuple[int, ...], int]:

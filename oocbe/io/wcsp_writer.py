@@ -19,7 +19,7 @@ def render(problem: Problem) -> str:
 
     Raises
     ------
-    UnsupportedError : not a min-sum problem of integers, or costs that the format would mistake for forbidden.
+    UnsupportedError : not a min-sum problem of integers, or one with negative costs.
     ValueRangeError : ``top`` leaves 64 bits.
     """
     if problem.semiring != MIN_SUM:
@@ -29,6 +29,7 @@ def render(problem: Problem) -> str:
         )
     if not problem.is_integral:
         raise UnsupportedError(f"{problem.name}: the wcsp format holds integers; scale and round the costs first")
+    _refuse_negative(problem)
     top = _top(problem)
     bodies = [
         _render_table(f.scope, f.tuples, f.values, top if f.default is None else int(f.default))
@@ -46,30 +47,30 @@ def render(problem: Problem) -> str:
 
 
 def _top(problem: Problem) -> int:
-    highest = [_highest(f) for f in problem.functions]
     if problem.upper_bound is None or math.isinf(problem.upper_bound):
-        top = 1 + sum(max(0, h) for h in [*highest, int(problem.constant)])
+        top = 1 + int(problem.constant) + sum(max(_costs(f), default=0) for f in problem.functions)
     else:
         top = math.ceil(problem.upper_bound)  # for integers, below 10.5 is below 11
-        lowest = [int(problem.constant)] + [_lowest(f) for f in problem.functions]
-        if max(highest, default=top - 1) >= top and min(lowest) < 0:
-            raise UnsupportedError(
-                f"{problem.name}: a cost reaches the upper bound {top} and another one is negative; the wcsp format "
-                "would forbid the former even where their sum stays below the bound; remove the upper bound first"
-            )
     if not -(2**63) <= top < 2**63:
         raise ValueRangeError(f"{problem.name}: the upper bound {top} needs more than 64 bits")
     return top
 
 
-def _highest(function: Function) -> int:
-    listed = int(function.values.max()) if len(function.values) else 0
-    return listed if function.default is None else max(listed, int(function.default))
+def _refuse_negative(problem: Problem) -> None:
+    # The format's definition asks for costs of at least 0, and toulbar2 gives wrong answers for some files without.
+    parts = [(f"function {number}", min(_costs(f), default=0)) for number, f in enumerate(problem.functions)]
+    for what, lowest in [*parts, ("the constant", int(problem.constant))]:
+        if lowest < 0:
+            raise UnsupportedError(
+                f"{problem.name}: {what} has the cost {lowest}, the wcsp format holds costs of at least 0; "
+                "shift the costs up first, and the optimum down again"
+            )
 
 
-def _lowest(function: Function) -> int:
-    listed = int(function.values.min()) if len(function.values) else 0
-    return listed if function.default is None else min(listed, int(function.default))
+def _costs(function: Function) -> list[int]:
+    """The extremes of a function's costs, its default among them."""
+    listed = [int(function.values.min()), int(function.values.max())] if len(function.values) else []
+    return listed if function.default is None else [*listed, int(function.default)]
 
 
 def _render_table(
