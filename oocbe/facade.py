@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,18 +43,24 @@ def solve(
     UsageError : an unknown or unusable option. FormatError, UnsupportedError : the file. ResourceError : memory or
         disk ran out. ValueRangeError : values that no supported dtype can sum exactly.
     """
+    settings = _settings(options, overrides)
+    if isinstance(problem, str | Path):
+        return solve_timed(lambda: _load(problem), settings, observer)
     from oocbe.elimination.solve import solve as run
 
-    settings = _settings(options, overrides)
+    return run(problem, settings, observer)
+
+
+def solve_timed(load: Callable[[], Problem], options: SolveOptions, observer: Observer | None = None) -> Result:
+    """Load a problem and solve it, with the time that loading took among the result's seconds (``read``)."""
+    from oocbe.elimination.solve import solve as run
+
     start = time.perf_counter()
-    loaded = _load(problem)
+    problem = load()
     reading = time.perf_counter() - start
-    result = run(loaded, settings, observer)
-    if loaded is problem:
-        return result
-    seconds = {"read": reading, **result.seconds}
-    seconds["total"] = reading + seconds.get("total", 0.0)
-    return replace(result, seconds=seconds)
+    result = run(problem, options, observer)
+    seconds = {**result.seconds, "read": reading, "total": reading + result.seconds.get("total", 0.0)}
+    return replace(result, seconds={"read": seconds.pop("read"), **seconds})
 
 
 def plan(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> Plan:

@@ -1,0 +1,5 @@
+"""The command line: ``oocbe solve``, ``plan``, ``verify``, ``inspect``, ``convert`` and ``synth``.
+
+What a command answers goes to standard output, everything else (progress, notes, errors) to standard error. Modules
+here import NumPy, Numba, Zarr and Rich inside the functions that need them: ``oocbe --help`` should not wait for them.
+"""

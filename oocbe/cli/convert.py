@@ -1,0 +1,37 @@
+"""``oocbe convert``: a problem from one format to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oocbe.cli.failures import guarded
+from oocbe.cli.flags import DebugFlag, EvidenceFlag, FormatFlag, ProblemFile, load
+from oocbe.cli.output import note
+
+if TYPE_CHECKING:
+    from oocbe.problem import Problem
+
+
+@guarded
+def convert(
+    file: ProblemFile,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress.")],
+    format: FormatFlag = None,
+    to: Annotated[str | None, typer.Option("--to", help="Format of OUT, where its suffix does not tell.")] = None,
+    evidence: EvidenceFlag = None,
+    debug: DebugFlag = False,
+) -> None:
+    """Write FILE to OUT in another format."""
+    problem = load(file, format, evidence)
+    save(problem, out, to)
+
+
+def save(problem: Problem, out: Path, format_name: str | None) -> None:
+    """Write a problem for a command, and say so on standard error."""
+    from oocbe.io import write
+
+    write(problem, out, format_name)
+    note(f"wrote {out}: {problem!r}")

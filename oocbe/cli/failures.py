@@ -1,0 +1,116 @@
+"""From exceptions to exit codes: the one place where a command's failure becomes a message and a number.
+
+Every command is wrapped by :func:`guarded`. Errors are printed on standard error in one line, without a traceback
+unless ``--debug`` asks for it. Besides the codes in :mod:`oocbe.errors` there are those of the shell: 130 after Ctrl-C,
+143 after a request to terminate, 141 when the reader of our output went away.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn, ParamSpec
+
+import typer
+
+from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError
+
+EXIT_INTERNAL = 1
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_BROKEN_PIPE = 128 + 13  # SIGPIPE, which the signal module lacks on some systems
+
+_FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+Parameters = ParamSpec("Parameters")
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived; raised so that temporary files are removed on the way out, as after Ctrl-C."""
+
+
+def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, None]:
+    """Wrap a command that returns its exit code (None: 0) so that its failures become messages and exit codes.
+
+    A command that has a ``debug`` parameter shows the traceback when it is set.
+    """
+
+    @functools.wraps(command)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        try:
+            with _termination_raises():
+                code = command(*args, **kwargs) or 0
+                sys.stdout.flush()  # a reader that went away shows here and not in the interpreter's exit
+        except typer.Exit:
+            raise
+        except (Exception, KeyboardInterrupt, Terminated) as error:
+            code = exit_code_of(error)
+            _report(error, debug=bool(kwargs.get("debug")))
+        raise typer.Exit(code)
+
+    return run
+
+
+def exit_code_of(error: BaseException) -> int:
+    """What the shell is told about an exception."""
+    if isinstance(error, OocbeError):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    if isinstance(error, Terminated):
+        return 128 + signal.SIGTERM
+    if isinstance(error, BrokenPipeError):
+        return EXIT_BROKEN_PIPE
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _FULL_DISK):
+        return EXIT_RESOURCES
+    return EXIT_USAGE if isinstance(error, OSError) else EXIT_INTERNAL
+
+
+def message_of(error: BaseException) -> str:
+    """One line for people about an exception: what was wrong and, where it is known, what to do."""
+    if isinstance(error, OocbeError):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt | Terminated):
+        return "interrupted; temporary files are removed"
+    if isinstance(error, MemoryError):
+        return "out of memory; a lower --memory makes oocbe keep less in memory at a time"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        hint = "; free some space or give another --workdir" if error.errno in _FULL_DISK else ""
+        return f"{where}{error.strerror or error}{hint}"
+    return f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)"
+
+
+def _report(error: BaseException, debug: bool) -> None:
+    if isinstance(error, BrokenPipeError):
+        # The interpreter flushes standard output once more when it ends; give it somewhere to put the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return
+    if debug:
+        import traceback
+
+        traceback.print_exception(error)
+    typer.echo(f"oocbe: {message_of(error)}", err=True)
+
+
+@contextmanager
+def _termination_raises() -> Iterator[None]:
+    """Within the block, SIGTERM raises :class:`Terminated`; only possible on the main thread."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,52 @@
+"""Flags that several commands share, declared once so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from oocbe.options import SolveOptions
+    from oocbe.problem import Problem
+
+ProblemFile = Annotated[Path, typer.Argument(metavar="FILE", help="The problem; .gz and .xz are decompressed.")]
+FormatFlag = Annotated[str | None, typer.Option("--format", help="Format of FILE, where its suffix does not tell.")]
+EvidenceFlag = Annotated[Path | None, typer.Option("--evidence", help="A .evid file that fixes variables.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, all else on standard error.")]
+DebugFlag = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+OrderFlag = Annotated[
+    str | None,
+    typer.Option("--order", help="auto, min-degree, min-fill, weighted-min-fill, or a file with an order."),
+]
+OrderSecondsFlag = Annotated[
+    str | None, typer.Option("--order-seconds", metavar="SECONDS", help="Time to search for a good order.")
+]
+SeedFlag = Annotated[str | None, typer.Option("--seed", metavar="INTEGER", help="Seed of random choices.")]
+DominanceFlag = Annotated[
+    bool | None, typer.Option("--dominance/--no-dominance", help="Drop rows by substitution dominance.")
+]
+MemoryFlag = Annotated[
+    str | None, typer.Option("--memory", metavar="BYTES", help="Limit such as 2GiB; otherwise 80 % of what there is.")
+]
+WorkdirFlag = Annotated[str | None, typer.Option("--workdir", metavar="FOLDER", help="Where tables on disk go.")]
+SemiringFlag = Annotated[str | None, typer.Option("--semiring", help="Solve in this semiring, such as counting.")]
+ChunkRowsFlag = Annotated[
+    str | None, typer.Option("--chunk-rows", metavar="INTEGER", help="Rows in a chunk of a table on disk.")
+]
+
+
+def options_from(**flags: str | bool | None) -> SolveOptions:
+    """Options from the environment, overridden by the flags that were given (those that are not None)."""
+    from oocbe.options import SolveOptions
+
+    return SolveOptions.from_environment().with_overrides(**{k: v for k, v in flags.items() if v is not None})
+
+
+def load(path: Path, format_name: str | None, evidence: Path | None = None) -> Problem:
+    """Read a problem for a command."""
+    from oocbe.io import read
+
+    return read(path, format_name, evidence)

@@ -1,0 +1,94 @@
+"""``oocbe inspect``: what is in a problem file or in a table on disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oocbe.cli.failures import guarded
+from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, load
+from oocbe.cli.output import print_json, print_rows
+
+if TYPE_CHECKING:
+    from oocbe.problem import Problem
+    from oocbe.tables.stored import StoredTable
+
+
+@guarded
+def inspect(
+    target: Annotated[Path, typer.Argument(metavar="FILE_OR_TABLE", help="A problem file, or a table's folder.")],
+    json: JsonFlag = False,
+    format: FormatFlag = None,
+    debug: DebugFlag = False,
+) -> None:
+    """Describe a problem file or a stored table."""
+    if target.is_dir():
+        from oocbe.tables.stored import StoredTable
+
+        described = describe_stored(StoredTable.open(target))
+    else:
+        described = describe_problem(load(target, format))
+    if json:
+        print_json({"schema_version": 1, **described})
+    else:
+        print_rows((name.replace("_", " "), _text(content)) for name, content in described.items())
+
+
+def describe_problem(problem: Problem) -> dict[str, object]:
+    """Figures about a problem, as JSON types."""
+    neighbours: list[set[int]] = [set() for _ in problem.variables]
+    for scope in (*(f.scope for f in problem.functions), *(c.scope for c in problem.constraints)):
+        for v in scope:
+            neighbours[v].update(scope)
+    degrees = [len(near) - 1 for near in neighbours if near]
+    return {
+        "kind": "problem",
+        "name": problem.name,
+        "semiring": problem.semiring.name,
+        "sense": problem.sense,
+        "variables": len(problem.variables),
+        "domain_sizes": _histogram(problem.sizes),
+        "functions_by_arity": _histogram(len(f.scope) for f in problem.functions),
+        "function_rows": sum(len(f.values) for f in problem.functions),
+        "constraints_by_arity": _histogram(len(c.scope) for c in problem.constraints),
+        "constraint_rows": sum(len(c.tuples) for c in problem.constraints),
+        "linear_constraints": [linear.name for linear in problem.linear_constraints],
+        "constant": problem.constant,
+        "upper_bound": problem.upper_bound,
+        "integral": problem.is_integral,
+        "largest_degree": max(degrees, default=0),
+        "mean_degree": round(sum(degrees) / max(1, len(problem.variables)), 2),
+    }
+
+
+def describe_stored(table: StoredTable) -> dict[str, object]:
+    """Figures about a table on disk, as JSON types."""
+    return {
+        "kind": "table",
+        "scope": list(table.layout.scope),
+        "domain_sizes": list(table.layout.sizes),
+        "rows": table.rows,
+        "density": table.density,
+        "bytes": table.nbytes,
+        "key_bits": table.layout.bits,
+        "key_words": table.layout.words,
+        "semiring": table.semiring.name,
+    }
+
+
+def _histogram(numbers: Iterable[int]) -> dict[str, int]:
+    return {str(number): count for number, count in sorted(Counter(numbers).items())}
+
+
+def _text(content: object) -> str:
+    if isinstance(content, dict):
+        return ", ".join(f"{key}: {count:,}" for key, count in content.items())
+    if isinstance(content, list):
+        return ", ".join(map(str, content))
+    if isinstance(content, bool):
+        return "yes" if content else "no"
+    return "" if content is None else f"{content:,}" if isinstance(content, int) else str(content)

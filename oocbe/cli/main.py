@@ -1,0 +1,58 @@
+"""The program ``oocbe``: its commands, put together."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from oocbe import __version__
+from oocbe.cli.convert import convert
+from oocbe.cli.failures import EXIT_INTERRUPTED
+from oocbe.cli.inspect import inspect
+from oocbe.cli.plan import plan
+from oocbe.cli.solve import solve
+from oocbe.cli.synth import synth_app
+from oocbe.cli.verify import verify
+
+# Plain help: Rich would take as long to import as everything else together, and boxes are of no use in a pipe.
+app = typer.Typer(
+    name="oocbe",
+    help="Bucket elimination on incomplete tables: exact answers about discrete problems.",
+    epilog="Example: oocbe solve examples/daily.spot",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+app.command(epilog="Example: oocbe solve examples/daily.spot --order-seconds 2 --solution daily.sol")(solve)
+app.command(epilog="Example: oocbe plan examples/daily.spot --order min-fill")(plan)
+app.command(epilog="Example: oocbe verify examples/daily.spot daily.sol")(verify)
+app.command(epilog="Example: oocbe inspect examples/grid.wcsp")(inspect)
+app.command(epilog="Example: oocbe convert examples/daily.spot daily.wcsp.gz")(convert)
+app.add_typer(synth_app, name="synth")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"oocbe {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Bucket elimination on incomplete tables: exact answers about discrete problems."""
+
+
+def main() -> None:
+    """Run the command line and leave the process with its exit code."""
+    try:
+        app()
+    except KeyboardInterrupt:  # outside of any command, such as while modules load
+        sys.exit(EXIT_INTERRUPTED)

@@ -1,0 +1,36 @@
+"""What commands print: JSON, two-column tables, and the line between standard output and standard error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+import typer
+
+
+def print_json(content: Mapping[str, object]) -> None:
+    """Print one JSON object on standard output; numbers that JSON does not have are an error, not ``NaN``."""
+    typer.echo(json.dumps(content, indent=2, allow_nan=False))
+
+
+def print_rows(rows: Iterable[tuple[str, object]], err: bool = False) -> None:
+    """Print names and contents in two aligned columns; rows with an empty content are left out."""
+    shown = [(name, str(content)) for name, content in rows if content not in (None, "")]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, content in shown:
+        typer.echo(f"{name:<{width}}  {content}", err=err)
+
+
+def note(text: str) -> None:
+    """Print a line on standard error."""
+    typer.echo(text, err=True)
+
+
+def seconds(duration: float) -> str:
+    """A duration for people: 3.1 ms, 2.54 s, 12 min 5 s."""
+    if duration < 1:
+        return f"{1000 * duration:.1f} ms"
+    if duration < 60:
+        return f"{duration:.2f} s"
+    minutes, rest = divmod(round(duration), 60)
+    return f"{minutes} min {rest} s"

@@ -1,0 +1,147 @@
+"""Observers of a solve on the command line: a bar on a terminal, otherwise a log line a minute, or every bucket.
+
+All write to standard error. Each is a context manager: leaving the block ends the bar and its thread, whether the solve
+returned or raised.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from oocbe.cli.output import note, seconds
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from oocbe.elimination.plan import Plan
+    from oocbe.result import Result
+
+LOG_INTERVAL_SECONDS = 60.0
+
+
+class SilentObserver:
+    """Shows nothing, and is the base of the others."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what is shown."""
+
+    def started(self, plan: Plan) -> None:
+        """See :class:`oocbe.observer.Observer`, here and below."""
+
+    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
+        """See :class:`oocbe.observer.Observer`."""
+
+    def finished(self, result: Result) -> None:
+        """See :class:`oocbe.observer.Observer`."""
+
+
+class VerboseObserver(SilentObserver):
+    """The plan, then a line a bucket."""
+
+    def started(self, plan: Plan) -> None:
+        """Print the plan."""
+        note(str(plan))
+
+    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
+        """Print the bucket."""
+        note(_bucket_line(number, total, variable, rows, bytes))
+
+
+class LogObserver(SilentObserver):
+    """The latest bucket once an interval, also while a long one is running.
+
+    Parameters
+    ----------
+    interval : seconds between lines; a solve that takes less prints nothing.
+    """
+
+    def __init__(self, interval: float = LOG_INTERVAL_SECONDS) -> None:
+        self._interval = interval
+        self._latest = "elimination begins"
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def started(self, plan: Plan) -> None:
+        """Begin to log."""
+        self._thread = threading.Thread(target=self._log, name="oocbe-log", daemon=True)
+        self._thread.start()
+
+    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
+        """Remember the bucket for the next line."""
+        self._latest = _bucket_line(number, total, variable, rows, bytes)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _log(self) -> None:
+        begin = time.monotonic()
+        while not self._ended.wait(self._interval):
+            note(f"{seconds(time.monotonic() - begin)}: {self._latest}")
+
+
+class BarObserver(SilentObserver):
+    """A progress bar over buckets with the latest message's rows and bytes."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def started(self, plan: Plan) -> None:
+        """Show the bar."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._progress = Progress(
+            TextColumn("buckets"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._progress.add_task("", total=len(plan.buckets))
+        self._progress.start()
+
+    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
+        """Move the bar."""
+        from oocbe.tables.table import format_bytes
+
+        if self._progress is not None and self._task is not None:
+            text = f"{variable}: {rows:,} rows, {format_bytes(bytes)}"
+            self._progress.update(self._task, completed=number, total=total, description=text)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def observer_for(quiet: bool, verbose: bool) -> SilentObserver:
+    """The observer that fits the flags and where standard error goes."""
+    if quiet:
+        return SilentObserver()
+    if verbose:
+        return VerboseObserver()
+    return BarObserver() if sys.stderr.isatty() else LogObserver()
+
+
+def _bucket_line(number: int, total: int, variable: str, rows: int, size: int) -> str:
+    from oocbe.tables.table import format_bytes
+
+    return f"bucket {number} of {total}, {variable}: {rows:,} rows, {format_bytes(size)}"

@@ -1,0 +1,107 @@
+"""``oocbe solve``: the optimum of a problem, proven, and an assignment that has it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oocbe.cli.failures import guarded
+from oocbe.cli.flags import (
+    ChunkRowsFlag,
+    DebugFlag,
+    DominanceFlag,
+    EvidenceFlag,
+    FormatFlag,
+    JsonFlag,
+    MemoryFlag,
+    OrderFlag,
+    OrderSecondsFlag,
+    ProblemFile,
+    SeedFlag,
+    SemiringFlag,
+    WorkdirFlag,
+    load,
+    options_from,
+)
+from oocbe.cli.output import note, print_json, print_rows, seconds
+from oocbe.cli.progress import observer_for
+
+if TYPE_CHECKING:
+    from oocbe.result import Result
+
+
+@guarded
+def solve(
+    file: ProblemFile,
+    json: JsonFlag = False,
+    solution: Annotated[Path | None, typer.Option("--solution", help="Write the assignment to this file.")] = None,
+    order: OrderFlag = None,
+    order_seconds: OrderSecondsFlag = None,
+    seed: SeedFlag = None,
+    dominance: DominanceFlag = None,
+    memory: MemoryFlag = None,
+    workdir: WorkdirFlag = None,
+    semiring: SemiringFlag = None,
+    chunk_rows: ChunkRowsFlag = None,
+    evidence: EvidenceFlag = None,
+    format: FormatFlag = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print status and value only.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the plan and a line a bucket.")] = False,
+    debug: DebugFlag = False,
+) -> int:
+    """Solve FILE exactly by bucket elimination.
+
+    Ends with 0 when the optimum is proven, 10 when the problem is infeasible, 20 when a limit was reached, 30 when
+    memory or disk ran out, 40 for corrupt data, 2 for wrong use or input.
+    """
+    from oocbe.facade import solve_timed
+    from oocbe.solution_file import write_solution
+
+    options = options_from(
+        order=order,
+        order_seconds=order_seconds,
+        seed=seed,
+        dominance=dominance,
+        memory=memory,
+        workdir=workdir,
+        semiring=semiring,
+        chunk_rows=chunk_rows,
+    )
+    with observer_for(quiet, verbose) as observer:
+        result = solve_timed(lambda: load(file, format, evidence), options, observer)
+    if solution is not None:
+        if result.assignment is None:
+            note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
+        else:
+            write_solution(result, solution)
+    if json:
+        print_json(result.to_json())
+    if quiet:
+        if not json:
+            typer.echo(result.status if result.value is None else f"{result.status} {result.value}")
+    else:
+        print_rows(_rows(result), err=json)
+    return result.exit_code
+
+
+def _rows(result: Result) -> list[tuple[str, object]]:
+    from oocbe.tables.table import format_bytes
+
+    value_name = {"optimal": "optimum", "exact": "value"}.get(result.status, "best value")
+    linear = "" if result.linear_constraints == "none" else result.linear_constraints
+    phases = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in result.seconds.items() if phase != "total")
+    return [
+        ("problem", result.problem),
+        ("status", result.status),
+        (value_name, result.value),
+        ("bound", result.bound),
+        ("width", result.width),
+        ("largest message", f"{result.largest_message_rows:,} rows"),
+        ("all messages", f"{result.total_rows:,} rows"),
+        ("time", f"{seconds(result.seconds.get('total', 0.0))} ({phases})"),
+        ("peak memory", format_bytes(result.peak_memory_bytes)),
+        ("linear constraints", linear),
+        *(("note", text) for text in result.notes),
+    ]

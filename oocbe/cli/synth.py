@@ -1,0 +1,99 @@
+"""``oocbe synth``: problems made from a seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oocbe.cli.convert import save
+from oocbe.cli.failures import guarded
+from oocbe.cli.flags import DebugFlag
+
+synth_app = typer.Typer(
+    help="Make a problem from a seed and write it to a file.",
+    epilog="Example: oocbe synth grid grid.wcsp --side 6 --domain 4",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+OutFile = Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress.")]
+ToFlag = Annotated[str | None, typer.Option("--to", help="Format of OUT, where its suffix does not tell.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="The same seed gives the same problem.")]
+VariablesOption = Annotated[int, typer.Option("--variables", "-n", min=2, help="Number of variables.")]
+DomainOption = Annotated[int, typer.Option("--domain", "-d", min=1, help="Values of each variable.")]
+TightnessOption = Annotated[float, typer.Option("--tightness", help="Share of infeasible entries of each function.")]
+
+
+@synth_app.command("random", epilog="Example: oocbe synth random random.wcsp -n 15 -d 10 --density 0.3")
+@guarded
+def random(
+    out: OutFile,
+    variables: VariablesOption = 10,
+    domain: DomainOption = 10,
+    density: Annotated[float, typer.Option("--density", help="Share of all pairs that have a function.")] = 0.3,
+    tightness: TightnessOption = 0.5,
+    seed: SeedOption = 0,
+    to: ToFlag = None,
+    debug: DebugFlag = False,
+) -> None:
+    """Make a random network of binary cost functions."""
+    from oocbe.synth import random_network
+
+    save(random_network(variables, domain, density, tightness, seed), out, to)
+
+
+@synth_app.command("scale-free", epilog="Example: oocbe synth scale-free network.wcsp -n 12 -d 10")
+@guarded
+def scale_free(
+    out: OutFile,
+    variables: VariablesOption = 10,
+    domain: DomainOption = 10,
+    tightness: TightnessOption = 0.5,
+    seed: SeedOption = 0,
+    to: ToFlag = None,
+    debug: DebugFlag = False,
+) -> None:
+    """Make a scale-free (Barabási–Albert) network of binary cost functions."""
+    from oocbe.synth import scale_free_network
+
+    save(scale_free_network(variables, domain, tightness, seed), out, to)
+
+
+@synth_app.command("grid", epilog="Example: oocbe synth grid grid.wcsp --side 6 --domain 4")
+@guarded
+def grid(
+    out: OutFile,
+    side: Annotated[int, typer.Option("--side", min=1, help="Variables in a row and in a column.")] = 10,
+    domain: DomainOption = 10,
+    tightness: TightnessOption = 0.5,
+    seed: SeedOption = 0,
+    to: ToFlag = None,
+    debug: DebugFlag = False,
+) -> None:
+    """Make a square grid of binary cost functions."""
+    from oocbe.synth import grid_network
+
+    save(grid_network(side, domain, tightness, seed), out, to)
+
+
+@synth_app.command("spot5", epilog="Example: oocbe synth spot5 daily.spot --photographs 120 --window 10")
+@guarded
+def spot5(
+    out: OutFile,
+    photographs: Annotated[int, typer.Option("--photographs", "-n", min=1, help="Number of photographs.")] = 100,
+    window: Annotated[float, typer.Option("--window", help="How many photographs later a clash is possible.")] = 8.0,
+    stereo: Annotated[float, typer.Option("--stereo", help="Share of stereo photographs.")] = 0.5,
+    down_only: Annotated[float, typer.Option("--down-only", help="Share, of the others, for camera 2 only.")] = 0.1,
+    urgent: Annotated[float, typer.Option("--urgent", help="Share of photographs with a weight of 1,000.")] = 0.1,
+    ternary: Annotated[float, typer.Option("--ternary", help="Ternary constraints a photograph.")] = 0.3,
+    seed: SeedOption = 0,
+    to: ToFlag = None,
+    debug: DebugFlag = False,
+) -> None:
+    """Make a day of photographs like those of the SPOT5 satellite."""
+    from oocbe.synth import Spot5Settings, spot5_day
+
+    settings = Spot5Settings(photographs, window, stereo, down_only, urgent, ternary, seed)
+    save(spot5_day(settings), out, to)
