@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
+from itertools import pairwise
+from threading import Lock, local
 from typing import Any
 
 from oocbe.errors import UsageError
@@ -20,6 +21,7 @@ SMALLEST_SHARE = 1 << 14
 _lock = Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_threads = 0
+_inside = local()
 
 
 def thread_count() -> int:
@@ -37,25 +39,29 @@ def thread_count() -> int:
     return int(text)
 
 
-def row_ranges(rows: int, smallest: int = SMALLEST_SHARE, pieces_a_thread: int = 1) -> list[tuple[int, int]]:
-    """Cut ``range(rows)`` into near-equal half-open ranges, one or more a thread, none below ``smallest`` rows.
+def row_ranges(rows: int, piece_rows: int | None = None, pieces_a_thread: int = 1) -> list[tuple[int, int]]:
+    """Cut ``range(rows)`` into half-open ranges: of ``piece_rows`` rows where given, else near-equal ones.
 
-    Always at least one range, ``(0, 0)`` for no rows, so that a caller's loop body is reached.
+    Without ``piece_rows`` no range is below :data:`SMALLEST_SHARE` rows (unless it is the only one). Always at least
+    one range, ``(0, 0)`` for no rows, so that a caller's loop body is reached.
     """
-    pieces = max(1, min(thread_count() * pieces_a_thread, rows // max(1, smallest)))
-    bounds = [rows * piece // pieces for piece in range(pieces + 1)]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    if piece_rows is not None:
+        pieces = max(1, -(-rows // max(1, piece_rows)))
+    else:
+        pieces = max(1, min(thread_count() * pieces_a_thread, rows // SMALLEST_SHARE))
+    return list(pairwise(rows * piece // pieces for piece in range(pieces + 1)))
 
 
 def run_all(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Call ``function(*arguments)`` for each tuple of arguments, spread over the pool; results in their order.
 
-    One call, or one thread, runs in the caller. All calls have ended when this returns or raises; the first error (in
+    One call, or one thread, runs in the caller, and so does everything called from within the pool (a worker that
+    waited for its own pool would wait for ever). All calls have ended when this returns or raises; the first error (in
     the order of the calls) is raised.
     """
     work = list(calls)
     threads = thread_count()
-    if len(work) <= 1 or threads == 1:
+    if len(work) <= 1 or threads == 1 or getattr(_inside, "worker", False):
         return [function(*arguments) for arguments in work]
     futures = [_shared_pool(threads).submit(function, *arguments) for arguments in work]
     for future in futures:
@@ -69,9 +75,13 @@ def _shared_pool(threads: int) -> ThreadPoolExecutor:
         if _pool is None or _pool_threads != threads:
             if _pool is not None:
                 _pool.shutdown(wait=False)
-            _pool = ThreadPoolExecutor(threads, thread_name_prefix="oocbe")
+            _pool = ThreadPoolExecutor(threads, thread_name_prefix="oocbe", initializer=_mark_worker)
             _pool_threads = threads
         return _pool
+
+
+def _mark_worker() -> None:
+    _inside.worker = True
 
 
 def _forget_pool() -> None:

@@ -1,0 +1,118 @@
+"""Groups of neighbouring rows with equal masked keys: where they start, and which occur in two tables."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.threads import row_ranges, run_all
+
+
+def group_starts(
+    keys: NDArray[np.uint64], masks: NDArray[np.uint64], piece_rows: int | None = None
+) -> NDArray[np.int64]:
+    """First row of each group, and the row count; see :meth:`oocbe.kernels.interface.Backend.group_starts`."""
+    rows = keys.shape[1]
+    if rows == 0:
+        return np.zeros(1, dtype=np.int64)
+    pieces = row_ranges(rows, piece_rows)
+    counts = run_all(_count_starts, [(keys, masks, *piece) for piece in pieces])
+    places = np.concatenate(([0], np.cumsum(counts)))
+    starts = np.empty(int(places[-1]) + 1, dtype=np.int64)
+    starts[-1] = rows
+    run_all(_fill_starts, [(keys, masks, starts[places[i] :], *piece) for i, piece in enumerate(pieces)])
+    return starts
+
+
+def match_groups(
+    keys1: NDArray[np.uint64],
+    starts1: NDArray[np.int64],
+    keys2: NDArray[np.uint64],
+    starts2: NDArray[np.int64],
+    masks: NDArray[np.uint64],
+    piece_rows: int | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Groups with equal masked keys in two tables; see :meth:`oocbe.kernels.interface.Backend.match_groups`."""
+    groups = len(starts1) - 1
+    found1, found2 = np.empty(groups, dtype=np.int64), np.empty(groups, dtype=np.int64)
+    pieces = row_ranges(groups, piece_rows)
+    counts = run_all(_match, [(keys1, starts1, keys2, starts2, masks, found1, found2, *piece) for piece in pieces])
+    kept = [slice(start, start + count) for (start, _), count in zip(pieces, counts, strict=True)]
+    return np.concatenate([found1[k] for k in kept]), np.concatenate([found2[k] for k in kept])
+
+
+@jit
+def differs(keys: NDArray[np.uint64], masks: NDArray[np.uint64], row: int, other: int) -> bool:
+    """Whether two rows of a table differ in the masked bits (to be called from compiled loops)."""
+    difference = np.uint64(0)
+    for word in range(masks.shape[0]):
+        difference |= (keys[word, row] ^ keys[word, other]) & masks[word]
+    return bool(difference != 0)
+
+
+@jit
+def _count_starts(keys: NDArray[np.uint64], masks: NDArray[np.uint64], start: int, stop: int) -> int:
+    count = 0
+    for row in range(start, stop):
+        if row == 0 or differs(keys, masks, row, row - 1):
+            count += 1
+    return count
+
+
+@jit
+def _fill_starts(
+    keys: NDArray[np.uint64], masks: NDArray[np.uint64], out: NDArray[np.int64], start: int, stop: int
+) -> None:
+    place = 0
+    for row in range(start, stop):
+        if row == 0 or differs(keys, masks, row, row - 1):
+            out[place] = row
+            place += 1
+
+
+@jit
+def _compare(
+    keys1: NDArray[np.uint64], row1: int, keys2: NDArray[np.uint64], row2: int, masks: NDArray[np.uint64]
+) -> int:
+    """Sign of masked key 1 minus masked key 2, the last word most significant; words beyond the masks do not count."""
+    for back in range(masks.shape[0]):
+        word = masks.shape[0] - 1 - back
+        a, b = keys1[word, row1] & masks[word], keys2[word, row2] & masks[word]
+        if a != b:
+            return -1 if a < b else 1
+    return 0
+
+
+@jit
+def _match(
+    keys1: NDArray[np.uint64],
+    starts1: NDArray[np.int64],
+    keys2: NDArray[np.uint64],
+    starts2: NDArray[np.int64],
+    masks: NDArray[np.uint64],
+    found1: NDArray[np.int64],
+    found2: NDArray[np.int64],
+    first: int,
+    last: int,
+) -> int:
+    if first == last:
+        return 0
+    low, high = 0, len(starts2) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if _compare(keys2, starts2[middle], keys1, starts1[first], masks) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    count, group1, group2 = 0, first, low
+    while group1 < last and group2 < len(starts2) - 1:
+        sign = _compare(keys1, starts1[group1], keys2, starts2[group2], masks)
+        if sign == 0:
+            found1[first + count], found2[first + count] = group1, group2
+            count += 1
+        if sign <= 0:
+            group1 += 1
+        if sign >= 0:
+            group2 += 1
+    return count

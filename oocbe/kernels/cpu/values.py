@@ -1,0 +1,52 @@
+"""The two operations of a semiring on values, by code, for use inside compiled loops.
+
+The codes are :class:`oocbe.semiring.Combination` and :class:`oocbe.semiring.Marginalisation`. They are arguments rather
+than separate compiled versions: the branch goes the same way in every row, which a processor predicts for nothing,
+and one compilation serves all semirings. Results are stored into arrays and never returned from a branch: a function
+that could return either an integer or the float of log-sum-exp would be typed as float throughout, and lose bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.jit import jit
+from oocbe.semiring import Combination, Marginalisation
+
+ADD = int(Combination.ADD)
+MIN = int(Marginalisation.MIN)
+MAX = int(Marginalisation.MAX)
+SUM = int(Marginalisation.SUM)
+
+
+@jit
+def combine(a: Any, b: Any, combination: int) -> Any:
+    """Join two values: their sum or product, in their own type (the caller has checked the range)."""
+    if combination == ADD:
+        return a + b
+    return a * b
+
+
+@jit
+def accumulate(target: NDArray[Any], place: int, value: Any, marginalisation: int) -> None:
+    """Marginalise a value into ``target[place]``, which holds one already."""
+    held = target[place]
+    if marginalisation == MAX:
+        if value > held:
+            target[place] = value
+    elif marginalisation == MIN:
+        if value < held:
+            target[place] = value
+    elif marginalisation == SUM:
+        target[place] = held + value
+    else:
+        # log(exp(a) + exp(b)) from the greater one, so that nothing overflows; equal infinities stay as they are.
+        greater, lesser = max(held, value), min(held, value)
+        if greater == lesser:
+            target[place] = greater + math.log(2.0)
+        else:
+            target[place] = greater + math.log1p(math.exp(np.float64(lesser) - np.float64(greater)))

@@ -1,0 +1,173 @@
+"""What a kernel backend offers: the loops over rows that the operators are written against.
+
+Everywhere: keys are uint64 (words, rows), C-contiguous, word 0 least significant; values are int32, int64, float32 or
+float64 (rows,). Inputs are never written to; results are new arrays that the caller owns, except where a docstring says
+that an input comes back unchanged. Results are in the values' dtype: the operator has checked by range analysis
+(:mod:`oocbe.operators.ranges`) that it holds them, or widened the inputs. Work is cut into pieces of ``piece_rows``
+rows (None: the backend's choice); results do not depend on it. Semiring operations come as the codes of
+:mod:`oocbe.semiring`. A backend holds loops and nothing else: scopes and names end above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+Values = NDArray[Any]
+BitRange = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class MatchedGroups:
+    """Groups of rows that occur in two tables, in ascending order of their shared key.
+
+    Attributes
+    ----------
+    starts1, counts1 : int64 (groups,), first row and rows of each group in table 1 (P1 and H1 of the paper).
+    starts2, counts2 : the same for table 2.
+    """
+
+    starts1: NDArray[np.int64]
+    counts1: NDArray[np.int64]
+    starts2: NDArray[np.int64]
+    counts2: NDArray[np.int64]
+
+    @property
+    def joined_rows(self) -> int:
+        """Rows of the join: the sum of the products of the counts."""
+        return int(np.dot(self.counts1, self.counts2))
+
+
+@dataclass(frozen=True)
+class EliminationPlan:
+    """Which bits mean what when shared variables are eliminated in the moment of joining.
+
+    Attributes
+    ----------
+    outer_eliminated, inner_eliminated : move plans that bring the eliminated variables of a row into one word, the same
+        for both tables.
+    outer_run : uint64 (words of outer,), ones at all bits of the outer table but the eliminated ones.
+    inner_rank : uint64 (words of inner,), ones at all bits of the inner table but the eliminated ones.
+    outer_move, inner_move : move plans into the result's key; the inner one leaves out what the outer one brings.
+    eliminated_bits : bits that the eliminated variables take in that one word.
+    words : words of the result's key.
+    """
+
+    outer_eliminated: NDArray[np.int64]
+    inner_eliminated: NDArray[np.int64]
+    outer_run: NDArray[np.uint64]
+    inner_rank: NDArray[np.uint64]
+    outer_move: NDArray[np.int64]
+    inner_move: NDArray[np.int64]
+    eliminated_bits: int
+    words: int
+
+
+class Backend(Protocol):
+    """The kernels; one object a device."""
+
+    name: str
+
+    def permute(self, keys: Keys, plan: NDArray[np.int64], words: int, piece_rows: int | None = None) -> Keys:
+        """Move fields of keys to other places.
+
+        keys : (source words, rows). plan : int64 (moves, 5), see :func:`oocbe.tables.moves.move_plan`.
+        Returns uint64 (words, rows) in the same row order; bits that no move reaches are zero.
+        """
+
+    def sort_rows(
+        self, keys: Keys, values: Values, ranges: Sequence[BitRange], piece_rows: int | None = None, own: bool = False
+    ) -> tuple[Keys, Values]:
+        """Stable radix sort of rows on some bits of their keys; the values travel along.
+
+        ranges : (word, shift, bits), the least significant first; other bits do not count.
+        own : the caller gives its arrays away, and they may be overwritten and come back as part of the result.
+        Returns keys and values, sorted; the inputs themselves where all those bits are equal in all rows.
+        """
+
+    def group_starts(self, keys: Keys, masks: NDArray[np.uint64], piece_rows: int | None = None) -> NDArray[np.int64]:
+        """Where groups of neighbouring rows with equal masked keys start (the histogram's exclusive prefix sum).
+
+        masks : uint64 (words,). Returns int64 (groups + 1,), ascending, the row count last; differences are the
+        histogram.
+        """
+
+    def match_groups(
+        self,
+        keys1: Keys,
+        starts1: NDArray[np.int64],
+        keys2: Keys,
+        starts2: NDArray[np.int64],
+        masks: NDArray[np.uint64],
+        piece_rows: int | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Numbers of the groups with equal masked keys, ascending; groups of one table only are left out.
+
+        Both tables have the masked bits at the same places, sorted by them; starts are those of :meth:`group_starts`.
+        masks : uint64 (words that count,). Returns int64 (matches,) group numbers in table 1 and in table 2.
+        """
+
+    def join_rows(
+        self,
+        keys1: Keys,
+        values1: Values,
+        keys2: Keys,
+        values2: Values,
+        groups: MatchedGroups,
+        words: int,
+        combination: int,
+        piece_rows: int | None = None,
+    ) -> tuple[Keys, Values]:
+        """Join sum by gather: row t of group g comes from rows P1[g] + t mod H1[g] and P2[g] + t div H1[g].
+
+        keys1 : (up to ``words``, rows 1) at their places in the result. keys2 : (words, rows 2), the bits that table 2
+        adds at their places in the result, zero elsewhere; the result's keys are the two or-ed. Values of both tables
+        have one dtype. Returns (words, joined rows) keys and their values, group after group.
+        """
+
+    def reduce_groups(
+        self,
+        keys: Keys,
+        values: Values,
+        starts: NDArray[np.int64],
+        masks: NDArray[np.uint64],
+        marginalisation: int,
+        piece_rows: int | None = None,
+    ) -> tuple[Keys, Values]:
+        """Marginalise each group of neighbouring rows into one row.
+
+        starts : int64 (groups + 1,). masks : uint64 (result words,); the result's key is the first row's, masked.
+        Returns keys (result words, groups) and values (groups,), in the groups' order.
+        """
+
+    def join_reduce(
+        self,
+        outer: tuple[Keys, Values],
+        inner: tuple[Keys, Values],
+        groups: MatchedGroups,
+        plan: EliminationPlan,
+        combination: int,
+        marginalisation: int,
+        piece_rows: int | None = None,
+    ) -> tuple[Keys, Values]:
+        """Join two tables and marginalise shared variables out, without writing a joined row.
+
+        Both tables are sorted by the shared variables that stay (most significant), then by their own variables;
+        groups are those of the shared variables that stay, table 1 being the outer one. Values have one dtype.
+        Returns keys (plan.words, rows) and values, sorted by the shared variables that stay, then the outer table's
+        own, then the inner table's own.
+        """
+
+    def drop_forbidden(
+        self, keys: Keys, values: Values, parts: Keys, forbidden: Keys, bits: int, piece_rows: int | None = None
+    ) -> tuple[Keys, Values]:
+        """Rows whose part is not a forbidden tuple, in their order (the inputs themselves where all stay).
+
+        parts : uint64 (part words, rows), each row's key restricted to the constraint's scope. forbidden : uint64 (part
+        words, tuples), in any order. bits : bits of that scope.
+        """

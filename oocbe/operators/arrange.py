@@ -1,0 +1,90 @@
+"""Preprocessing of incomplete tables (Bistaffa, Bombieri and Farinelli 2016, algorithm 3).
+
+Fields are moved to the places that the operation needs, rows sorted on the bits that matter (a stable radix sort of
+just those), and groups of rows that occur in one of two tables only are dropped. A table whose rows are in that order
+already is not sorted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.interface import Backend, MatchedGroups
+from oocbe.tables.layout import Layout
+from oocbe.tables.moves import bit_ranges, field_masks, move_plan
+from oocbe.tables.table import Table
+
+
+@dataclass(frozen=True)
+class Arranged:
+    """A table's rows in the layout and order that an operation needs.
+
+    Attributes
+    ----------
+    layout : where the fields are now.
+    keys, values : the rows; may be the table's own arrays, and are not to be written to.
+    """
+
+    layout: Layout
+    keys: NDArray[np.uint64]
+    values: NDArray[Any]
+
+
+def arrange(
+    table: Table,
+    scope: Sequence[str],
+    order: Sequence[str],
+    dtype: np.dtype[Any],
+    backend: Backend,
+    piece_rows: int | None = None,
+) -> Arranged:
+    """Bring a table's fields into the order of ``scope`` and its rows into the order of some of them.
+
+    Parameters
+    ----------
+    table : any table.
+    scope : all its variables, the least significant place first.
+    order : variables to sort by, the least significant first.
+    dtype : dtype of the values wanted.
+    """
+    layout = table.layout.select(scope)
+    values = table.values.astype(dtype, copy=False)
+    moved = layout.scope != table.scope
+    keys = table.keys
+    if moved:
+        keys = backend.permute(keys, move_plan(table.layout, layout), layout.words, piece_rows)
+    if not order or (table.is_sorted and table.scope[-len(order) :] == tuple(order)):
+        return Arranged(layout, keys, values)
+    ranges = [bits for name in order for bits in bit_ranges(layout, [name])]
+    own = moved and values is not table.values
+    return Arranged(layout, *backend.sort_rows(keys, values, _merged(ranges), piece_rows, own))
+
+
+def match(
+    table1: Arranged, table2: Arranged, shared: Sequence[str], backend: Backend, piece_rows: int | None = None
+) -> MatchedGroups:
+    """Groups that two tables have in common; both have ``shared`` in their lowest places and are sorted by it."""
+    masks1, masks2 = field_masks(table1.layout, shared), field_masks(table2.layout, shared)
+    starts1 = backend.group_starts(table1.keys, masks1, piece_rows)
+    starts2 = backend.group_starts(table2.keys, masks2, piece_rows)
+    words = min(len(masks1), len(masks2))
+    found1, found2 = backend.match_groups(table1.keys, starts1, table2.keys, starts2, masks1[:words], piece_rows)
+    return MatchedGroups(
+        starts1[found1], starts1[found1 + 1] - starts1[found1], starts2[found2], starts2[found2 + 1] - starts2[found2]
+    )
+
+
+def _merged(ranges: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Bit ranges with those that follow one another upwards in one word made one."""
+    merged: list[tuple[int, int, int]] = []
+    for word, shift, bits in ranges:
+        if merged and merged[-1][0] == word and merged[-1][1] + merged[-1][2] == shift:
+            merged[-1] = (word, merged[-1][1], merged[-1][2] + bits)
+        else:
+            merged.append((word, shift, bits))
+    return merged

@@ -1,0 +1,67 @@
+"""Maximisation: variables marginalised out of a table, whatever its semiring (⇓ of bucket elimination)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from oocbe.kernels import default_backend
+from oocbe.operators.arrange import arrange
+from oocbe.operators.inputs import in_memory
+from oocbe.operators.ranges import reduced_dtype
+from oocbe.tables.moves import field_masks
+from oocbe.tables.table import Table
+
+if TYPE_CHECKING:
+    from oocbe.kernels.interface import Backend
+    from oocbe.operators.inputs import TableLike
+
+
+def maximise(
+    table: TableLike,
+    variables: str | Sequence[str],
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | None = None,
+) -> Table:
+    """Marginalise variables out of a table: by maximum, minimum or sum, as its semiring says.
+
+    All other variables go to the low places and rows are sorted by them, so that rows to reduce are neighbours
+    (Bistaffa, Bombieri and Farinelli 2016, section IV-C and algorithm 5). A sorted table whose lowest variables are the
+    eliminated ones (elimination-order layout) is not sorted again.
+
+    Parameters
+    ----------
+    table : in memory or stored.
+    variables : name of one variable of its scope, or several names.
+    piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
+    backend : the kernels; None: the CPU's.
+
+    Returns
+    -------
+    Table : scope = the other variables in the table's order; sorted.
+
+    Raises
+    ------
+    ModelError : a variable is not in the scope.
+    ValueRangeError : a sum could leave int64.
+
+    Examples
+    --------
+    >>> from oocbe.tables.table import Table
+    >>> maximise(Table.from_rows({"x": 2, "y": 2}, [[0, 0], [1, 0], [1, 1]], [1, 2, 3]), "x").to_dict()
+    {(0,): 2, (1,): 3}
+    """
+    t, kernels = in_memory(table), backend or default_backend()
+    gone = (variables,) if isinstance(variables, str) else tuple(variables)
+    sizes = [t.layout.sizes[t.layout.place(name)] for name in gone]
+    kept = tuple(name for name in t.scope if name not in gone)
+    dtype = reduced_dtype(t.values, t.semiring, min(prod(sizes), max(1, t.rows)))
+    last = tuple(name for name in t.scope if name in gone)
+    rows = arrange(t, (*kept, *last), kept, dtype, kernels, piece_rows)
+    layout = t.layout.select(kept)
+    masks = field_masks(layout, kept)
+    starts = kernels.group_starts(rows.keys, field_masks(rows.layout, kept), piece_rows)
+    keys, values = kernels.reduce_groups(rows.keys, rows.values, starts, masks, t.semiring.marginalisation, piece_rows)
+    return Table(layout, keys, values, t.semiring, is_sorted=True)

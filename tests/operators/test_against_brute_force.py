@@ -1,0 +1,131 @@
+"""Every operator against a dictionary model: all semirings, narrow and wide keys, normal and tiny pieces."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oocbe.operators import drop_forbidden, join_maximise, join_sum, maximise
+from oocbe.semiring import SEMIRINGS, Combination, Marginalisation, Semiring
+from oocbe.tables.table import Table
+
+PIECES = st.sampled_from([None, 1, 2, 7])
+DTYPES = [np.int32, np.int64, np.float32, np.float64]
+NAMES = "abcdef"
+WIDTHS = {"narrow": 2, "wide": 1 << 40}
+"""Domain sizes per variable of the two families: six wide variables take six words, one each."""
+
+
+def combine(a, b, semiring: Semiring):
+    return a + b if semiring.combination is Combination.ADD else a * b
+
+
+def reduce(values, semiring: Semiring):
+    match semiring.marginalisation:
+        case Marginalisation.MIN:
+            return min(values)
+        case Marginalisation.MAX:
+            return max(values)
+        case Marginalisation.SUM:
+            return sum(values)
+    top = max(values)
+    return top + math.log(sum(math.exp(v - top) for v in values))
+
+
+def model_of(table: Table) -> dict[frozenset, float]:
+    return {frozenset(zip(table.scope, t, strict=True)): v for t, v in table.to_dict().items()}
+
+
+def model_join(m1, m2, semiring):
+    joined = {}
+    for (r1, v1), (r2, v2) in product(m1.items(), m2.items()):
+        row = r1 | r2
+        if len({name for name, _ in row}) == len(row):
+            joined[row] = combine(v1, v2, semiring)
+    return joined
+
+
+def model_maximise(model, variables, semiring):
+    groups = {}
+    for row, value in model.items():
+        groups.setdefault(frozenset(p for p in row if p[0] not in variables), []).append(value)
+    return {row: reduce(values, semiring) for row, values in groups.items()}
+
+
+def check(table: Table, expected: dict, scope) -> None:
+    found = model_of(table)
+    assert set(table.scope) == set(scope)
+    assert found.keys() == expected.keys()
+    exact = table.values.dtype.kind == "i"
+    for row, value in expected.items():
+        assert found[row] == (value if exact else pytest.approx(value, rel=1e-4, abs=1e-4))
+    keys = [int.from_bytes(k.tobytes(), "little") for k in np.ascontiguousarray(table.keys.T)]
+    assert len(set(keys)) == len(keys)
+    if table.is_sorted:
+        assert keys == sorted(keys)
+
+
+@st.composite
+def tables(draw, semiring: Semiring, family: str, names: str = NAMES) -> Table:
+    scope = draw(st.lists(st.sampled_from(names), unique=True, max_size=4))
+    size = WIDTHS[family]
+    # Values at both ends of a wide domain use all its bits; four values a variable keep matches likely.
+    value = st.sampled_from([0, 1] if family == "narrow" else [0, 1, size // 3, size - 1])
+    rows = draw(st.lists(st.tuples(*[value] * len(scope)), unique=True, max_size=24))
+    dtype = draw(st.sampled_from(DTYPES))
+    low = 0 if semiring.combination is Combination.MULTIPLY else -9
+    values = draw(st.lists(st.integers(low, 9), min_size=len(rows), max_size=len(rows)))
+    table = Table.from_rows(
+        dict.fromkeys(scope, size), np.array(rows, dtype=np.int64).reshape(len(rows), len(scope)),
+        np.array(values, dtype=dtype), semiring,
+    )  # fmt: skip
+    if draw(st.booleans()):
+        return table
+    order = draw(st.permutations(range(table.rows)))
+    shuffled = np.ascontiguousarray(table.keys[:, order])
+    return Table(table.layout, shuffled, table.values[list(order)], semiring, is_sorted=table.rows < 2)
+
+
+@pytest.mark.parametrize("family", WIDTHS)
+@pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
+class TestAgainstModel:
+    @settings(max_examples=60, deadline=None)
+    @given(data=st.data())
+    def test_join_sum(self, semiring, family, data):
+        t1, t2 = data.draw(tables(semiring, family)), data.draw(tables(semiring, family))
+        result = join_sum(t1, t2, piece_rows=data.draw(PIECES))
+        check(result, model_join(model_of(t1), model_of(t2), semiring), {*t1.scope, *t2.scope})
+
+    @settings(max_examples=60, deadline=None)
+    @given(data=st.data())
+    def test_maximise(self, semiring, family, data):
+        t = data.draw(tables(semiring, family).filter(lambda t: t.scope))
+        variables = data.draw(st.lists(st.sampled_from(t.scope), unique=True, min_size=1))
+        result = maximise(t, variables, piece_rows=data.draw(PIECES))
+        check(result, model_maximise(model_of(t), variables, semiring), {*t.scope} - {*variables})
+
+    @settings(max_examples=100, deadline=None)
+    @given(data=st.data())
+    def test_join_maximise(self, semiring, family, data):
+        t1, t2 = data.draw(tables(semiring, family, "abcd")), data.draw(tables(semiring, family, "abce"))
+        scope = sorted({*t1.scope, *t2.scope})
+        variables = data.draw(st.lists(st.sampled_from(scope), unique=True)) if scope else []
+        result = join_maximise(t1, t2, variables, piece_rows=data.draw(PIECES))
+        joined = model_join(model_of(t1), model_of(t2), semiring)
+        check(result, model_maximise(joined, variables, semiring), {*scope} - {*variables})
+
+    @settings(max_examples=40, deadline=None)
+    @given(data=st.data())
+    def test_drop_forbidden(self, semiring, family, data):
+        t = data.draw(tables(semiring, family).filter(lambda t: t.scope))
+        scope = data.draw(st.lists(st.sampled_from(t.scope), unique=True, min_size=1))
+        value = st.sampled_from([0, 1, WIDTHS[family] - 1])
+        forbidden = data.draw(st.lists(st.tuples(*[value] * len(scope)), max_size=12))
+        result = drop_forbidden(t, dict.fromkeys(scope, WIDTHS[family]), forbidden, piece_rows=data.draw(PIECES))
+        bad = [frozenset(zip(scope, f, strict=True)) for f in forbidden]
+        check(result, {r: v for r, v in model_of(t).items() if not any(b <= r for b in bad)}, t.scope)
