@@ -1,0 +1,28 @@
+"""``import oocbe``: quick, complete, and free of heavy modules until something needs them."""
+
+import subprocess
+import sys
+
+import pytest
+
+import oocbe
+
+HEAVY = ("numpy", "numba", "zarr", "rich")
+
+
+def test_every_public_name_exists() -> None:
+    for name in oocbe.__all__:
+        assert getattr(oocbe, name) is not None, name
+    assert set(oocbe.__all__) <= set(dir(oocbe))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="colour"):
+        _ = oocbe.colour  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("module", ["oocbe", "oocbe.cli.main"])
+def test_import_loads_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(*[m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
