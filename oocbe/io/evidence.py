@@ -10,8 +10,8 @@ from oocbe.problem import Problem
 def parse_evidence(text: Text, problem: Problem) -> dict[int, int]:
     """Variable index to value index.
 
-    Two layouts exist: ``n variable value …``, and an older one with the number of samples before that. With one sample
-    the number of numbers is odd in the first and even in the second, so there is nothing to guess.
+    Two layouts exist: ``n variable value …``, and an older one with the number of samples before that. A file of one
+    sample has an odd number of numbers in the first and an even one in the second, so there is nothing to guess.
 
     Raises
     ------
@@ -20,11 +20,11 @@ def parse_evidence(text: Text, problem: Problem) -> dict[int, int]:
     """
     observed = text.integer(0, "the number of observed variables", low=0)
     first = 1
-    if len(text) != 1 + 2 * observed and len(text) % 2 == 0:
-        if observed != 1:
-            raise UnsupportedError(f"{text.path}: {observed} samples of evidence; split the file, one sample each")
+    if observed == 1 and len(text) % 2 == 0:
         observed = text.integer(1, "the number of observed variables", low=0)
         first = 2
+    elif _holds_samples(text, observed):
+        raise UnsupportedError(f"{text.path}: {observed} samples of evidence; split the file, one sample each")
     evidence: dict[int, int] = {}
     for pair in range(first, first + 2 * observed, 2):
         variable = text.integer(pair, "an observed variable", 0, len(problem.variables) - 1)
@@ -34,3 +34,15 @@ def parse_evidence(text: Text, problem: Problem) -> dict[int, int]:
         evidence[variable] = text.integer(pair + 1, f"a value of variable {variable}", 0, size - 1)
     text.expect_end(first + 2 * observed, f"the {observed} observed variables")
     return evidence
+
+
+def _holds_samples(text: Text, samples: int) -> bool:
+    """Whether the file consists of exactly so many samples in the older layout, and not of one in the newer."""
+    if samples < 2 or len(text) == 1 + 2 * samples:
+        return False
+    cursor = 1
+    for _ in range(samples):
+        if not text.is_integer(cursor):
+            return False
+        cursor += 1 + 2 * max(0, text.integer(cursor, "the number of observed variables"))
+    return cursor == len(text)

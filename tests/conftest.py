@@ -1,0 +1,101 @@
+"""Fixtures for every test: where the real instances are, and small random problems."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.semiring import MIN_SUM, Semiring
+
+_DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def data_folder() -> Path:
+    """The folder of real instances: ``OOCBE_DATA``, or ``../shared/data`` from the project's root."""
+    return Path(os.environ.get("OOCBE_DATA", _DEFAULT))
+
+
+@pytest.fixture(scope="session")
+def data() -> Callable[[str], Path]:
+    """A function from a path below the folder of instances to the file; skips the test where it is missing."""
+
+    def locate(name: str) -> Path:
+        path = data_folder() / name
+        if not path.exists():
+            pytest.skip(f"no instance {name}: set OOCBE_DATA to the folder of instances ({data_folder()} has none)")
+        return path
+
+    return locate
+
+
+def _random_tuples(random: np.random.Generator, shape: tuple[int, ...], share: float) -> np.ndarray:
+    cells = int(np.prod(shape))
+    chosen = random.permutation(cells)[: round(share * cells)]
+    return np.column_stack(np.unravel_index(chosen, shape)) if shape else np.zeros((len(chosen), 0), dtype=np.int64)
+
+
+def _random_problem(
+    seed: int,
+    semiring: Semiring = MIN_SUM,
+    variables: int = 5,
+    largest_domain: int = 3,
+    lowest: int = 0,
+    linear: bool = True,
+) -> Problem:
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, largest_domain + 1, size=variables).tolist()
+
+    def scope(largest: int) -> tuple[int, ...]:
+        return tuple(random.permutation(variables)[: random.integers(1, largest + 1)].tolist())
+
+    functions = []
+    for _ in range(random.integers(1, 8)):
+        chosen = scope(3)
+        tuples = _random_tuples(random, tuple(sizes[v] for v in chosen), random.choice([0.3, 0.8, 1.0]))
+        values = random.integers(lowest, 20, size=len(tuples))
+        default = [None, 0, int(random.integers(lowest, 9))][random.integers(3)] if semiring is MIN_SUM else None
+        if semiring is not MIN_SUM:
+            values = random.random(len(tuples)) + 0.01
+        functions.append(Function(chosen, tuples, values, default))
+    constraints = []
+    for _ in range(random.integers(0, 4)):
+        chosen = scope(3)
+        allowed = bool(random.integers(2))
+        tuples = _random_tuples(random, tuple(sizes[v] for v in chosen), 0.8 if allowed else 0.3)
+        constraints.append(Constraint(chosen, tuples, allowed))
+    linears = []
+    for _ in range(random.integers(0, 2 + linear) if linear else 0):
+        chosen = scope(4)
+        coefficients = tuple(random.integers(-3, 6, size=sizes[v]) for v in chosen)
+        linears.append(LinearConstraint(chosen, coefficients, int(random.integers(-2, 9))))
+    return Problem(
+        tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes)),
+        tuple(functions),
+        tuple(constraints),
+        tuple(linears),
+        constant=int(random.integers(lowest, 6)) if semiring is MIN_SUM else 0.75,
+        semiring=semiring,
+        name=f"random {seed}",
+    )
+
+
+@pytest.fixture(scope="session")
+def random_problem() -> Callable[..., Problem]:
+    """A function from a seed to a small random problem with every kind of part."""
+    return _random_problem
+
+
+@pytest.fixture(scope="session")
+def all_values() -> Callable[[Problem], list[float | None]]:
+    """A function from a small problem to the value of every assignment, in lexicographic order."""
+
+    def evaluate(problem: Problem) -> list[float | None]:
+        return [problem.evaluate(a) for a in itertools.product(*map(range, problem.sizes))]
+
+    return evaluate

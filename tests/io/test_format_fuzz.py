@@ -1,0 +1,96 @@
+"""Whatever happens to a file, reading it gives a problem or an error raised on purpose."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from oocbe.errors import OocbeError
+from oocbe.io import read
+from oocbe.io.text import Text
+from oocbe.problem import Problem
+
+VALID = {
+    "spot": b"3\n0 10 3 1 0 2 902.5 3 0 9 1\n7 20 1 13 0\n2 5 2 1 0 2 0\n3\n2 0 7 1 13 3 13\n3 0 7 2 1 13 2\n90000\n",
+    "uai": b"MARKOV\n3\n2 3 2\n2\n2 1 0\n2 1 2\n\n6\n 0.5 0 1e-3\n 1 2.25 0.125\n\n6\n1 2 3 4 5 6\n",
+    "wcsp": b"p 3 3 6 100\n2 3 2\n-2 0 1 5 2\n0 0 7\n1 2 100\n1 1 100 2\n0 4\n1 0\n0 9 0\n3 0 1 2 0 1\n1 1 1 250\n"
+    b"2 2 1 5 -1\n3 0 1 2 -1 knapsackp 2 1 1 3 2 1 1 2 5 0\n",
+    "evid": b"2\n2 1\n0 1\n",
+    "uai.gz": gzip.compress(b"MARKOV\n1\n2\n1\n1 0\n2\n0.25 0.75\n", mtime=0),
+}
+TOKENS = [b"-1", b"0", b"1", b"99999999999999999999", b"9223372036854775807", b"-9223372036854775808", b"nan", b"1e5",
+          b"knapsack", b"x", b"-", b"+", b"", b"1\n2", b"\xff"]  # fmt: skip
+
+
+@st.composite
+def mutations(draw, original: bytes) -> bytes:
+    data = bytearray(original)
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, max(0, len(data) - 1)))
+        kind = draw(st.sampled_from(["flip", "truncate", "delete", "repeat", "token"]))
+        if kind == "flip" and data:
+            data[place] = draw(st.integers(0, 255))
+        elif kind == "truncate":
+            del data[place:]
+        elif kind == "delete":
+            del data[place : place + draw(st.integers(1, 8))]
+        elif kind == "repeat":
+            data[place:place] = data[place : place + draw(st.integers(1, 8))]
+        else:
+            words = bytes(data).split(b" ")
+            words[draw(st.integers(0, len(words) - 1))] = draw(st.sampled_from(TOKENS))
+            data = bytearray(b" ".join(words))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("suffix", VALID)
+def test_any_damage_reads_or_is_refused(tmp_path, suffix):
+    path = tmp_path / f"p.{suffix}"
+    network = tmp_path / "network.uai"
+    network.write_bytes(VALID["uai"])
+
+    def read_it() -> Problem:
+        return read(network, evidence=path) if suffix == "evid" else read(path)
+
+    path.write_bytes(VALID[suffix])
+    assert isinstance(read_it(), Problem)
+
+    @settings(max_examples=250, deadline=None, database=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @given(mutations(VALID[suffix]))
+    def check(content: bytes) -> None:
+        Path(path).write_bytes(content)
+        try:
+            problem = read_it()
+        except OocbeError as error:
+            assert str(path) in str(error)
+        else:
+            assert isinstance(problem, Problem)
+
+    check()
+
+
+@pytest.mark.parametrize("suffix", ["spot", "uai", "wcsp"])
+def test_no_truncation_loses_a_line_unnoticed(tmp_path, suffix):
+    whole = VALID[suffix]
+    path = tmp_path / f"p.{suffix}"
+    last_line = whole.rstrip(b"\n").rindex(b"\n") + 1
+    for kept in range(last_line):
+        path.write_bytes(whole[:kept])
+        with pytest.raises(OocbeError):
+            read(path)
+
+
+@given(st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-99, 99)), min_size=1), st.data())
+@settings(max_examples=100, deadline=None)
+def test_integers_are_parsed_exactly(numbers, data):
+    spaces = st.sampled_from([" ", "\n", "\t", "\r\n", "  "])
+    written = "".join(f"{data.draw(spaces)}{n:+d}" if n % 2 else f"{data.draw(spaces)}{n:05d}" for n in numbers)
+    text = Text("p", written.encode())
+    assert text.integers(0, len(numbers), "a number").tolist() == numbers
+    assert text.line(len(numbers) - 1) == 1 + written.count("\n")
+    assert [text.word(i, "a word") for i in range(len(text))] == written.split()
+    assert [written.split()[a:b] for a, b in text.rows] == [w.split() for w in written.split("\n") if w.strip()]

@@ -1,0 +1,208 @@
+"""What goes wrong before a format is looked at: empty and binary files, archives, size limits, names."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import sys
+import tracemalloc
+import zlib
+from pathlib import Path
+
+import pytest
+
+from oocbe.errors import FormatError, UnsupportedError, UsageError
+from oocbe.io import formats, read, write
+from oocbe.io.files import read_bytes, write_bytes
+from oocbe.problem import Function, Problem, Variable
+
+SUFFIXES = ["spot", "uai", "wcsp"]
+BOMB_BLOCKS = 96
+SMALL = {
+    "spot": b"1\n0 5 1 2 0\n0\n",
+    "uai": b"MARKOV 1 2 1 1 0 2 0.25 0.75\n",
+    "wcsp": b"p 1 2 1 9\n2\n1 0 0 1\n1 5\n",
+}
+
+
+def test_formats():
+    assert list(formats()) == SUFFIXES
+    assert all(f.description for f in formats().values())
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("content", [b"", b" \n\n \t"])
+def test_empty_file(tmp_path, suffix, content):
+    path = tmp_path / f"p.{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(FormatError, match=rf"line 1: the file is empty, expected a problem in the {suffix} format"):
+        read(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_binary_file(tmp_path, suffix):
+    path = tmp_path / f"p.{suffix}"
+    path.write_bytes(b"3\n2\n\x00\x01\x02" + bytes(range(256)))
+    with pytest.raises(FormatError, match=rf"p\.{suffix}, line 3: found the byte 0x00: binary data, expected text"):
+        read(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_letters_that_are_no_text(tmp_path, suffix):
+    path = tmp_path / f"p.{suffix}"
+    path.write_bytes(bytes(range(128, 256)) * 1000)
+    with pytest.raises(FormatError, match=r"line 1: (found|the file ends)") as caught:
+        read(path)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
+def test_compressed(tmp_path, suffix, compress):
+    path = tmp_path / f"p.{suffix}.{'gz' if compress is gzip.compress else 'xz'}"
+    path.write_bytes(compress(SMALL[suffix]))
+    problem = read(path)
+    assert problem.sizes == (2,)
+    assert problem.evaluate((1,)) is not None
+    # The suffix may be missing, and streams may be concatenated.
+    other = tmp_path / f"q.{suffix}"
+    other.write_bytes(compress(SMALL[suffix][:7]) + compress(SMALL[suffix][7:]))
+    assert read(other).evaluate((1,)) == problem.evaluate((1,))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("kind", ["gz", "xz"])
+def test_truncated_archive(tmp_path, suffix, kind):
+    data = (gzip.compress if kind == "gz" else lzma.compress)(SMALL[suffix])
+    path = tmp_path / f"p.{suffix}.{kind}"
+    for kept in range(6, len(data) - 1):
+        path.write_bytes(data[:kept])
+        with pytest.raises(FormatError, match=rf"p\.{suffix}\.{kind}: the \.{kind} data end too early"):
+            read(path)
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz"])
+def test_damaged_archive(tmp_path, kind):
+    content = SMALL["wcsp"] + b"\n" * 500
+    data = bytearray((gzip.compress if kind == "gz" else lzma.compress)(content))
+    path = tmp_path / f"p.wcsp.{kind}"
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= 0x55
+        path.write_bytes(damaged)
+        try:
+            found = read_bytes(path)
+        except FormatError as error:
+            assert error.line is None
+            assert str(path) in str(error)
+        else:
+            assert found == content  # a time stamp or a flag without meaning
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz"])
+def test_name_that_breaks_its_promise(tmp_path, kind):
+    path = tmp_path / f"p.wcsp.{kind}"
+    path.write_bytes(SMALL["wcsp"])
+    with pytest.raises(FormatError, match=rf"found no \.{kind} header, expected"):
+        read(path)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("kind", ["gz", "xz"])
+def test_bomb_is_stopped_while_decompressing(tmp_path, suffix, kind):
+    path = tmp_path / f"p.{suffix}.{kind}"
+    million = b"0 " * 2**19
+    packer = zlib.compressobj(1, wbits=31) if kind == "gz" else lzma.LZMACompressor(preset=0)
+    path.write_bytes(b"".join([*(packer.compress(million) for _ in range(BOMB_BLOCKS)), packer.flush()]))
+    assert path.stat().st_size < 2**21
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match=r"larger than 4,194,304 bytes.*OOCBE_MAX_INPUT_BYTES"):
+            read(path, max_bytes=4 * 2**20)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 24 * 2**20  # the whole would be 96 MiB
+
+
+def test_archive_that_asks_for_too_much_memory(tmp_path):
+    path = tmp_path / "p.wcsp.xz"
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**30}]
+    packed = bytearray(lzma.compress(SMALL["wcsp"], check=lzma.CHECK_NONE, filters=[{**filters[0], "dict_size": 4096}]))
+    # The dictionary's size is the last byte of the filter's properties in the block header: 36 means 1 GiB.
+    place = packed.index(bytes([lzma.FILTER_LZMA2, 1, 0])) + 2
+    packed[place] = 36
+    packed[20:24] = zlib.crc32(packed[12:20]).to_bytes(4, "little")
+    path.write_bytes(packed)
+    with pytest.raises(FormatError, match=r"damaged \.xz data .*[Mm]emory"):
+        read(path)
+
+
+def test_limit_from_the_environment(tmp_path, monkeypatch):
+    path = tmp_path / "p.wcsp"
+    path.write_bytes(SMALL["wcsp"])
+    monkeypatch.setenv("OOCBE_MAX_INPUT_BYTES", str(len(SMALL["wcsp"])))
+    assert read(path).sizes == (2,)
+    monkeypatch.setenv("OOCBE_MAX_INPUT_BYTES", str(len(SMALL["wcsp"]) - 1))
+    with pytest.raises(FormatError, match="OOCBE_MAX_INPUT_BYTES"):
+        read(path)
+    assert read(path, max_bytes=10**6).sizes == (2,)
+    for wrong in ("many", "0", "-5"):
+        monkeypatch.setenv("OOCBE_MAX_INPUT_BYTES", wrong)
+        with pytest.raises(UsageError):
+            read(path)
+
+
+def test_format_by_name_and_by_suffix(tmp_path):
+    path = tmp_path / "p.txt"
+    path.write_bytes(SMALL["wcsp"])
+    assert read(path, format="wcsp").evaluate((1,)) == 5
+    with pytest.raises(UsageError, match="suffix tells no format; known formats: spot, uai, wcsp"):
+        read(path)
+    with pytest.raises(UsageError, match="unknown format 'cfn'"):
+        read(path, format="cfn")
+    (tmp_path / "P.WCSP").write_bytes(SMALL["wcsp"])
+    assert read(tmp_path / "P.WCSP").evaluate((1,)) == 5
+
+
+def test_places_that_cannot_be_read_or_written(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read"):
+        read(tmp_path / "missing.wcsp")
+    (tmp_path / "folder.wcsp").mkdir()
+    with pytest.raises(UsageError, match="cannot be read"):
+        read(tmp_path / "folder.wcsp")
+    with pytest.raises(UsageError, match="cannot be written"):
+        write(Problem((Variable("x", 2),)), tmp_path / "missing" / "p.wcsp")
+
+
+@pytest.mark.parametrize("kind", ["", ".gz", ".xz"])
+def test_writing_is_all_or_nothing(tmp_path, kind, monkeypatch):
+    path = tmp_path / f"p.wcsp{kind}"
+    write_bytes(path, b"before")
+    first = path.read_bytes()
+
+    def fail(_self, _target):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", fail)
+        with pytest.raises(UsageError, match="No space left on device"):
+            write_bytes(path, b"after")
+    assert path.read_bytes() == first
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    write_bytes(path, b"before")
+    assert path.read_bytes() == first  # no time stamp inside
+    assert read_bytes(path) == b"before"
+
+
+def test_spot_is_written_only_where_it_can_express_the_problem(tmp_path):
+    pairs = Function.from_array((0, 1), [[0, 1], [2, 3]])
+    with pytest.raises(UnsupportedError):
+        write(Problem((Variable("x", 2), Variable("y", 2)), (pairs,)), tmp_path / "p.spot")
+
+
+def test_reading_needs_no_heavy_imports():
+    import subprocess
+
+    code = "import sys, oocbe.io; sys.exit(any(m in sys.modules for m in ('zarr', 'numba', 'rich', 'typer')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

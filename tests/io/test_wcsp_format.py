@@ -1,0 +1,207 @@
+"""Reading and writing toulbar2's format: meaning, round trips, and every kind of damage with its line."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oocbe.errors import FormatError, UnsupportedError, ValueRangeError
+from oocbe.io import read, write
+from oocbe.problem import Function, Problem, Variable
+from oocbe.semiring import MAX_PRODUCT
+
+GOOD = """small 3 3 4 100
+2 3 2
+2 0 1 5 2
+0 0 7
+1 2 100
+1 1 100 2
+0 4
+1 0
+0 9 0
+3 0 1 2 0 1
+1 1 1 250
+"""
+
+
+def read_text(folder: Path, content: str) -> Problem:
+    path = folder / "p.wcsp"
+    path.write_text(content)
+    return read(path)
+
+
+def solve_with_toulbar2(path: Path) -> float | None:
+    """Optimum by an independent reader and solver; None where there is none below the file's upper bound."""
+    pytoulbar2 = pytest.importorskip("pytoulbar2")
+    network = pytoulbar2.CFN()
+    try:
+        network.Read(str(path))
+        solution = network.Solve()
+    except network.Contradiction:
+        return None
+    return None if solution is None else solution[1]
+
+
+def test_meaning(tmp_path):
+    problem = read_text(tmp_path, GOOD)
+    assert problem.name == "small"
+    assert problem.sizes == (2, 3, 2)
+    assert problem.constant == 9
+    assert problem.upper_bound == 100
+    assert problem.is_integral
+    assert problem.evaluate((0, 0, 0)) == 7 + 4 + 9
+    assert problem.evaluate((1, 0, 1)) == 5 + 4 + 9
+    assert problem.evaluate((0, 1, 1)) == 5 + 0 + 9
+    assert problem.evaluate((1, 1, 1)) is None  # a tuple above the upper bound
+    assert problem.evaluate((0, 2, 0)) is None  # a default at the upper bound
+    assert problem.evaluate((1, 2, 0)) is None  # a tuple at the upper bound
+
+
+def test_costs_add_up_to_less_than_the_upper_bound(tmp_path):
+    problem = read_text(tmp_path, "p 2 2 2 10\n2 2\n1 0 0 1\n1 6\n1 1 0 1\n1 4\n")
+    assert problem.evaluate((1, 0)) == 6
+    assert problem.evaluate((1, 1)) is None
+    assert problem.constraints == ()
+
+
+def test_hard_parts_become_constraints(tmp_path):
+    problem = read_text(tmp_path, "p 2 2 2 10\n2 2\n2 0 1 0 1\n1 1 10\n1 0 10 1\n1 0\n")
+    assert problem.functions == ()
+    assert [c.allowed for c in problem.constraints] == [False, True]
+
+
+def test_negative_costs(tmp_path):
+    problem = read_text(tmp_path, "p 1 2 2 10\n2\n1 0 -1 1\n1 -5\n0 -3 0\n")
+    assert problem.evaluate((0,)) == -4
+    assert problem.evaluate((1,)) == -8
+
+
+def test_shared_functions(tmp_path):
+    content = "different 3 3 3 1\n3 3 3\n-2 0 1 0 3\n0 0 1\n1 1 1\n2 2 1\n2 0 2 0 -1\n2 1 2 0 -1\n"
+    problem = read_text(tmp_path, content)
+    feasible = [a for a in itertools.product(range(3), repeat=3) if problem.evaluate(a) is not None]
+    assert feasible == list(itertools.permutations(range(3)))
+
+
+def test_knapsack(tmp_path):
+    problem = read_text(tmp_path, "p 2 3 1 9\n3 2\n2 0 1 -1 knapsack 3 2 1\n")
+    for a in itertools.product(range(3), range(2)):
+        assert (problem.evaluate(a) is not None) == (2 * a[0] + a[1] >= 3)
+
+
+def test_knapsackp(tmp_path):
+    problem = read_text(tmp_path, "p 2 3 1 9\n3 2\n2 1 0 -1 knapsackp -2 1 1 -3 2 2 4 0 -1\n")
+    weight = {0: [-1, 0, 4], 1: [0, -3]}
+    for a in itertools.product(range(3), range(2)):
+        assert (problem.evaluate(a) is not None) == (weight[0][a[0]] + weight[1][a[1]] >= -2)
+
+
+@pytest.mark.parametrize("keyword", ["salldiff var 1", "clique 1 1 1 1 1", "wsum hard 1 == 2", "<= 0 0"])
+def test_other_keywords_are_named(tmp_path, keyword):
+    name = keyword.split()[0]
+    with pytest.raises(UnsupportedError, match=rf"p\.wcsp, line 3: the global cost function '{name}'"):
+        read_text(tmp_path, f"p 2 3 1 9\n3 2\n2 0 1 -1 {keyword}\n")
+
+
+def test_interval_domains_are_named(tmp_path):
+    with pytest.raises(UnsupportedError, match=r"line 2: variable 1 has an interval domain"):
+        read_text(tmp_path, "p 2 3 0 9\n3 -2\n")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_round_trip(tmp_path, random_problem, all_values, seed):
+    problem = random_problem(seed)
+    if seed % 3 == 0:
+        problem = replace(problem, upper_bound=25.5)
+    path = tmp_path / "p.wcsp"
+    write(problem, path)
+    again = read(path)
+    expected = all_values(problem)
+    assert all_values(again) == expected
+    write(again, tmp_path / "q.wcsp")
+    assert all_values(read(tmp_path / "q.wcsp")) == expected
+    best = min((v for v in expected if v is not None), default=None)
+    assert solve_with_toulbar2(path) == best
+
+
+def test_what_cannot_be_written(tmp_path, random_problem):
+    path = tmp_path / "p.wcsp"
+    one = (Variable("x", 2),)
+    with pytest.raises(UnsupportedError, match="not a max-product problem"):
+        write(random_problem(1, semiring=MAX_PRODUCT), path)
+    with pytest.raises(UnsupportedError, match="integers"):
+        write(Problem(one, (Function.from_array((0,), [0.5, 1.0]),)), path)
+    with pytest.raises(UnsupportedError, match="function 0 has the cost -2"):
+        write(Problem(one, (Function.from_array((0,), [-2, 1]),)), path)
+    with pytest.raises(ValueRangeError, match="64 bits"):
+        write(Problem(one, (Function.from_array((0,), [2**62, 0]), Function.from_array((0,), [2**62, 0]))), path)
+    assert not path.exists()
+
+
+DAMAGE = {
+    "header only": ("small 3", 1, "expected the largest domain size"),
+    "truncated domains": ("small 3 3 4 100\n2 3", 2, "expected a domain size for each variable (3 numbers, 2 left)"),
+    "truncated tuples": (GOOD[: GOOD.index("1 2 100")], 4, "expected a tuple's value or cost (6 numbers, 3 left)"),
+    "truncated functions": (GOOD[: GOOD.index("0 9 0")], 8, "the file ends after 2 cost functions, expected 4"),
+    "a function too few declared": (GOOD.replace("3 3 4 100", "3 3 3 100"), 10, "after the 3 cost functions"),
+    "a tuple too many declared": (GOOD.replace("1 1 1 250", "1 1 250"), 11, "expected a tuple's value or cost"),
+    "domain above the largest": (GOOD.replace("3 3 4 100", "3 2 4 100"), 2, "found 3, expected the domain size"),
+    "empty domain": (GOOD.replace("2 3 2\n", "2 0 2\n"), 2, "found 0, expected the domain size of variable 1"),
+    "value out of domain": (GOOD.replace("1 2 100", "1 3 100"), 5, "found the value 3, expected one between 0 and 2"),
+    "negative value": (GOOD.replace("1 2 100", "1 -2 100"), 5, "found the value -2, expected one between 0 and 2"),
+    "variable out of range": (GOOD.replace("2 0 1 5", "2 0 3 5"), 3, "found variable 3, expected one between 0 and 2"),
+    "negative variable": (GOOD.replace("2 0 1 5", "2 0 -1 5"), 3, "found variable -1, expected one between 0 and 2"),
+    "variable twice in a scope": (GOOD.replace("2 0 1 5", "2 1 1 5"), 3, "twice in scope (1, 1), expected different"),
+    "tuple twice": (GOOD.replace("1 2 100", "0 0 100"), 5, "tuple (0, 0) a second time, expected each tuple once"),
+    "arity above the variables": (
+        GOOD.replace("3 0 1 2 0", "4 0 1 2 0"),
+        10,
+        "found 4, expected a cost function's arity",
+    ),
+    "negative arity too large": (
+        GOOD.replace("3 0 1 2 0", "-4 0 1 2 0"),
+        10,
+        "found -4, expected a cost function's arity",
+    ),
+    "not a number": (
+        GOOD.replace("0 0 7", "0 zero 7"),
+        4,
+        "found 'zero', expected a tuple's value or cost, an integer",
+    ),
+    "a fraction": (GOOD.replace("0 0 7", "0 0 7.5"), 4, "found '7.5', expected a tuple's value or cost, an integer"),
+    "NaN": (GOOD.replace("0 0 7", "0 0 nan"), 4, "found 'nan', expected a tuple's value or cost, an integer"),
+    "more than 64 bits": (GOOD.replace("0 0 7", f"0 0 {2**63}"), 4, "found '9223372036854775808', expected"),
+    "constant with tuples": (GOOD.replace("0 9 0", "0 9 1"), 9, "found 1, expected 0 as the number of tuples"),
+    "unknown shared function": (GOOD.replace("3 0 1 2 0 1", "3 0 1 2 0 -1"), 10, "reference to shared function 1"),
+    "shared, other domains": ("p 2 3 2 9\n2 3\n-1 0 0 1\n1 1\n1 1 0 -1", 5, "found domain sizes (3,), expected those"),
+    "shared, other default": ("p 2 3 2 9\n2 2\n-1 0 0 1\n1 1\n1 1 2 -1", 5, "found default 2, expected that of"),
+    "knapsack truncated": ("p 2 3 1 9\n2 2\n2 0 1 -1 knapsack 3 1", 3, "expected a weight"),
+    "knapsackp, value out of domain": ("p 1 2 1 9\n2\n1 0 -1 knapsackp 3 1 2 5", 3, "found the value 2 of variable 0"),
+    "knapsackp, value twice": ("p 1 2 1 9\n2\n1 0 -1 knapsackp 3 2 1 5 1 6", 3, "value of variable 0 twice, expected"),
+    "knapsack overflow": (f"p 1 3 1 9\n3\n1 0 -1 knapsack 3 {2**62}", 3, "outside 64 bits, expected a smaller one"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage(tmp_path, kind):
+    content, line, expected = DAMAGE[kind]
+    assert content != GOOD
+    with pytest.raises(FormatError, match=re.escape(expected)) as caught:
+        read_text(tmp_path, content)
+    assert caught.value.line == line
+    assert str(caught.value).startswith(f"{tmp_path / 'p.wcsp'}, line {line}: ")
+
+
+def test_tuple_twice_where_codes_do_not_fit_64_bits(tmp_path):
+    scope = " ".join(map(str, range(64)))
+    zeros, ones = " ".join(["0"] * 64), " ".join(["1"] * 64)
+    content = f"p 64 2 1 9\n{' '.join(['2'] * 64)}\n64 {scope} 0 3\n{zeros} 1\n{ones} 2\n{zeros} 3\n"
+    with pytest.raises(FormatError, match=r"line 6: found tuple \(0, .* a second time"):
+        read_text(tmp_path, content)
+    problem = read_text(tmp_path, content.replace(f"{zeros} 3", f"{zeros[:-1]}1 3"))
+    assert problem.evaluate(np.ones(64, dtype=int).tolist()) == 2
