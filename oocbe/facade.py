@@ -53,11 +53,11 @@ def solve(
 
 def solve_timed(load: Callable[[], Problem], options: SolveOptions, observer: Observer | None = None) -> Result:
     """Load a problem and solve it, with the time that loading took among the result's seconds (``read``)."""
-    from oocbe.elimination.solve import solve as run
-
     start = time.perf_counter()
     problem = load()
     reading = time.perf_counter() - start
+    from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
+
     result = run(problem, options, observer)
     seconds = {**result.seconds, "read": reading, "total": reading + result.seconds.get("total", 0.0)}
     return replace(result, seconds={"read": seconds.pop("read"), **seconds})

@@ -1,0 +1,139 @@
+"""Commands that do not solve: inspect, convert, synth, verify, and the help of all."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import oocbe
+from oocbe.cli.main import app
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DAILY, GRID = str(EXAMPLES / "daily.spot"), str(EXAMPLES / "grid.wcsp")
+
+COMMANDS = [
+    ["solve"],
+    ["plan"],
+    ["verify"],
+    ["inspect"],
+    ["convert"],
+    ["synth", "random"],
+    ["synth", "scale-free"],
+    ["synth", "grid"],
+    ["synth", "spot5"],
+]
+
+run = CliRunner().invoke
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_help_shows_an_example_that_parses(command: list[str]) -> None:
+    shown = run(app, [*command, "--help"])
+    assert shown.exit_code == 0
+    example = " ".join(shown.stdout.split("Example: ")[1].split())
+    assert example.startswith(" ".join(["oocbe", *command]))
+    flags = [word for word in example.split() if word.startswith("-")]
+    assert all(flag in shown.stdout.split("Example: ")[0] for flag in flags)
+
+
+def test_version() -> None:
+    assert run(app, ["--version"]).stdout == f"oocbe {oocbe.__version__}\n"
+
+
+def test_inspect_describes_a_problem() -> None:
+    content = json.loads(run(app, ["inspect", DAILY, "--json"]).stdout)
+    assert (content["variables"], content["kind"], content["semiring"]) == (120, "problem", "min-sum")
+    assert sum(content["constraints_by_arity"].values()) == 624
+    text = run(app, ["inspect", GRID]).stdout
+    assert "functions by arity  2: 60" in text
+
+
+def test_inspect_describes_a_stored_table(tmp_path: Path) -> None:
+    table = oocbe.Table.from_rows({"a": 2, "b": 3}, [[0, 0], [1, 2]], [5, 6])
+    oocbe.StoredTable.from_table(table, tmp_path / "table").close()
+    content = json.loads(run(app, ["inspect", str(tmp_path / "table"), "--json"]).stdout)
+    assert (content["kind"], content["rows"], content["scope"]) == ("table", 2, ["a", "b"])
+
+
+def test_inspect_of_a_folder_that_is_no_table(tmp_path: Path) -> None:
+    done = run(app, ["inspect", str(tmp_path)])
+    assert done.exit_code in (2, 40)
+    assert done.stdout == ""
+    assert str(tmp_path) in done.stderr
+
+
+def test_convert_keeps_the_problem(tmp_path: Path) -> None:
+    done = run(app, ["convert", DAILY, str(tmp_path / "daily.wcsp.gz")])
+    assert (done.exit_code, done.stdout) == (0, "")
+    original, copy = oocbe.read(DAILY), oocbe.read(tmp_path / "daily.wcsp.gz")
+    nothing_taken = [0] * 120
+    assert copy.evaluate(nothing_taken) == original.evaluate(nothing_taken)
+    assert copy.evaluate([1] * 120) is None
+
+
+def test_convert_names_formats_explicitly(tmp_path: Path) -> None:
+    plain = tmp_path / "problem"
+    assert run(app, ["convert", GRID, str(plain)]).exit_code == 2
+    assert run(app, ["convert", GRID, str(plain), "--to", "wcsp"]).exit_code == 0
+    back = tmp_path / "back.wcsp"
+    assert run(app, ["convert", str(plain), str(back), "--format", "wcsp"]).exit_code == 0
+    assert back.read_text().split("\n", 1)[1] == plain.read_text().split("\n", 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [
+        (["random", "-n", "7", "-d", "3", "--density", "0.5"], 7),
+        (["scale-free", "-n", "8", "-d", "3"], 8),
+        (["grid", "--side", "3", "-d", "2", "--tightness", "0.25"], 9),
+        (["spot5", "--photographs", "20", "--window", "5"], 20),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_synth_writes_the_same_problem_from_the_same_seed(arguments: list[str], variables: int, tmp_path: Path) -> None:
+    command, *rest = arguments
+    suffix = "spot" if command == "spot5" else "wcsp"
+    files = [tmp_path / f"{name}.{suffix}" for name in ("one", "two", "other")]
+    for file, seed in zip(files, ("1", "1", "2"), strict=True):
+        done = run(app, ["synth", command, str(file), *rest, "--seed", seed])
+        assert done.exit_code == 0, done.stderr
+    assert len(oocbe.read(files[0]).variables) == variables
+    assert files[0].read_text() == files[1].read_text() != files[2].read_text()
+
+
+def test_synth_refuses_senseless_arguments(tmp_path: Path) -> None:
+    out = tmp_path / "x.wcsp"
+    done = run(app, ["synth", "random", str(out), "--density", "2"])
+    assert done.exit_code == 2
+    assert "density" in done.stderr
+    assert not out.exists()
+
+
+def solution_file(folder: Path, value: int, taken: int = 0) -> str:
+    lines = [f"# value: {value}", *(f"{number} 0" for number in range(taken, 120))]
+    lines += [f"{v.name} {v.label(1)}" for v in oocbe.read(DAILY).variables[:taken]]
+    (folder / "daily.sol").write_text("\n".join(lines))
+    return str(folder / "daily.sol")
+
+
+def test_verify_accepts_what_is_right(tmp_path: Path) -> None:
+    done = run(app, ["verify", DAILY, solution_file(tmp_path, 14154)])
+    assert done.exit_code == 0
+    assert done.stdout.split() == ["verdict", "accepted", "value", "14154", "claimed", "14154"]
+
+
+def test_verify_refuses_a_wrong_claim(tmp_path: Path) -> None:
+    done = run(app, ["verify", DAILY, solution_file(tmp_path, 14153), "--json"])
+    assert done.exit_code == 2
+    verdict = json.loads(done.stdout)
+    assert (verdict["accepted"], verdict["value"], verdict["claimed_value"]) == (False, 14154, 14153)
+
+
+def test_verify_names_what_is_violated(tmp_path: Path) -> None:
+    done = run(app, ["verify", DAILY, solution_file(tmp_path, 14154, taken=120)])
+    assert done.exit_code == 10
+    assert "rejected" in done.stdout
+    named = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("violated")]
+    assert named
+    assert all(words[0] == "constraint" and words[2] == "forbids" for words in named)

@@ -1,0 +1,62 @@
+"""Failures become one line on standard error and an exit code; a traceback only with --debug."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from oocbe import errors
+from oocbe.cli import inspect
+from oocbe.cli.failures import Terminated, exit_code_of, message_of
+from oocbe.cli.main import app
+
+GRID = str(Path(__file__).parents[2] / "examples" / "grid.wcsp")
+
+FAILURES = [
+    (errors.UsageError("use"), 2, "use"),
+    (errors.FormatError("f.spot", 3, "bad"), 2, "f.spot, line 3: bad"),
+    (errors.ModelError("model"), 2, "model"),
+    (errors.LimitError("limit"), 20, "limit"),
+    (errors.ResourceError("memory"), 30, "memory"),
+    (errors.CorruptDataError("chunk 3"), 40, "chunk 3"),
+    (MemoryError(), 30, "--memory"),
+    (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/disk"), 30, "--workdir"),
+    (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), 30, "--workdir"),
+    (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/secret"), 2, "/secret: Permission denied"),
+    (KeyboardInterrupt(), 130, "interrupted"),
+    (Terminated(), 143, "interrupted"),
+    (ZeroDivisionError("oops"), 1, "internal error"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "part"), FAILURES, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_failure_of_a_command(
+    error: BaseException, code: int, part: str, debug: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspect, "load", raiser(error))
+    done = CliRunner().invoke(app, ["inspect", GRID, *(["--debug"] if debug else [])])
+    assert done.exit_code == code
+    assert done.stdout == ""
+    assert part in done.stderr
+    assert ("Traceback" in done.stderr) == debug
+    assert debug or len(done.stderr.splitlines()) == 1
+
+
+def raiser(error: BaseException) -> Callable[..., object]:
+    def fail(*arguments: object) -> object:
+        raise error
+
+    return fail
+
+
+def test_the_reader_that_went_away_has_the_shell_s_code() -> None:
+    assert exit_code_of(BrokenPipeError()) == 141
+
+
+def test_an_internal_error_asks_to_be_reported() -> None:
+    assert "report" in message_of(ValueError("oops"))
+    assert "ValueError: oops" in message_of(ValueError("oops"))

@@ -1,0 +1,93 @@
+"""The program as a process: pipes, full disks, signals, environment, start-up."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DAILY = str(EXAMPLES / "daily.spot")
+OOCBE = [sys.executable, "-m", "oocbe"]
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OOCBE_")}
+    return {**kept, **more}
+
+
+def call(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*OOCBE, *arguments], capture_output=True, text=True, env=clean_environment(**environment), check=False
+    )
+
+
+def test_the_module_runs_and_no_command_is_wrong_use() -> None:
+    assert "Commands:" in call("--help").stdout
+    assert call().returncode == 2
+    done = call("solve")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_an_unknown_environment_variable_is_refused() -> None:
+    done = call("solve", DAILY, OOCBE_ORDR="min-fill")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "oocbe: unknown environment variable OOCBE_ORDR; did you mean OOCBE_ORDER?\n"
+
+
+def test_malformed_input_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "bad.spot").write_text("2\n0 1 1 13 0\n")
+    done = call("solve", str(tmp_path / "bad.spot"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "bad.spot, line" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    command = subprocess.Popen(
+        [*OOCBE, "inspect", DAILY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment()
+    )
+    assert command.stdout is not None
+    command.stdout.close()
+    assert command.stderr is not None
+    with command.stderr:
+        assert command.stderr.read() == b""
+    assert command.wait() == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_a_full_disk_ends_with_thirty() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*OOCBE, "inspect", DAILY], stdout=full, stderr=subprocess.PIPE, env=clean_environment(), check=False
+        )
+    assert done.returncode == 30
+    assert b"No space left" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interruption_leaves_no_temporary_files(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    hard, work = tmp_path / "hard.spot", tmp_path / "work"
+    work.mkdir()
+    assert call("synth", "spot5", str(hard), "-n", "300", "--window", "60").returncode == 0
+    arguments = ["solve", str(hard), "--verbose", "--order-seconds", "0", "--workdir", str(work), "--memory", "1GiB"]
+    command = subprocess.Popen(
+        [*OOCBE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment()
+    )
+    assert command.stderr is not None
+    seen = ""
+    for line in command.stderr:
+        seen += line
+        if line.startswith("bucket "):
+            break
+    time.sleep(0.3)
+    command.send_signal(number)
+    _, rest = command.communicate(timeout=60)
+    assert command.returncode == code, seen + rest
+    assert "interrupted" in rest
+    assert "Traceback" not in rest
+    assert list(work.iterdir()) == []

@@ -1,0 +1,72 @@
+"""Progress: a bar on a terminal only, a log line an interval otherwise, and nothing when asked for quiet."""
+
+import sys
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from oocbe.cli import progress
+from oocbe.cli.output import print_rows, seconds
+from oocbe.cli.progress import BarObserver, LogObserver, SilentObserver, VerboseObserver, observer_for
+
+
+def play(observer: SilentObserver, pause: float = 0.0) -> None:
+    plan = cast(Any, SimpleNamespace(buckets=[None] * 3, __str__=lambda self: "plan"))
+    with observer:
+        observer.started(plan)
+        for number in (1, 2, 3):
+            observer.bucket_done(number, 3, f"x{number}", 1000 * number, 2048)
+            time.sleep(pause)
+        observer.finished(cast(Any, None))
+
+
+def test_the_observer_fits_the_flags_and_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert type(observer_for(quiet=True, verbose=True)) is SilentObserver
+    assert type(observer_for(quiet=False, verbose=True)) is VerboseObserver
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert type(observer_for(quiet=False, verbose=False)) is BarObserver
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    assert type(observer_for(quiet=False, verbose=False)) is LogObserver
+
+
+def test_the_log_says_where_it_is_once_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    play(LogObserver(interval=0.05), pause=0.06)
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 <= len(lines) <= 4
+    assert "bucket 3 of 3, x3: 3,000 rows, 2.0 KiB" in lines[-1]
+
+
+def test_a_quick_solve_logs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    play(LogObserver())
+    assert capsys.readouterr() == ("", "")
+
+
+def test_verbose_has_a_line_a_bucket(capsys: pytest.CaptureFixture[str]) -> None:
+    play(VerboseObserver())
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert [line.split(",")[0] for line in shown.err.splitlines()[-3:]] == [f"bucket {n} of 3" for n in (1, 2, 3)]
+
+
+def test_the_bar_ends_when_the_solve_raises(capsys: pytest.CaptureFixture[str]) -> None:
+    observer = BarObserver()
+    with pytest.raises(RuntimeError, match="boom"), observer:
+        observer.started(cast(Any, SimpleNamespace(buckets=[None])))
+        observer.bucket_done(1, 1, "x", 5, 100)
+        raise RuntimeError("boom")
+    assert observer._progress is not None
+    assert not observer._progress.live.is_started
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("duration", "text"), [(0.0031, "3.1 ms"), (2.5449, "2.54 s"), (725.2, "12 min 5 s")])
+def test_durations(duration: float, text: str) -> None:
+    assert seconds(duration) == text
+
+
+def test_rows_without_content_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows([("value", 0), ("bound", None), ("longer name", "x")])
+    assert capsys.readouterr().out == "value        0\nlonger name  x\n"
+    assert progress.LOG_INTERVAL_SECONDS == 60
