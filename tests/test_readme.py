@@ -1,0 +1,55 @@
+"""The README tells the truth: its snippets run, its tables are complete, its files exist."""
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+import oocbe
+from oocbe.cli.main import app
+from oocbe.io import formats
+from oocbe.options import ENVIRONMENT_PREFIX, OTHER_VARIABLES, SolveOptions
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def test_snippets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    outcome = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert outcome.attempted >= 10
+    assert outcome.failed == 0
+
+
+def test_the_package_s_own_snippet() -> None:
+    outcome = doctest.testmod(oocbe)
+    assert outcome.attempted >= 4
+    assert outcome.failed == 0
+
+
+def test_every_option_is_listed_with_its_flag_and_variable() -> None:
+    for name in SolveOptions.names():
+        row = next(line for line in README.splitlines() if f"`{ENVIRONMENT_PREFIX}{name.upper()}`" in line)
+        assert f"`{name}`" in row
+        assert name.replace("_", "-") in row.split("|")[1]
+    for variable in OTHER_VARIABLES:
+        assert f"`{variable}`" in README
+
+
+def test_every_command_and_format_is_listed() -> None:
+    for command in app.registered_commands:
+        assert command.callback is not None
+        assert f"`oocbe {command.callback.__name__} " in README
+    for name in formats():
+        assert f"`.{name}`" in README
+
+
+def test_paths_in_the_layout_exist() -> None:
+    first_columns = [line.split("|")[1] for line in README.split("## Layout")[1].splitlines() if line.startswith("| `")]
+    for paths in first_columns:
+        folder = ROOT
+        for path in re.findall(r"`([^`]+)`", paths):
+            target = ROOT / path if "/" in path and (ROOT / path).exists() else folder / path
+            assert target.exists(), path
+            folder = target.parent
