@@ -54,9 +54,16 @@ def differs(keys: NDArray[np.uint64], masks: NDArray[np.uint64], row: int, other
 @jit
 def _count_starts(keys: NDArray[np.uint64], masks: NDArray[np.uint64], start: int, stop: int) -> int:
     count = 0
+    if start == 0:
+        start, count = 1, 1
+    if masks.shape[0] == 1:
+        # The usual case, in a shape that vectorises.
+        here, before = keys[0, start:stop], keys[0, start - 1 : stop - 1]
+        for i in range(stop - start):
+            count += (here[i] ^ before[i]) & masks[0] != 0
+        return count
     for row in range(start, stop):
-        if row == 0 or differs(keys, masks, row, row - 1):
-            count += 1
+        count += differs(keys, masks, row, row - 1)
     return count
 
 
@@ -65,8 +72,18 @@ def _fill_starts(
     keys: NDArray[np.uint64], masks: NDArray[np.uint64], out: NDArray[np.int64], start: int, stop: int
 ) -> None:
     place = 0
+    if start == 0:
+        out[0] = 0
+        start, place = 1, 1
+    if masks.shape[0] == 1:
+        here, before = keys[0, start:stop], keys[0, start - 1 : stop - 1]
+        for i in range(stop - start):
+            if (here[i] ^ before[i]) & masks[0] != 0:
+                out[place] = start + i
+                place += 1
+        return
     for row in range(start, stop):
-        if row == 0 or differs(keys, masks, row, row - 1):
+        if differs(keys, masks, row, row - 1):
             out[place] = row
             place += 1
 

@@ -23,11 +23,17 @@ from oocbe.kernels.cpu.fields import moved_word
 from oocbe.kernels.cpu.groups import differs
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.threads import row_ranges, run_all
-from oocbe.kernels.cpu.values import accumulate, combine
+from oocbe.kernels.cpu.values import accumulate, combine, neutral_value
 from oocbe.kernels.interface import EliminationPlan, MatchedGroups
 
 DIRECT_BITS = 10
 """Eliminated values of up to this many bits index the bucket table themselves; 1,024 entries stay in first cache."""
+
+MASK_RANKS = 64
+"""Up to this many columns, which of them occur is a bit mask, and the first pass needs no values at all."""
+
+BLOCK = 1024
+"""Outer rows whose eliminated values and run starts are read at a time, in loops that vectorise."""
 
 PIECES_A_THREAD = 8
 """Enough to even out groups of unequal work; a piece that starts inside a group prepares the group once more."""
@@ -51,7 +57,7 @@ def join_reduce(
     shared = (
         *outer, *inner, groups.starts1, groups.counts1, groups.starts2, groups.counts2, largest, table_bits, direct,
         plan.outer_eliminated, plan.inner_eliminated, plan.outer_run, plan.inner_rank, plan.outer_move, plan.inner_move,
-        combination, marginalisation,
+        combination, marginalisation, neutral_value(marginalisation, values.dtype),
     )  # fmt: skip
     no_keys, no_values = np.empty((plan.words, 0), dtype=np.uint64), np.empty(0, dtype=values.dtype)
     counts = run_all(_join_reduce, [(*shared, no_keys, no_values, False, 0, *piece) for piece in pieces])
@@ -82,11 +88,60 @@ def _next_run(keys: NDArray[np.uint64], masks: NDArray[np.uint64], row: int) -> 
 
 
 @jit
-def _home(value: np.uint64, table_bits: int, direct: bool) -> np.uint64:
-    """Place in the bucket table where the search for an eliminated value starts (Fibonacci hashing)."""
+def _slot(
+    value: np.uint64,
+    slot_value: NDArray[np.uint64],
+    slot_bucket: NDArray[np.int32],
+    table_bits: int,
+    direct: bool,
+    last_slot: np.uint64,
+) -> np.uint64:
+    """Where an eliminated value is in the bucket table, or would be (linear probing, Fibonacci hashing)."""
     if direct:
         return value
-    return (value * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - table_bits)
+    slot = (value * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - table_bits)
+    while slot_bucket[slot] >= 0 and slot_value[slot] != value:
+        slot = (slot + np.uint64(1)) & last_slot
+    return slot
+
+
+@jit
+def _read_values(
+    keys: NDArray[np.uint64], plan: NDArray[np.int64], start: int, count: int, out: NDArray[np.uint64]
+) -> None:
+    """Eliminated values of some rows, in one word each."""
+    out[:count] = np.uint64(0)
+    for move in range(plan.shape[0]):
+        shift, back = np.uint64(plan[move, 1]), np.uint64(plan[move, 4])
+        mask = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - plan[move, 2])
+        source = keys[plan[move, 0], start : start + count]
+        for i in range(count):
+            out[i] |= ((source[i] >> shift) & mask) << back
+
+
+@jit
+def _read_changes(
+    keys: NDArray[np.uint64], masks: NDArray[np.uint64], start: int, count: int, out: NDArray[np.bool_]
+) -> None:
+    """Which of some rows differ from the row before in the masked bits (the table's first row counts as different)."""
+    skip = 1 if start == 0 else 0
+    out[:skip] = True
+    out[skip:count] = False
+    for word in range(masks.shape[0]):
+        here = keys[word, start + skip : start + count]
+        before = keys[word, start + skip - 1 : start + count - 1]
+        for i in range(count - skip):
+            out[i + skip] |= (here[i] ^ before[i]) & masks[word] != 0
+
+
+@jit
+def _ones(bits: np.uint64) -> int:
+    """Number of ones (Warren, Hacker's Delight, section 5-1)."""
+    bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    bits = (bits & np.uint64(0x3333333333333333)) + ((bits >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    ones: int = np.int64((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))  # type: ignore[assignment]
+    return ones
 
 
 @jit
@@ -110,6 +165,7 @@ def _join_reduce(
     inner_move: NDArray[np.int64],
     combination: int,
     marginalisation: int,
+    neutral: Any,
     out_keys: NDArray[np.uint64],
     out_values: NDArray[Any],
     fill: bool,
@@ -120,19 +176,18 @@ def _join_reduce(
     one = np.uint64(1)
     last_slot = (one << np.uint64(table_bits)) - one
     slot_value = np.zeros(1 << table_bits, dtype=np.uint64)
-    slot_group = np.full(1 << table_bits, -1, dtype=np.int64)
-    slot_bucket = np.zeros(1 << table_bits, dtype=np.int32)
-    row_bucket = np.empty(largest, dtype=np.int32)
-    row_rank = np.empty(largest, dtype=np.int32)
-    bucket_end = np.empty(largest + 1, dtype=np.int64)
-    bucket_ranks = np.empty(largest, dtype=np.int32)
-    bucket_values = np.empty(largest, dtype=inner_values.dtype)
-    bucket_mask = np.zeros(largest, dtype=np.uint64)
+    slot_bucket = np.full(1 << table_bits, -1, dtype=np.int32)
+    inner_value, inner_new = np.empty(largest, dtype=np.uint64), np.empty(largest, dtype=np.bool_)
+    outer_value, outer_new = np.empty(BLOCK, dtype=np.uint64), np.empty(BLOCK, dtype=np.bool_)
+    row_bucket, row_rank = np.empty(largest, dtype=np.int32), np.empty(largest, dtype=np.int32)
+    bucket_slot, bucket_mask = np.empty(largest, dtype=np.uint64), np.empty(largest, dtype=np.uint64)
+    bucket_end = np.empty(largest, dtype=np.int64)
+    bucket_ranks, bucket_values = np.empty(largest, dtype=np.int32), np.empty(largest, dtype=inner_values.dtype)
     rank_keys = np.empty((largest, out_keys.shape[0]), dtype=np.uint64)
-    held = np.empty(largest, dtype=outer_values.dtype)
-    seen = np.full(largest, -1, dtype=np.int64)
-    touched = np.empty(largest, dtype=np.int32)
+    held = np.full(largest, neutral, dtype=outer_values.dtype)
+    touched, seen = np.empty(largest, dtype=np.int32), np.zeros(largest, dtype=np.bool_)
     fixed = np.empty(out_keys.shape[0], dtype=np.uint64)
+    block_start = block_stop = first
     group = int(np.searchsorted(outer_starts, first, side="right"))
     group -= group > 0
     while group < len(outer_starts) and outer_starts[group] < last:
@@ -142,89 +197,91 @@ def _join_reduce(
             group += 1
             continue
 
-        # Buckets by eliminated value, ranks by the inner table's own variables (which its rows are sorted by).
+        # Buckets by eliminated value; ranks by the inner table's own variables, which its rows are sorted by.
         start, count = inner_starts[group], inner_counts[group]
+        _read_values(inner_keys, inner_eliminated, start, count, inner_value)
+        _read_changes(inner_keys, inner_rank, start, count, inner_new)
+        inner_new[0] = True
         buckets, ranks = 0, 0
         for i in range(count):
-            inner_row = start + i
-            if i == 0 or differs(inner_keys, inner_rank, inner_row, inner_row - 1):
+            if inner_new[i]:
                 if fill:
                     for word in range(rank_keys.shape[1]):
-                        rank_keys[ranks, word] = moved_word(inner_keys, inner_row, inner_move, word)
+                        rank_keys[ranks, word] = moved_word(inner_keys, start + i, inner_move, word)
                 ranks += 1
-            value = moved_word(inner_keys, inner_row, inner_eliminated, 0)
-            slot = _home(value, table_bits, direct)
-            while slot_group[slot] == group and slot_value[slot] != value:
-                slot = (slot + one) & last_slot
-            if slot_group[slot] != group:
-                slot_group[slot], slot_value[slot], slot_bucket[slot] = group, value, buckets
-                bucket_end[buckets], bucket_mask[buckets] = 0, 0
-                buckets += 1
+            slot = _slot(inner_value[i], slot_value, slot_bucket, table_bits, direct, last_slot)
             bucket = slot_bucket[slot]
+            if bucket < 0:
+                bucket = buckets
+                slot_value[slot], slot_bucket[slot], bucket_slot[bucket] = inner_value[i], bucket, slot
+                bucket_end[bucket], bucket_mask[bucket] = 0, 0
+                buckets += 1
             row_bucket[i], row_rank[i] = bucket, ranks - 1
             bucket_end[bucket] += 1
             bucket_mask[bucket] |= one << np.uint64((ranks - 1) & 63)
-        total = 0
-        for bucket in range(buckets):
-            total, bucket_end[bucket] = total + bucket_end[bucket], total
-        for i in range(count):
-            target = bucket_end[row_bucket[i]]
-            bucket_end[row_bucket[i]] = target + 1
-            bucket_ranks[target] = row_rank[i]
-            bucket_values[target] = inner_values[start + i]
-        # bucket_end[b] is now the end of bucket b, and the end of b - 1 its start.
+        if fill or ranks > MASK_RANKS:
+            total = 0
+            for bucket in range(buckets):
+                total, bucket_end[bucket] = total + bucket_end[bucket], total
+            for i in range(count):
+                target = bucket_end[row_bucket[i]]
+                bucket_end[row_bucket[i]] = target + 1
+                bucket_ranks[target], bucket_values[target] = row_rank[i], inner_values[start + i]
+            # bucket_end[b] is now the end of bucket b and the start of bucket b + 1.
 
         while row < end:
-            run = row
-            matches, touches, present = 0, 0, np.uint64(0)
-            while row < end and (row == run or not differs(outer_keys, outer_run, row, run)):
-                value = moved_word(outer_keys, row, outer_eliminated, 0)
-                slot = _home(value, table_bits, direct)
-                while slot_group[slot] == group and slot_value[slot] != value:
-                    slot = (slot + one) & last_slot
+            run, matches, touches, present = row, 0, 0, np.uint64(0)
+            while row < end:
+                if row >= block_stop:
+                    block_start, block_stop = row, min(row + BLOCK, last)
+                    _read_values(outer_keys, outer_eliminated, row, block_stop - row, outer_value)
+                    _read_changes(outer_keys, outer_run, row, block_stop - row, outer_new)
+                if outer_new[row - block_start] and row > run:
+                    break
+                slot = _slot(outer_value[row - block_start], slot_value, slot_bucket, table_bits, direct, last_slot)
                 row += 1
-                if slot_group[slot] != group:
-                    continue
                 bucket = slot_bucket[slot]
+                if bucket < 0:
+                    continue
                 matches += 1
-                if ranks <= 64 and not fill:
-                    present |= bucket_mask[bucket]
+                present |= bucket_mask[bucket]
+                if ranks <= MASK_RANKS and not fill:
                     continue
                 low = bucket_end[bucket - 1] if bucket > 0 else 0
                 factor = outer_values[row - 1]
                 for i in range(low, bucket_end[bucket]):
-                    rank = bucket_ranks[i]
-                    joined = combine(factor, bucket_values[i], combination)
-                    if seen[rank] == run:
-                        accumulate(held, rank, joined, marginalisation)
-                    else:
-                        seen[rank], held[rank], touched[touches] = run, joined, rank
-                        touches += 1
-            if matches == 0:
+                    accumulate(held, bucket_ranks[i], combine(factor, bucket_values[i], combination), marginalisation)
+                if ranks > MASK_RANKS:
+                    for i in range(low, bucket_end[bucket]):
+                        rank = bucket_ranks[i]
+                        if not seen[rank]:
+                            seen[rank], touched[touches] = True, rank
+                            touches += 1
+            if ranks <= MASK_RANKS and not fill:
+                place += _ones(present)
                 continue
-            if not fill:
-                if ranks <= 64:
-                    while present:
-                        present &= present - one
-                        place += 1
-                else:
-                    place += touches
-                continue
-            for word in range(fixed.shape[0]):
-                fixed[word] = moved_word(outer_keys, run, outer_move, word)
-            # Ascending ranks: a single bucket has them so; else sort the few touched ones, or look at all.
-            if matches > 1 and touches * 8 < ranks:
+            if ranks <= MASK_RANKS:
+                for rank in range(ranks):
+                    touched[touches] = rank
+                    touches += (present >> np.uint64(rank)) & one != 0
+            elif matches > 1 and touches * 8 < ranks:
                 touched[:touches].sort()
             elif matches > 1:
                 touches = 0
                 for rank in range(ranks):
                     touched[touches] = rank
-                    touches += seen[rank] == run
-            for i in range(touches):
-                rank = touched[i]
+                    touches += seen[rank]
+            if fill:
                 for word in range(fixed.shape[0]):
-                    out_keys[word, place] = fixed[word] | rank_keys[rank, word]
-                out_values[place] = held[rank]
-                place += 1
+                    fixed[word] = moved_word(outer_keys, run, outer_move, word)
+                for i in range(touches):
+                    for word in range(fixed.shape[0]):
+                        out_keys[word, place + i] = fixed[word] | rank_keys[touched[i], word]
+                    out_values[place + i] = held[touched[i]]
+            for i in range(touches):
+                held[touched[i]], seen[touched[i]] = neutral, False
+            place += touches
+        for bucket in range(buckets):
+            slot_bucket[bucket_slot[bucket]] = -1
         group += 1
     return place

@@ -11,7 +11,7 @@ are gathered once at the end: moving all words in each pass would cost more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,16 +36,16 @@ def sort_rows(
     if not digits:
         return keys, values
     if keys.shape[0] == 1:
-        word, payload = _passes(keys[0], _as_bits(values), [d[1:] for d in digits], pieces, own)
+        word, payload = _passes(keys[0], _as_bits(values), digits, pieces, own)
         return word[np.newaxis], payload.view(values.dtype)
     rows = keys.shape[1]
     order = np.arange(rows, dtype=np.int32 if rows < 1 << 31 else np.int64)
     last_word = -1
     column = keys[0]
-    for word_number, shift, bits in digits:
-        if word_number != last_word:
-            column, last_word = _gather(keys[word_number], order, pieces), word_number
-        column, order = _passes(column, order, [(shift, bits)], pieces, True)
+    for digit in digits:
+        if digit.word != last_word:
+            column, last_word = _gather(keys[digit.word], order, pieces), digit.word
+        column, order = _passes(column, order, [digit], pieces, True)
     out = np.empty_like(keys)
     for word_number in range(keys.shape[0]):
         run_all(_gather_rows, [(keys[word_number], order, out[word_number], *piece) for piece in pieces])
@@ -57,20 +57,46 @@ def _as_bits(values: NDArray[Any]) -> NDArray[Any]:
     return values.view(np.int32 if values.dtype.itemsize == 4 else np.int64)
 
 
-def _digits(keys: NDArray[np.uint64], ranges: Sequence[BitRange], pieces: Sequence[tuple[int, int]]) -> list[BitRange]:
+class Digit(NamedTuple):
+    """Up to eight key bits from one or two places of a word; the second place's bits go above the first one's."""
+
+    word: int
+    shift: int
+    bits: int
+    second_shift: int = 0
+    second_bits: int = 0
+
+    @property
+    def size(self) -> int:
+        """Different values of the digit."""
+        return 1 << (self.bits + self.second_bits)
+
+    @property
+    def arguments(self) -> tuple[np.uint64, ...]:
+        """Shifts, masks and the second part's place, as the compiled loops take them."""
+        masks = ((1 << self.bits) - 1, ((1 << self.second_bits) - 1) << self.bits)
+        # The second shift brings the bits right above the first part's, which may be to the left.
+        right, left = max(0, self.second_shift - self.bits), max(0, self.bits - self.second_shift)
+        return tuple(np.uint64(x) for x in (self.shift, masks[0], right, left, masks[1]))
+
+
+def _digits(keys: NDArray[np.uint64], ranges: Sequence[BitRange], pieces: Sequence[tuple[int, int]]) -> list[Digit]:
     """Digits that cover the bits of the ranges that are not equal in all rows, in the order of the ranges."""
-    digits: list[BitRange] = []
     varying = {word: _varying_bits(keys[word], pieces) for word in {r[0] for r in ranges}}
+    digits: list[Digit] = []
     for word, shift, bits in ranges:
         left = (varying[word] >> shift) & ((1 << bits) - 1)
         while left:
             skip = (left & -left).bit_length() - 1
-            left >>= skip
-            shift, bits = shift + skip, bits - skip
-            take = min(DIGIT_BITS, left.bit_length())
-            digits.append((word, shift, take))
-            left >>= take
-            shift, bits = shift + take, bits - take
+            left, shift = left >> skip, shift + skip
+            last = digits[-1] if digits else None
+            if last and last.word == word and last.bits < DIGIT_BITS and not last.second_bits:
+                take = min(DIGIT_BITS - last.bits, left.bit_length())
+                digits[-1] = last._replace(second_shift=shift, second_bits=take)
+            else:
+                take = min(DIGIT_BITS, left.bit_length())
+                digits.append(Digit(word, shift, take))
+            left, shift = left >> take, shift + take
     return digits
 
 
@@ -86,22 +112,22 @@ def _varying_bits(column: NDArray[np.uint64], pieces: Sequence[tuple[int, int]])
 def _passes(
     column: NDArray[np.uint64],
     payload: NDArray[Any],
-    digits: Sequence[tuple[int, int]],
+    digits: Sequence[Digit],
     pieces: Sequence[tuple[int, int]],
     own: bool,
 ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
     """Sort by each digit in turn, between two buffers; the caller's arrays are one of them only where ``own``."""
     spare: tuple[NDArray[np.uint64], NDArray[Any]] | None = None
     mine = own
-    for shift, bits in digits:
+    for digit in digits:
         target = spare if spare is not None else (np.empty_like(column), np.empty_like(payload))
-        counts = np.zeros((len(pieces), 1 << bits), dtype=np.int64)
-        run_all(_count_digit, [(column, shift, bits, counts[i], *piece) for i, piece in enumerate(pieces)])
+        counts = np.zeros((len(pieces), digit.size), dtype=np.int64)
+        run_all(_count_digit, [(column, *digit.arguments, counts[i], *piece) for i, piece in enumerate(pieces)])
         by_digit = counts.T.ravel()
-        places = (np.cumsum(by_digit) - by_digit).reshape(1 << bits, len(pieces)).T.astype(np.uint64, order="C")
+        places = (np.cumsum(by_digit) - by_digit).reshape(digit.size, len(pieces)).T.astype(np.uint64, order="C")
         run_all(
             _scatter_digit,
-            [(column, payload, shift, bits, places[i], *target, *piece) for i, piece in enumerate(pieces)],
+            [(column, payload, *digit.arguments, places[i], *target, *piece) for i, piece in enumerate(pieces)],
         )
         spare = (column, payload) if mine else None
         column, payload = target
@@ -126,19 +152,29 @@ def _differing_bits(column: NDArray[np.uint64], start: int, stop: int) -> np.uin
 
 @jit
 def _count_digit(
-    column: NDArray[np.uint64], shift: int, bits: int, counts: NDArray[np.int64], start: int, stop: int
+    column: NDArray[np.uint64],
+    shift: np.uint64,
+    mask: np.uint64,
+    right: np.uint64,
+    left: np.uint64,
+    second_mask: np.uint64,
+    counts: NDArray[np.int64],
+    start: int,
+    stop: int,
 ) -> None:
-    moved, mask = np.uint64(shift), np.uint64((1 << bits) - 1)
     for key in column[start:stop]:
-        counts[(key >> moved) & mask] += 1
+        counts[((key >> shift) & mask) | (((key >> right) << left) & second_mask)] += 1
 
 
 @jit
 def _scatter_digit(
     column: NDArray[np.uint64],
     payload: NDArray[Any],
-    shift: int,
-    bits: int,
+    shift: np.uint64,
+    mask: np.uint64,
+    right: np.uint64,
+    left: np.uint64,
+    second_mask: np.uint64,
     places: NDArray[np.uint64],
     out_column: NDArray[np.uint64],
     out_payload: NDArray[Any],
@@ -147,11 +183,11 @@ def _scatter_digit(
 ) -> None:
     # Slices and unsigned places spare the check for negative indices: 1.6 times as fast. Write-combining buffers for
     # the 256 streams were slower.
-    moved, mask, one = np.uint64(shift), np.uint64((1 << bits) - 1), np.uint64(1)
+    one = np.uint64(1)
     source, carried = column[start:stop], payload[start:stop]
     for row in range(len(source)):
         key = source[row]
-        digit = (key >> moved) & mask
+        digit = ((key >> shift) & mask) | (((key >> right) << left) & second_mask)
         place = places[digit]
         places[digit] = place + one
         out_column[place] = key

@@ -36,11 +36,10 @@ def accumulate(target: NDArray[Any], place: int, value: Any, marginalisation: in
     """Marginalise a value into ``target[place]``, which holds one already."""
     held = target[place]
     if marginalisation == MAX:
-        if value > held:
-            target[place] = value
+        # A store in any case, as a choice of values rather than of ways: the outcome is too random to predict.
+        target[place] = max(held, value)
     elif marginalisation == MIN:
-        if value < held:
-            target[place] = value
+        target[place] = min(held, value)
     elif marginalisation == SUM:
         target[place] = held + value
     else:
@@ -50,3 +49,11 @@ def accumulate(target: NDArray[Any], place: int, value: Any, marginalisation: in
             target[place] = greater + math.log(2.0)
         else:
             target[place] = greater + math.log1p(math.exp(np.float64(lesser) - np.float64(greater)))
+
+
+def neutral_value(marginalisation: int, dtype: np.dtype[Any]) -> Any:
+    """Scalar of a dtype that marginalisation leaves every other value unchanged by."""
+    if marginalisation == SUM:
+        return dtype.type(0)
+    lowest, highest = (-math.inf, math.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return dtype.type(highest if marginalisation == MIN else lowest)
