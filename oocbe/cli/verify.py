@@ -23,8 +23,8 @@ def verify(
 ) -> int:
     """Judge the assignment in SOLUTION against FILE.
 
-    The assignment is evaluated without any part of the solver.     Ends with 0 when the assignment is feasible and worth what the file claims, 10 when it violates something, 2 when
-    its value is not the one claimed. Whether a better assignment exists is not looked into.
+    It is evaluated without any part of the solver. Ends with 0 when it is feasible and worth what the file claims, 10
+    when it violates something, 2 when its value is not the one claimed. Whether a better one exists is not looked into.
     """
     from oocbe.verification import read_solution, verify_solution
 
