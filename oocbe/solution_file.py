@@ -78,7 +78,7 @@ def write_solution(result: Result, path: str | Path) -> None:
         raise UsageError(f"{result.problem}: {result.status}; there is no assignment to write to {path}")
     lines = [
         HEADER,
-        f"# problem: {result.problem}",
+        f"# problem: {' '.join(result.problem.split())}",
         f"# semiring: {result.semiring}",
         f"# value: {result.value}",
         *(f"{_quote(name)} {_quote(label)}" for name, label in labels.items()),

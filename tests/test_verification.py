@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sample_results import make_result
 
 import oocbe
@@ -53,6 +55,17 @@ def test_a_result_without_assignment_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="infeasible"):
         write_solution(replace(make_result("infeasible"), assignment=None), tmp_path / "none.sol")
     assert not (tmp_path / "none.sol").exists()
+
+
+@given(st.dictionaries(st.text(), st.text(), min_size=1, max_size=4), st.text())
+def test_any_names_and_labels_survive(
+    tmp_path_factory: pytest.TempPathFactory, names: dict[str, str], name: str
+) -> None:
+    variables = tuple(Variable(key, 1, (label,)) for key, label in names.items())
+    result = replace(make_result(), variables=variables, assignment=(0,) * len(names), problem=name)
+    file = tmp_path_factory.mktemp("names") / "any.sol"
+    write_solution(result, file)
+    assert read_solution(file).labels == names
 
 
 @pytest.mark.parametrize(

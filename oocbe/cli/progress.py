@@ -111,7 +111,7 @@ class BarObserver(SilentObserver):
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),  # a variable may be called [red]
             console=Console(stderr=True),
             transient=True,
         )
