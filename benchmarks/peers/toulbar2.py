@@ -1,0 +1,77 @@
+"""toulbar2 in its default mode, and searching along a tree decomposition.
+
+It keeps options and a time limit in global state, counts processor time, and may end the process that asks too much of
+it, so each run has a process of its own, ended when the wall clock says so. It reads the problem as a wcsp file, which
+is part of the time, as modelling is for the other peers.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from oocbe.io import write
+from oocbe.problem import Problem
+
+from .result import PeerResult, check_supported, make_result
+
+MODES = ("default", "tree decomposition")
+GRACE_SECONDS = 10.0  # for starting, importing, and answering when the limit has passed
+
+# Tree decomposition as the user guide has it: -B=1 -O=-3, cluster tree of a min-fill order; hybrid best-first search
+# is on by default and combines with it.
+_WORKER = """
+import json, sys, time
+import pytoulbar2
+path, mode, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+begin = time.perf_counter()
+network = pytoulbar2.CFN()
+if mode == "tree decomposition":
+    network.Option.btdMode = 1
+    network.Option.setVarOrder("-3")
+answer = {"assignment": None, "proven": False, "bound": None}
+try:
+    network.Read(path)
+    solution = network.Solve(timeLimit=seconds)
+    answer["proven"] = not network.Option.limited  # network.Limit stays None whatever happens
+    if solution is not None:
+        answer["assignment"] = [int(value) for value in solution[0]]
+    answer["bound"] = network.GetDDualBound()
+except network.Contradiction:
+    answer["proven"] = True
+answer["seconds"] = time.perf_counter() - begin
+print("\\n" + json.dumps(answer))
+"""
+
+
+def solve(problem: Problem, seconds: float, mode: str = "default") -> PeerResult:
+    """Minimise a min-sum problem of integers of at least 0 in one of :data:`MODES`."""
+    if mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
+    name = f"toulbar2, {mode}"
+    check_supported(name, problem)
+    begin = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="oocbe-peer-") as folder:
+        path = Path(folder) / "problem.wcsp"
+        write(problem, path)
+        written = time.perf_counter() - begin
+        # The limit inside is in whole seconds of processor time: only a help to end in good order, with bounds.
+        command = [sys.executable, "-c", _WORKER, str(path), mode, str(max(1, round(seconds)))]
+        try:
+            run = subprocess.run(
+                command, capture_output=True, text=True, timeout=seconds + GRACE_SECONDS, cwd=folder, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return make_result(name, problem, None, False, None, time.perf_counter() - begin)
+    lines = run.stdout.strip().splitlines()
+    if run.returncode != 0 or not lines:
+        raise RuntimeError(f"{name} ended with {run.returncode} on {problem.name}: {run.stderr.strip()[-500:]}")
+    answer = json.loads(lines[-1])
+    assignment, proven, bound = answer["assignment"], answer["proven"], answer["bound"]
+    if assignment is not None and not proven and problem.evaluate(assignment) is None:
+        assignment = None  # interrupted along the tree: clusters solved so far, the rest as it happened to be
+    return make_result(name, problem, assignment, proven, bound, written + answer["seconds"])
