@@ -1,0 +1,135 @@
+"""The manifest of a stored table: every file with its size and checksum, and the first and last key of each chunk.
+
+Zarr reads a missing chunk as its fill value and cannot tell two swapped chunks apart; the manifest can. It is written
+last, so a folder without one is not a table. It carries a checksum of its own and is accepted only in the exact bytes
+that :meth:`Manifest.render` gives, so that no changed bit goes unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oocbe.errors import CorruptDataError, UnsupportedError
+
+MANIFEST_NAME = "manifest.json"
+FORMAT_NAME = "oocbe-table"
+FORMAT_VERSION = 1
+LARGEST_MANIFEST = 1 << 28
+"""Bytes above which a manifest is not even read: a million chunks take a tenth of this."""
+
+
+class FileRecord(NamedTuple):
+    """What a file must be: its bytes and their CRC-32."""
+
+    size: int
+    checksum: int
+
+    @classmethod
+    def of(cls, data: bytes) -> FileRecord:
+        """Record of some bytes."""
+        return cls(len(data), zlib.crc32(data))
+
+
+@dataclass
+class Manifest:
+    """Files and chunk index of a stored table.
+
+    Attributes
+    ----------
+    files : name relative to the table's folder (with ``/``) to record.
+    first_keys, last_keys : the key of each chunk's first and last row, as one number (word 0 least significant).
+    """
+
+    files: dict[str, FileRecord] = field(default_factory=dict)
+    first_keys: list[int] = field(default_factory=list)
+    last_keys: list[int] = field(default_factory=list)
+
+    def render(self) -> bytes:
+        """The one spelling of this manifest."""
+        content = {
+            "format": FORMAT_NAME,
+            "version": FORMAT_VERSION,
+            "files": {name: list(record) for name, record in self.files.items()},
+            "first_keys": [f"{key:x}" for key in self.first_keys],
+            "last_keys": [f"{key:x}" for key in self.last_keys],
+        }
+        return _render(content)
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read and check the manifest of a table.
+
+        Raises
+        ------
+        CorruptDataError : there is none, or it is damaged.
+        UnsupportedError : written by a later version of the format.
+        """
+        path = folder / MANIFEST_NAME
+        try:
+            if path.stat().st_size > LARGEST_MANIFEST:
+                raise CorruptDataError(f"{path}: larger than any manifest, {path.stat().st_size:,} bytes")
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise CorruptDataError(
+                f"{folder}: no {MANIFEST_NAME}, so this is not a table, or its writing was cut short; write it again"
+            ) from None
+        try:
+            content = json.loads(data)["content"]
+            damaged = _render(content) != data or content["format"] != FORMAT_NAME
+        except (ValueError, KeyError, TypeError, RecursionError):
+            damaged = True
+        if damaged:
+            raise CorruptDataError(f"{path}: damaged, its checksum does not hold; restore or rewrite the table")
+        if content["version"] != FORMAT_VERSION:
+            raise UnsupportedError(
+                f"{path}: format version {content['version']}; this program reads version {FORMAT_VERSION}"
+            )
+        try:
+            return cls(
+                {str(name): FileRecord(int(size), int(crc)) for name, (size, crc) in content["files"].items()},
+                [int(key, 16) for key in content["first_keys"]],
+                [int(key, 16) for key in content["last_keys"]],
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptDataError(f"{path}: not a manifest of a table ({error})") from None
+
+    def checked(self, folder: Path, name: str) -> Path:
+        """Path of a listed file, once it is there with the right size, and inside the folder even after links.
+
+        Raises
+        ------
+        CorruptDataError : missing, of another size, not a plain file, or a link that leads out of the table.
+        """
+        path = folder / name
+        try:
+            size = path.stat().st_size
+        except OSError:
+            raise CorruptDataError(f"{describe(name)} is missing: {path}") from None
+        if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
+            raise CorruptDataError(f"{describe(name)} is not a plain file inside the table: {path}")
+        if size != self.files[name].size:
+            raise CorruptDataError(f"{describe(name)} has {size:,} bytes instead of {self.files[name].size:,}: {path}")
+        return path
+
+    def verify(self, folder: Path, name: str, data: bytes) -> None:
+        """Compare a file's bytes with its record; :class:`CorruptDataError` where they differ."""
+        if FileRecord.of(data) != self.files[name]:
+            raise CorruptDataError(
+                f"{describe(name)} is damaged (its checksum does not hold): {folder / name}; "
+                "restore or rewrite the table"
+            )
+
+
+def describe(name: str) -> str:
+    """A listed file in words: ``chunk 3 of key_0``."""
+    array, _, chunk = name.partition("/c/")
+    return f"chunk {chunk} of {array}" if chunk else f"metadata file {name}"
+
+
+def _render(content: dict[str, Any]) -> bytes:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f'{{"checksum":{zlib.crc32(text.encode())},"content":{text}}}\n'.encode()

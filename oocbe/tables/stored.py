@@ -1,0 +1,251 @@
+"""A table on disk: a Zarr v3 group with a manifest, read with every byte checked.
+
+A folder with one uint64 array for each key word (``key_0``, …), one array of values, chunked alike, attributes (scope,
+sizes, semiring, rows, dtype, whether sorted, format version) and a manifest (:mod:`oocbe.tables.manifest`). Chunks are
+found through the manifest, never by listing a folder. Any Zarr library can read the arrays.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from oocbe.errors import CorruptDataError, ModelError, OocbeError, ResourceError, UnsupportedError
+from oocbe.semiring import MAX_SUM, SEMIRINGS, Semiring
+from oocbe.tables.layout import Layout
+from oocbe.tables.manifest import FORMAT_VERSION, Manifest
+from oocbe.tables.table import VALUE_DTYPES, Table, describe_table, format_bytes
+from oocbe.tables.writer import CHUNK_ROWS, LARGEST_CHUNK_ROWS, StoredTableWriter, key_number
+
+
+class StoredTable:
+    """An incomplete table on disk. Made by :meth:`open`, :meth:`create` or :meth:`save`; never changed afterwards.
+
+    Attributes
+    ----------
+    path : its folder.
+    layout, semiring, is_sorted : as for :class:`oocbe.tables.table.Table`.
+    dtype : dtype of the values.
+    rows : number of rows.
+    chunk_rows : rows of each chunk but the last.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
+        self.path = path
+        self.layout = Layout(tuple(attributes["scope"]), tuple(attributes["sizes"]))
+        self.semiring: Semiring = SEMIRINGS[attributes["semiring"]]
+        self.dtype: np.dtype[Any] = np.dtype(attributes["dtype"])
+        self.rows: int = attributes["rows"]
+        self.chunk_rows: int = attributes["chunk_rows"]
+        self.is_sorted: bool = attributes["sorted"]
+        self._manifest = manifest
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        layout: Layout,
+        dtype: DTypeLike = np.int64,
+        semiring: Semiring = MAX_SUM,
+        *,
+        chunk_rows: int = CHUNK_ROWS,
+    ) -> StoredTableWriter:
+        """A writer for a new table, to be used in a ``with`` statement; see :class:`StoredTableWriter`.
+
+        Raises
+        ------
+        ModelError : a dtype that tables cannot have. UsageError : the path exists, or chunk_rows is out of range.
+        """
+        return StoredTableWriter(path, layout, dtype, semiring, chunk_rows)
+
+    @classmethod
+    def save(cls, path: str | Path, table: Table, *, chunk_rows: int = CHUNK_ROWS) -> StoredTable:
+        """Write a table in memory to disk and open it; errors as for :meth:`create`."""
+        with cls.create(path, table.layout, table.values.dtype, table.semiring, chunk_rows=chunk_rows) as writer:
+            writer.append(table.keys, table.values)
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> StoredTable:
+        """Open a table. Metadata and the presence and size of all files are checked now, contents when they are read.
+
+        Raises
+        ------
+        CorruptDataError : not a complete table, or damaged; the message names the chunk and the file.
+        UnsupportedError : written by a later version of the format.
+        """
+        folder = Path(path)
+        manifest = Manifest.read(folder)
+        attributes = _read_json(folder, manifest, "zarr.json").get("attributes", {}).get("oocbe")
+        if not isinstance(attributes, dict):
+            raise CorruptDataError(f"{folder / 'zarr.json'}: no attributes of a table")
+        if attributes.get("version") != FORMAT_VERSION:
+            raise UnsupportedError(f"{folder}: format version {attributes.get('version')}, not {FORMAT_VERSION}")
+        try:
+            _check_attributes(attributes)
+            table = cls(folder, manifest, attributes)
+        except (KeyError, TypeError, ValueError, ModelError) as error:
+            raise CorruptDataError(f"{folder / 'zarr.json'}: attributes that no table has ({error!r})") from None
+        table._check_files()
+        return table
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Variable names, the least significant first."""
+        return self.layout.scope
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and values in memory."""
+        return self.rows * (8 * self.layout.words + self.dtype.itemsize)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all files but the manifest."""
+        return sum(record.size for record in self._manifest.files.values())
+
+    @property
+    def chunk_count(self) -> int:
+        """Number of chunks."""
+        return len(self._manifest.first_keys)
+
+    def chunk_keys(self, chunk: int) -> tuple[int, int]:
+        """Keys of a chunk's first and last row, each as one number (word 0 least significant); read from the index."""
+        return self._manifest.first_keys[chunk], self._manifest.last_keys[chunk]
+
+    def chunks(self) -> Iterator[Table]:
+        """The rows, a chunk at a time, in stored order."""
+        for start in range(0, self.rows, self.chunk_rows):
+            yield self.read(start, start + self.chunk_rows)
+
+    def read(self, start: int, stop: int) -> Table:
+        """Rows ``start`` to ``stop`` (clipped to the rows there are) in memory, each chunk checked.
+
+        Raises
+        ------
+        CorruptDataError : a chunk is missing or damaged. ResourceError : the rows do not fit in memory.
+        """
+        start, stop = max(0, min(start, self.rows)), max(0, min(stop, self.rows))
+        count = max(0, stop - start)
+        try:
+            keys = np.empty((self.layout.words, count), dtype=np.uint64)
+            values = np.empty(count, dtype=self.dtype)
+        except MemoryError:
+            size = count * (8 * self.layout.words + self.dtype.itemsize)
+            raise ResourceError(
+                f"{count:,} rows of {self.path} take {format_bytes(size)}, more than the memory left; "
+                "read it by chunks()"
+            ) from None
+        try:
+            if count:
+                key_arrays, value_array = self._arrays
+                for word, array in enumerate(key_arrays):
+                    keys[word] = array[start:stop]
+                values[:] = value_array[start:stop]
+        except OocbeError:
+            raise
+        except (ValueError, RuntimeError, TypeError, KeyError) as error:
+            raise CorruptDataError(f"{self.path}: rows {start:,} to {stop:,} cannot be decoded ({error})") from error
+        return Table(self.layout, keys, values, self.semiring, self.is_sorted)
+
+    def to_table(self) -> Table:
+        """All rows in memory; errors as for :meth:`read`."""
+        return self.read(0, self.rows)
+
+    def find(self, key: NDArray[np.uint64]) -> int | float | None:
+        """Value of one packed key, uint64 (words,); None where it has no row.
+
+        A sorted table reads one chunk at most; an unsorted one chunk after chunk.
+        """
+        number = key_number(key.reshape(-1, 1), 0)
+        if not self.is_sorted:
+            pieces = self.chunks()
+        else:
+            chunk = bisect_left(self._manifest.last_keys, number)
+            if chunk == self.chunk_count or number < self._manifest.first_keys[chunk]:
+                return None
+            pieces = iter([self.read(chunk * self.chunk_rows, (chunk + 1) * self.chunk_rows)])
+        for piece in pieces:
+            hits = np.flatnonzero((piece.keys == key[:, np.newaxis]).all(axis=0))
+            if len(hits):
+                found: int | float = piece.values[hits[0]].item()
+                return found
+        return None
+
+    def value_at(self, assignment: Mapping[str, int]) -> int | float | None:
+        """Value of one assignment of the scope's variables; None where it has no row."""
+        indices = np.array([[assignment[name] for name in self.scope]], dtype=np.int64)
+        return self.find(self.layout.pack(indices)[:, 0])
+
+    def __repr__(self) -> str:
+        return describe_table("StoredTable", self.layout, self.rows, self.nbytes, self.dtype, self.semiring)
+
+    @cached_property
+    def _arrays(self) -> tuple[list[Any], Any]:
+        from oocbe.tables.chunk_store import open_arrays
+
+        return open_arrays(self.path, self._manifest, self.layout.words, self.dtype.itemsize, self.chunk_rows)
+
+    def _check_files(self) -> None:
+        """All files that this table must have are listed and there, no others listed; arrays are what they must be."""
+        arrays = {f"key_{word}": "uint64" for word in range(self.layout.words)} | {"values": self.dtype.name}
+        chunks = -(-self.rows // self.chunk_rows)
+        if not chunks == self.chunk_count == len(self._manifest.last_keys):
+            raise CorruptDataError(
+                f"{self.path}: the manifest lists {self.chunk_count:,} chunks, {self.rows:,} rows have {chunks:,}"
+            )
+        expected = {"zarr.json"} | {f"{name}/zarr.json" for name in arrays}
+        expected |= {f"{name}/c/{chunk}" for name in arrays for chunk in range(chunks)}
+        if set(self._manifest.files) != expected:
+            raise CorruptDataError(
+                f"{self.path}: the manifest lists other files than a table of {self.rows:,} rows has"
+            )
+        for name in self._manifest.files:
+            self._manifest.checked(self.path, name)
+        for name, dtype in arrays.items():
+            metadata = _read_json(self.path, self._manifest, f"{name}/zarr.json")
+            wanted = {
+                "shape": [self.rows],
+                "data_type": dtype,
+                "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [self.chunk_rows]}},
+            }
+            codecs = [codec.get("name") for codec in metadata.get("codecs", [])]
+            differs = any(metadata.get(item) != value for item, value in wanted.items())
+            if differs or codecs != ["bytes", "blosc", "crc32c"]:
+                raise CorruptDataError(f"{self.path / name / 'zarr.json'}: not the array {name} of this table")
+
+
+def _read_json(folder: Path, manifest: Manifest, name: str) -> dict[str, Any]:
+    if name not in manifest.files:
+        raise CorruptDataError(f"{folder}: the manifest does not list {name}")
+    data = manifest.checked(folder, name).read_bytes()
+    manifest.verify(folder, name, data)
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise CorruptDataError(f"{folder / name}: not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise CorruptDataError(f"{folder / name}: not a JSON object")
+    return content
+
+
+def _check_attributes(attributes: Mapping[str, Any]) -> None:
+    """Types and ranges of what the constructor takes on trust; ValueError where they are impossible."""
+    integers = (attributes["rows"], attributes["chunk_rows"], attributes["words"], *attributes["sizes"])
+    if not all(type(number) is int for number in integers) or type(attributes["sorted"]) is not bool:
+        raise ValueError("a number or flag of another type")
+    if not all(isinstance(name, str) for name in attributes["scope"]):
+        raise ValueError("a variable name that is no text")
+    if attributes["dtype"] not in {d.name for d in VALUE_DTYPES}:
+        raise ValueError(f"value dtype {attributes['dtype']!r}")
+    if not 0 <= attributes["rows"] < 1 << 48 or not 1 <= attributes["chunk_rows"] <= LARGEST_CHUNK_ROWS:
+        raise ValueError("rows or chunk rows out of range")
+    if Layout(tuple(attributes["scope"]), tuple(attributes["sizes"])).words != attributes["words"]:
+        raise ValueError("scope and words do not fit")

@@ -1,0 +1,231 @@
+"""Writing a stored table: chunks under a temporary name, then one rename."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from oocbe.errors import ModelError, ResourceError, UsageError
+from oocbe.semiring import Semiring
+from oocbe.tables.layout import Layout
+from oocbe.tables.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest
+from oocbe.tables.table import VALUE_DTYPES, format_bytes
+
+CHUNK_ROWS = 1 << 20
+"""Default rows a chunk: 8 MiB of keys, large enough for full disk and codec speed, small against any memory budget."""
+
+LARGEST_CHUNK_ROWS = 1 << 26
+"""A chunk's keys stay far below the 2 GiB that its codec can take."""
+
+PARTIAL_SUFFIX = ".partial"
+
+
+class StoredTableWriter:
+    """Collects rows into chunks and publishes them as a table when its ``with`` block ends.
+
+    Made by :meth:`oocbe.tables.stored.StoredTable.create`. The table appears under its name complete or not at all:
+    everything is written into a hidden folder beside it, synchronised to disk, the manifest last, and then renamed. When
+    the block ends with an exception (Ctrl-C included), the hidden folder is removed.
+    """
+
+    def __init__(
+        self, path: str | Path, layout: Layout, dtype: DTypeLike, semiring: Semiring, chunk_rows: int = CHUNK_ROWS
+    ) -> None:
+        self.path = Path(path)
+        self.layout = layout
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.semiring = semiring
+        self.rows = 0
+        self.is_sorted = True
+        if self.dtype not in VALUE_DTYPES:
+            raise ModelError(f"{path}: values must be {', '.join(d.name for d in VALUE_DTYPES)}, not {self.dtype}")
+        if not 1 <= chunk_rows <= LARGEST_CHUNK_ROWS:
+            raise UsageError(f"chunk_rows must be 1 to {LARGEST_CHUNK_ROWS:,}, not {chunk_rows:,}")
+        self._chunk_rows = chunk_rows
+        self._manifest = Manifest()
+        self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
+        self._written = 0
+        self._last_key = -1
+        self._group: Any = None
+        self._folder = self.path.parent / f".{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
+
+    def __enter__(self) -> StoredTableWriter:
+        self._refuse_existing()
+        self._folder.mkdir(parents=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            if self._folder.exists():
+                _remove(self._folder)
+
+    def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
+        """Add rows.
+
+        Parameters
+        ----------
+        keys : uint64 (words, rows). values : (rows,) of the table's dtype. Both may be reused when this returns.
+
+        Raises
+        ------
+        ModelError : another shape or dtype, or a row whose key equals that of the row before.
+        ResourceError : the disk is full.
+        """
+        if keys.dtype != np.uint64 or keys.ndim != 2 or keys.shape[0] != self.layout.words:
+            raise ModelError(
+                f"{self.path}: keys must be uint64 ({self.layout.words}, rows), not {keys.dtype} {keys.shape}"
+            )
+        if values.dtype != self.dtype or values.shape != (keys.shape[1],):
+            raise ModelError(
+                f"{self.path}: values must be {self.dtype} ({keys.shape[1]},), not {values.dtype} {values.shape}"
+            )
+        if len(values) == 0:
+            return
+        self._check_order(keys)
+        self.rows += len(values)
+        waiting = sum(len(v) for _, v in self._pending)
+        if waiting + len(values) < self._chunk_rows:
+            self._pending.append((keys.copy(), values.copy()))
+            return
+        # Fill the chunk begun, write whole chunks straight from the caller's arrays, keep the rest.
+        head = -waiting % self._chunk_rows
+        if waiting:
+            self._pending.append((keys[:, :head], values[:head]))
+            self._flush()
+        else:
+            head = 0
+        whole = head + (len(values) - head) // self._chunk_rows * self._chunk_rows
+        if whole > head:
+            self._write(keys[:, head:whole], values[head:whole])
+        if whole < len(values):
+            self._pending.append((keys[:, whole:].copy(), values[whole:].copy()))
+
+    def _check_order(self, keys: NDArray[np.uint64]) -> None:
+        if self.is_sorted:
+            first, ascending = key_number(keys, 0), _ascending(keys)
+            if self._last_key == first or ascending is None:
+                raise ModelError(f"{self.path}: a key occurs twice, at or after row {self.rows:,}")
+            self.is_sorted = ascending and self._last_key < first
+        self._last_key = key_number(keys, keys.shape[1] - 1)
+
+    def _flush(self) -> None:
+        keys, values = ([pair[i] for pair in self._pending] for i in (0, 1))
+        self._pending = []
+        if values:
+            self._write(np.concatenate(keys, axis=1), np.concatenate(values))
+
+    def _write(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
+        """Write rows that start at a chunk's start."""
+        from oocbe.tables.chunk_store import append_rows
+
+        try:
+            self._open_group()
+            append_rows(self._group, self._written, keys, values)
+        except OSError as error:
+            raise self._disk_error(error) from None
+        for start in range(0, len(values), self._chunk_rows):
+            self._manifest.first_keys.append(key_number(keys, start))
+            self._manifest.last_keys.append(key_number(keys, min(start + self._chunk_rows, len(values)) - 1))
+        self._written += len(values)
+
+    def _open_group(self) -> None:
+        from oocbe.tables.chunk_store import create_arrays
+
+        if self._group is None:
+            self._group = create_arrays(
+                self._folder, self._manifest, {}, self.layout.words, self.dtype, self._chunk_rows
+            )
+
+    def _finish(self) -> None:
+        if self._group is None:
+            # All rows fit in one chunk: it need not be longer than they are.
+            self._chunk_rows = max(1, sum(len(v) for _, v in self._pending))
+        self._flush()
+        try:
+            self._open_group()
+            self._group.attrs.put({"oocbe": self._attributes()})
+            for path in sorted(self._folder.rglob("*"), reverse=True):
+                _synchronise(path)
+            manifest = self._folder / MANIFEST_NAME
+            manifest.write_bytes(self._manifest.render())
+            _synchronise(manifest)
+            _synchronise(self._folder)
+            self._refuse_existing()
+            self._folder.rename(self.path)
+            _synchronise(self.path.parent)
+        except OSError as error:
+            raise self._disk_error(error) from None
+
+    def _attributes(self) -> dict[str, Any]:
+        return {
+            "version": FORMAT_VERSION,
+            "scope": list(self.layout.scope),
+            "sizes": list(self.layout.sizes),
+            "words": self.layout.words,
+            "semiring": self.semiring.name,
+            "dtype": self.dtype.name,
+            "rows": self.rows,
+            "chunk_rows": self._chunk_rows,
+            "sorted": self.is_sorted,
+        }
+
+    def _refuse_existing(self) -> None:
+        if self.path.exists() or self.path.is_symlink():
+            raise UsageError(f"{self.path} exists already; remove it or choose another name")
+
+    def _disk_error(self, error: OSError) -> Exception:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return error
+        needed = self.rows * (8 * self.layout.words + self.dtype.itemsize)
+        return ResourceError(
+            f"{self.path}: the disk is full after {self._written:,} of at least {self.rows:,} rows "
+            f"({format_bytes(needed)} uncompressed); free some space or choose another folder"
+        )
+
+
+def key_number(keys: NDArray[np.uint64], row: int) -> int:
+    """A row's key as one number, word 0 least significant."""
+    return sum(int(word[row]) << (64 * place) for place, word in enumerate(keys))
+
+
+def _ascending(keys: NDArray[np.uint64]) -> bool | None:
+    """Whether each key is above the one before; None where all are at least as high but two neighbours are equal."""
+    above = np.zeros(keys.shape[1] - 1, dtype=np.bool_)
+    equal = np.ones_like(above)
+    for word in keys[::-1]:
+        above |= equal & (word[1:] > word[:-1])
+        equal &= word[1:] == word[:-1]
+    return None if equal.any() else bool(above.all())
+
+
+def _synchronise(path: Path) -> None:
+    """Force a file's bytes, or a folder's entries, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder even while an interrupted write is still putting its last file there."""
+    for _ in range(100):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.01)
+    shutil.rmtree(folder)
