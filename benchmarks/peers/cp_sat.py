@@ -1,4 +1,8 @@
-"""OR-tools CP-SAT: a Boolean for each value, conflicts as clauses and at-most-one cliques, linear capacities."""
+"""OR-tools CP-SAT: a Boolean for each value, conflicts as clauses, capacities as linear constraints.
+
+Conflicts are not merged into at-most-one cliques: CP-SAT does that itself, and better. With two workers it proved
+SPOT5 instance 5 in 0.9 s from clauses, and not in 20 s from the cliques that serve the MIP well.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from ortools.sat.python import cp_model
 
 from oocbe.problem import Problem
 
-from .columns import make_columns, merge_conflicts
+from .columns import make_columns
 from .result import PeerResult, check_supported, make_result
 
 NAME = "CP-SAT"
@@ -26,10 +30,7 @@ def solve(problem: Problem, seconds: float, workers: int = 0) -> PeerResult:
     chosen = [model.new_bool_var("") for _ in range(columns.first[-1])]
     for a, b in zip(columns.first, columns.first[1:], strict=False):
         model.add_exactly_one(chosen[a:b])
-    cliques, others = merge_conflicts(columns)
-    for clique in cliques:
-        model.add_at_most_one(chosen[c] for c in clique)
-    for conflict in others:
+    for conflict in columns.conflicts:
         model.add_bool_or(~chosen[c] for c in conflict)
     for row, coefficients, capacity in columns.rows:
         model.add(cp_model.LinearExpr.weighted_sum([chosen[c] for c in row], coefficients) <= capacity)
