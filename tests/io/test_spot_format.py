@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oocbe.errors import FormatError
-from oocbe.io import read
+from oocbe.io import read, spot
 
 GOOD = """3
 0 10 3 1 0 2 0 3 0 42510 1
@@ -71,6 +71,17 @@ def test_windows_line_ends_and_blank_lines(tmp_path):
     other = read_text(tmp_path, GOOD.replace("\n", "\r\n\r\n"))
     assert [v.labels for v in other.variables] == [v.labels for v in plain.variables]
     assert all(np.array_equal(a.tuples, b.tuples) for a, b in zip(plain.constraints, other.constraints, strict=True))
+
+
+def test_constraints_one_by_one_are_the_same(tmp_path, data, monkeypatch):
+    paths = [data("spot5/1502.spot"), data("spot5/503.spot"), tmp_path / "p.spot"]
+    paths[-1].write_text(GOOD)
+    at_once = [read(path).constraints for path in paths]
+    monkeypatch.setattr(spot, "_constraints_at_once", lambda *_: None)
+    for path, together in zip(paths, at_once, strict=True):
+        one_by_one = read(path).constraints
+        assert [c.scope for c in one_by_one] == [c.scope for c in together]
+        assert all(np.array_equal(a.tuples, b.tuples) for a, b in zip(one_by_one, together, strict=True))
 
 
 DAMAGE = {
