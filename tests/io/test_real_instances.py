@@ -70,7 +70,7 @@ def test_a_spot_instance_as_wcsp_has_the_known_optimum(data, tmp_path):
 
 
 def test_speed(data):
-    # About 40 ms on one busy core of 2024; the margin is for machines that do other things too.
+    # About 26 ms on a busy core; the margin is for machines that do other things too.
     path = data("spot5/5.spot")
     seconds = []
     for _ in range(5):
