@@ -79,34 +79,42 @@ class VerifiedStore(LocalStore):  # type: ignore[misc]
         return found if byte_range is None else await super().get(key, prototype, byte_range)
 
 
-def create_arrays(
-    root: Path, manifest: Manifest, attributes: dict[str, Any], words: int, dtype: np.dtype[Any], chunk_rows: int
-) -> Group:
-    """A Zarr v3 group with one array a key word and one of values, without rows yet, each chunk with a CRC-32C."""
-    group = open_group(RecordingStore(root, manifest), mode="a", zarr_format=3, attributes=attributes)
-    for name, item_type in [(KEY_NAMES.format(w), np.dtype(np.uint64)) for w in range(words)] + [(VALUES_NAME, dtype)]:
-        group.create_array(
-            name,
-            shape=(0,),
-            chunks=(chunk_rows,),
-            dtype=item_type,
-            # Sorted keys share their high bytes: brought together by the shuffle they nearly vanish.
-            compressors=[
-                BloscCodec(cname="zstd", clevel=1, shuffle="shuffle", typesize=item_type.itemsize),
-                Crc32cCodec(),
-            ],
-            config={"write_empty_chunks": True},
-        )
-    return group
+class NewArrays:
+    """A Zarr v3 group with one array a key word and one of values, while it is being written.
 
+    The array objects are kept: one opened again by name would have lost the setting to write chunks of zeros.
+    """
 
-def append_rows(group: Group, start: int, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
-    """Write rows behind the ``start`` rows there are (a multiple of the chunk size)."""
-    columns = {KEY_NAMES.format(word): keys[word] for word in range(len(keys))} | {VALUES_NAME: values}
-    for name, column in columns.items():
-        array = group[name]
-        array.resize((start + len(column),))
-        array[start:] = column
+    def __init__(self, root: Path, manifest: Manifest, words: int, dtype: np.dtype[Any], chunk_rows: int) -> None:
+        self._group: Group = open_group(RecordingStore(root, manifest), mode="a", zarr_format=3)
+        self._arrays = [
+            self._group.create_array(
+                name,
+                shape=(0,),
+                chunks=(chunk_rows,),
+                dtype=item,
+                # Sorted keys share their high bytes: brought together by the shuffle they nearly vanish.
+                compressors=[
+                    BloscCodec(cname="zstd", clevel=1, shuffle="shuffle", typesize=item.itemsize),
+                    Crc32cCodec(),
+                ],
+                config={"write_empty_chunks": True},
+            )
+            for name, item in [
+                *((KEY_NAMES.format(w), np.dtype(np.uint64)) for w in range(words)),
+                (VALUES_NAME, dtype),
+            ]
+        ]
+
+    def append(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
+        """Write rows behind the ``start`` rows there are (a multiple of the chunk size)."""
+        for array, column in zip(self._arrays, [*keys, values], strict=True):
+            array.resize((start + len(column),))
+            array[start:] = column
+
+    def describe(self, attributes: dict[str, Any]) -> None:
+        """Give the group its attributes."""
+        self._group.attrs.put(attributes)
 
 
 def open_arrays(root: Path, manifest: Manifest, words: int, itemsize: int, chunk_rows: int) -> tuple[list[Any], Any]:

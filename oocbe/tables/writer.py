@@ -9,7 +9,7 @@ import shutil
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -19,6 +19,9 @@ from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest
 from oocbe.tables.table import VALUE_DTYPES, format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.tables.chunk_store import NewArrays
 
 CHUNK_ROWS = 1 << 20
 """Default rows a chunk: 8 MiB of keys, large enough for full disk and codec speed, small against any memory budget."""
@@ -33,8 +36,8 @@ class StoredTableWriter:
     """Collects rows into chunks and publishes them as a table when its ``with`` block ends.
 
     Made by :meth:`oocbe.tables.stored.StoredTable.create`. The table appears under its name complete or not at all:
-    everything is written into a hidden folder beside it, synchronised to disk, the manifest last, and then renamed. When
-    the block ends with an exception (Ctrl-C included), the hidden folder is removed.
+    everything is written into a hidden folder beside it, synchronised to disk, the manifest last, and then renamed.
+    When the block ends with an exception (Ctrl-C included), the hidden folder is removed.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class StoredTableWriter:
         self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
         self._written = 0
         self._last_key = -1
-        self._group: Any = None
+        self._arrays: NewArrays | None = None
         self._folder = self.path.parent / f".{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
 
     def __enter__(self) -> StoredTableWriter:
@@ -130,11 +133,8 @@ class StoredTableWriter:
 
     def _write(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Write rows that start at a chunk's start."""
-        from oocbe.tables.chunk_store import append_rows
-
         try:
-            self._open_group()
-            append_rows(self._group, self._written, keys, values)
+            self._open_arrays().append(self._written, keys, values)
         except OSError as error:
             raise self._disk_error(error) from None
         for start in range(0, len(values), self._chunk_rows):
@@ -142,22 +142,20 @@ class StoredTableWriter:
             self._manifest.last_keys.append(key_number(keys, min(start + self._chunk_rows, len(values)) - 1))
         self._written += len(values)
 
-    def _open_group(self) -> None:
-        from oocbe.tables.chunk_store import create_arrays
+    def _open_arrays(self) -> NewArrays:
+        from oocbe.tables.chunk_store import NewArrays
 
-        if self._group is None:
-            self._group = create_arrays(
-                self._folder, self._manifest, {}, self.layout.words, self.dtype, self._chunk_rows
-            )
+        if self._arrays is None:
+            self._arrays = NewArrays(self._folder, self._manifest, self.layout.words, self.dtype, self._chunk_rows)
+        return self._arrays
 
     def _finish(self) -> None:
-        if self._group is None:
+        if self._arrays is None:
             # All rows fit in one chunk: it need not be longer than they are.
             self._chunk_rows = max(1, sum(len(v) for _, v in self._pending))
         self._flush()
         try:
-            self._open_group()
-            self._group.attrs.put({"oocbe": self._attributes()})
+            self._open_arrays().describe({"oocbe": self._attributes()})
             for path in sorted(self._folder.rglob("*"), reverse=True):
                 _synchronise(path)
             manifest = self._folder / MANIFEST_NAME

@@ -1,0 +1,232 @@
+"""What a stored table promises: the same rows back, in any chunk size, published as a whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from oocbe.errors import ModelError, ResourceError, UsageError
+from oocbe.semiring import MIN_SUM, SEMIRINGS
+from oocbe.tables import chunk_store
+from oocbe.tables.layout import Layout
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import Table
+
+SCOPES = {
+    0: {},
+    1: {"a": 2},
+    63: dict.fromkeys("abc", 1 << 21),
+    64: dict.fromkeys("ab", 1 << 32),
+    65: {"a": 1 << 32, "b": 1 << 32, "c": 2},
+    128: dict.fromkeys("abcd", 1 << 32),
+    200: {f"x{i}": 32 for i in range(40)},
+}
+
+
+def random_table(scope, rows, dtype=np.int64, semiring=MIN_SUM, seed=0) -> Table:
+    rng = np.random.default_rng(seed)
+    tuples = np.unique(rng.integers(0, list(scope.values()) or [1], (rows, max(1, len(scope)))), axis=0)
+    if not scope:
+        tuples = tuples[:0].reshape(1, 0)
+    return Table.from_rows(scope, tuples, rng.integers(-50, 50, len(tuples)).astype(dtype), semiring)
+
+
+def same(a: Table, b: Table) -> bool:
+    return (
+        a.layout == b.layout and a.semiring == b.semiring and a.is_sorted == b.is_sorted
+        and a.values.dtype == b.values.dtype and np.array_equal(a.keys, b.keys) and np.array_equal(a.values, b.values)
+    )  # fmt: skip
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "table"
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 7, 1 << 20])
+@pytest.mark.parametrize("bits", SCOPES)
+def test_rows_come_back(path, bits, chunk_rows):
+    table = random_table(SCOPES[bits], 30)
+    stored = StoredTable.save(path, table, chunk_rows=chunk_rows)
+    assert same(stored.to_table(), table)
+    assert (stored.rows, stored.nbytes, stored.scope) == (table.rows, table.nbytes, table.scope)
+    pieces = list(stored.chunks())
+    assert all(piece.rows <= chunk_rows for piece in pieces)
+    assert np.array_equal(np.concatenate([p.values for p in pieces]), table.values)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
+def test_every_dtype_and_semiring(path, dtype, semiring):
+    table = random_table({"a": 9, "b": 9}, 20, dtype, semiring)
+    assert same(StoredTable.save(path, table, chunk_rows=7).to_table(), table)
+
+
+def test_rows_appended_in_pieces_of_any_size(path):
+    table = random_table(SCOPES[65], 100)
+    with StoredTable.create(path, table.layout, table.values.dtype, table.semiring, chunk_rows=7) as writer:
+        start = 0
+        for size in [0, 1, 3, 3, 20, 2, 7, 14, 100]:
+            keys, values = table.keys[:, start : start + size].copy(), table.values[start : start + size].copy()
+            writer.append(keys, values)
+            keys[:], values[:] = 0, 0  # the writer must not depend on the caller's buffers
+            start += size
+    assert same(StoredTable.open(path).to_table(), table)
+
+
+def test_empty_table(path):
+    table = random_table({"a": 4}, 0)
+    stored = StoredTable.save(path, table)
+    assert same(stored.to_table(), table)
+    assert list(stored.chunks()) == []
+    assert stored.value_at({"a": 0}) is None
+
+
+def test_zero_rows_of_values_equal_to_the_fill_value_are_stored(path):
+    layout = Layout(("a",), (1000,))
+    keys = np.zeros((1, 1), dtype=np.uint64)
+    with StoredTable.create(path, layout, np.int64) as writer:
+        writer.append(keys, np.zeros(1, dtype=np.int64))
+    assert (path / "values" / "c" / "0").exists()
+    assert StoredTable.open(path).to_table().to_dict() == {(0,): 0}
+
+
+def test_read_clips_to_the_rows_there_are(path):
+    table = random_table({"a": 1000}, 40)
+    stored = StoredTable.save(path, table, chunk_rows=7)
+    assert np.array_equal(stored.read(5, 23).values, table.values[5:23])
+    assert stored.read(-3, 2).rows == 2
+    assert stored.read(table.rows, table.rows + 5).rows == 0
+    assert stored.read(9, 3).rows == 0
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_find(path, is_sorted):
+    table = random_table(SCOPES[65], 60)
+    if not is_sorted:
+        table = Table(table.layout, table.keys[:, ::-1].copy(), table.values[::-1].copy(), table.semiring)
+    stored = StoredTable.save(path, table, chunk_rows=7)
+    assert stored.is_sorted == is_sorted
+    for row in range(table.rows):
+        assert stored.find(table.keys[:, row]) == table.values[row]
+    for missing in ({"a": 0, "b": 0, "c": 0}, {"a": 2**32 - 1, "b": 2**32 - 1, "c": 1}, {"a": 5, "b": 2**31, "c": 1}):
+        assert stored.value_at(missing) is None
+
+
+def test_find_reads_one_chunk(path, monkeypatch):
+    table = random_table({"a": 1000}, 60)
+    stored = StoredTable.save(path, table, chunk_rows=7)
+    reads = []
+    read = StoredTable.read
+    monkeypatch.setattr(StoredTable, "read", lambda self, *rows: reads.append(rows) or read(self, *rows))
+    assert stored.find(table.keys[:, 30]) == table.values[30]
+    assert reads == [(28, 35)]
+
+
+def test_chunk_keys_are_those_of_first_and_last_row(path):
+    table = random_table({"a": 1000}, 20)
+    stored = StoredTable.save(path, table, chunk_rows=7)
+    assert stored.chunk_count == -(-table.rows // 7)
+    for number, chunk in enumerate(stored.chunks()):
+        assert stored.chunk_keys(number) == (int(chunk.keys[0, 0]), int(chunk.keys[0, -1]))
+
+
+def test_repr_and_sizes(path):
+    stored = StoredTable.save(path, random_table({"a": 1 << 20}, 5000))
+    assert repr(stored).startswith("<StoredTable (a): ")
+    assert 0 < stored.stored_bytes < stored.nbytes
+
+
+def test_arrays_open_with_plain_zarr(path):
+    import zarr
+
+    table = random_table(SCOPES[65], 20)
+    StoredTable.save(path, table, chunk_rows=7)
+    group = zarr.open_group(path, mode="r")
+    assert np.array_equal(group["key_1"][:], table.keys[1])
+    assert np.array_equal(group["values"][:], table.values)
+
+
+def test_a_repeated_key_is_refused(path):
+    layout = Layout(("a",), (1000,))
+    with pytest.raises(ModelError, match="a key occurs twice"), StoredTable.create(path, layout) as writer:
+        writer.append(np.array([[1, 2, 2]], dtype=np.uint64), np.zeros(3, dtype=np.int64))
+    with pytest.raises(ModelError, match="a key occurs twice"), StoredTable.create(path, layout) as writer:
+        for _ in range(2):
+            writer.append(np.array([[1]], dtype=np.uint64), np.zeros(1, dtype=np.int64))
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_nothing_is_left_behind_by_an_exception(tmp_path, path, error):
+    table = random_table({"a": 1000}, 60)
+    with pytest.raises(error), StoredTable.create(path, table.layout, np.int64, MIN_SUM, chunk_rows=7) as writer:
+        writer.append(table.keys, table.values)
+        raise error
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("call", range(12))
+def test_a_full_disk_at_any_write_leaves_nothing(tmp_path, path, monkeypatch, call):
+    table = random_table({"a": 1000}, 20)
+    calls = iter(range(1000))
+    written = chunk_store.RecordingStore.set
+
+    async def failing(self, key, value):
+        if next(calls) == call:
+            raise OSError(28, "No space left on device")
+        await written(self, key, value)
+
+    monkeypatch.setattr(chunk_store.RecordingStore, "set", failing)
+    with pytest.raises(ResourceError, match="disk is full"):
+        StoredTable.save(path, table, chunk_rows=7)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_is_invisible_until_complete(path):
+    table = random_table({"a": 1000}, 60)
+    with StoredTable.create(path, table.layout, np.int64, MIN_SUM, chunk_rows=7) as writer:
+        writer.append(table.keys, table.values)
+        assert not path.exists()
+    assert path.exists()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_existing_path_is_refused(path):
+    table = random_table({"a": 10}, 5)
+    StoredTable.save(path, table)
+    with pytest.raises(UsageError, match="exists already"):
+        StoredTable.save(path, table)
+    assert same(StoredTable.open(path).to_table(), table)
+
+
+@pytest.mark.parametrize("dtype", [object, "U5", "complex128", "bool", "uint64", "int16"])
+def test_other_dtypes_are_refused(path, dtype):
+    with pytest.raises(ModelError, match="values must be int32"):
+        StoredTable.create(path, Layout(("a",), (2,)), dtype)
+
+
+@pytest.mark.parametrize("chunk_rows", [0, -1, 1 << 40])
+def test_impossible_chunk_sizes_are_refused(path, chunk_rows):
+    with pytest.raises(UsageError, match="chunk_rows must be"):
+        StoredTable.create(path, Layout(("a",), (2,)), chunk_rows=chunk_rows)
+
+
+def test_rows_of_another_shape_or_dtype_are_refused(path):
+    keys, values = np.zeros((1, 2), dtype=np.uint64), np.zeros(2, dtype=np.int64)
+    for bad_keys, bad_values in [
+        (keys.astype(np.int64), values), (keys[0], values), (np.zeros((2, 2), dtype=np.uint64), values),
+        (keys, values.astype(np.int32)), (keys, values[:1]), (keys, values.astype(object)),
+    ]:  # fmt: skip
+        with pytest.raises(ModelError), StoredTable.create(path, Layout(("a",), (2,))) as writer:
+            writer.append(bad_keys, bad_values)
+
+
+def test_tables_in_memory_do_not_import_zarr():
+    code = "import sys, oocbe.tables.table, oocbe.tables.stored, json; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    assert "oocbe.tables.stored" in loaded
+    assert "zarr" not in loaded
