@@ -1,0 +1,100 @@
+"""Groups, matches, permutations of fields and filters against plain Python."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oocbe.errors import ModelError
+from oocbe.kernels.cpu.fields import permute
+from oocbe.kernels.cpu.filters import drop_forbidden
+from oocbe.kernels.cpu.groups import group_starts, match_groups
+from oocbe.tables.layout import Layout
+from oocbe.tables.moves import bit_ranges, field_masks, move_plan
+
+ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
+PIECES = [None, 1, 3]
+
+
+def scope_of(bits: int) -> Layout:
+    """A layout of exactly so many bits, in fields of 21 and what remains."""
+    sizes = [1 << 21] * (bits // 21) + ([1 << bits % 21] if bits % 21 else [])
+    return Layout(tuple(f"v{i}" for i in range(len(sizes))), tuple(sizes))
+
+
+@pytest.mark.parametrize("piece_rows", PIECES)
+@pytest.mark.parametrize("bits", [1, 63, 64, 65, 128, 200])
+def test_permute(bits, piece_rows):
+    source = scope_of(bits)
+    rng = np.random.default_rng(bits)
+    destination = source.select(rng.permutation(source.scope).tolist())
+    tuples = rng.integers(0, source.sizes, (50, len(source.sizes)))
+    moved = permute(source.pack(tuples), move_plan(source, destination), destination.words, piece_rows)
+    order = [source.place(name) for name in destination.scope]
+    assert np.array_equal(moved, destination.pack(tuples[:, order]))
+
+
+def test_neighbours_move_together():
+    source = Layout(tuple("abcd"), (4, 8, 16, 2))
+    assert move_plan(source, source).tolist() == [[0, 0, 10, 0, 0]]
+    assert move_plan(source, source.select("cdab")).tolist() == [[0, 0, 5, 0, 5], [0, 5, 5, 0, 0]]
+    assert move_plan(source, source.select("bd")).tolist() == [[0, 2, 3, 0, 0], [0, 9, 1, 0, 3]]
+    assert move_plan(source, source.select("ab"), []).shape == (0, 5)
+
+
+def test_plans_between_different_domains_are_refused():
+    with pytest.raises(ModelError, match="different domain sizes"):
+        move_plan(Layout(("a",), (4,)), Layout(("a",), (5,)))
+    with pytest.raises(ModelError, match="not in scope"):
+        move_plan(Layout(("a",), (4,)), Layout(("b",), (4,)), ["a"])
+
+
+def test_masks_and_ranges():
+    layout = Layout(tuple("abcd"), (4, 1 << 62, 8, 2))
+    assert layout.words == 2
+    assert field_masks(layout, "ac").tolist() == [3, 7]
+    assert bit_ranges(layout, "dcba") == [(0, 0, 64), (1, 0, 4)]
+    assert bit_ranges(layout, "bd") == [(0, 2, 62), (1, 3, 1)]
+
+
+@pytest.mark.parametrize("piece_rows", PIECES)
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_group_starts_and_matches(piece_rows, data):
+    words = data.draw(st.sampled_from([1, 2]))
+    masks = np.array([6, ONES][:words], dtype=np.uint64)
+    columns = []
+    for _ in range(2):
+        # Bit 0 lies outside the mask: rows of one group may differ in it.
+        rows = data.draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1)), max_size=20))
+        rows.sort(key=lambda row: (row[1] if words == 2 else 0, row[0]))
+        columns.append(np.array([[2 * a + c for a, _, c in rows], [b for _, b, _ in rows]], dtype=np.uint64)[:words])
+    starts, groups = [], []
+    for keys in columns:
+        masked = [tuple(row) for row in (keys & masks[:, np.newaxis]).T.tolist()]
+        firsts = [i for i, key in enumerate(masked) if i == 0 or masked[i - 1] != key]
+        found = group_starts(keys, masks, piece_rows)
+        assert found.tolist() == [*firsts, len(masked)] if masked else [0]
+        starts.append(found)
+        groups.append({masked[i]: number for number, i in enumerate(firsts)})
+    found1, found2 = match_groups(columns[0], starts[0], columns[1], starts[1], masks, piece_rows)
+    expected = [(number, groups[1][key]) for key, number in groups[0].items() if key in groups[1]]
+    assert list(zip(found1.tolist(), found2.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("piece_rows", PIECES)
+@pytest.mark.parametrize("bits", [1, 20, 21, 64, 128])
+def test_drop_forbidden(bits, piece_rows):
+    layout = scope_of(bits)
+    rng = np.random.default_rng(bits)
+    # Values at the ends of each domain, so that parts meet forbidden tuples and all words matter.
+    tuples = rng.integers(0, 2, (60, len(layout.sizes))) * (np.array(layout.sizes) - 1)
+    keys, forbidden = layout.pack(tuples), layout.pack(tuples[rng.integers(0, 60, 9)])
+    bad = {tuple(key) for key in forbidden.T.tolist()}
+    kept = [row for row, key in enumerate(keys.T.tolist()) if tuple(key) not in bad]
+    found_keys, found_values = drop_forbidden(keys, np.arange(60), keys, forbidden, bits, piece_rows)
+    assert found_values.tolist() == kept
+    assert np.array_equal(found_keys, keys[:, kept])
+    assert len(kept) < 60

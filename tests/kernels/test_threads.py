@@ -1,0 +1,78 @@
+"""The thread pool: ranges, errors, nesting, forks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from itertools import pairwise
+
+import pytest
+
+from oocbe.errors import UsageError
+from oocbe.kernels.cpu.threads import SMALLEST_SHARE, row_ranges, run_all, thread_count
+
+
+@pytest.fixture(autouse=True)
+def three_threads(monkeypatch):
+    monkeypatch.setenv("OOCBE_THREADS", "3")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5, SMALLEST_SHARE, 10 * SMALLEST_SHARE + 1])
+@pytest.mark.parametrize("piece_rows", [None, 1000, 1 << 40])
+def test_ranges_cover_all_rows_once(rows, piece_rows):
+    ranges = row_ranges(rows, piece_rows)
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == rows
+    assert all(a[1] == b[0] for a, b in pairwise(ranges))
+    assert all(stop - start <= (piece_rows or rows) for start, stop in ranges)
+
+
+def test_ranges_follow_threads_and_pieces():
+    assert len(row_ranges(10 * SMALLEST_SHARE)) == 3
+    assert len(row_ranges(10 * SMALLEST_SHARE, pieces_a_thread=2)) == 6
+    assert len(row_ranges(SMALLEST_SHARE)) == 1
+    assert row_ranges(5, 2) == [(0, 1), (1, 3), (3, 5)]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", ""])
+def test_a_wrong_number_of_threads_is_refused(monkeypatch, text):
+    monkeypatch.setenv("OOCBE_THREADS", text)
+    with pytest.raises(UsageError, match="OOCBE_THREADS"):
+        thread_count()
+
+
+def test_results_come_in_the_order_of_the_calls():
+    assert run_all(lambda a, b: a * b, [(i, 2) for i in range(50)]) == [2 * i for i in range(50)]
+
+
+def test_calls_run_at_the_same_time():
+    barrier = threading.Barrier(3, timeout=20)
+    assert len(set(run_all(lambda _: barrier.wait(), [(i,) for i in range(3)]))) == 3
+
+
+def test_the_first_error_is_raised_after_all_calls_ended():
+    done = []
+
+    def call(i):
+        if i in (2, 4):
+            raise ValueError(str(i))
+        done.append(i)
+
+    with pytest.raises(ValueError, match="2"):
+        run_all(call, [(i,) for i in range(6)])
+    assert sorted(done) == [0, 1, 3, 5]
+
+
+def test_calls_from_within_the_pool_do_not_wait_for_it():
+    nested = run_all(lambda i: sum(run_all(lambda j: j, [(j,) for j in range(i)])), [(i,) for i in range(12)])
+    assert nested == [sum(range(i)) for i in range(12)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_has_a_pool_of_its_own():
+    run_all(abs, [(1,), (2,)])
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if run_all(abs, [(-1,), (-2,)]) == [1, 2] else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
