@@ -51,9 +51,10 @@ def test_inspect_describes_a_problem() -> None:
 
 def test_inspect_describes_a_stored_table(tmp_path: Path) -> None:
     table = oocbe.Table.from_rows({"a": 2, "b": 3}, [[0, 0], [1, 2]], [5, 6])
-    oocbe.StoredTable.from_table(table, tmp_path / "table").close()
+    oocbe.StoredTable.save(tmp_path / "table", table)
     content = json.loads(run(app, ["inspect", str(tmp_path / "table"), "--json"]).stdout)
     assert (content["kind"], content["rows"], content["scope"]) == ("table", 2, ["a", "b"])
+    assert (content["density"], content["chunks"], content["key_bits"]) == (2 / 6, 1, 3)
 
 
 def test_inspect_of_a_folder_that_is_no_table(tmp_path: Path) -> None:
