@@ -13,7 +13,10 @@ class Observer(Protocol):
     """Receives the events of one solve, in this order, on the thread that called ``solve``."""
 
     def started(self, plan: Plan) -> None:
-        """The plan is made and elimination begins."""
+        """The plan is made and elimination begins.
+
+        Called again where that order's elimination is given up for another one: buckets then count from 1 again.
+        """
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
         """Bucket ``number`` (1-based) of ``total`` has passed its message on.

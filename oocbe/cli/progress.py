@@ -74,7 +74,10 @@ class LogObserver(SilentObserver):
         self._thread: threading.Thread | None = None
 
     def started(self, plan: Plan) -> None:
-        """Begin to log."""
+        """Begin to log, where that was not done for an order given up before."""
+        self._latest = "elimination begins"
+        if self._thread is not None:
+            return
         self._thread = threading.Thread(target=self._log, name="oocbe-log", daemon=True)
         self._thread.start()
 
@@ -102,7 +105,8 @@ class BarObserver(SilentObserver):
         self._task: TaskID | None = None
 
     def started(self, plan: Plan) -> None:
-        """Show the bar."""
+        """Show the bar, in place of that of an order given up before."""
+        self.close()
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -1,6 +1,7 @@
 """Progress: a bar on a terminal only, a log line an interval otherwise, and nothing when asked for quiet."""
 
 import sys
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any, cast
@@ -36,6 +37,17 @@ def test_the_log_says_where_it_is_once_an_interval(capsys: pytest.CaptureFixture
     lines = capsys.readouterr().err.splitlines()
     assert 2 <= len(lines) <= 4
     assert "bucket 3 of 3, x3: 3,000 rows, 2.0 KiB" in lines[-1]
+
+
+@pytest.mark.parametrize("kind", [LogObserver, BarObserver])
+def test_an_order_given_up_leaves_no_thread(kind: type[SilentObserver]) -> None:
+    before = threading.active_count()
+    with kind() as observer:
+        for _ in range(3):
+            observer.started(cast(Any, SimpleNamespace(buckets=[None] * 3)))
+            observer.bucket_done(1, 3, "x", 10, 100)
+        assert threading.active_count() <= before + 1
+    assert threading.active_count() == before
 
 
 def test_a_quick_solve_logs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
