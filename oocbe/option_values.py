@@ -14,7 +14,7 @@ from pathlib import Path
 from oocbe.errors import UsageError
 from oocbe.semiring import Semiring, semiring_by_name
 
-ORDER_NAMES = ("auto", "min-degree", "min-fill", "weighted-min-fill")
+ORDER_NAMES = ("auto", "min-degree", "min-fill", "weighted-min-fill", "linear")
 
 _BYTE_UNITS = {
     "": 1,

@@ -8,41 +8,26 @@ first variable of its own scope. A message without variables is a number and is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.prepare import Prepared, ScopedTable
+from oocbe.elimination.buckets import Bucket, elements_of, fill_buckets, members_of
+from oocbe.elimination.messages import MessageStore
+from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.ranges import check_product
 from oocbe.elimination.scaling import rescale
-from oocbe.errors import ResourceError
-from oocbe.operators.bucket_join import join_and_eliminate
+from oocbe.errors import LimitError, ResourceError
+from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
 from oocbe.operators.factors import PackedFactor
 from oocbe.operators.join_program import BucketScope, ProgramBuilder
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
 from oocbe.semiring import Combination
 from oocbe.tables.table import Table, format_bytes
 
-
-@dataclass
-class Bucket:
-    """What one bucket held, kept for the backward pass.
-
-    Attributes
-    ----------
-    variable : the variable eliminated.
-    separator : scope of the message sent, the variable eliminated next at the front.
-    functions, constraints : packed factors that belong to this bucket.
-    tables : messages received, and factors too large to be packed.
-    """
-
-    variable: int
-    separator: tuple[int, ...] = ()
-    functions: list[PackedFactor] = field(default_factory=list)
-    constraints: list[PackedFactor] = field(default_factory=list)
-    tables: list[ScopedTable] = field(default_factory=list)
+WORKING_COPIES = 2
+"""A message is held twice while its blocks are laid end to end, or its dominated rows are dropped."""
 
 
 @dataclass
@@ -52,10 +37,10 @@ class ForwardPass:
     Attributes
     ----------
     buckets : in elimination order (up to the one that proved infeasibility).
-    value : combined value of the problem, without scaling; None where it is infeasible.
-    exponent : the value is to be multiplied by 2 ** exponent (always 0 where values are added).
+    value : combined value of the problem, to be multiplied by 2 ** exponent; None where it is infeasible.
+    exponent : 0 but for floating-point products.
     largest_rows, total_rows : rows of the largest message, and of all.
-    width : the largest separator.
+    width : variables of the largest separator.
     """
 
     buckets: list[Bucket]
@@ -66,6 +51,19 @@ class ForwardPass:
     width: int = 0
 
 
+class RowCapError(LimitError):
+    """A message passed the row cap of a race between orders.
+
+    Attributes
+    ----------
+    position : of the bucket in the order.
+    """
+
+    def __init__(self, position: int, rows: int) -> None:
+        super().__init__(f"bucket {position + 1}: more than {rows:,} rows")
+        self.position = position
+
+
 class Forward:
     """Runs the forward pass over a prepared problem.
 
@@ -73,16 +71,22 @@ class Forward:
     ----------
     prepared : the problem, packed for its order.
     dominance : whether to drop dominated rows (where the semiring allows it).
-    memory_limit : bytes that all messages together may take.
-    keep : called with each message about to be stored; returns what to keep in its place (such as a table on disk).
+    store : where messages are kept.
+    row_cap : a message with more rows ends the run with :class:`RowCapError`; None: only memory limits it.
     block_rows : see :func:`oocbe.operators.bucket_join.join_and_eliminate`.
     """
 
     def __init__(
-        self, prepared: Prepared, dominance: bool, memory_limit: int, block_rows: int | None = None
+        self,
+        prepared: Prepared,
+        dominance: bool,
+        store: MessageStore,
+        row_cap: int | None = None,
+        block_rows: int | None = None,
     ) -> None:
         self._prepared = prepared
-        self._memory_limit = memory_limit
+        self._store = store
+        self._row_cap = row_cap
         self._block_rows = block_rows
         problem = prepared.problem
         self._program = ProgramBuilder(problem.sizes, prepared.constraints, prepared.functions, prepared.semiring)
@@ -102,135 +106,120 @@ class Forward:
 
         Raises
         ------
-        ResourceError : a message would not fit the memory limit.
+        ResourceError : a message would not fit the memory limit, or the disk is full.
+        RowCapError : a message passed the row cap.
         ValueRangeError : a product of integers could leave the range of int64.
         """
         prepared = self._prepared
-        buckets = self._fill_buckets()
-        subtrees = [np.zeros(len(prepared.order), dtype=np.uint8) for _ in prepared.order]
+        buckets = fill_buckets(prepared, self._store)
         outcome = ForwardPass(buckets, prepared.constant)
         if prepared.is_infeasible:
             outcome.value = None
             return outcome
-        used = 0
+        subtrees: dict[int, NDArray[np.uint8]] = {}
         for place, bucket in enumerate(buckets):
-            subtree = subtrees[place]
+            subtree = subtrees.pop(place, None)
+            if subtree is None:
+                subtree = np.zeros(len(buckets), dtype=np.uint8)
             subtree[bucket.variable] = 1
-            message = self._message(bucket, subtree, self._memory_limit - used)
+            table = self._message(place, bucket, subtree)
             outcome.width = max(outcome.width, len(bucket.separator))
-            outcome.total_rows += message.rows
-            outcome.largest_rows = max(outcome.largest_rows, message.rows)
-            if message.rows == 0:
+            outcome.total_rows += table.rows
+            outcome.largest_rows = max(outcome.largest_rows, table.rows)
+            if bucket_done is not None:
+                bucket_done(place + 1, table.rows, table.nbytes)
+            if table.rows == 0:
                 outcome.value = None
                 del buckets[place + 1 :]
                 return outcome
-            message, exponent = rescale(message)
+            table, exponent = rescale(table)
             outcome.exponent += exponent
-            used += message.nbytes
-            if bucket.separator:
-                target = prepared.position[bucket.separator[0]]
-                buckets[target].tables.append(ScopedTable(bucket.separator, message))
-                subtrees[target] |= subtree
-            else:
-                self._absorb(outcome, message)
-            subtrees[place] = np.empty(0, dtype=np.uint8)
-            if bucket_done is not None:
-                bucket_done(place + 1, message.rows, message.nbytes)
+            for received in bucket.messages:
+                self._store.joined(received)
+            if not bucket.separator:
+                self._absorb(outcome, table)
+                continue
+            target = prepared.position[bucket.separator[0]]
+            buckets[target].messages.append(self._store.add(bucket.separator, table))
+            subtrees[target] = subtrees[target] | subtree if target in subtrees else subtree
         return outcome
 
-    def _fill_buckets(self) -> list[Bucket]:
-        prepared = self._prepared
-        buckets = [Bucket(v) for v in prepared.order]
-        for f in prepared.functions.factors:
-            buckets[prepared.position[f.scope[0]]].functions.append(f)
-        for c in prepared.constraints.factors:
-            buckets[prepared.position[c.scope[0]]].constraints.append(c)
-        for t in prepared.tables:
-            buckets[prepared.position[t.scope[0]]].tables.append(t)
-        return buckets
-
-    def _absorb(self, outcome: ForwardPass, message: Table) -> None:
-        value = message.values[0].item()
+    def _absorb(self, outcome: ForwardPass, table: Table) -> None:
+        """Combine a message without variables with the result."""
+        value = table.values[0].item()
         assert outcome.value is not None
         if self._prepared.semiring.combination is Combination.ADD:
             outcome.value = outcome.value + value
         else:
-            check_product("the combination of independent parts", message.values.dtype, (outcome.value, value), 1)
+            check_product("the combination of independent parts", table.values.dtype, (outcome.value, value), 1)
             outcome.value = outcome.value * value
 
-    def _message(self, bucket: Bucket, subtree: NDArray[np.uint8], bytes_left: int) -> Table:
+    def _message(self, place: int, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
+        """Join the bucket and eliminate its variable; fills in the bucket's separator."""
         prepared = self._prepared
-        members = 1 << bucket.variable
-        for part in (*bucket.functions, *bucket.constraints):
-            members |= part.members
-        scopes = [_members(t.scope) for t in bucket.tables]
-        for scope in scopes:
-            members |= scope
-        separator = sorted(_elements(members & ~(1 << bucket.variable)), key=prepared.position.__getitem__)
-        bucket.separator = tuple(separator)
+        members = bucket.scope_members()
+        others = elements_of(members & ~(1 << bucket.variable))
+        bucket.separator = tuple(sorted(others, key=prepared.position.__getitem__))
         layout = prepared.layout(bucket.separator)
-        where = f"{prepared.problem.name}, bucket of {prepared.problem.variables[bucket.variable].name}"
-        size = prepared.problem.sizes[bucket.variable]
         if prepared.semiring.combination is Combination.MULTIPLY:
-            self._check_range(bucket, where, size)
-        tables = [t.table for t in bucket.tables]
+            self._check_range(bucket)
+        self._store.make_room(2 * WORKING_COPIES * max((m.nbytes for m in bucket.messages), default=0))
+        tables = [m.table() for m in bucket.messages]
         rows = max((t.rows for t in tables), default=0)
         program = self._program.build(
-            BucketScope(bucket.variable, size, bucket.separator, layout),
-            [(t.scope, t.table.layout) for t in bucket.tables],
-            self._covered(members, scopes, rows, tables),
+            BucketScope(bucket.variable, prepared.problem.sizes[bucket.variable], bucket.separator, layout),
+            [(m.scope, t.layout) for m, t in zip(bucket.messages, tables, strict=True)],
+            self._covered(members, bucket),
             bucket.functions,
             rows,
         )
-        row_bytes = 8 * layout.words + prepared.dtype.itemsize
+        row_bytes = (8 * layout.words + prepared.dtype.itemsize) * WORKING_COPIES
+        limit = self._store.available // row_bytes
+        capped = self._row_cap is not None and self._row_cap <= limit
+        if capped:
+            limit = self._row_cap or 0
         try:
             message = join_and_eliminate(
-                program, layout, tables, prepared.semiring, prepared.dtype, bytes_left // row_bytes, self._block_rows
+                program, layout, tables, prepared.semiring, prepared.dtype, limit, self._block_rows
             )
-        except ResourceError as error:
-            raise ResourceError(
-                f"{where}: {error}; limit {format_bytes(self._memory_limit)}, "
-                f"{format_bytes(self._memory_limit - bytes_left)} already used. Raise --memory, or try another --order"
-            ) from None
+        except TooManyRowsError:
+            if capped:
+                raise RowCapError(place, limit) from None
+            raise self._out_of_memory(bucket, limit, limit * row_bytes) from None
         if self._dominance is not None:
             message = self._dominance.drop_dominated(message, bucket.separator, subtree)
+        self._store.make_room(message.nbytes)
         return message
 
-    def _covered(
-        self, members: int, scopes: list[int], rows: int, tables: list[Table]
-    ) -> list[PackedFactor]:
-        """Constraints over the bucket's variables that no table enforces already.
+    def _out_of_memory(self, bucket: Bucket, rows: int, requested: int) -> ResourceError:
+        problem, store = self._prepared.problem, self._store
+        return ResourceError(
+            f"{problem.name}, bucket of {problem.variables[bucket.variable].name}: its message over "
+            f"{len(bucket.separator)} variables passes {rows:,} rows; requested more than {format_bytes(requested)}, "
+            f"used {format_bytes(store.memory_limit - store.available)}, limit {format_bytes(store.memory_limit)}. "
+            "Raise --memory, or let the search for an order take longer (--order-seconds)"
+        )
+
+    def _covered(self, members: int, bucket: Bucket) -> list[PackedFactor]:
+        """Constraints over the bucket's variables that no message enforces already.
 
         A constraint covered by a message's scope was applied when that message was made. So only those count that
-        mention, for every table, a variable the table lacks: any of these mentions one that the largest table lacks.
+        mention, for every message, a variable that the message lacks; any of them mentions one that the largest lacks.
         """
-        largest = max(range(len(scopes)), key=lambda t: tables[t].rows) if scopes else -1
-        fresh = members & ~scopes[largest] if scopes else members
+        scopes = [members_of(m.scope) for m in bucket.messages]
+        fresh = members & ~max(scopes, key=int.bit_count, default=0)
         found: dict[int, PackedFactor] = {}
-        for v in _elements(fresh):
+        for v in elements_of(fresh):
             for c in self._constraints_of[v]:
                 if c.members & ~members == 0 and all(c.members & ~scope for scope in scopes):
                     found[c.offset] = c
         return list(found.values())
 
-    def _check_range(self, bucket: Bucket, where: str, size: int) -> None:
-        entries = self._prepared.functions.entries
-        factors = [float(np.abs(t.table.values).max()) for t in bucket.tables if t.table.rows]
+    def _check_range(self, bucket: Bucket) -> None:
+        if self._prepared.dtype.kind != "i":
+            return
+        problem, entries = self._prepared.problem, self._prepared.functions.entries
+        factors = [float(np.abs(m.table().values).max()) for m in bucket.messages if m.rows]
         factors += [float(np.abs(entries[f.offset : f.offset + (1 << f.bits)]).max()) for f in bucket.functions]
-        check_product(where, self._prepared.dtype, factors, size)
-
-
-def _members(scope: tuple[int, ...]) -> int:
-    members = 0
-    for v in scope:
-        members |= 1 << v
-    return members
-
-
-def _elements(members: int) -> list[int]:
-    found = []
-    while members:
-        low = members & -members
-        found.append(low.bit_length() - 1)
-        members ^= low
-    return found
+        where = f"{problem.name}, bucket of {problem.variables[bucket.variable].name}"
+        check_product(where, self._prepared.dtype, factors, problem.sizes[bucket.variable])

@@ -154,7 +154,9 @@ def _add_function(prepared: Prepared, constraints: PoolBuilder, functions: PoolB
         functions.add(f.scope, dense)
 
 
-def _sorted_table(prepared: Prepared, scope: tuple[int, ...], tuples: NDArray[Any], values: NDArray[Any]) -> ScopedTable:
+def _sorted_table(
+    prepared: Prepared, scope: tuple[int, ...], tuples: NDArray[Any], values: NDArray[Any]
+) -> ScopedTable:
     axes = sorted(range(len(scope)), key=lambda axis: prepared.position[scope[axis]])
     ordered = tuple(scope[axis] for axis in axes)
     sizes = {prepared.problem.variables[v].name: prepared.problem.sizes[v] for v in ordered}

@@ -61,8 +61,7 @@ def arrange(
     if not order or (table.is_sorted and table.scope[-len(order) :] == tuple(order)):
         return Arranged(layout, keys, values)
     ranges = [bits for name in order for bits in bit_ranges(layout, [name])]
-    own = moved and values is not table.values
-    return Arranged(layout, *backend.sort_rows(keys, values, _merged(ranges), piece_rows, own))
+    return Arranged(layout, *backend.sort_rows(keys, values, _merged(ranges), piece_rows, own=moved))
 
 
 def match(

@@ -7,25 +7,30 @@ the message is sorted without a merge (DESIGN, elimination-order layout).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import ResourceError
+from oocbe.errors import LimitError
 from oocbe.kernels.cpu.bucket_join import Walk, walk
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.operators.join_program import JoinProgram
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.table import Table
 
 SERIAL_ROWS = 1 << 13
 """Below this many input rows one thread is faster than handing work over."""
 
 BLOCKS_A_THREAD = 8
 """Blocks are uneven in cost; this many a thread let the fast ones even the slow ones out."""
+
+
+class TooManyRowsError(LimitError):
+    """The message would pass the row limit."""
 
 
 def join_and_eliminate(
@@ -54,7 +59,7 @@ def join_and_eliminate(
 
     Raises
     ------
-    ResourceError : the message would pass ``row_limit`` rows.
+    TooManyRowsError : the message would pass ``row_limit`` rows.
     """
     flat = _flatten(tables, dtype)
     largest = int(np.argmax([t.rows for t in tables])) if tables else 0
@@ -80,11 +85,7 @@ def join_and_eliminate(
     parts: list[Walk] = run_all(_run, calls)
     total = sum(p.count for p in parts)
     if total > row_limit or not all(p.complete for p in parts):
-        row_bytes = 8 * layout.words + dtype.itemsize
-        raise ResourceError(
-            f"the message over {len(layout.scope)} variables passes {row_limit:,} rows "
-            f"({format_bytes(row_limit * row_bytes)}), the most that fits the memory limit"
-        )
+        raise TooManyRowsError(f"the message over {len(layout.scope)} variables passes {row_limit:,} rows")
     keys = _laid_end_to_end([p.keys[:, : p.count] for p in parts])
     values = _laid_end_to_end([p.values[: p.count] for p in parts])
     return Table(layout, keys, values, semiring, is_sorted=True)
@@ -125,7 +126,7 @@ def _run(
     row_limit: int,
 ) -> Walk:
     start = (items.keys, items.low, items.high, first, last, level, stop)
-    return Walk(*walk(flat, program.runs, program.lookups, program.leaf, start, row_limit))  # type: ignore[arg-type]
+    return Walk(*walk(flat, program.runs, program.lookups, program.leaf, start, row_limit))
 
 
 def _is_fine(items: Walk, table: int, block_rows: int) -> bool:
@@ -144,4 +145,4 @@ def _blocks(items: Walk, table: int, block_rows: int) -> list[tuple[int, int]]:
     block = work // max(1, block_rows)
     cuts = np.flatnonzero(np.diff(block)) + 1
     bounds = [0, *cuts.tolist(), items.count]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(itertools.pairwise(bounds))

@@ -211,9 +211,7 @@ class ProgramBuilder:
             parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
             merged = np.empty(size << group.bits, dtype=dtype)
             combination = int(self._semiring.combination)
-            merge_functions(
-                self._functions.entries, *parts, group.bits, leaf_bits, size, combination, one, merged
-            )
+            merge_functions(self._functions.entries, *parts, group.bits, leaf_bits, size, combination, one, merged)
             base.append(end)
             values.append(merged)
             end += len(merged)

@@ -48,7 +48,7 @@ class Walk(NamedTuple):
 
 
 @inline
-def _group_end(keys, offset, position, end, shift, mask, value):  # type: ignore[no-untyped-def]
+def _group_end(keys: Any, offset: Any, position: Any, end: Any, shift: Any, mask: Any, value: Any) -> Any:
     """First row after ``position`` whose field differs from ``value``: doubling steps, then bisection."""
     low = position + 1
     if low >= end or ((keys[offset + low] >> shift) & mask) != value:
@@ -69,7 +69,7 @@ def _group_end(keys, offset, position, end, shift, mask, value):  # type: ignore
 
 
 @inline
-def _seek(keys, offset, position, end, shift, mask, value):  # type: ignore[no-untyped-def]
+def _seek(keys: Any, offset: Any, position: Any, end: Any, shift: Any, mask: Any, value: Any) -> Any:
     """First row at or after ``position`` whose field is at least ``value``: doubling steps, then bisection."""
     low = position
     step = 1
@@ -87,7 +87,15 @@ def _seek(keys, offset, position, end, shift, mask, value):  # type: ignore[no-u
 
 
 @inline
-def _gather(key, segment_from, segment_to, segment_word, segment_shift, segment_mask, segment_place):  # type: ignore[no-untyped-def]
+def _gather(
+    key: Any,
+    segment_from: Any,
+    segment_to: Any,
+    segment_word: Any,
+    segment_shift: Any,
+    segment_mask: Any,
+    segment_place: Any,
+) -> Any:
     """Index made of some fields of a key."""
     index = U64(0)
     for s in range(segment_from, segment_to):
@@ -96,14 +104,7 @@ def _gather(key, segment_from, segment_to, segment_word, segment_shift, segment_
 
 
 @jit
-def walk(  # type: ignore[no-untyped-def]
-    tables,
-    runs,
-    lookups,
-    leaf,
-    start,
-    row_limit,
-):
+def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit: Any) -> Any:
     """Walk the tries from given items down to a level; see the module and :class:`Walk`.
 
     Parameters
@@ -339,7 +340,13 @@ def walk(  # type: ignore[no-untyped-def]
             permitted = True
             for f in range(level_start[level], level_start[level + 1]):
                 i = _gather(
-                    key, segment_start[f], segment_start[f + 1], segment_word, segment_shift, segment_mask, segment_place
+                    key,
+                    segment_start[f],
+                    segment_start[f + 1],
+                    segment_word,
+                    segment_shift,
+                    segment_mask,
+                    segment_place,
                 )
                 if (bits[base[f] + (i >> 6)] >> U64(i & 63)) & U64(1) == U64(0):
                     permitted = False

@@ -7,6 +7,8 @@ them all: a merge, without a hash and without random access (each step of a poin
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from oocbe.kernels.cpu.jit import jit
@@ -15,7 +17,9 @@ U64 = np.uint64
 
 
 @jit
-def mark_dominated(keys, values, field, pair_start, pair_target, pair_penalty, sign, dominated):  # type: ignore[no-untyped-def]
+def mark_dominated(
+    keys: Any, values: Any, field: Any, pair_start: Any, pair_target: Any, pair_penalty: Any, sign: Any, dominated: Any
+) -> Any:
     """Set ``dominated`` for rows that can be replaced by another one at no loss, substituting one variable.
 
     Parameters
@@ -73,7 +77,7 @@ def mark_dominated(keys, values, field, pair_start, pair_target, pair_penalty, s
 
 
 @jit
-def _is_below(keys, row, target, words):  # type: ignore[no-untyped-def]
+def _is_below(keys: Any, row: Any, target: Any, words: Any) -> Any:
     """Whether the key of a row is smaller than a target key."""
     for w in range(words - 1, -1, -1):
         if keys[w, row] != target[w]:
@@ -82,7 +86,7 @@ def _is_below(keys, row, target, words):  # type: ignore[no-untyped-def]
 
 
 @jit
-def compact_rows(keys, values, dropped):  # type: ignore[no-untyped-def]
+def compact_rows(keys: Any, values: Any, dropped: Any) -> Any:
     """New arrays with the rows that are not dropped, in order."""
     words, rows = keys.shape
     kept = 0

@@ -7,6 +7,8 @@ several over the union of their scopes makes one lookup out of many, which is wh
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from oocbe.kernels.cpu.jit import jit
@@ -15,7 +17,16 @@ U64 = np.uint64
 
 
 @jit
-def merge_constraints(pool, offsets, segment_start, segment_shift, segment_mask, segment_place, bits, out):  # type: ignore[no-untyped-def]
+def merge_constraints(
+    pool: Any,
+    offsets: Any,
+    segment_start: Any,
+    segment_shift: Any,
+    segment_mask: Any,
+    segment_place: Any,
+    bits: Any,
+    out: Any,
+) -> Any:
     """Conjunction of packed constraints, as a bit set.
 
     Parameters
@@ -42,8 +53,18 @@ def merge_constraints(pool, offsets, segment_start, segment_shift, segment_mask,
 
 @jit
 def merge_leaf_masks(
-    pool, offsets, segment_start, segment_shift, segment_mask, segment_place, bits, leaf_bits, leaf_size, mask_words, out
-):  # type: ignore[no-untyped-def]
+    pool: Any,
+    offsets: Any,
+    segment_start: Any,
+    segment_shift: Any,
+    segment_mask: Any,
+    segment_place: Any,
+    bits: Any,
+    leaf_bits: Any,
+    leaf_size: Any,
+    mask_words: Any,
+    out: Any,
+) -> Any:
     """Conjunction of packed constraints that mention the eliminated variable, as sets of its permitted values.
 
     As :func:`merge_constraints`, but the merged index is over the other variables; entry i of ``out`` is
@@ -66,19 +87,19 @@ def merge_leaf_masks(
 
 @jit
 def merge_functions(
-    pool,
-    offsets,
-    segment_start,
-    segment_shift,
-    segment_mask,
-    segment_place,
-    bits,
-    leaf_bits,
-    leaf_size,
-    combination,
-    one,
-    out,
-):  # type: ignore[no-untyped-def]
+    pool: Any,
+    offsets: Any,
+    segment_start: Any,
+    segment_shift: Any,
+    segment_mask: Any,
+    segment_place: Any,
+    bits: Any,
+    leaf_bits: Any,
+    leaf_size: Any,
+    combination: Any,
+    one: Any,
+    out: Any,
+) -> Any:
     """Combination of packed functions that mention the eliminated variable; out is (2 ** bits * leaf_size,)."""
     for i in range(1 << bits):
         for x in range(leaf_size):

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from oocbe.kernels.cpu.jit import jit
 
 
 @jit
-def add_penalties(v, size, use_start, use_factor, use_offset, matrices, ahead, scope_start, scope, inside, is_hard, blocked, total):  # type: ignore[no-untyped-def]
+def add_penalties(
+    v: Any,
+    size: Any,
+    use_start: Any,
+    use_factor: Any,
+    use_offset: Any,
+    matrices: Any,
+    ahead: Any,
+    scope_start: Any,
+    scope: Any,
+    inside: Any,
+    is_hard: Any,
+    blocked: Any,
+    total: Any,
+) -> Any:
     """Sum over the factors of variable v that lie ahead of the worst loss of putting b in a's place.
 
     Parameters
@@ -16,7 +32,7 @@ def add_penalties(v, size, use_start, use_factor, use_offset, matrices, ahead, s
     matrices : int64 or float64; a factor's (size, size) matrix for a variable, entry [a, b].
     ahead : uint8 (factors,), 1 where the factor is not part of the message's subtree.
     scope_start, scope : CSR; variables of each factor. inside : uint8 (variables,), 1 in the message's separator.
-    is_hard : uint8 (factors,); a hard constraint covered by the separator is satisfied by every row, so it adds nothing.
+    is_hard : uint8 (factors,); a hard constraint that the separator covers is satisfied by every row: it adds nothing.
     blocked : the matrix entry that means: b may forbid what a permits.
     total : (size, size), overwritten; entries are ``blocked`` where any factor blocks.
     """

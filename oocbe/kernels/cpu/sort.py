@@ -116,11 +116,13 @@ def _passes(
     pieces: Sequence[tuple[int, int]],
     own: bool,
 ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-    """Sort by each digit in turn, between two buffers; the caller's arrays are one of them only where ``own``."""
-    spare: tuple[NDArray[np.uint64], NDArray[Any]] | None = None
-    mine = own
-    for digit in digits:
-        target = spare if spare is not None else (np.empty_like(column), np.empty_like(payload))
+    """Sort by each digit in turn, between two buffers; the caller's column is in one of them only where ``own``."""
+    spare_column, spare_payload = None, None
+    for number, digit in enumerate(digits):
+        target = (
+            np.empty_like(column) if spare_column is None else spare_column,
+            np.empty_like(payload) if spare_payload is None else spare_payload,
+        )
         counts = np.zeros((len(pieces), digit.size), dtype=np.int64)
         run_all(_count_digit, [(column, *digit.arguments, counts[i], *piece) for i, piece in enumerate(pieces)])
         by_digit = counts.T.ravel()
@@ -129,9 +131,9 @@ def _passes(
             _scatter_digit,
             [(column, payload, *digit.arguments, places[i], *target, *piece) for i, piece in enumerate(pieces)],
         )
-        spare = (column, payload) if mine else None
+        spare_column = column if own or number > 0 else None
+        spare_payload = payload if number > 0 else None
         column, payload = target
-        mine = True
     return column, payload
 
 

@@ -1,0 +1,68 @@
+"""Buckets: the factors of each variable, and the messages it receives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from oocbe.elimination.messages import Message, MessageStore
+from oocbe.elimination.prepare import Prepared
+from oocbe.operators.factors import PackedFactor
+
+
+@dataclass
+class Bucket:
+    """What one bucket holds, kept for the backward pass.
+
+    Attributes
+    ----------
+    variable : the variable eliminated.
+    separator : scope of the message sent, the variable eliminated next at the front.
+    functions, constraints : packed factors whose first variable (in elimination order) is the bucket's.
+    messages : received from earlier buckets, and factors too large to be packed.
+    """
+
+    variable: int
+    separator: tuple[int, ...] = ()
+    functions: list[PackedFactor] = field(default_factory=list)
+    constraints: list[PackedFactor] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+
+    def scope_members(self) -> int:
+        """All variables of the bucket as a bit set (bit v for variable v)."""
+        members = 1 << self.variable
+        for part in (*self.functions, *self.constraints):
+            members |= part.members
+        for message in self.messages:
+            members |= members_of(message.scope)
+        return members
+
+
+def fill_buckets(prepared: Prepared, store: MessageStore) -> list[Bucket]:
+    """Buckets in elimination order, with the problem's own factors."""
+    buckets = [Bucket(v) for v in prepared.order]
+    for f in prepared.functions.factors:
+        buckets[prepared.position[f.scope[0]]].functions.append(f)
+    for c in prepared.constraints.factors:
+        buckets[prepared.position[c.scope[0]]].constraints.append(c)
+    for t in prepared.tables:
+        buckets[prepared.position[t.scope[0]]].messages.append(store.add(t.scope, t.table))
+    return buckets
+
+
+def members_of(scope: Iterable[int]) -> int:
+    """Variables as a bit set."""
+    members = 0
+    for v in scope:
+        members |= 1 << v
+    return members
+
+
+def elements_of(members: int) -> list[int]:
+    """Variables of a bit set, ascending."""
+    found = []
+    while members:
+        low = members & -members
+        found.append(low.bit_length() - 1)
+        members ^= low
+    return found

@@ -1,0 +1,152 @@
+"""Where messages live between the bucket that makes them and the end of the backward pass.
+
+Every message is needed twice: joined once in the bucket it goes to, and asked for one row in the backward pass. Until
+it is joined it must be quick to read; afterwards it may be anywhere. So messages stay in memory while they fit; beyond
+that, those already joined are written to stored tables in a scratch folder. With a work folder given, every message is
+written there as soon as it is made and read back when its bucket comes.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from oocbe.errors import ResourceError
+from oocbe.kernels.cpu.search import find_row
+from oocbe.tables.table import Table, format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.tables.stored import StoredTable
+
+
+@dataclass
+class Message:
+    """A message, in memory or on disk.
+
+    Attributes
+    ----------
+    scope : variable indices, the variable eliminated first at the front; the layout has the same order.
+    rows, nbytes : of the table.
+    """
+
+    scope: tuple[int, ...]
+    rows: int
+    nbytes: int
+    _table: Table | None = None
+    _stored: StoredTable | None = None
+
+    def table(self) -> Table:
+        """The rows in memory, read from disk where they are not."""
+        if self._table is not None:
+            return self._table
+        assert self._stored is not None
+        return self._stored.to_table()
+
+    def value_at(self, assignment: dict[int, int]) -> int | float | None:
+        """Value of the row that an assignment of (at least) the scope's variables selects; None where there is none."""
+        source = self._table if self._table is not None else self._stored
+        assert source is not None
+        indices = np.array([[assignment[v] for v in self.scope]], dtype=np.int64)
+        key = source.layout.pack(indices)[:, 0]
+        if self._table is None:
+            assert self._stored is not None
+            return self._stored.find(key)
+        row = find_row(self._table.keys, key)
+        if row < 0:
+            return None
+        value: int | float = self._table.values[row].item()
+        return value
+
+
+class MessageStore:
+    """Keeps the messages of one forward pass; a context manager that leaves nothing on disk.
+
+    Parameters
+    ----------
+    memory_limit : bytes that messages in memory may take together.
+    workdir : folder for stored messages; None: one below the system's scratch folder, made when first needed.
+    chunk_rows : rows of a chunk of a stored message.
+    """
+
+    def __init__(self, memory_limit: int, workdir: Path | None = None, chunk_rows: int = 1 << 20) -> None:
+        self.memory_limit = memory_limit
+        self.in_memory = 0
+        self._write_all = workdir is not None
+        self._parent = workdir
+        self._chunk_rows = chunk_rows
+        self._folder: Path | None = None
+        self._joined: list[Message] = []
+        self._written = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def available(self) -> int:
+        """Bytes of the limit that are still free, once everything that may go to disk has gone there."""
+        return self.memory_limit - self.in_memory + sum(m.nbytes for m in self._joined)
+
+    def add(self, scope: tuple[int, ...], table: Table) -> Message:
+        """Keep a new message.
+
+        Raises
+        ------
+        ResourceError : the disk is full.
+        """
+        message = Message(scope, table.rows, table.nbytes, _table=table)
+        self.in_memory += table.nbytes
+        if self._write_all:
+            self._write(message)
+        return message
+
+    def joined(self, message: Message) -> None:
+        """Note that a message has been joined: from now on it is only asked for single rows."""
+        if message._table is not None:
+            self._joined.append(message)
+
+    def make_room(self, wanted: int) -> None:
+        """Write joined messages to disk, the largest first, until ``wanted`` bytes of the limit are free."""
+        self._joined.sort(key=lambda m: m.nbytes)
+        while self._joined and self.memory_limit - self.in_memory < wanted:
+            self._write(self._joined.pop())
+
+    def close(self) -> None:
+        """Remove everything that was written."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _write(self, message: Message) -> None:
+        from oocbe.tables.stored import StoredTable
+
+        assert message._table is not None
+        if self._folder is None:
+            self._folder = self._make_folder()
+        path = self._folder / f"message-{self._written:05d}"
+        self._written += 1
+        message._stored = StoredTable.save(message._table, path, chunk_rows=self._chunk_rows)
+        message._table = None
+        self.in_memory -= message.nbytes
+
+    def _make_folder(self) -> Path:
+        try:
+            if self._parent is not None:
+                self._parent.mkdir(parents=True, exist_ok=True)
+            return Path(tempfile.mkdtemp(prefix="oocbe-", dir=self._parent))
+        except OSError as error:
+            where = self._parent or tempfile.gettempdir()
+            raise ResourceError(
+                f"no folder for messages beyond {format_bytes(self.memory_limit)} can be made in {where} ({error}); "
+                "choose another with --workdir"
+            ) from None

@@ -1,0 +1,235 @@
+"""Elimination orders: greedy heuristics with random restarts, judged by predicted rows, or read from a file.
+
+What an order costs is the rows of its messages under the hard constraints, not its width: two orders of equal width
+differ by more than ten times in rows, and a wider one may have fewer. So each candidate's separators are probed
+(:mod:`oocbe.kernels.cpu.estimate`), and the order with the fewest predicted rows in all wins. Restarts go on until the
+time limit; every heuristic is tried once even when it is zero.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.prepare import scopes_of
+from oocbe.errors import FormatError
+from oocbe.kernels.cpu import greedy_order as greedy
+from oocbe.kernels.cpu.estimate import estimate_rows
+from oocbe.problem import Constraint, Problem
+
+SEARCH_PROBES = 16
+"""Probes a separator while searching: enough to tell orders apart whose rows differ by half."""
+
+FINAL_PROBES = 64
+"""Probes for the plan's predictions, and to judge the best candidates once more."""
+
+FINALISTS = 4
+"""Candidates of each heuristic judged again: probes are noisy, and the best of many noisy ones is a lucky one."""
+
+RESTART_NOISE = (0.0, 0.1, 0.3)
+"""Relative noise on the scores of restarts, in turn; 0 leaves the choice among ties to chance."""
+
+MASKED_SIZE = 64
+"""Largest domain whose pairwise constraints are probed: values left are kept as bits of a word."""
+
+
+@dataclass(frozen=True)
+class OrderChoice:
+    """An elimination order and what it is predicted to cost.
+
+    Attributes
+    ----------
+    order : variable indices, the one eliminated first at the front.
+    heuristic : how it was found, such as ``min-fill``, or the file it was read from.
+    candidates : orders judged.
+    separators : variable indices of each bucket's separator, by elimination position.
+    predicted_rows : estimated feasible rows of each message, by elimination position.
+    """
+
+    order: tuple[int, ...]
+    heuristic: str
+    candidates: int
+    separators: tuple[tuple[int, ...], ...]
+    predicted_rows: tuple[float, ...]
+
+
+class PrimalGraph:
+    """Variables as vertices, an edge where two share a scope; with the pairwise constraints for probing.
+
+    Parameters
+    ----------
+    problem : the problem whose functions and constraints make the edges.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        count = len(problem.variables)
+        connected = np.zeros((count, count), dtype=bool)
+        for scope in scopes_of(problem):
+            index = np.array(scope, dtype=np.int64)
+            connected[index[:, None], index[None, :]] = True
+        np.fill_diagonal(connected, False)
+        words = (count + 63) // 64
+        padded = np.zeros((count, words * 8), dtype=np.uint8)
+        packed = np.packbits(connected, axis=1, bitorder="little")
+        padded[:, : packed.shape[1]] = packed
+        self.adjacency: NDArray[np.uint64] = padded.view(np.uint64)
+        self.sizes = np.array(problem.sizes, dtype=np.int64)
+        self.weights = np.log2(np.maximum(2, self.sizes))
+        self._pairs = _pairwise_constraints(problem)
+
+    def separators(self, order: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Bit set of each bucket's separator, by variable."""
+        rows = self.adjacency.copy()
+        greedy.separators_of(rows, order)
+        return rows
+
+    def predict(self, separators: NDArray[np.uint64], probes: int, seed: int) -> NDArray[np.float64]:
+        """Estimated feasible rows of each bucket's message, by variable."""
+        result: NDArray[np.float64] = estimate_rows(separators, self.sizes, *self._pairs, probes, seed)
+        return result
+
+
+def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], ...]:
+    """CSR of what a value of one variable leaves of another; see :func:`estimate_rows`."""
+    sizes = problem.sizes
+    permitted: dict[tuple[int, int], NDArray[np.bool_]] = {}
+    supports = [(c.scope, c) for c in problem.constraints]
+    incomplete = [(f.scope, f) for f in problem.functions if f.default is None]
+    for scope, part in (*supports, *incomplete):
+        if len(scope) == 2 and max(sizes[v] for v in scope) <= MASKED_SIZE:
+            pair = (scope[0], scope[1])
+            array = part.to_array(sizes) if isinstance(part, Constraint) else part.to_array(sizes)[1]
+            permitted[pair] = permitted[pair] & array if pair in permitted else array
+    uses: list[list[tuple[int, int]]] = [[] for _ in sizes]
+    masks: list[NDArray[np.uint64]] = []
+    known: dict[tuple[object, ...], int] = {}
+    end = 0
+    for (u, v), array in permitted.items():
+        for x, y, leaves in ((u, v, array), (v, u, array.T)):
+            key = (leaves.shape, leaves.tobytes())
+            if key not in known:
+                bits = np.uint64(1) << np.arange(leaves.shape[1], dtype=np.uint64)
+                masks.append(np.where(leaves, bits, np.uint64(0)).sum(axis=1, dtype=np.uint64))
+                known[key] = end
+                end += len(leaves)
+            uses[x].append((y, known[key]))
+    flat = [use for by_variable in uses for use in by_variable]
+    return (
+        np.concatenate([[0], np.cumsum([len(u) for u in uses])]).astype(np.int64),
+        np.array([v for v, _ in flat], dtype=np.int64),
+        np.array([o for _, o in flat], dtype=np.int64),
+        np.concatenate(masks) if masks else np.zeros(1, dtype=np.uint64),
+    )
+
+
+HEURISTICS: dict[str, Callable[[PrimalGraph, int, float], NDArray[np.int64]]] = {
+    "min-degree": lambda g, seed, noise: greedy.greedy_order(
+        g.adjacency.copy(), g.weights, greedy.MIN_DEGREE, seed, noise
+    ),
+    "min-fill": lambda g, seed, noise: greedy.greedy_order(g.adjacency.copy(), g.weights, greedy.MIN_FILL, seed, noise),
+    "weighted-min-fill": lambda g, seed, noise: greedy.greedy_order(
+        g.adjacency.copy(), g.weights, greedy.WEIGHTED_MIN_FILL, seed, noise
+    ),
+    "linear": lambda g, seed, noise: greedy.linear_order(g.adjacency, seed),
+}
+"""Ways to make one order from a seed and a noise level."""
+
+
+def search_orders(problem: Problem, wanted: str, seconds: float, seed: int) -> list[OrderChoice]:
+    """Search for orders, or read one; the order with the fewest predicted rows of each heuristic, the best first.
+
+    Parameters
+    ----------
+    wanted : ``auto``, one of :data:`HEURISTICS`, or the path of a file of variable names.
+    seconds : time limit of the search; every heuristic allowed is tried at least once.
+    seed : of ties, noise and probes.
+
+    Raises
+    ------
+    FormatError : a file that does not list every variable once.
+    """
+    graph = PrimalGraph(problem)
+    if wanted != "auto" and wanted not in HEURISTICS:
+        order = np.array(read_order(problem, wanted), dtype=np.int64)
+        return [_judged(graph, order, wanted, 1, seed)]
+    names = list(HEURISTICS) if wanted == "auto" else [wanted]
+    finalists: dict[str, list[tuple[float, int, NDArray[np.int64]]]] = {name: [] for name in names}
+    tried: set[bytes] = set()
+    candidates = 0
+    for name, order in _candidates(graph, names, seconds, seed):
+        candidates += 1
+        if order.tobytes() in tried:
+            continue
+        tried.add(order.tobytes())
+        rows = graph.predict(graph.separators(order), SEARCH_PROBES, seed)
+        ranked = sorted([*finalists[name], (float(rows.sum()), candidates, order)], key=lambda f: f[:2])
+        finalists[name] = ranked[:FINALISTS]
+    best = []
+    for name, ranked in finalists.items():
+        judged = [_judged(graph, order, name, candidates, seed + 1) for _, _, order in ranked]
+        if judged:
+            best.append(min(judged, key=lambda choice: sum(choice.predicted_rows)))
+    return sorted(best, key=lambda choice: sum(choice.predicted_rows))
+
+
+def _candidates(
+    graph: PrimalGraph, names: Sequence[str], seconds: float, seed: int
+) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    deadline = time.monotonic() + seconds
+    restart = 0
+    while restart < len(names) or time.monotonic() < deadline:
+        turn, which = divmod(restart, len(names))
+        noise = RESTART_NOISE[turn % len(RESTART_NOISE)]
+        yield names[which], HEURISTICS[names[which]](graph, (seed + restart) & 0x7FFFFFFF, noise)
+        restart += 1
+
+
+def _judged(graph: PrimalGraph, order: NDArray[np.int64], name: str, candidates: int, seed: int) -> OrderChoice:
+    sets = graph.separators(order)
+    rows = graph.predict(sets, FINAL_PROBES, seed)
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    bits = np.unpackbits(sets.view(np.uint8), axis=1, bitorder="little")
+    separators = tuple(
+        tuple(sorted(np.flatnonzero(bits[v]).tolist(), key=position.__getitem__)) for v in order.tolist()
+    )
+    return OrderChoice(
+        tuple(order.tolist()), name, candidates, separators, tuple(float(rows[v]) for v in order.tolist())
+    )
+
+
+def read_order(problem: Problem, path: str | Path) -> list[int]:
+    """Order from a text file: variable names separated by white space or commas; ``#`` begins a comment.
+
+    Raises
+    ------
+    FormatError : an unknown variable, one that occurs twice or is missing; the message names it and the line.
+    """
+    known = {v.name: index for index, v in enumerate(problem.variables)}
+    order: list[int] = []
+    seen: set[int] = set()
+    number = 0
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(path, None, f"cannot be read as an elimination order ({error})") from None
+    for number, line in enumerate(text.splitlines(), start=1):
+        for name in line.split("#", 1)[0].replace(",", " ").split():
+            if name not in known:
+                raise FormatError(path, number, f"no variable is called {name!r}; expected names of {problem.name}")
+            if known[name] in seen:
+                raise FormatError(path, number, f"variable {name} occurs twice in the order; expected each once")
+            seen.add(known[name])
+            order.append(known[name])
+    if len(order) < len(known):
+        missing = next(name for name, index in known.items() if index not in seen)
+        raise FormatError(
+            path, number, f"the order ends after {len(order)} of {len(known)} variables; {missing} is missing"
+        )
+    return order

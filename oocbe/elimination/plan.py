@@ -1,0 +1,171 @@
+"""The plan: an order and what each bucket is predicted to cost, before anything is computed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from oocbe.elimination.order import OrderChoice, search_orders
+from oocbe.elimination.ranges import value_dtype
+from oocbe.options import SolveOptions
+from oocbe.problem import Problem
+from oocbe.semiring import Semiring
+from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.table import format_bytes
+
+SCHEMA_VERSION = 1
+
+PRINTED_BUCKETS = 12
+"""Buckets that ``str(plan)`` lists, the largest ones; ``to_json`` has all."""
+
+
+@dataclass(frozen=True)
+class PlannedBucket:
+    """One bucket of a plan.
+
+    Attributes
+    ----------
+    variable : index of the variable eliminated. name : its name.
+    separator : variable indices of the message's scope, the one eliminated next at the front.
+    bits : of the message's keys.
+    predicted_rows : estimated feasible rows of the message, dominance not counted.
+    complete_rows : rows of a complete table over the separator.
+    predicted_bytes : of the predicted rows' keys and values.
+    """
+
+    variable: int
+    name: str
+    separator: tuple[int, ...]
+    bits: int
+    predicted_rows: int
+    complete_rows: int
+    predicted_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An elimination order with its buckets; prints itself.
+
+    Attributes
+    ----------
+    problem : what is to be solved. semiring, dtype : of the messages' values.
+    choice : the order and how it was found.
+    buckets : in elimination order.
+    """
+
+    problem: Problem
+    semiring: str
+    dtype: str
+    choice: OrderChoice
+    buckets: tuple[PlannedBucket, ...]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Variable indices, the one eliminated first at the front."""
+        return self.choice.order
+
+    @cached_property
+    def width(self) -> int:
+        """Induced width: variables of the largest separator."""
+        return max((len(b.separator) for b in self.buckets), default=0)
+
+    @cached_property
+    def largest(self) -> PlannedBucket | None:
+        """Bucket with the largest predicted message; None without variables."""
+        return max(self.buckets, key=lambda b: b.predicted_rows, default=None)
+
+    def to_json(self) -> dict[str, object]:
+        """Everything as JSON types; variables by name."""
+        names = [v.name for v in self.problem.variables]
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "problem": self.problem.name,
+            "semiring": self.semiring,
+            "dtype": self.dtype,
+            "heuristic": self.choice.heuristic,
+            "candidates": self.choice.candidates,
+            "width": self.width,
+            "predicted_rows": sum(b.predicted_rows for b in self.buckets),
+            "predicted_bytes": sum(b.predicted_bytes for b in self.buckets),
+            "order": [names[v] for v in self.order],
+            "buckets": [
+                {
+                    "variable": b.name,
+                    "separator": [names[v] for v in b.separator],
+                    "bits": b.bits,
+                    "predicted_rows": b.predicted_rows,
+                    "complete_rows": b.complete_rows,
+                    "predicted_bytes": b.predicted_bytes,
+                }
+                for b in self.buckets
+            ],
+        }
+
+    def __str__(self) -> str:
+        rows = sum(b.predicted_rows for b in self.buckets)
+        size = sum(b.predicted_bytes for b in self.buckets)
+        lines = [
+            f"Plan for {self.problem.name}: {len(self.buckets)} variables, order {self.choice.heuristic} "
+            f"(best of {self.choice.candidates}), induced width {self.width}, {self.semiring} over {self.dtype}",
+            f"  predicted without dominance: {rows:,} rows, {format_bytes(size)} in all messages",
+        ]
+        if self.largest is not None:
+            lines.append(
+                f"  largest message: bucket of {self.largest.name}, {self.largest.predicted_rows:,} rows predicted, "
+                f"{format_bytes(self.largest.predicted_bytes)}, complete {_powers(self.largest.complete_rows)}"
+            )
+        lines.append(
+            f"  {'bucket':>6}  {'variable':<14}{'scope':>6}{'bits':>6}{'rows':>16}{'complete':>14}{'bytes':>12}"
+        )
+        ranked = sorted(range(len(self.buckets)), key=lambda i: -self.buckets[i].predicted_rows)[:PRINTED_BUCKETS]
+        for place in sorted(ranked):
+            b = self.buckets[place]
+            lines.append(
+                f"  {place + 1:>6}  {b.name:<14.14}{len(b.separator) + 1:>6}{b.bits:>6}{b.predicted_rows:>16,}"
+                f"{_powers(b.complete_rows):>14}{format_bytes(b.predicted_bytes):>12}"
+            )
+        if len(self.buckets) > len(ranked):
+            lines.append(f"  … and {len(self.buckets) - len(ranked)} smaller buckets (--json lists all)")
+        return "\n".join(lines)
+
+
+def _powers(rows: int) -> str:
+    """Row counts beyond a billion as powers of two."""
+    return f"{rows:,}" if rows < 10**9 else f"2^{math.log2(rows):.1f}"
+
+
+def make_plan(problem: Problem, options: SolveOptions) -> Plan:
+    """Choose an order and predict what it costs.
+
+    Raises
+    ------
+    FormatError : the file named by ``options.order`` is no order of this problem.
+    ValueRangeError : sums of values may leave 64-bit integers.
+    """
+    return candidate_plans(problem, options)[0]
+
+
+def candidate_plans(problem: Problem, options: SolveOptions) -> list[Plan]:
+    """The most promising plan of each heuristic that the options allow, the best first; errors as for make_plan."""
+    semiring = options.semiring or problem.semiring
+    dtype = value_dtype(problem, semiring)
+    choices = search_orders(problem, options.order, options.order_seconds, options.seed)
+    return [_plan_for(problem, semiring, dtype, choice) for choice in choices]
+
+
+def _plan_for(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], choice: OrderChoice) -> Plan:
+    buckets = []
+    for v, separator, rows in zip(choice.order, choice.separators, choice.predicted_rows, strict=True):
+        names = tuple(problem.variables[u].name for u in separator)
+        layout = Layout(names, tuple(problem.sizes[u] for u in separator))
+        predicted = min(layout.complete_rows, round(rows))
+        row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
+        name = problem.variables[v].name
+        buckets.append(
+            PlannedBucket(v, name, separator, layout.bits, predicted, layout.complete_rows, predicted * row_bytes)
+        )
+    return Plan(problem, semiring.name, dtype.name, choice, tuple(buckets))
