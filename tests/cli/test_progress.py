@@ -47,6 +47,9 @@ def test_an_order_given_up_leaves_no_thread(kind: type[SilentObserver]) -> None:
             observer.started(cast(Any, SimpleNamespace(buckets=[None] * 3)))
             observer.bucket_done(1, 3, "x", 10, 100)
         assert threading.active_count() <= before + 1
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)  # the bar's thread is told to end and not waited for
     assert threading.active_count() == before
 
 
