@@ -86,7 +86,7 @@ class Backend(Protocol):
         """Stable radix sort of rows on some bits of their keys; the values travel along.
 
         ranges : (word, shift, bits), the least significant first; other bits do not count.
-        own : the caller gives its arrays away, and they may be overwritten and come back as part of the result.
+        own : the caller gives its keys away: they may be overwritten and come back as part of the result.
         Returns keys and values, sorted; the inputs themselves where all those bits are equal in all rows.
         """
 
