@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.kernels.cpu.sort import sort_rows
+from oocbe.kernels.cpu.sort import BUCKET_ROWS, sort_rows
 
 
 def bits_of(keys, ranges):
@@ -81,3 +81,19 @@ def test_owned_keys_are_used_as_a_buffer():
     assert np.shares_memory(found_keys, keys)
     assert np.array_equal(values, np.arange(1000))
     assert np.array_equal(found_values, order)
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize("ranges", [[(0, 0, 17)], [(0, 0, 64)], [(0, 40, 6), (0, 3, 25)]], ids=str)
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_large_tables(ranges, dtype, skewed):
+    """In buckets, and where nearly all rows would fall into one bucket."""
+    rows = BUCKET_ROWS + 5
+    rng = np.random.default_rng(5)
+    keys = rng.integers(0, 1 << 64, (1, rows), dtype=np.uint64)
+    if skewed:
+        keys[0, 10:] &= np.uint64((1 << 10) - 1)
+    found_keys, found_values = sort_rows(keys, np.arange(rows).astype(dtype), ranges)
+    order = np.argsort(np.array(bits_of(keys, ranges), dtype=np.uint64), kind="stable")
+    assert np.array_equal(found_values, order)
+    assert np.array_equal(found_keys[0], keys[0, order])

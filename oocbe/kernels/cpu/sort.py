@@ -4,6 +4,10 @@ Digits have 8 bits: 256 write positions fit in the caches and in the address tra
 (measured: 8-bit digits beat 11-bit ones). Bits that are equal in all rows cost no pass. A pass is two loops over row
 ranges: a histogram for each range, then, after an exclusive prefix sum over (digit, range), a stable scatter.
 
+Large tables are first scattered by their most significant digit, and each bucket is then sorted by the other digits by
+one thread, within the caches: one pass over main memory instead of one a digit. Where most rows fall into one bucket,
+all passes run over the whole table, by all threads. Either way the result is that of a stable sort.
+
 Keys of one word carry their values through every pass. Wider keys carry a row number instead, word by word, and rows
 are gathered once at the end: moving all words in each pass would cost more.
 """
@@ -11,6 +15,7 @@ are gathered once at the end: moving all words in each pass would cost more.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +25,13 @@ from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.threads import row_ranges, run_all
 
 DIGIT_BITS = 8
+
+BUCKET_ROWS = 1 << 16
+"""Rows from which the most significant digit is sorted by first, into buckets that are sorted on in the caches."""
+
+LARGEST_BUCKET_SHARE = 1 / 8
+"""A larger bucket would keep one thread busy while the others have nothing left to do."""
+
 BitRange = tuple[int, int, int]
 
 
@@ -84,20 +96,24 @@ def _digits(keys: NDArray[np.uint64], ranges: Sequence[BitRange], pieces: Sequen
     """Digits that cover the bits of the ranges that are not equal in all rows, in the order of the ranges."""
     varying = {word: _varying_bits(keys[word], pieces) for word in {r[0] for r in ranges}}
     digits: list[Digit] = []
-    for word, shift, bits in ranges:
+    # From the most significant bit down, so that the last digit is a full one: buckets are made by it.
+    for word, shift, bits in reversed(ranges):
         left = (varying[word] >> shift) & ((1 << bits) - 1)
         while left:
-            skip = (left & -left).bit_length() - 1
-            left, shift = left >> skip, shift + skip
             last = digits[-1] if digits else None
-            if last and last.word == word and last.bits < DIGIT_BITS and not last.second_bits:
-                take = min(DIGIT_BITS - last.bits, left.bit_length())
-                digits[-1] = last._replace(second_shift=shift, second_bits=take)
+            top = left.bit_length()
+            joins = last is not None and last.word == word and last.bits < DIGIT_BITS and not last.second_bits
+            take = min(DIGIT_BITS - last.bits if joins and last else DIGIT_BITS, top)
+            # Lowest bits of the part that are equal in all rows need not be in it.
+            part = left >> (top - take)
+            equal = (part & -part).bit_length() - 1
+            low, take = top - take + equal, take - equal
+            if joins and last:
+                digits[-1] = Digit(word, shift + low, take, last.shift, last.bits)
             else:
-                take = min(DIGIT_BITS, left.bit_length())
-                digits.append(Digit(word, shift, take))
-            left, shift = left >> take, shift + take
-    return digits
+                digits.append(Digit(word, shift + low, take))
+            left &= (1 << low) - 1
+    return digits[::-1]
 
 
 def _varying_bits(column: NDArray[np.uint64], pieces: Sequence[tuple[int, int]]) -> int:
@@ -117,24 +133,53 @@ def _passes(
     own: bool,
 ) -> tuple[NDArray[np.uint64], NDArray[Any]]:
     """Sort by each digit in turn, between two buffers; the caller's column is in one of them only where ``own``."""
+    if len(digits) > 1 and len(column) >= BUCKET_ROWS:
+        target = (np.empty_like(column), np.empty_like(payload))
+        counts, places = _histogram(column, digits[-1], pieces)
+        sizes = counts.sum(axis=0)
+        if sizes.max() <= LARGEST_BUCKET_SHARE * len(column):
+            _scatter(column, payload, digits[-1], places, target, pieces)
+            bounds = np.concatenate(([0], np.cumsum(sizes)))
+            arguments = np.array([digit.arguments for digit in digits[:-1]], dtype=np.uint64)
+            run_all(_sort_bucket, [(*target, arguments, int(a), int(b)) for a, b in pairwise(bounds) if b > a])
+            return target
     spare_column, spare_payload = None, None
     for number, digit in enumerate(digits):
         target = (
             np.empty_like(column) if spare_column is None else spare_column,
             np.empty_like(payload) if spare_payload is None else spare_payload,
         )
-        counts = np.zeros((len(pieces), digit.size), dtype=np.int64)
-        run_all(_count_digit, [(column, *digit.arguments, counts[i], *piece) for i, piece in enumerate(pieces)])
-        by_digit = counts.T.ravel()
-        places = (np.cumsum(by_digit) - by_digit).reshape(digit.size, len(pieces)).T.astype(np.uint64, order="C")
-        run_all(
-            _scatter_digit,
-            [(column, payload, *digit.arguments, places[i], *target, *piece) for i, piece in enumerate(pieces)],
-        )
+        _, places = _histogram(column, digit, pieces)
+        _scatter(column, payload, digit, places, target, pieces)
         spare_column = column if own or number > 0 else None
         spare_payload = payload if number > 0 else None
         column, payload = target
     return column, payload
+
+
+def _histogram(
+    column: NDArray[np.uint64], digit: Digit, pieces: Sequence[tuple[int, int]]
+) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """Counts of each digit value in each piece (pieces, values), and where the piece's rows of that value go."""
+    counts = np.zeros((len(pieces), digit.size), dtype=np.int64)
+    run_all(_count_digit, [(column, *digit.arguments, counts[i], *piece) for i, piece in enumerate(pieces)])
+    by_digit = counts.T.ravel()
+    places = (np.cumsum(by_digit) - by_digit).reshape(digit.size, len(pieces)).T
+    return counts, places.astype(np.uint64, order="C")
+
+
+def _scatter(
+    column: NDArray[np.uint64],
+    payload: NDArray[Any],
+    digit: Digit,
+    places: NDArray[np.uint64],
+    target: tuple[NDArray[np.uint64], NDArray[Any]],
+    pieces: Sequence[tuple[int, int]],
+) -> None:
+    run_all(
+        _scatter_digit,
+        [(column, payload, *digit.arguments, places[i], *target, *piece) for i, piece in enumerate(pieces)],
+    )
 
 
 def _gather(column: NDArray[Any], order: NDArray[Any], pieces: Sequence[tuple[int, int]]) -> NDArray[Any]:
@@ -201,3 +246,29 @@ def _gather_rows(column: NDArray[Any], order: NDArray[Any], out: NDArray[Any], s
     target, source = out[start:stop], order[start:stop]
     for row in range(len(target)):
         target[row] = column[source[row]]
+
+
+@jit
+def _sort_bucket(
+    column: NDArray[np.uint64], payload: NDArray[Any], digits: NDArray[np.uint64], start: int, stop: int
+) -> None:
+    """Sort the rows of a bucket by all digits (a row of :attr:`Digit.arguments` each), in a buffer of its size."""
+    keys, carried = column[start:stop], payload[start:stop]
+    other_keys, other_carried = np.empty_like(keys), np.empty_like(carried)
+    places = np.empty(1 << DIGIT_BITS, dtype=np.uint64)
+    for number in range(digits.shape[0]):
+        shift, mask, right, left, second_mask = digits[number]
+        counts = np.zeros(1 << DIGIT_BITS, dtype=np.int64)
+        _count_digit(keys, shift, mask, right, left, second_mask, counts, 0, len(keys))
+        total = 0
+        for value in range(len(counts)):
+            places[value] = total
+            total += counts[value]
+        _scatter_digit(
+            keys, carried, shift, mask, right, left, second_mask, places, other_keys, other_carried, 0, len(keys)
+        )
+        keys, other_keys = other_keys, keys
+        carried, other_carried = other_carried, carried
+    if digits.shape[0] % 2:
+        column[start:stop] = keys
+        payload[start:stop] = carried
