@@ -38,6 +38,10 @@ BLOCK = 1024
 PIECES_A_THREAD = 8
 """Enough to even out groups of unequal work; a piece that starts inside a group prepares the group once more."""
 
+LARGE_GROUP = 1 << 16
+"""Inner rows of a group from which preparing it once more costs more than evenness saves: then one piece a thread. A
+thread's buffers take some 70 bytes a row of the largest inner group."""
+
 
 def join_reduce(
     outer: tuple[NDArray[np.uint64], NDArray[Any]],
@@ -53,7 +57,8 @@ def join_reduce(
     largest = int(groups.counts2.max()) if len(groups.counts2) else 0
     direct = plan.eliminated_bits <= DIRECT_BITS
     table_bits = plan.eliminated_bits if direct else max(1, (2 * largest - 1).bit_length())
-    pieces = _run_aligned(keys, plan.outer_run, row_ranges(keys.shape[1], piece_rows, PIECES_A_THREAD))
+    ranges = row_ranges(keys.shape[1], piece_rows, PIECES_A_THREAD if largest < LARGE_GROUP else 1)
+    pieces = _run_aligned(keys, plan.outer_run, ranges)
     shared = (
         *outer, *inner, groups.starts1, groups.counts1, groups.starts2, groups.counts2, largest, table_bits, direct,
         plan.outer_eliminated, plan.inner_eliminated, plan.outer_run, plan.inner_rank, plan.outer_move, plan.inner_move,
