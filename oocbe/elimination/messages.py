@@ -135,7 +135,7 @@ class MessageStore:
             self._folder = self._make_folder()
         path = self._folder / f"message-{self._written:05d}"
         self._written += 1
-        message._stored = StoredTable.save(message._table, path, chunk_rows=self._chunk_rows)
+        message._stored = StoredTable.save(path, message._table, chunk_rows=self._chunk_rows)
         message._table = None
         self.in_memory -= message.nbytes
 

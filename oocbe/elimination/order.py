@@ -32,6 +32,9 @@ FINAL_PROBES = 64
 FINALISTS = 4
 """Candidates of each heuristic judged again: probes are noisy, and the best of many noisy ones is a lucky one."""
 
+LINEAR_SWEEPS = 16
+"""Sweeps from random ends for one linear order: a bad end is common, and its width shows it at once."""
+
 RESTART_NOISE = (0.0, 0.1, 0.3)
 """Relative noise on the scores of restarts, in turn; 0 leaves the choice among ties to chance."""
 
@@ -136,7 +139,7 @@ HEURISTICS: dict[str, Callable[[PrimalGraph, int, float], NDArray[np.int64]]] = 
     "weighted-min-fill": lambda g, seed, noise: greedy.greedy_order(
         g.adjacency.copy(), g.weights, greedy.WEIGHTED_MIN_FILL, seed, noise
     ),
-    "linear": lambda g, seed, noise: greedy.linear_order(g.adjacency, seed),
+    "linear": lambda g, seed, noise: greedy.best_linear_order(g.adjacency, g.weights, seed, LINEAR_SWEEPS),
 }
 """Ways to make one order from a seed and a noise level."""
 

@@ -21,8 +21,8 @@ from oocbe.errors import ResourceError
 from oocbe.problem import Problem
 from oocbe.semiring import Semiring
 
-FIRST_CAP = 1 << 18
-"""Rows of a message in the first round: a fraction of a second's work."""
+FIRST_CAP = 1 << 20
+"""Rows of a message (before dominance) in the first round: a fraction of a second's work."""
 
 CAP_FACTOR = 4
 """How much the cap grows a round."""

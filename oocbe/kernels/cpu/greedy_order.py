@@ -188,9 +188,40 @@ def linear_order(adjacency: Any, seed: Any) -> Any:
 
 
 @jit
+def best_linear_order(adjacency: Any, weights: Any, seed: Any, sweeps: Any) -> Any:
+    """Of several linear orders, the one whose largest frontier (in bits of its domains) is smallest."""
+    n = len(adjacency)
+    best = np.empty(n, dtype=np.int64)
+    best_peak = np.inf
+    best_total = np.inf
+    neighbours = np.empty(n, dtype=np.int64)
+    for sweep in range(sweeps):
+        order = linear_order(adjacency, seed + sweep)
+        state = np.zeros(n, dtype=np.uint8)
+        size, peak, total = 0.0, 0.0, 0.0
+        for step in range(n):
+            v = order[step]
+            if state[v] == 1:
+                size -= weights[v]
+            state[v] = 2
+            degree = members_of(adjacency[v], neighbours)
+            for i in range(degree):
+                if state[neighbours[i]] == 0:
+                    state[neighbours[i]] = 1
+                    size += weights[neighbours[i]]
+            peak = max(peak, size)
+            total += size
+        if peak < best_peak or (peak == best_peak and total < best_total):
+            best_peak, best_total = peak, total
+            best[:] = order
+    return best
+
+
+@jit
 def _peripheral(adjacency: Any, alive: Any, neighbours: Any, queue: Any, seen: Any, stamp: Any) -> Any:
-    """A vertex far from a random one among those alive: the last that three breadth-first searches reach."""
+    """A vertex far from a random one among those alive: among the last that three breadth-first searches reach."""
     n = len(alive)
+    depth = np.zeros(n, dtype=np.int64)
     start = np.random.randint(n)
     while alive[start] == 0:
         start = (start + 1) % n
@@ -198,6 +229,7 @@ def _peripheral(adjacency: Any, alive: Any, neighbours: Any, queue: Any, seen: A
         mark = stamp * 3 + sweep
         seen[start] = mark
         queue[0] = start
+        depth[start] = 0
         head, tail = 0, 1
         while head < tail:
             degree = members_of(adjacency[queue[head]], neighbours)
@@ -207,7 +239,19 @@ def _peripheral(adjacency: Any, alive: Any, neighbours: Any, queue: Any, seen: A
                 u = neighbours[(first + i) % degree]
                 if alive[u] and seen[u] != mark:
                     seen[u] = mark
+                    depth[u] = depth[queue[head - 1]] + 1
                     queue[tail] = u
                     tail += 1
-        start = queue[tail - 1]
+        # Among the farthest, one with few neighbours: the first message then stays small.
+        fewest = n
+        last = tail
+        while last > 0 and (depth[queue[last - 1]] == depth[queue[tail - 1]]):
+            last -= 1
+            degree = members_of(adjacency[queue[last]], neighbours)
+            living = 0
+            for i in range(degree):
+                living += alive[neighbours[i]]
+            if living < fewest:
+                fewest = living
+                start = queue[last]
     return start
