@@ -57,11 +57,13 @@ class RowCapError(LimitError):
     Attributes
     ----------
     position : of the bucket in the order.
+    rows_before : rows of all messages before it.
     """
 
-    def __init__(self, position: int, rows: int) -> None:
-        super().__init__(f"bucket {position + 1}: more than {rows:,} rows")
+    def __init__(self, position: int, rows_before: int, cap: int) -> None:
+        super().__init__(f"bucket {position + 1}: more than {cap:,} rows")
         self.position = position
+        self.rows_before = rows_before
 
 
 class Forward:
@@ -122,7 +124,10 @@ class Forward:
             if subtree is None:
                 subtree = np.zeros(len(buckets), dtype=np.uint8)
             subtree[bucket.variable] = 1
-            table = self._message(place, bucket, subtree)
+            try:
+                table = self._message(bucket, subtree)
+            except TooManyRowsError as error:
+                raise RowCapError(place, outcome.total_rows, error.limit) from None
             outcome.width = max(outcome.width, len(bucket.separator))
             outcome.total_rows += table.rows
             outcome.largest_rows = max(outcome.largest_rows, table.rows)
@@ -154,7 +159,7 @@ class Forward:
             check_product("the combination of independent parts", table.values.dtype, (outcome.value, value), 1)
             outcome.value = outcome.value * value
 
-    def _message(self, place: int, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
+    def _message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
         """Join the bucket and eliminate its variable; fills in the bucket's separator."""
         prepared = self._prepared
         members = bucket.scope_members()
@@ -175,16 +180,14 @@ class Forward:
         )
         row_bytes = (8 * layout.words + prepared.dtype.itemsize) * WORKING_COPIES
         limit = self._store.available // row_bytes
-        capped = self._row_cap is not None and self._row_cap <= limit
-        if capped:
-            limit = self._row_cap or 0
+        cap = limit + 1 if self._row_cap is None else self._row_cap
         try:
             message = join_and_eliminate(
-                program, layout, tables, prepared.semiring, prepared.dtype, limit, self._block_rows
+                program, layout, tables, prepared.semiring, prepared.dtype, min(cap, limit), self._block_rows
             )
         except TooManyRowsError:
-            if capped:
-                raise RowCapError(place, limit) from None
+            if cap <= limit:
+                raise
             raise self._out_of_memory(bucket, limit, limit * row_bytes) from None
         if self._dominance is not None:
             message = self._dominance.drop_dominated(message, bucket.separator, subtree)

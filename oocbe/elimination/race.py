@@ -1,10 +1,11 @@
 """Solve with the best of a few orders, found by trying them: a race with a row cap.
 
 No static estimate ranks orders reliably: dominance removes a hundred rows of one order's messages for each row of
-another's. So the best candidates of each heuristic run in the real engine, none of whose messages may pass a cap; when
-all of them did, the cap is raised and they run again, those that got furthest first. The first to reach the end has
-solved the problem. A run that hits the cap costs about what its cap allows, so with a cap that grows by a factor the
-failed runs together cost a few times the successful one at most.
+another's. So the best candidates of each heuristic run in the real engine, and a run ends when a message passes a cap.
+How many rows it had up to there, over what was predicted, corrects the prediction of what lies ahead of it. In the next
+round the cap is higher, and only those run whose corrected prediction comes close to the best. The first run to reach
+the end has solved the problem. A run that is given up costs about what its cap allows, so with a cap that grows by a
+factor all of them together cost a fraction of the successful one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from oocbe.semiring import Semiring
 FIRST_CAP = 1 << 20
 """Rows of a message (before dominance) in the first round: a fraction of a second's work."""
 
-CAP_FACTOR = 4
+CAP_FACTOR = 8
 """How much the cap grows a round."""
+
+CONTENTION = 2.0
+"""Orders predicted to cost up to this many times the best one's rows run in the same round."""
 
 
 @dataclass
@@ -66,37 +70,48 @@ def race(
     ------
     ResourceError : no order fits the memory limit (the error of the one that got furthest).
     """
-    standing: list[tuple[float, int, OrderChoice]] = [(0.0, number, c) for number, c in enumerate(choices)]
+    standing = [_Runner(number, choice, sum(choice.predicted_rows)) for number, choice in enumerate(choices)]
     attempts = 0
     failure: ResourceError | None = None
     for turn in count():
         cap = FIRST_CAP * CAP_FACTOR**turn if len(standing) > 1 else None
-        again: list[tuple[float, int, OrderChoice]] = []
-        for _, number, choice in sorted(standing, key=lambda s: s[:2]):
-            prepared = prepare(problem, semiring, choice.order)
+        standing.sort(key=lambda r: (r.expected_rows, r.number))
+        # Before anything has run, every prediction is uncorrected and worth a try.
+        line = standing[0].expected_rows * CONTENTION if turn else float("inf")
+        for runner in [r for r in standing if r.expected_rows <= line]:
+            prepared = prepare(problem, semiring, runner.choice.order)
             store = make_store()
             try:
-                outcome = Forward(prepared, dominance, store, cap).run(start(choice))
+                outcome = Forward(prepared, dominance, store, cap).run(start(runner.choice))
             except RowCapError as reached:
                 store.close()
-                attempts += 1
-                again.append((_predicted_rest(choice, reached.position), number, choice))
+                runner.correct(reached)
             except ResourceError as error:
                 store.close()
-                attempts += 1
                 failure = error
+                standing.remove(runner)
             except BaseException:
                 store.close()
                 raise
             else:
-                return Finish(choice, prepared, outcome, store, attempts)
-        if not again:
+                return Finish(runner.choice, prepared, outcome, store, attempts)
+            attempts += 1
+        if not standing:
             assert failure is not None
             raise failure
-        standing = again
     raise AssertionError("unreachable")
 
 
-def _predicted_rest(choice: OrderChoice, position: int) -> float:
-    """Predicted rows from the bucket that hit the cap on: how much of the work still lies ahead."""
-    return sum(choice.predicted_rows[position:])
+@dataclass
+class _Runner:
+    """An order in the race; ``expected_rows`` is what a complete run is now expected to have in all."""
+
+    number: int
+    choice: OrderChoice
+    expected_rows: float
+
+    def correct(self, reached: RowCapError) -> None:
+        """Scale the prediction of what lies ahead by what was really seen over what was predicted for it."""
+        predicted = sum(self.choice.predicted_rows[: reached.position])
+        rest = sum(self.choice.predicted_rows[reached.position :])
+        self.expected_rows = reached.rows_before + rest * (reached.rows_before + 1) / (predicted + 1)

@@ -30,7 +30,16 @@ BLOCKS_A_THREAD = 8
 
 
 class TooManyRowsError(LimitError):
-    """The message would pass the row limit."""
+    """The message would pass the row limit.
+
+    Attributes
+    ----------
+    limit : the row limit.
+    """
+
+    def __init__(self, variables: int, limit: int) -> None:
+        super().__init__(f"the message over {variables} variables passes {limit:,} rows")
+        self.limit = limit
 
 
 def join_and_eliminate(
@@ -85,7 +94,7 @@ def join_and_eliminate(
     parts: list[Walk] = run_all(_run, calls)
     total = sum(p.count for p in parts)
     if total > row_limit or not all(p.complete for p in parts):
-        raise TooManyRowsError(f"the message over {len(layout.scope)} variables passes {row_limit:,} rows")
+        raise TooManyRowsError(len(layout.scope), row_limit)
     keys = _laid_end_to_end([p.keys[:, : p.count] for p in parts])
     values = _laid_end_to_end([p.values[: p.count] for p in parts])
     return Table(layout, keys, values, semiring, is_sorted=True)
