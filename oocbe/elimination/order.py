@@ -21,7 +21,7 @@ from oocbe.elimination.prepare import scopes_of
 from oocbe.errors import FormatError
 from oocbe.kernels.cpu import greedy_order as greedy
 from oocbe.kernels.cpu.estimate import estimate_rows
-from oocbe.problem import Constraint, Problem
+from oocbe.problem import Constraint, Function, Problem
 
 SEARCH_PROBES = 16
 """Probes a separator while searching: enough to tell orders apart whose rows differ by half."""
@@ -98,13 +98,14 @@ class PrimalGraph:
         return result
 
 
-def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], ...]:
+def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """CSR of what a value of one variable leaves of another; see :func:`estimate_rows`."""
     sizes = problem.sizes
     permitted: dict[tuple[int, int], NDArray[np.bool_]] = {}
-    supports = [(c.scope, c) for c in problem.constraints]
-    incomplete = [(f.scope, f) for f in problem.functions if f.default is None]
-    for scope, part in (*supports, *incomplete):
+    supports: list[Constraint | Function] = list(problem.constraints)
+    supports += [f for f in problem.functions if f.default is None]
+    for part in supports:
+        scope = part.scope
         if len(scope) == 2 and max(sizes[v] for v in scope) <= MASKED_SIZE:
             pair = (scope[0], scope[1])
             array = part.to_array(sizes) if isinstance(part, Constraint) else part.to_array(sizes)[1]

@@ -87,16 +87,16 @@ def join_and_eliminate(
         block_rows = rows + 1 if serial else max(1, rows // (BLOCKS_A_THREAD * thread_count()))
     level, items = 0, root
     while rows > block_rows and level + 1 < program.levels and not _is_fine(items, largest, block_rows):
-        items = _run(program, flat, items, 0, items.count, level, level + 1, row_limit)
+        items = _run(program, flat, items, 0, items.filled, level, level + 1, row_limit)
         level += 1
     blocks = _blocks(items, largest, block_rows)
     calls = [(program, flat, items, first, last, level, program.levels, row_limit) for first, last in blocks]
     parts: list[Walk] = run_all(_run, calls)
-    total = sum(p.count for p in parts)
+    total = sum(p.filled for p in parts)
     if total > row_limit or not all(p.complete for p in parts):
         raise TooManyRowsError(len(layout.scope), row_limit)
-    keys = _laid_end_to_end([p.keys[:, : p.count] for p in parts])
-    values = _laid_end_to_end([p.values[: p.count] for p in parts])
+    keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
+    values = _laid_end_to_end([p.values[: p.filled] for p in parts])
     return Table(layout, keys, values, semiring, is_sorted=True)
 
 
@@ -140,18 +140,18 @@ def _run(
 
 def _is_fine(items: Walk, table: int, block_rows: int) -> bool:
     """Whether no partial walk is left with more rows of the largest table than a block should have."""
-    if items.count == 0:
+    if items.filled == 0:
         return True
-    widths = items.high[table, : items.count] - items.low[table, : items.count]
+    widths = items.high[table, : items.filled] - items.low[table, : items.filled]
     return bool(widths.max() <= block_rows)
 
 
 def _blocks(items: Walk, table: int, block_rows: int) -> list[tuple[int, int]]:
     """Consecutive partial walks that together have about ``block_rows`` rows of the largest table."""
-    if items.count <= 1 or len(items.low) == 0:
-        return [(0, items.count)]
-    work = np.cumsum(items.high[table, : items.count] - items.low[table, : items.count])
+    if items.filled <= 1 or len(items.low) == 0:
+        return [(0, items.filled)]
+    work = np.cumsum(items.high[table, : items.filled] - items.low[table, : items.filled])
     block = work // max(1, block_rows)
     cuts = np.flatnonzero(np.diff(block)) + 1
-    bounds = [0, *cuts.tolist(), items.count]
+    bounds = [0, *cuts.tolist(), items.filled]
     return list(itertools.pairwise(bounds))

@@ -78,7 +78,7 @@ class _Segments:
                 self.place.append(place)
         self.start.append(len(self.word))
 
-    def arrays(self) -> tuple[NDArray[Any], ...]:
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """start and word as int64; shift, mask and place as uint64."""
         return (
             np.array(self.start, dtype=np.int64),
@@ -276,7 +276,7 @@ class ProgramBuilder:
 
     def _layout_group(
         self, group: _Merged, gathers: _Segments, place_of: dict[int, int], fields: Sequence[Field], skip: int
-    ) -> tuple[NDArray[Any], ...]:
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Segments that read the group's index from a separator key, and each part's index from the group's."""
         scope = sorted((v for v in place_of if group.members >> v & 1), key=place_of.__getitem__)
         place: dict[int, int] = {}

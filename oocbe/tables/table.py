@@ -88,7 +88,7 @@ class Table:
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return self.keys.shape[1]
+        return int(self.keys.shape[1])
 
     @property
     def nbytes(self) -> int:

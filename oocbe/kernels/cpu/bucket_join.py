@@ -28,14 +28,14 @@ U64 = np.uint64
 
 
 class Walk(NamedTuple):
-    """Result of one call: ``count`` rows of output, or of partial walks where it stopped above the leaves.
+    """Result of one call: ``filled`` rows of output, or of partial walks where it stopped above the leaves.
 
     Attributes
     ----------
     keys : uint64 (words, capacity), separator keys (or their prefixes), ascending.
     values : value dtype (capacity,), one a leaf; unused for partial walks.
     low, high : int64 (tables, capacity), row range of each table; used for partial walks only.
-    count : rows in use.
+    filled : rows in use.
     complete : False where ``row_limit`` was passed and the walk given up.
     """
 
@@ -43,7 +43,7 @@ class Walk(NamedTuple):
     values: NDArray[Any]
     low: NDArray[np.int64]
     high: NDArray[np.int64]
-    count: int
+    filled: int
     complete: bool
 
 
@@ -202,10 +202,10 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                         candidates = high[stop_level, 0] - first_row
                         for t in range(1, count_tables):
                             pointer[t] = low[stop_level, t]
-                    for c in range(candidates):
-                        x = np.int64(c)
+                    for candidate in range(candidates):
+                        x: Any = np.int64(candidate)
                         if count_tables > 0:
-                            x = np.int64(keys[key_base[0] + first_row + c] & leaf_mask)
+                            x = np.int64(keys[key_base[0] + first_row + candidate] & leaf_mask)
                         if x >> 6 != block:
                             block = x >> 6
                             allowed = ~U64(0)
@@ -216,7 +216,7 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                         value = one
                         present = True
                         if count_tables > 0:
-                            value = values[value_base[0] + first_row + c]
+                            value = values[value_base[0] + first_row + candidate]
                             for t in range(1, count_tables):
                                 p = pointer[t]
                                 end = high[stop_level, t]
