@@ -46,7 +46,7 @@ def fill_buckets(prepared: Prepared, store: MessageStore) -> list[Bucket]:
     for c in prepared.constraints.factors:
         buckets[prepared.position[c.scope[0]]].constraints.append(c)
     for t in prepared.tables:
-        buckets[prepared.position[t.scope[0]]].messages.append(store.add(t.scope, t.table))
+        buckets[prepared.position[t.scope[0]]].messages.append(store.add(t.scope, t.table, is_filtered=False))
     return buckets
 
 

@@ -208,8 +208,9 @@ class Forward:
 
         A constraint covered by a message's scope was applied when that message was made. So only those count that
         mention, for every message, a variable that the message lacks; any of them mentions one that the largest lacks.
+        The problem's own tables have been through no join and enforce nothing but themselves.
         """
-        scopes = [members_of(m.scope) for m in bucket.messages]
+        scopes = [members_of(m.scope) for m in bucket.messages if m.is_filtered]
         fresh = members & ~max(scopes, key=int.bit_count, default=0)
         found: dict[int, PackedFactor] = {}
         for v in elements_of(fresh):

@@ -33,11 +33,13 @@ class Message:
     ----------
     scope : variable indices, the variable eliminated first at the front; the layout has the same order.
     rows, nbytes : of the table.
+    is_filtered : whether the constraints that its scope covers have been applied; not so in a problem's own tables.
     """
 
     scope: tuple[int, ...]
     rows: int
     nbytes: int
+    is_filtered: bool = True
     _table: Table | None = None
     _stored: StoredTable | None = None
 
@@ -97,14 +99,14 @@ class MessageStore:
         """Bytes of the limit that are still free, once everything that may go to disk has gone there."""
         return self.memory_limit - self.in_memory + sum(m.nbytes for m in self._joined)
 
-    def add(self, scope: tuple[int, ...], table: Table) -> Message:
-        """Keep a new message.
+    def add(self, scope: tuple[int, ...], table: Table, is_filtered: bool = True) -> Message:
+        """Keep a new message, or a problem's own table; ``is_filtered`` as in :class:`Message`.
 
         Raises
         ------
         ResourceError : the disk is full.
         """
-        message = Message(scope, table.rows, table.nbytes, _table=table)
+        message = Message(scope, table.rows, table.nbytes, is_filtered, _table=table)
         self.in_memory += table.nbytes
         if self._write_all:
             self._write(message)
