@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.lookups import merge_constraints, merge_functions, merge_leaf_masks
+from oocbe.kernels.cpu.lookups import mark_free, merge_constraints, merge_functions, merge_leaf_masks
 from oocbe.operators.factors import FactorPool, PackedFactor
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
@@ -54,18 +54,26 @@ class _Segments:
 
     def __init__(self) -> None:
         self.start = [0]
+        self.middle = 0
         self.word: list[int] = []
         self.shift: list[int] = []
         self.bits: list[int] = []
         self.place: list[int] = []
 
-    def add(self, fields: Iterable[Field], places: Iterable[int]) -> None:
-        """One lookup whose index has, at each place, the bits of a field; neighbours are joined."""
+    def add(self, fields: Iterable[Field], places: Iterable[int], cut: int = -1) -> None:
+        """One lookup whose index has, at each place, the bits of a field; neighbours are joined, not across ``cut``.
+
+        ``middle`` then is the first segment whose place is at or above ``cut``.
+        """
         begin = len(self.word)
+        self.middle = -1
         for (word, shift, bits), place in zip(fields, places, strict=True):
+            if place == cut:
+                self.middle = len(self.word)
             last = len(self.word) - 1
             if (
                 last >= begin
+                and place != cut
                 and self.word[last] == word
                 and self.shift[last] + self.bits[last] == shift
                 and self.place[last] + self.bits[last] == place
@@ -77,6 +85,8 @@ class _Segments:
                 self.bits.append(bits)
                 self.place.append(place)
         self.start.append(len(self.word))
+        if self.middle < 0:
+            self.middle = len(self.word)
 
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """start and word as int64; shift, mask and place as uint64."""
@@ -178,16 +188,40 @@ class ProgramBuilder:
         gathers = _Segments()
         level_start = [0]
         base: list[int] = []
+        middle: list[int] = []
+        own_bits: list[int] = []
+        free_base: list[int] = []
         bit_sets: list[NDArray[np.uint64]] = []
-        end = 0
-        for members in at_level:
-            for group in _merge(members, 0, self._bits, limit):
-                parts = self._layout_group(group, gathers, place_of, fields, skip=0)
-                out = np.empty(max(1, (1 << group.bits) >> 6), dtype=np.uint64)
-                merge_constraints(self._constraints.entries, *parts, group.bits, out)
+        free_sets: list[NDArray[np.uint64]] = []
+        end = free_end = 0
+        for level, members in enumerate(at_level):
+            enumerated = int(runs[3][level]) if members else 0
+            for group in _merge(members, 1 << members[0].scope[0] if enumerated else 0, self._bits, limit):
+                if enumerated:
+                    # The run is one variable, the last of each constraint here: its values are kept as bits.
+                    skip, mask_words = self._bits[members[0].scope[0]], -(-enumerated // WORD_BITS)
+                    parts = self._layout_group(group, gathers, place_of, fields, skip=skip)
+                    out = np.empty(mask_words << group.bits, dtype=np.uint64)
+                    merge_leaf_masks(self._constraints.entries, *parts, group.bits, skip, enumerated, mask_words, out)
+                    own, slices = 0, 0
+                    middle.append(gathers.start[-1])
+                else:
+                    own_scope = [v for v, there in level_of.items() if there == level and group.members >> v & 1]
+                    own = sum(self._bits[v] for v in own_scope)
+                    parts = self._layout_group(group, gathers, place_of, fields, 0, cut=own)
+                    out = np.empty(max(1, (1 << group.bits) >> 6), dtype=np.uint64)
+                    merge_constraints(self._constraints.entries, *parts, group.bits, out)
+                    slices = 1 << (group.bits - own)
+                    middle.append(gathers.middle)
+                free = np.empty(max(1, slices >> 6), dtype=np.uint64)
+                mark_free(out, own, slices, free)
                 base.append(end)
+                own_bits.append(own)
+                free_base.append(free_end * WORD_BITS)
                 bit_sets.append(out)
+                free_sets.append(free)
                 end += len(out)
+                free_end += len(free)
             level_start.append(len(base))
 
         variable, leaf_bits, size = 1 << scope.variable, self._bits[scope.variable], scope.size
@@ -217,11 +251,17 @@ class ProgramBuilder:
             end += len(merged)
         level_start.append(len(base))
 
+        starts, *segments = gathers.arrays()
         lookups = (
             np.array(level_start, dtype=np.int64),
-            *gathers.arrays(),
+            starts,
+            np.array(middle, dtype=np.int64),
+            *segments,
             np.array(base, dtype=np.int64),
+            np.array(own_bits, dtype=np.int64),
+            np.array(free_base, dtype=np.int64),
             np.concatenate(bit_sets) if bit_sets else np.zeros(1, dtype=np.uint64),
+            np.concatenate(free_sets) if free_sets else np.zeros(1, dtype=np.uint64),
         )
         leaf = (
             size,
@@ -275,7 +315,13 @@ class ProgramBuilder:
         return len(runs), arrays, level_of
 
     def _layout_group(
-        self, group: _Merged, gathers: _Segments, place_of: dict[int, int], fields: Sequence[Field], skip: int
+        self,
+        group: _Merged,
+        gathers: _Segments,
+        place_of: dict[int, int],
+        fields: Sequence[Field],
+        skip: int,
+        cut: int = -1,
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Segments that read the group's index from a separator key, and each part's index from the group's."""
         scope = sorted((v for v in place_of if group.members >> v & 1), key=place_of.__getitem__)
@@ -284,7 +330,7 @@ class ProgramBuilder:
         for v in scope:
             place[v] = end
             end += self._bits[v]
-        gathers.add((fields[place_of[v]] for v in scope), place.values())
+        gathers.add((fields[place_of[v]] for v in scope), place.values(), cut)
         inner = _Segments()
         for part in group.parts:
             members = part.scope[1:] if skip else part.scope

@@ -8,9 +8,11 @@ step, as worst-case optimal join algorithms do (Veldhuizen, *Leapfrog Triejoin*,
 
 Neighbouring variables in which the same tables take part form a *run* and are taken in one step. A run in which no
 table takes part enumerates the values of its one variable. After each step the hard constraints whose last variable
-lies in that run are looked up in bit sets, so that a prefix that violates one is never extended. At the end of a walk
-(a *leaf*: one assignment of the separator) the remaining rows differ in the eliminated variable only; they are
-combined with the functions of the bucket, looked up in dense arrays, and reduced to one value.
+lies in that run are looked up in bit sets, so that a prefix that violates one is never extended. What a lookup needs of
+the runs above is gathered once, on arrival: an enumerating run then knows all permitted values, and constraints that
+permit everything below (in SPOT5: of a photograph left out) are not looked at again until the walk returns. At the end
+of a walk (a *leaf*: one assignment of the separator) the remaining rows differ in the eliminated variable only; they
+are combined with the functions of the bucket, looked up in dense arrays, and reduced to one value.
 
 Everything a walk needs comes in flat arrays; :mod:`oocbe.operators.bucket_join` makes them and documents each.
 """
@@ -111,14 +113,16 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
     ----------
     tables : (keys, values, key_base, rows, value_base) — all tables' key words and values end to end.
     runs : (word, shift, mask, size, part_start, part_table, part_word, part_shift).
-    lookups : (level_start, segment_start, word, shift, mask, place, base, bits) — bit sets by level.
+    lookups : (level_start, segment_start, segment_middle, word, shift, mask, place, base, own_bits, free_base, bits,
+        free) — bit sets by level. Segments up to segment_middle read the level's own run, the rest the runs above.
     leaf : (size, mask, mask_words, masks, values, combination, marginalisation, one).
     start : (item_keys, item_low, item_high, first, last, start_level, stop_level).
     row_limit : give up beyond this many rows.
     """
     keys, values, key_base, table_rows, value_base = tables
     run_word, run_shift, run_mask, run_size, part_start, part_table, part_word, part_shift = runs
-    level_start, segment_start, segment_word, segment_shift, segment_mask, segment_place, base, bits = lookups
+    level_start, segment_start, segment_middle, segment_word, segment_shift, segment_mask, segment_place = lookups[:7]
+    base, own_bits, free_base, bits, free = lookups[7:]
     leaf_size, leaf_mask, mask_words, leaf_masks, leaf_values, combination, marginalisation, one = leaf
     item_keys, item_low, item_high, first, last, start_level, stop_level = start
 
@@ -135,6 +139,9 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
     position = np.zeros((levels + 1, count_tables + 1), dtype=np.int64)
     pointer = np.zeros(count_tables, dtype=np.int64)
     index = np.zeros(max(1, level_start[levels + 2]), dtype=np.int64)
+    active = np.zeros(max(1, level_start[levels + 2]), dtype=np.int64)
+    active_to = np.zeros(levels + 1, dtype=np.int64)
+    permitted_values = np.zeros(levels + 1, dtype=np.uint64)
 
     capacity = max(64, (last - first) * 2)
     out_keys = np.empty((words, capacity), dtype=np.uint64)
@@ -267,6 +274,36 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                     high[level + 1, t] = high[level, t]
                     position[level, t] = low[level, t]
                 position[level, count_tables] = -1
+                if part_start[level + 1] > part_start[level]:
+                    # Gather what the constraints of this level need from above; keep those that may forbid something.
+                    filled = level_start[level]
+                    for f in range(level_start[level], level_start[level + 1]):
+                        above = _gather(
+                            key,
+                            segment_middle[f],
+                            segment_start[f + 1],
+                            segment_word,
+                            segment_shift,
+                            segment_mask,
+                            segment_place,
+                        )
+                        i = free_base[f] + (above >> own_bits[f])
+                        if (free[i >> 6] >> U64(i & 63)) & U64(1) == U64(0):
+                            index[filled] = above
+                            active[filled] = f
+                            filled += 1
+                    active_to[level] = filled
+                else:
+                    for f in range(level_start[level], level_start[level + 1]):
+                        index[f] = _gather(
+                            key,
+                            segment_start[f],
+                            segment_start[f + 1],
+                            segment_word,
+                            segment_shift,
+                            segment_mask,
+                            segment_place,
+                        )
 
             part_from = part_start[level]
             parts = part_start[level + 1] - part_from
@@ -274,8 +311,19 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
             field = U64(0)
             if parts == 0:
                 x = position[level, count_tables] + 1
+                size = run_size[level]
+                while x < size:
+                    if x & 63 == 0:
+                        mask_stride = (size + 63) >> 6
+                        values_left = ~U64(0)
+                        for f in range(level_start[level], level_start[level + 1]):
+                            values_left &= bits[base[f] + index[f] * mask_stride + (x >> 6)]
+                        permitted_values[level] = values_left
+                    if (permitted_values[level] >> U64(x & 63)) & U64(1):
+                        break
+                    x += 1
                 position[level, count_tables] = x
-                if x >= run_size[level]:
+                if x >= size:
                     level -= 1
                     continue
                 field = U64(x)
@@ -338,19 +386,21 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
             shift = run_shift[level]
             key[w] = (key[w] & ~(mask << shift)) | (field << shift)
             permitted = True
-            for f in range(level_start[level], level_start[level + 1]):
-                i = _gather(
-                    key,
-                    segment_start[f],
-                    segment_start[f + 1],
-                    segment_word,
-                    segment_shift,
-                    segment_mask,
-                    segment_place,
-                )
-                if (bits[base[f] + (i >> 6)] >> U64(i & 63)) & U64(1) == U64(0):
-                    permitted = False
-                    break
+            if parts > 0:
+                for a in range(level_start[level], active_to[level]):
+                    f = active[a]
+                    i = index[a] | _gather(
+                        key,
+                        segment_start[f],
+                        segment_middle[f],
+                        segment_word,
+                        segment_shift,
+                        segment_mask,
+                        segment_place,
+                    )
+                    if (bits[base[f] + (i >> 6)] >> U64(i & 63)) & U64(1) == U64(0):
+                        permitted = False
+                        break
             if permitted:
                 level += 1
                 arriving = True

@@ -114,3 +114,21 @@ def merge_functions(
                 else:
                     total *= value
             out[i * leaf_size + x] = total
+
+
+@jit
+def mark_free(bits: Any, own_bits: Any, slices: Any, out: Any) -> Any:
+    """Which slices of a bit set are all ones.
+
+    bits : uint64, ``slices << own_bits`` bits. out : uint64 (max(1, slices / 64),), overwritten: bit i says that the
+    entries i << own_bits to ((i + 1) << own_bits) - 1 are all permitted.
+    """
+    out[:] = 0
+    for i in range(slices):
+        free = True
+        for j in range(i << own_bits, (i + 1) << own_bits):
+            if (bits[j >> 6] >> U64(j & 63)) & U64(1) == U64(0):
+                free = False
+                break
+        if free:
+            out[i >> 6] |= U64(1) << U64(i & 63)
