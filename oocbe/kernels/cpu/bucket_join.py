@@ -255,10 +255,11 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                             total = max(total, value)
                         elif marginalisation == 2:
                             total += value
-                        elif value > total:
-                            total = value + np.log1p(np.exp(total - value))
                         else:
-                            total = total + np.log1p(np.exp(value - total))
+                            # In the dtype of the values: a float here would make all totals floats, integers too.
+                            total = values.dtype.type(
+                                max(total, value) + np.log1p(np.exp(-np.float64(abs(total - value))))
+                            )
                     # In a product semiring zero is infeasible, and infeasible assignments have no row.
                     if found and (combination == 0 or total != 0):
                         for w in range(words):
