@@ -38,6 +38,8 @@ def mark_dominated(
     clear = ~(mask << shift)
     target = np.empty(words, dtype=np.uint64)
     for row in range(rows):
+        if dominated[row]:
+            continue
         a = np.int64((keys[word, row] >> shift) & mask)
         for pair in range(pair_start[a], pair_start[a + 1]):
             b = pair_target[pair]
