@@ -34,7 +34,8 @@ OTHER_VARIABLES = {
     "OOCBE_DATA": "folder of real instances that tests and benchmarks look in",
     "OOCBE_THREADS": "number of threads of the CPU kernels",
     "OOCBE_MAX_INPUT_BYTES": "largest decompressed input file that is read",
-    "OOCBE_BACKEND": "kernels to use: cpu or cuda",
+    "OOCBE_BACKEND": "kernels to use: auto, cpu or cuda",
+    "OOCBE_DEVICE_MEMORY": "bytes of device memory that the cuda kernels may take",
 }
 """Environment variables with our prefix that other parts read; they are not options of a solve."""
 

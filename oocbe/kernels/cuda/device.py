@@ -1,0 +1,54 @@
+"""The one access point to CuPy, which has no type annotations, and whether this machine can use it."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from oocbe.errors import UsageError
+
+OLDEST_CAPABILITY = 70
+"""Volta: older devices lack independent thread scheduling, which waiting for another block's prefix relies on."""
+
+
+@cache
+def why_unavailable() -> str | None:
+    """Why no CUDA device can be used here, in a phrase for people; None where one can. The answer is kept."""
+    try:
+        module = import_module("cupy")
+    except Exception as error:  # a broken installation raises whatever it likes
+        return f"CuPy cannot be imported ({error}); install oocbe[cuda12] or oocbe[cuda13], as the driver needs"
+    try:
+        if module.cuda.runtime.getDeviceCount() == 0:
+            return "this machine has no CUDA device"
+        capability = int(module.cuda.Device().compute_capability)
+        if capability < OLDEST_CAPABILITY:
+            return f"the device's compute capability {capability / 10} is below {OLDEST_CAPABILITY / 10}"
+        # Driver, runtime and compiler agree only if a kernel compiles and its result comes back.
+        if int(module.arange(3, dtype=module.int64).sum()) != 3:
+            return "the CUDA device computes wrong results"
+    except Exception as error:  # CUDA's own errors derive from RuntimeError, a missing library is an ImportError
+        return f"CUDA does not work ({type(error).__name__}: {error})"
+    return None
+
+
+@cache
+def cupy() -> Any:
+    """The module CuPy.
+
+    Raises
+    ------
+    UsageError : it cannot be used on this machine; the message says why.
+    """
+    reason = why_unavailable()
+    if reason is not None:
+        raise UsageError(f"the cuda backend cannot be used: {reason}. The backends auto and cpu work without it")
+    return import_module("cupy")
+
+
+@cache
+def multiprocessors(device: int) -> int:
+    """Multiprocessors of a device, for grids of as many blocks as run at once."""
+    count: int = cupy().cuda.Device(device).attributes["MultiProcessorCount"]
+    return count

@@ -1,0 +1,93 @@
+"""CUDA sources of this folder, compiled on first use for the device at hand, and launched.
+
+A ``.cu`` file holds ``extern "C"`` kernels. Types and other compile-time choices are macros (*definitions*), so that
+one source serves all value types and semirings; the line ``// variants: NAME=a|b NAME=c|d`` at its top lists the values
+that each takes, and a test compiles all their combinations on machines without a device. ``#include "x.cuh"`` is
+replaced by that file's text here and not left to the compiler: CuPy's cache on disk is keyed by the text that it is
+given, and would keep a stale kernel after a change of a header. No other header is needed, CUDA's own included.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oocbe.kernels.cuda.device import cupy
+
+FOLDER = Path(__file__).parent
+
+OPTIONS = ("-std=c++17", "--fmad=false")
+"""No contraction of a · b + c: sums of products are rounded twice, as on the CPU."""
+
+C_TYPES = {np.dtype(np.int32): "int", np.dtype(np.int64): "long long", np.dtype(np.float32): "float",
+           np.dtype(np.float64): "double", np.dtype(np.uint32): "unsigned int",
+           np.dtype(np.uint64): "unsigned long long"}  # fmt: skip
+"""What a definition says for a dtype."""
+
+Definition = str | int
+
+
+def source_names() -> list[str]:
+    """All ``.cu`` files, without their ending."""
+    return sorted(path.stem for path in FOLDER.glob("*.cu"))
+
+
+@cache
+def source_text(name: str) -> str:
+    """Text of ``name.cu`` with the headers of this folder put in, each once."""
+    seen: set[str] = set()
+
+    def put_in(match: re.Match[str]) -> str:
+        if match[1] in seen:
+            return ""
+        seen.add(match[1])
+        return expand(FOLDER / match[1])
+
+    def expand(path: Path) -> str:
+        return re.sub(r'^#include "([\w.]+)"$', put_in, path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    return expand(FOLDER / f"{name}.cu")
+
+
+def variants(name: str) -> list[dict[str, str]]:
+    """All combinations of definitions that a source names in its ``// variants:`` lines."""
+    # Values may contain blanks (long long): a name and its equals sign begin the next choice.
+    lines = re.findall(r"^// variants: (.*)$", source_text(name), flags=re.MULTILINE)
+    choices = [choice for line in lines for choice in re.findall(r"(\w+)=(.*?)(?= \w+=|$)", line)]
+    names = [choice[0] for choice in choices]
+    return [dict(zip(names, values, strict=True)) for values in product(*(c[1].split("|") for c in choices))]
+
+
+def compiler_options(definitions: dict[str, Definition] | dict[str, str]) -> tuple[str, ...]:
+    """Options for NVRTC: those that all sources share, and the definitions."""
+    return (*OPTIONS, *(f"-D{name}={value}" for name, value in sorted(definitions.items())))
+
+
+def kernel(source: str, function: str, **definitions: Definition) -> Any:
+    """A kernel of ``source.cu``, compiled with some definitions; compilations are kept, in memory and on disk."""
+    return _function(source, function, tuple(sorted(definitions.items())))
+
+
+def launch(function: Any, blocks: int, threads: int, *arguments: Any, shared_bytes: int = 0) -> None:
+    """Queue a kernel on CuPy's current stream; no block, no launch.
+
+    Arguments are CuPy arrays (a pointer), Python integers (``long long``), NumPy scalars (their C type) and NumPy
+    arrays (a struct of the same bytes, by value).
+    """
+    if blocks > 0:
+        function((blocks,), (threads,), arguments, shared_mem=shared_bytes)
+
+
+@cache
+def _function(source: str, function: str, definitions: tuple[tuple[str, Definition], ...]) -> Any:
+    return _module(source, definitions).get_function(function)
+
+
+@cache
+def _module(source: str, definitions: tuple[tuple[str, Definition], ...]) -> Any:
+    return cupy().RawModule(code=source_text(source), options=compiler_options(dict(definitions)))

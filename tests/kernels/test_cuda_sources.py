@@ -1,0 +1,87 @@
+"""Every CUDA source compiles for every supported architecture, on machines without a device: NVRTC from PyPI."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from oocbe.kernels.cuda.modules import compiler_options, source_names, source_text, variants
+
+ARCHITECTURES = (70, 80, 90)
+
+
+def nvrtc_paths() -> list[Path]:
+    """Libraries of the packages nvidia-cuda-nvrtc-cu12 and nvidia-cuda-nvrtc (CUDA 13), where installed."""
+    found = importlib.util.find_spec("nvidia")
+    folders = [] if found is None else [Path(p) for p in found.submodule_search_locations or ()]
+    return sorted(p for f in folders for p in f.glob("*/lib/libnvrtc.so.1?") if "builtins" not in p.name)
+
+
+class Compiler:
+    """NVRTC through ctypes."""
+
+    def __init__(self, path: Path) -> None:
+        self.library = ctypes.CDLL(str(path))
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+        self.major = major.value
+        count = ctypes.c_int()
+        self.library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+        architectures = (ctypes.c_int * count.value)()
+        self.library.nvrtcGetSupportedArchs(architectures)
+        self.architectures = set(architectures)
+
+    def log_of(self, text: str, options: tuple[str, ...]) -> tuple[int, str]:
+        """Compile; error code and the compiler's messages."""
+        program = ctypes.c_void_p()
+        self.library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"source.cu", 0, None, None)
+        encoded = [option.encode() for option in options]
+        code = self.library.nvrtcCompileProgram(program, len(encoded), (ctypes.c_char_p * len(encoded))(*encoded))
+        size = ctypes.c_size_t()
+        self.library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        self.library.nvrtcGetProgramLog(program, log)
+        self.library.nvrtcDestroyProgram(ctypes.byref(program))
+        return code, log.value.decode()
+
+
+@pytest.fixture(scope="module", params=[12, 13], ids=["cuda12", "cuda13"])
+def compiler(request) -> Compiler:
+    for path in nvrtc_paths():
+        if path.name.endswith(str(request.param)):
+            return Compiler(path)
+    pytest.skip(f"no NVRTC of CUDA {request.param} (package nvidia-cuda-nvrtc{'-cu12' * (request.param == 12)})")
+
+
+@pytest.mark.parametrize("name", source_names())
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_source_compiles(compiler, name, architecture):
+    if architecture not in compiler.architectures:
+        pytest.skip(f"CUDA {compiler.major} no longer compiles for sm_{architecture}")
+    for number, definitions in enumerate(variants(name)):
+        # Each variant on one architecture, and the first one on all of them.
+        if number and ARCHITECTURES[number % len(ARCHITECTURES)] != architecture:
+            continue
+        options = (*compiler_options(definitions), f"--gpu-architecture=sm_{architecture}")
+        code, log = compiler.log_of(source_text(name), options)
+        assert code == 0, f"{name}.cu with {definitions}:\n{log}"
+        assert "): warning" not in log  # one without a place in the source is about the architecture's age
+
+
+def test_a_broken_source_is_noticed(compiler):
+    code, log = compiler.log_of('extern "C" __global__ void f(int *a) { b = 1; }', ("--gpu-architecture=sm_80",))
+    assert code != 0
+    assert "b" in log
+
+
+def test_headers_are_put_in_once():
+    text = source_text("fields")
+    assert "#include" not in text
+    assert text.count("typedef unsigned long long u64;") == 1
+
+
+def test_variants_are_all_combinations():
+    assert variants("fields") == [{}]
