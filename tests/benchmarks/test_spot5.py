@@ -1,0 +1,56 @@
+"""The SPOT5 benchmark runs from its command, with the peers that are installed, and notices wrong values."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oocbe.io import write
+from oocbe.synth import Spot5Settings, spot5_day
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "benchmarks" / "spot5.py"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of instances with one tiny day, called 505 as a real one is."""
+    (tmp_path / "spot5").mkdir()
+    write(spot5_day(Spot5Settings(photographs=12, seed=3)), tmp_path / "spot5" / "505.spot")
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OOCBE_DATA": str(folder), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(SCRIPT), "--instances", "505", "--repeat", "1", "--seconds", "5", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
+
+
+def test_every_installed_peer_agrees(folder):
+    done = run(folder)
+    assert done.returncode == 0, done.stderr
+    head, row, *_ = (line.split("  ") for line in done.stdout.splitlines())
+    assert head[0] == "instance"
+    assert row[0].strip() == "505"
+    assert "failed" not in done.stdout
+
+
+def test_wrong_optimum_is_noticed(folder):
+    entry = {"spot5/505.spot": {"status": "optimal", "minimum": -1}}
+    (folder / "optima.json").write_text(json.dumps(entry))
+    done = run(folder, "--peers", "", "--markdown")
+    assert done.returncode == 1
+    assert "oocbe has" in done.stderr
+    assert done.stdout.startswith("| instance |")
+    assert "505: peak" in done.stderr
+
+
+def test_unknown_peer_is_refused(folder):
+    done = run(folder, "--peers", "abacus")
+    assert done.returncode == 2
+    assert "abacus" in done.stderr
