@@ -87,13 +87,25 @@ def join_and_eliminate(
         block_rows = rows + 1 if serial else max(1, rows // (BLOCKS_A_THREAD * thread_count()))
     level, items = 0, root
     while rows > block_rows and level + 1 < program.levels and not _is_fine(items, largest, block_rows):
-        items = _run(program, flat, items, 0, items.filled, level, level + 1, row_limit)
+        # Prefixes that no table narrows can outnumber all rows: stop short of those.
+        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, max(rows, SERIAL_ROWS))
+        if not narrower.complete:
+            break
+        items = narrower
         level += 1
     blocks = _blocks(items, largest, block_rows)
-    calls = [(program, flat, items, first, last, level, program.levels, row_limit) for first, last in blocks]
-    parts: list[Walk] = run_all(_run, calls)
-    total = sum(p.filled for p in parts)
-    if total > row_limit or not all(p.complete for p in parts):
+    made = [0]
+
+    def run_block(first: int, last: int) -> Walk:
+        """One block; what the blocks before it left of the row limit, so that many blocks cannot pass it together."""
+        part = _run(program, flat, items, first, last, level, program.levels, row_limit - made[0])
+        made[0] += part.filled
+        if not part.complete or made[0] > row_limit:
+            raise TooManyRowsError(len(layout.scope), row_limit)
+        return part
+
+    parts: list[Walk] = run_all(run_block, blocks)
+    if sum(p.filled for p in parts) > row_limit:
         raise TooManyRowsError(len(layout.scope), row_limit)
     keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
     values = _laid_end_to_end([p.values[: p.filled] for p in parts])

@@ -117,7 +117,7 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
         free) — bit sets by level. Segments up to segment_middle read the level's own run, the rest the runs above.
     leaf : (size, mask, mask_words, masks, values, combination, marginalisation, one).
     start : (item_keys, item_low, item_high, first, last, start_level, stop_level).
-    row_limit : give up beyond this many rows.
+    row_limit : give up beyond this many rows, or partial walks.
     """
     keys, values, key_base, table_rows, value_base = tables
     run_word, run_shift, run_mask, run_size, part_start, part_table, part_word, part_shift = runs
@@ -186,6 +186,8 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                         for w in range(words):
                             out_keys[w, count] = key[w]
                         count += 1
+                        if count > row_limit:
+                            return out_keys, out_values, out_low, out_high, count, False
                         continue
 
                     for f in range(mask_from, function_to):
