@@ -6,6 +6,7 @@ up as soon as the sum passes a limit (``OOCBE_MAX_INPUT_BYTES``); the decompress
 
 from __future__ import annotations
 
+import errno
 import gzip
 import lzma
 import os
@@ -15,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from oocbe.errors import FormatError, UsageError
+from oocbe.errors import FormatError, ResourceError, UsageError
 
 DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
 BLOCK_BYTES = 2**20
@@ -123,7 +124,7 @@ def _unxz(file: BinaryIO) -> Iterator[bytes]:
 def write_bytes(path: str | Path, data: bytes) -> None:
     """Write a file so that its name never shows half of it; ``.gz`` and ``.xz`` names are compressed.
 
-    UsageError where the folder cannot be written.
+    UsageError where the folder cannot be written; ResourceError where the disk is full.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -144,6 +145,10 @@ def write_bytes(path: str | Path, data: bytes) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ResourceError(
+                f"{path}: the disk is full; {len(data):,} bytes were to be written. Free some space, or write elsewhere"
+            ) from error
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import lzma
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from oocbe.errors import FormatError, UnsupportedError, UsageError
+from oocbe.errors import FormatError, ResourceError, UnsupportedError, UsageError
 from oocbe.io import formats, read, write
 from oocbe.io.files import read_bytes, write_bytes
 from oocbe.problem import Function, Problem, Variable
@@ -182,11 +183,11 @@ def test_writing_is_all_or_nothing(tmp_path, kind, monkeypatch):
     first = path.read_bytes()
 
     def fail(_self, _target):
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", fail)
-        with pytest.raises(UsageError, match="No space left on device"):
+        with pytest.raises(ResourceError, match="the disk is full"):
             write_bytes(path, b"after")
     assert path.read_bytes() == first
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
