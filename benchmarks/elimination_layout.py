@@ -56,6 +56,16 @@ MEMORY = 8 << 30
 WAYS = ("layout", "sort + layout", "shared")
 
 
+def real_instances() -> list[str]:
+    """Numbers of the SPOT5 instances that are taken by default and are there."""
+    return [name for name in ("505", "42") if (data_folder() / "spot5" / f"{name}.spot").is_file()]
+
+
+def load_problem(name: str) -> Problem:
+    """A synthetic problem by its name, or a SPOT5 instance by its number."""
+    return SYNTHETIC[name]() if name in SYNTHETIC else read(data_folder() / "spot5" / f"{name}.spot")
+
+
 class CountingBackend(CpuBackend):
     """The CPU's kernels, with the number of sorts and the time in them."""
 
@@ -196,8 +206,7 @@ def _add_best(totals: Totals, way: str, join: BucketJoin, expected: Table, repea
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    real = [name for name in ("505", "42") if (data_folder() / "spot5" / f"{name}.spot").is_file()]
-    default = ",".join([*SYNTHETIC, *real])
+    default = ",".join([*SYNTHETIC, *real_instances()])
     parser.add_argument("--problems", default=default, help=f"by commas, also SPOT5 numbers (default {default})")
     parser.add_argument("--repeat", type=int, default=3, help="runs, of which the best counts (default 3)")
     parser.add_argument("--least", type=int, default=1000, help="input rows of a bucket that counts (default 1000)")
@@ -207,7 +216,7 @@ def main() -> None:
     head = ["problem", "buckets", "too large", "input rows", "result rows", *WAYS, "of which sorts"]
     table = [[*head, "sort + layout / layout", "shared / layout", "sorts", "in forward pass"]]
     for name in options.problems.split(","):
-        problem = SYNTHETIC[name]() if name in SYNTHETIC else read(data_folder() / "spot5" / f"{name}.spot")
+        problem = load_problem(name)
         measure(problem, 1, options.least, options.row_limit)  # loads compiled code
         t = measure(problem, options.repeat, options.least, options.row_limit)
         base = t.seconds["layout"] or float("nan")
