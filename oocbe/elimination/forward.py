@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from oocbe.elimination.buckets import Bucket, elements_of, fill_buckets, members_of
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared
-from oocbe.elimination.ranges import check_product
-from oocbe.elimination.scaling import rescale
+from oocbe.elimination.ranges import check_product, largest_magnitude, rounding_margin
+from oocbe.elimination.scaling import rescale, split
 from oocbe.errors import LimitError, ResourceError
 from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
 from oocbe.operators.factors import PackedFactor
@@ -100,7 +100,12 @@ class Forward:
         if dominance and applies_to(prepared.semiring):
             opaque = [t.scope for t in prepared.tables]
             self._dominance = SubstitutionDominance(
-                problem.sizes, prepared.semiring, prepared.constraints, prepared.functions, opaque
+                problem.sizes,
+                prepared.semiring,
+                prepared.constraints,
+                prepared.functions,
+                opaque,
+                rounding_margin(problem),
             )
 
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None) -> ForwardPass:
@@ -114,7 +119,7 @@ class Forward:
         """
         prepared = self._prepared
         buckets = fill_buckets(prepared, self._store)
-        outcome = ForwardPass(buckets, prepared.constant)
+        outcome = ForwardPass(buckets, prepared.constant, prepared.exponent)
         if prepared.is_infeasible:
             outcome.value = None
             return outcome
@@ -157,7 +162,8 @@ class Forward:
             outcome.value = outcome.value + value
         else:
             check_product("the combination of independent parts", table.values.dtype, (outcome.value, value), 1)
-            outcome.value = outcome.value * value
+            outcome.value, exponent = split(outcome.value * value)
+            outcome.exponent += exponent
 
     def _message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
         """Join the bucket and eliminate its variable; fills in the bucket's separator."""
@@ -223,7 +229,7 @@ class Forward:
         if self._prepared.dtype.kind != "i":
             return
         problem, entries = self._prepared.problem, self._prepared.functions.entries
-        factors = [float(np.abs(m.table().values).max()) for m in bucket.messages if m.rows]
-        factors += [float(np.abs(entries[f.offset : f.offset + (1 << f.bits)]).max()) for f in bucket.functions]
+        factors = [largest_magnitude(m.table().values) for m in bucket.messages]
+        factors += [largest_magnitude(entries[f.offset : f.offset + (1 << f.bits)]) for f in bucket.functions]
         where = f"{problem.name}, bucket of {problem.variables[bucket.variable].name}"
         check_product(where, self._prepared.dtype, factors, problem.sizes[bucket.variable])

@@ -104,7 +104,7 @@ class PrimalGraph:
 
     def predict(self, separators: NDArray[np.uint64], probes: int, seed: int) -> NDArray[np.float64]:
         """Estimated feasible rows of each bucket's message, by variable."""
-        result: NDArray[np.float64] = estimate_rows(separators, self.sizes, *self._pairs, probes, seed)
+        result: NDArray[np.float64] = estimate_rows(separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF)
         return result
 
 

@@ -22,6 +22,9 @@ SCHEMA_VERSION = 1
 PRINTED_BUCKETS = 12
 """Buckets that ``str(plan)`` lists, the largest ones; ``to_json`` has all."""
 
+MOST_ROWS = 2.0**960
+"""Predictions end here: their sums and bytes are still within float64."""
+
 
 @dataclass(frozen=True)
 class PlannedBucket:
@@ -111,12 +114,12 @@ class Plan:
         lines = [
             f"Plan for {self.problem.name}: {len(self.buckets)} variables, order {self.choice.heuristic} "
             f"(best of {self.choice.candidates}), induced width {self.width}, {self.semiring} over {self.dtype}",
-            f"  predicted without dominance: {rows:,} rows, {format_bytes(size)} in all messages",
+            f"  predicted without dominance: {_powers(rows)} rows, {format_bytes(size)} in all messages",
         ]
         if self.largest is not None:
             lines.append(
-                f"  largest message: bucket of {self.largest.name}, {self.largest.predicted_rows:,} rows predicted, "
-                f"{format_bytes(self.largest.predicted_bytes)}, complete {_powers(self.largest.complete_rows)}"
+                f"  largest message: bucket of {self.largest.name}, {_powers(self.largest.predicted_rows)} rows "
+                f"predicted, {format_bytes(self.largest.predicted_bytes)}, complete {_powers(self.largest.complete_rows)}"
             )
         lines.append(
             f"  {'bucket':>6}  {'variable':<14}{'scope':>6}{'bits':>6}{'rows':>16}{'complete':>14}{'bytes':>12}"
@@ -125,7 +128,7 @@ class Plan:
         for place in sorted(ranked):
             b = self.buckets[place]
             lines.append(
-                f"  {place + 1:>6}  {b.name:<14.14}{len(b.separator) + 1:>6}{b.bits:>6}{b.predicted_rows:>16,}"
+                f"  {place + 1:>6}  {b.name:<14.14}{len(b.separator) + 1:>6}{b.bits:>6}{_powers(b.predicted_rows):>16}"
                 f"{_powers(b.complete_rows):>14}{format_bytes(b.predicted_bytes):>12}"
             )
         if len(self.buckets) > len(ranked):
@@ -162,7 +165,7 @@ def _plan_for(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], choice
     for v, separator, rows in zip(choice.order, choice.separators, choice.predicted_rows, strict=True):
         names = tuple(problem.variables[u].name for u in separator)
         layout = Layout(names, tuple(problem.sizes[u] for u in separator))
-        predicted = min(layout.complete_rows, round(rows))
+        predicted = min(layout.complete_rows, round(min(rows, MOST_ROWS)))
         row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
         name = problem.variables[v].name
         buckets.append(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.ranges import value_dtype
+from oocbe.elimination.scaling import split
 from oocbe.errors import UnsupportedError
 from oocbe.operators.factors import LOOKUP_BITS, FactorPool, PoolBuilder
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem
@@ -52,7 +53,7 @@ class Prepared:
     order : variable indices as they are eliminated. position : place of each variable in the order.
     constraints, functions : packed factors.
     tables : factors too large to be packed.
-    constant : combined with the result.
+    constant : combined with the result, which is then to be multiplied by 2 ** exponent.
     is_infeasible : a constraint or function without variables already forbids everything.
     """
 
@@ -65,6 +66,7 @@ class Prepared:
     functions: FactorPool
     tables: list[ScopedTable] = field(default_factory=list)
     constant: int | float = 0
+    exponent: int = 0
     is_infeasible: bool = False
 
     def layout(self, scope: Sequence[int]) -> Layout:
@@ -100,6 +102,7 @@ def prepare(problem: Problem, semiring: Semiring, order: Sequence[int]) -> Prepa
     for place, v in enumerate(order):
         position[v] = place
     dtype = value_dtype(problem, semiring)
+    _check_signs(problem, semiring)
     constraints = PoolBuilder(problem.sizes, position, np.uint8, 0)
     functions = PoolBuilder(problem.sizes, position, dtype, semiring.one)
     empty = FactorPool((), np.empty(0))
@@ -120,6 +123,9 @@ def prepare(problem: Problem, semiring: Semiring, order: Sequence[int]) -> Prepa
             _add_function(prepared, constraints, functions, f)
         else:
             prepared.tables.append(_function_table(prepared, f))
+    if dtype.kind == "f" and semiring.combination is Combination.MULTIPLY:
+        prepared.constant, exponent = split(float(prepared.constant))
+        prepared.exponent += exponent
     prepared.constraints = constraints.build()
     prepared.functions = functions.build()
     return prepared
@@ -135,23 +141,60 @@ def _tabulate(linear: LinearConstraint) -> NDArray[np.bool_]:
 def _add_function(prepared: Prepared, constraints: PoolBuilder, functions: PoolBuilder, f: Function) -> None:
     """Split a function into support and values and pack both, leaving out what says nothing."""
     semiring, one = prepared.semiring, prepared.semiring.one
+    if not f.scope:
+        _add_constant(prepared, f.value_at(()))
+        return
     dense, feasible = f.to_array(prepared.problem.sizes)
     if semiring.combination is Combination.MULTIPLY and not semiring.counts:
         feasible &= dense != 0
-    if not f.scope:
-        prepared.is_infeasible |= not feasible.item()
-        if not semiring.counts:
-            value = dense.item()
-            added = semiring.combination is Combination.ADD
-            prepared.constant = prepared.constant + value if added else prepared.constant * value
-        return
     if not feasible.all():
         constraints.add(f.scope, feasible)
     if semiring.counts:
         return
-    dense = np.where(feasible, dense, one)
+    dense = np.where(feasible, _scaled(prepared, dense), one)
     if (dense != one).any():
         functions.add(f.scope, dense)
+
+
+def _add_constant(prepared: Prepared, value: float | None) -> None:
+    """Combine what a function without variables is worth with the constant; None forbids everything."""
+    if value is None:
+        prepared.is_infeasible = True
+    elif prepared.semiring.counts:
+        return
+    elif prepared.semiring.combination is Combination.ADD:
+        prepared.constant += value
+    elif value == 0:
+        prepared.is_infeasible = True
+    else:
+        if prepared.dtype.kind == "f":
+            prepared.constant, before = split(float(prepared.constant))
+            value, exponent = split(float(value))
+            prepared.exponent += before + exponent
+        prepared.constant *= value
+
+
+def _check_signs(problem: Problem, semiring: Semiring) -> None:
+    """Refuse negative factors where products are compared: the greatest product need not have the greatest factors."""
+    if not semiring.selects or semiring.combination is not Combination.MULTIPLY:
+        return
+    for number, f in enumerate(problem.functions):
+        if f.values.min(initial=0) < 0 or (f.default or 0) < 0:
+            raise UnsupportedError(
+                f"{problem.name}: function {number} has a negative value; the {semiring} semiring compares products of "
+                "values that are not negative, such as probabilities"
+            )
+    if problem.constant < 0:
+        raise UnsupportedError(f"{problem.name}: the {semiring} semiring needs a constant that is not negative")
+
+
+def _scaled(prepared: Prepared, values: NDArray[Any]) -> NDArray[Any]:
+    """Values of a function, in floating-point products divided by a power of two that is noted in ``exponent``."""
+    if prepared.dtype.kind != "f" or prepared.semiring.combination is not Combination.MULTIPLY:
+        return values
+    exponent = split(float(np.abs(values).max(initial=0)))[1]
+    prepared.exponent += exponent
+    return np.ldexp(values.astype(np.float64), -exponent)
 
 
 def _sorted_table(
@@ -192,5 +235,5 @@ def _function_table(prepared: Prepared, f: Function) -> ScopedTable:
     if prepared.semiring.counts:
         values = np.ones(len(values), dtype=np.int64)
     elif prepared.semiring.combination is Combination.MULTIPLY:
-        tuples, values = tuples[values != 0], values[values != 0]
+        tuples, values = tuples[values != 0], _scaled(prepared, values[values != 0])
     return _sorted_table(prepared, f.scope, tuples, values)

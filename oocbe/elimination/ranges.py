@@ -20,6 +20,15 @@ from oocbe.semiring import Combination, Semiring
 INT32_LIMIT = 2**31 - 1
 INT64_LIMIT = 2**63 - 1
 
+FRACTION = 2.0**-20
+"""Multiples of this add up exactly in float64 while their sum is below :data:`EXACT_SUM`."""
+
+EXACT_SUM = 2.0**31
+"""Two such sums and their difference need 20 + 32 bits, within the 53 of a float64."""
+
+ROUNDING = 2.0**-36
+"""Rounding error of a sum relative to the sum of magnitudes: 2**-52 for each of at most 2**16 additions."""
+
 
 def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
     """Dtype of message values: int32 or int64 where everything is an integer, float64 otherwise.
@@ -46,9 +55,35 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
     )
 
 
+def rounding_margin(problem: Problem) -> float:
+    """A difference between two sums of the problem's values that rounding cannot make; 0 where sums are exact.
+
+    Sums are exact where every value is an integer, or a multiple of :data:`FRACTION`, and they stay small.
+    """
+    if problem.is_integral:
+        return 0
+    bound = abs(problem.constant)
+    exact = _is_exact(problem.constant)
+    for f in problem.functions:
+        bound += max(abs(float(f.default or 0)), float(np.abs(f.values).max(initial=0)))
+        exact = exact and _is_exact(f.values) and _is_exact(f.default or 0)
+    if exact and bound < EXACT_SUM:
+        return 0
+    return float(bound) * ROUNDING
+
+
+def _is_exact(values: object) -> bool:
+    scaled = np.asarray(values, dtype=np.float64) / FRACTION
+    return bool((scaled == np.rint(scaled)).all())
+
+
 def _largest(values: np.ndarray[Any, Any], default: float | None) -> int:
-    listed = max(abs(int(values.max())), abs(int(values.min()))) if len(values) else 0
-    return max(listed, abs(int(default or 0)))
+    return max(largest_magnitude(values), abs(int(default or 0)))
+
+
+def largest_magnitude(values: np.ndarray[Any, Any]) -> int:
+    """Largest absolute value of integers, exactly (the lowest integer of a dtype has no positive twin); 0 of none."""
+    return max(abs(int(values.max())), abs(int(values.min()))) if len(values) else 0
 
 
 def check_product(where: str, dtype: np.dtype[Any], factors: Iterable[float], size: int) -> None:
@@ -60,7 +95,7 @@ def check_product(where: str, dtype: np.dtype[Any], factors: Iterable[float], si
     """
     if dtype.kind != "i":
         return
-    bound = math.prod(int(f) for f in factors) * size
+    bound = math.prod(abs(int(f)) for f in factors) * size
     if bound > INT64_LIMIT:
         raise ValueRangeError(
             f"{where}: products can reach {bound:.3g}, beyond 64-bit integers; use the log-sum-exp semiring, "

@@ -9,7 +9,9 @@ so the penalty of a factor is its worst case over all values of its other variab
 separator is satisfied by s' as well, or s' would have no row.
 
 Ties are broken towards the smaller value. Every replacement then strictly lowers (cost, assignment read from the
-variable eliminated last), so that replacements cannot go in circles, in one message or across several.
+variable eliminated last), so that replacements cannot go in circles, in one message or across several. Rounded sums
+know no ties: there a replacement must gain more than all rounding errors together, or two messages could each drop what
+the other one keeps.
 
 Sound where marginalisation selects and combination adds; other semirings are left alone.
 """
@@ -33,6 +35,9 @@ from oocbe.tables.table import Table
 PAIRS_A_VALUE = 8
 """Substitutions tried for a value, the cheapest first: each is one more pass over the rows that have the value."""
 
+LARGEST_DOMAIN = 256
+"""Variables with more values are left alone: their matrices grow with the square of the domain, for every factor."""
+
 
 def applies_to(semiring: Semiring) -> bool:
     """Whether the argument above holds in a semiring."""
@@ -46,6 +51,7 @@ class SubstitutionDominance:
     ----------
     sizes : domain size of each variable. semiring : min-sum or max-sum.
     constraints, functions : packed factors. opaque : scopes of factors that are tables, never substituted into.
+    margin : what a substitution must gain beyond its penalty; see :func:`oocbe.elimination.ranges.rounding_margin`.
     """
 
     def __init__(
@@ -55,8 +61,10 @@ class SubstitutionDominance:
         constraints: FactorPool,
         functions: FactorPool,
         opaque: Sequence[tuple[int, ...]],
+        margin: float = 0,
     ) -> None:
         self._sizes = sizes
+        self._margin = margin
         self._sign = 1 if semiring.marginalisation is Marginalisation.MIN else -1
         integral = functions.entries.dtype.kind == "i"
         self._dtype = np.dtype(np.int64 if integral else np.float64)
@@ -83,6 +91,8 @@ class SubstitutionDominance:
                 shape = tuple(self._sizes[v] for v in packed.scope)
                 content = entries.tobytes()
                 for axis, v in enumerate(packed.scope):
+                    if self._sizes[v] > LARGEST_DOMAIN:
+                        continue
                     key = (is_hard, axis, shape, content)
                     if key not in known:
                         dense = self._dense(packed, entries, shape)
@@ -94,6 +104,8 @@ class SubstitutionDominance:
                 factor += 1
         for scope in self._scopes[factor:]:
             for v in scope:
+                if self._sizes[v] > LARGEST_DOMAIN:
+                    continue
                 matrix = np.full((self._sizes[v],) * 2, self._blocked, dtype=self._dtype)
                 matrices.append(matrix.ravel())
                 uses[v].append((factor, end))
@@ -113,7 +125,7 @@ class SubstitutionDominance:
     def _block_matrix(self, permitted: NDArray[Any], axis: int) -> NDArray[Any]:
         """0 where all that a permits b permits too, else blocked."""
         rows = np.moveaxis(permitted, axis, 0).reshape(permitted.shape[axis], -1).astype(bool)
-        violates = (rows[:, None, :] & ~rows[None, :, :]).any(axis=2)
+        violates = np.array([(row & ~rows).any(axis=1) for row in rows])
         return np.where(violates, self._blocked, 0).astype(self._dtype)
 
     def _loss_matrix(self, values: NDArray[Any], axis: int) -> NDArray[Any]:
@@ -166,6 +178,8 @@ class SubstitutionDominance:
         dominated = np.zeros(message.rows, dtype=np.uint8)
         calls = []
         for v, field in zip(separator, message.layout.fields, strict=True):
+            if self._sizes[v] > LARGEST_DOMAIN:
+                continue
             pairs = self._pairs(self._penalties(v, inside, ahead), spread)
             if pairs is not None:
                 place = (field.word, np.uint64(field.shift), np.uint64(field.mask))
@@ -184,15 +198,15 @@ class SubstitutionDominance:
 
     def _pairs(self, penalty: NDArray[Any], spread: float) -> tuple[NDArray[Any], ...] | None:
         """Substitutions worth trying, CSR by the value replaced; None where there is none."""
-        size = len(penalty)
+        size, worth = len(penalty), spread - self._margin
         start, targets, penalties = [0], [], []
         for a in range(size):
             row = penalty[a]
-            candidates = [b for b in range(size) if b != a and row[b] != self._blocked and row[b] <= spread]
+            candidates = [b for b in range(size) if b != a and row[b] != self._blocked and row[b] <= worth]
             candidates.sort(key=lambda b: row[b])
             for b in candidates[:PAIRS_A_VALUE]:
                 targets.append(b)
-                penalties.append(row[b])
+                penalties.append(row[b] + self._margin)
             start.append(len(targets))
         if not targets:
             return None
