@@ -80,7 +80,14 @@ def launch(function: Any, blocks: int, threads: int, *arguments: Any, shared_byt
     arrays (a struct of the same bytes, by value).
     """
     if blocks > 0:
-        function((blocks,), (threads,), arguments, shared_mem=shared_bytes)
+        function((blocks,), (threads,), tuple(as_struct(a) for a in arguments), shared_mem=shared_bytes)
+
+
+def as_struct(argument: Any) -> Any:
+    """A NumPy array as one element of its bytes, the only form in which CuPy passes it by value; others as they are."""
+    if isinstance(argument, np.ndarray) and argument.size != 1:
+        return np.ascontiguousarray(argument).reshape(-1).view(np.dtype((np.void, argument.nbytes)))
+    return argument
 
 
 @cache
