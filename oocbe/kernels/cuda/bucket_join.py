@@ -266,7 +266,12 @@ def drop_dominated(
     word, shift, mask, offset, begin, to, worst = (int(buffer.data.ptr) + 8 * place for place in places)
     struct = np.array([word, shift, mask, offset, len(fields), begin, to, worst], dtype=np.uint64)
     struct = np.concatenate([struct, np.array([sign], dtype=np.int64).view(np.uint64)])
-    definitions: dict[str, str | int] = {"WORDS": keys.shape[0], "VALUE": C_TYPES[values.dtype], "COMBINATION": 0, "MARGINALISATION": 0}
+    definitions: dict[str, str | int] = {
+        "WORDS": keys.shape[0],
+        "VALUE": C_TYPES[values.dtype],
+        "COMBINATION": 0,
+        "MARGINALISATION": 0,
+    }
 
     def kernels(name: str) -> Any:
         return kernel(SOURCE, name, **definitions)
