@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.jit import inline, jit
+from oocbe.kernels.cpu.trie_search import group_end, seek
 
 U64 = np.uint64
 
@@ -47,45 +48,6 @@ class Walk(NamedTuple):
     high: NDArray[np.int64]
     filled: int
     complete: bool
-
-
-@inline
-def _group_end(keys: Any, offset: Any, position: Any, end: Any, shift: Any, mask: Any, value: Any) -> Any:
-    """First row after ``position`` whose field differs from ``value``: doubling steps, then bisection."""
-    low = position + 1
-    if low >= end or ((keys[offset + low] >> shift) & mask) != value:
-        return low
-    step = 1
-    while low + step < end and ((keys[offset + low + step] >> shift) & mask) == value:
-        low += step
-        step += step
-    high = min(low + step, end)
-    low += 1
-    while low < high:
-        middle = (low + high) >> 1
-        if ((keys[offset + middle] >> shift) & mask) == value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@inline
-def _seek(keys: Any, offset: Any, position: Any, end: Any, shift: Any, mask: Any, value: Any) -> Any:
-    """First row at or after ``position`` whose field is at least ``value``: doubling steps, then bisection."""
-    low = position
-    step = 1
-    while low + step < end and ((keys[offset + low + step] >> shift) & mask) < value:
-        low += step
-        step += step
-    high = min(low + step, end)
-    while low < high:
-        middle = (low + high) >> 1
-        if ((keys[offset + middle] >> shift) & mask) < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @inline
@@ -340,7 +302,7 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                 offset = key_base[t] + part_word[part_from] * table_rows[t]
                 shift = part_shift[part_from]
                 field = (keys[offset + p] >> shift) & mask
-                q = _group_end(keys, offset, p, end, shift, mask, field)
+                q = group_end(keys, offset, p, end, shift, mask, field)
                 low[level + 1, t] = p
                 high[level + 1, t] = q
                 position[level, t] = q
@@ -357,7 +319,7 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                         shift = part_shift[part]
                         here = (keys[offset + p] >> shift) & mask
                         if here < field:
-                            p = _seek(keys, offset, p, end, shift, mask, field)
+                            p = seek(keys, offset, p, end, shift, mask, field)
                             position[level, t] = p
                             if p < end:
                                 here = (keys[offset + p] >> shift) & mask
@@ -380,7 +342,7 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                     t = part_table[part]
                     p = position[level, t]
                     offset = key_base[t] + part_word[part] * table_rows[t]
-                    q = _group_end(keys, offset, p, high[level, t], part_shift[part], mask, field)
+                    q = group_end(keys, offset, p, high[level, t], part_shift[part], mask, field)
                     low[level + 1, t] = p
                     high[level + 1, t] = q
                     position[level, t] = q
