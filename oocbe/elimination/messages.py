@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,9 @@ from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
+
+SETTLING_CHECKS, SETTLING_SECONDS = 10, 0.02
+"""After an interruption: Zarr writes on threads of its own, and a file under way makes its folder anew once removed."""
 
 
 @dataclass
@@ -92,7 +96,7 @@ class MessageStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(interrupted=kind is not None)
 
     @property
     def available(self) -> int:
@@ -123,11 +127,15 @@ class MessageStore:
         while self._joined and self.memory_limit - self.in_memory < wanted:
             self._write(self._joined.pop())
 
-    def close(self) -> None:
-        """Remove everything that was written."""
-        if self._folder is not None:
+    def close(self, interrupted: bool = False) -> None:
+        """Remove everything that was written; ``interrupted``: perhaps in the middle of a write."""
+        if self._folder is None:
+            return
+        shutil.rmtree(self._folder, ignore_errors=True)
+        for _ in range(SETTLING_CHECKS if interrupted else 0):
+            time.sleep(SETTLING_SECONDS)
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        self._folder = None
 
     def _write(self, message: Message) -> None:
         from oocbe.tables.stored import StoredTable

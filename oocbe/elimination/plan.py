@@ -117,9 +117,10 @@ class Plan:
             f"  predicted without dominance: {_powers(rows)} rows, {format_bytes(size)} in all messages",
         ]
         if self.largest is not None:
+            largest = self.largest
             lines.append(
-                f"  largest message: bucket of {self.largest.name}, {_powers(self.largest.predicted_rows)} rows "
-                f"predicted, {format_bytes(self.largest.predicted_bytes)}, complete {_powers(self.largest.complete_rows)}"
+                f"  largest message: bucket of {largest.name}, {_powers(largest.predicted_rows)} rows predicted, "
+                f"{format_bytes(largest.predicted_bytes)}, complete {_powers(largest.complete_rows)}"
             )
         lines.append(
             f"  {'bucket':>6}  {'variable':<14}{'scope':>6}{'bits':>6}{'rows':>16}{'complete':>14}{'bytes':>12}"

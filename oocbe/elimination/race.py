@@ -91,7 +91,7 @@ def race(
                 failure = error
                 standing.remove(runner)
             except BaseException:
-                store.close()
+                store.close(interrupted=True)
                 raise
             else:
                 return Finish(runner.choice, prepared, outcome, store, attempts)

@@ -47,7 +47,8 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     ------
     ResourceError : messages do not fit the memory limit, or the disk is full.
     ValueRangeError : values that no supported dtype can combine exactly.
-    UnsupportedError : a linear constraint that can bind, in a semiring that sums over assignments.
+    UnsupportedError : a linear constraint that can bind, in a semiring that sums over assignments, or an upper bound
+        that can bind, in any semiring but min-sum.
     FormatError : the file named by ``options.order`` is no order of this problem.
     """
     semiring = options.semiring or problem.semiring
@@ -56,6 +57,11 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
         raise UnsupportedError(
             f"{problem.name}: {relaxed[0].name} over {len(relaxed[0].scope)} variables can bind, and elimination does "
             f"not enforce large linear constraints yet; the {semiring} semiring needs every constraint enforced"
+        )
+    if not _minimises(semiring) and _bound_can_bind(problem):
+        raise UnsupportedError(
+            f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and the "
+            f"{semiring} semiring cannot tell them apart; solve it in min-sum, or without the upper bound"
         )
     begin = time.perf_counter()
     plans = candidate_plans(problem, options)
@@ -163,12 +169,26 @@ def _unscaled(outcome: ForwardPass, semiring: Semiring) -> tuple[int | float | N
     return scaled, ()
 
 
+def _minimises(semiring: Semiring) -> bool:
+    return semiring.combination is Combination.ADD and semiring.marginalisation is Marginalisation.MIN
+
+
+def _bound_can_bind(problem: Problem) -> bool:
+    """Whether some assignment may reach the upper bound: the sum of the functions' largest values does."""
+    if problem.upper_bound is None:
+        return False
+    largest = problem.constant
+    for f in problem.functions:
+        entries = f.values.tolist() if f.default is None else [*f.values.tolist(), f.default]
+        largest += max(entries, default=0)
+    return largest >= problem.upper_bound
+
+
 def _is_worthless(problem: Problem, semiring: Semiring, value: int | float | None) -> bool:
     """No assignment is feasible, or none is below the upper bound that the file sets."""
     if value is None:
         return True
-    costs = semiring.combination is Combination.ADD and semiring.marginalisation is Marginalisation.MIN
-    return costs and problem.upper_bound is not None and value >= problem.upper_bound
+    return _minimises(semiring) and problem.upper_bound is not None and value >= problem.upper_bound
 
 
 def _linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tuple[LinearHandling, str]:
