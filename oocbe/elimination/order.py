@@ -48,6 +48,9 @@ predictions leave out dominance. One million ends the search early where elimina
 lets hard problems have all the time they were given: there a better order saves more than the search costs.
 """
 
+MOST_ROWS = 2.0**960
+"""Predictions end here: sums of them, ratios and bytes are still within float64."""
+
 MASKED_SIZE = 64
 """Largest domain whose pairwise constraints are probed: values left are kept as bits of a word."""
 
@@ -104,7 +107,8 @@ class PrimalGraph:
 
     def predict(self, separators: NDArray[np.uint64], probes: int, seed: int) -> NDArray[np.float64]:
         """Estimated feasible rows of each bucket's message, by variable."""
-        result: NDArray[np.float64] = estimate_rows(separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF)
+        rows = estimate_rows(separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF)
+        result: NDArray[np.float64] = np.minimum(rows, MOST_ROWS)
         return result
 
 

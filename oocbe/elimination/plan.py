@@ -22,9 +22,6 @@ SCHEMA_VERSION = 1
 PRINTED_BUCKETS = 12
 """Buckets that ``str(plan)`` lists, the largest ones; ``to_json`` has all."""
 
-MOST_ROWS = 2.0**960
-"""Predictions end here: their sums and bytes are still within float64."""
-
 
 @dataclass(frozen=True)
 class PlannedBucket:
@@ -166,7 +163,7 @@ def _plan_for(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], choice
     for v, separator, rows in zip(choice.order, choice.separators, choice.predicted_rows, strict=True):
         names = tuple(problem.variables[u].name for u in separator)
         layout = Layout(names, tuple(problem.sizes[u] for u in separator))
-        predicted = min(layout.complete_rows, round(min(rows, MOST_ROWS)))
+        predicted = min(layout.complete_rows, round(rows))
         row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
         name = problem.variables[v].name
         buckets.append(
