@@ -16,6 +16,8 @@ from oocbe.semiring import Semiring, semiring_by_name
 
 ORDER_NAMES = ("auto", "min-degree", "min-fill", "weighted-min-fill", "linear")
 
+BACKENDS = ("auto", "cpu", "cuda")
+
 _BYTE_UNITS = {
     "": 1,
     "b": 1,
@@ -96,6 +98,13 @@ def parse_path(name: str, value: object) -> Path | None:
     if isinstance(value, str | os.PathLike) and str(value).strip():
         return Path(value)
     raise UsageError(f"{name}: {value!r} is not a path")
+
+
+def parse_backend(name: str, value: object) -> str:
+    """One of :data:`BACKENDS`."""
+    if isinstance(value, str) and value.strip() in BACKENDS:
+        return value.strip()
+    raise UsageError(f"{name}: {value!r} is not one of {', '.join(BACKENDS)}")
 
 
 def parse_semiring(name: str, value: object) -> Semiring | None:

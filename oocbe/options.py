@@ -18,6 +18,7 @@ from typing import Any
 from oocbe.errors import UsageError
 from oocbe.machine import default_memory_limit
 from oocbe.option_values import (
+    parse_backend,
     parse_boolean,
     parse_bytes,
     parse_integer,
@@ -34,8 +35,6 @@ OTHER_VARIABLES = {
     "OOCBE_DATA": "folder of real instances that tests and benchmarks look in",
     "OOCBE_THREADS": "number of threads of the CPU kernels",
     "OOCBE_MAX_INPUT_BYTES": "largest decompressed input file that is read",
-    "OOCBE_BACKEND": "kernels to use: auto, cpu or cuda",
-    "OOCBE_DEVICE_MEMORY": "bytes of device memory that the cuda kernels may take",
 }
 """Environment variables with our prefix that other parts read; they are not options of a solve."""
 
@@ -55,6 +54,8 @@ class SolveOptions:
     workdir : folder for tables on disk, or None for a temporary one; it is emptied of our tables afterwards.
     semiring : solve in this semiring, or None for the problem's own.
     chunk_rows : rows in a chunk of a stored table, at least 1.
+    backend : ``cpu``, ``cuda``, or ``auto``: large buckets on a CUDA device where there is one.
+    device_memory : limit in bytes on device memory, or None for all of it.
 
     Raises
     ------
@@ -69,6 +70,8 @@ class SolveOptions:
     workdir: Path | None = None
     semiring: Semiring | None = None
     chunk_rows: int = 1 << 20
+    backend: str = "auto"
+    device_memory: int | None = None
 
     def __post_init__(self) -> None:
         for name, parse in _PARSERS.items():
@@ -136,6 +139,8 @@ _PARSERS: dict[str, Callable[[str, object], object]] = {
     "workdir": parse_path,
     "semiring": parse_semiring,
     "chunk_rows": lambda name, value: parse_integer(name, value, least=1),
+    "backend": parse_backend,
+    "device_memory": parse_bytes,
 }
 
 

@@ -46,6 +46,7 @@ class Result:
     peak_memory_bytes : largest resident set of the process until the end of the solve.
     dominance : whether substitution dominance was applied.
     dtype : name of the dtype of message values, such as ``int32``.
+    backend : ``cpu``, or ``cuda`` where large buckets could be computed on a device.
     linear_constraints : what became of the linear constraints; ``relaxed`` means that the value is a bound only.
     notes : sentences for people about anything unusual.
     """
@@ -65,6 +66,7 @@ class Result:
     peak_memory_bytes: int
     dominance: bool
     dtype: str
+    backend: str = "cpu"
     linear_constraints: LinearHandling = "none"
     bound: int | float | None = None
     notes: tuple[str, ...] = ()
@@ -98,6 +100,7 @@ class Result:
             "peak_memory_bytes": self.peak_memory_bytes,
             "dominance": self.dominance,
             "dtype": self.dtype,
+            "backend": self.backend,
             "linear_constraints": self.linear_constraints,
             "notes": list(self.notes),
             "order": [self.variables[v].name for v in self.order],

@@ -19,7 +19,7 @@ DebugFlag = Annotated[bool, typer.Option("--debug", help="Show the traceback of 
 
 OrderFlag = Annotated[
     str | None,
-    typer.Option("--order", help="auto, min-degree, min-fill, weighted-min-fill, or a file with an order."),
+    typer.Option("--order", help="auto, min-degree, min-fill, weighted-min-fill, linear, or a file with an order."),
 ]
 OrderSecondsFlag = Annotated[
     str | None, typer.Option("--order-seconds", metavar="SECONDS", help="Time to search for a good order.")
@@ -35,6 +35,12 @@ WorkdirFlag = Annotated[str | None, typer.Option("--workdir", metavar="FOLDER", 
 SemiringFlag = Annotated[str | None, typer.Option("--semiring", help="Solve in this semiring, such as counting.")]
 ChunkRowsFlag = Annotated[
     str | None, typer.Option("--chunk-rows", metavar="INTEGER", help="Rows in a chunk of a table on disk.")
+]
+BackendFlag = Annotated[
+    str | None, typer.Option("--backend", help="auto, cpu, or cuda; auto takes large tables to a CUDA device.")
+]
+DeviceMemoryFlag = Annotated[
+    str | None, typer.Option("--device-memory", metavar="BYTES", help="Limit on device memory, such as 16GiB.")
 ]
 
 

@@ -9,8 +9,10 @@ import typer
 
 from oocbe.cli.failures import guarded
 from oocbe.cli.flags import (
+    BackendFlag,
     ChunkRowsFlag,
     DebugFlag,
+    DeviceMemoryFlag,
     DominanceFlag,
     EvidenceFlag,
     FormatFlag,
@@ -45,6 +47,8 @@ def solve(
     workdir: WorkdirFlag = None,
     semiring: SemiringFlag = None,
     chunk_rows: ChunkRowsFlag = None,
+    backend: BackendFlag = None,
+    device_memory: DeviceMemoryFlag = None,
     evidence: EvidenceFlag = None,
     format: FormatFlag = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print status and value only.")] = False,
@@ -68,6 +72,8 @@ def solve(
         workdir=workdir,
         semiring=semiring,
         chunk_rows=chunk_rows,
+        backend=backend,
+        device_memory=device_memory,
     )
     with observer_for(quiet, verbose) as observer:
         result = solve_timed(lambda: load(file, format, evidence), options, observer)

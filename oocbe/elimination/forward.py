@@ -19,7 +19,8 @@ from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.ranges import check_product, largest_magnitude, rounding_margin
 from oocbe.elimination.scaling import rescale, split
 from oocbe.errors import LimitError, ResourceError
-from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.operators.bucket_join import TooManyRowsError
 from oocbe.operators.factors import PackedFactor
 from oocbe.operators.join_program import BucketScope, ProgramBuilder
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
@@ -75,7 +76,7 @@ class Forward:
     dominance : whether to drop dominated rows (where the semiring allows it).
     store : where messages are kept.
     row_cap : a message with more rows ends the run with :class:`RowCapError`; None: only memory limits it.
-    block_rows : see :func:`oocbe.operators.bucket_join.join_and_eliminate`.
+    engine : computes the buckets; None: the CPU.
     """
 
     def __init__(
@@ -84,12 +85,12 @@ class Forward:
         dominance: bool,
         store: MessageStore,
         row_cap: int | None = None,
-        block_rows: int | None = None,
+        engine: BucketEngine | None = None,
     ) -> None:
         self._prepared = prepared
         self._store = store
         self._row_cap = row_cap
-        self._block_rows = block_rows
+        self._engine = engine or BucketEngine("cpu")
         problem = prepared.problem
         self._program = ProgramBuilder(problem.sizes, prepared.constraints, prepared.functions, prepared.semiring)
         self._constraints_of: list[list[PackedFactor]] = [[] for _ in problem.variables]
@@ -188,15 +189,13 @@ class Forward:
         limit = self._store.available // row_bytes
         cap = limit + 1 if self._row_cap is None else self._row_cap
         try:
-            message = join_and_eliminate(
-                program, layout, tables, prepared.semiring, prepared.dtype, min(cap, limit), self._block_rows
-            )
+            message = self._engine.join(program, layout, tables, prepared.semiring, prepared.dtype, min(cap, limit))
         except TooManyRowsError:
             if cap <= limit:
                 raise
             raise self._out_of_memory(bucket, limit, limit * row_bytes) from None
         if self._dominance is not None:
-            message = self._dominance.drop_dominated(message, bucket.separator, subtree)
+            message = self._dominance.drop_dominated(message, bucket.separator, subtree, self._engine)
         self._store.make_room(message.nbytes)
         return message
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.search import find_row
+from oocbe.operators.bucket_engine import to_host
 from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Message:
         if self._table is None:
             assert self._stored is not None
             return self._stored.find(key)
+        self._table = to_host(self._table)
         row = find_row(self._table.keys, key)
         if row < 0:
             return None
@@ -119,6 +121,7 @@ class MessageStore:
     def joined(self, message: Message) -> None:
         """Note that a message has been joined: from now on it is only asked for single rows."""
         if message._table is not None:
+            message._table = to_host(message._table)  # device memory is for what is still to be joined
             self._joined.append(message)
 
     def make_room(self, wanted: int) -> None:
@@ -145,7 +148,7 @@ class MessageStore:
             self._folder = self._make_folder()
         path = self._folder / f"message-{self._written:05d}"
         self._written += 1
-        message._stored = StoredTable.save(path, message._table, chunk_rows=self._chunk_rows)
+        message._stored = StoredTable.save(path, to_host(message._table), chunk_rows=self._chunk_rows)
         message._table = None
         self.in_memory -= message.nbytes
 

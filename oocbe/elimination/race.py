@@ -19,6 +19,7 @@ from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.order import OrderChoice
 from oocbe.elimination.prepare import Prepared, prepare
 from oocbe.errors import ResourceError
+from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.problem import Problem
 from oocbe.semiring import Semiring
 
@@ -56,6 +57,7 @@ def race(
     choices: list[OrderChoice],
     dominance: bool,
     make_store: Callable[[], MessageStore],
+    engine: BucketEngine,
     start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
 ) -> Finish:
     """Run the forward pass with each order until one ends.
@@ -63,7 +65,7 @@ def race(
     Parameters
     ----------
     choices : orders, the most promising first. A single one runs without a cap.
-    make_store : a new place for the messages of one run.
+    make_store : a new place for the messages of one run. engine : computes the buckets.
     start : called when a run begins; returns what to call after each bucket.
 
     Raises
@@ -82,7 +84,7 @@ def race(
             prepared = prepare(problem, semiring, runner.choice.order)
             store = make_store()
             try:
-                outcome = Forward(prepared, dominance, store, cap).run(start(runner.choice))
+                outcome = Forward(prepared, dominance, store, cap, engine).run(start(runner.choice))
             except RowCapError as reached:
                 store.close()
                 runner.correct(reached)

@@ -17,6 +17,7 @@ from oocbe.elimination.prepare import is_tabulated
 from oocbe.elimination.race import Finish, race
 from oocbe.errors import UnsupportedError
 from oocbe.machine import peak_memory, resident_memory
+from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.pruning.dominance import applies_to
@@ -83,12 +84,13 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
 
         return bucket_done
 
+    engine = BucketEngine(options.backend, options.device_memory)
     budget = max(LEAST_BUDGET, options.memory_limit - resident_memory())
 
     def make_store() -> MessageStore:
         return MessageStore(budget, options.workdir, options.chunk_rows)
 
-    finish = race(problem, semiring, [p.choice for p in plans], options.dominance, make_store, start)
+    finish = race(problem, semiring, [p.choice for p in plans], options.dominance, make_store, engine, start)
     with finish.store:
         forward_end = time.perf_counter()
         outcome = finish.outcome
@@ -96,7 +98,7 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
         if outcome.value is not None and semiring.selects:
             assignment = backward_pass(finish.prepared, outcome.buckets)
         backward_end = time.perf_counter()
-    result = _result(problem, semiring, options, finish, assignment)
+    result = _result(problem, semiring, options, finish, assignment, "cuda" if engine.uses_device else "cpu")
     seconds = {
         "order": forward_begin - begin,
         "forward": forward_end - forward_begin,
@@ -115,6 +117,7 @@ def _result(
     options: SolveOptions,
     finish: Finish,
     assignment: tuple[int, ...] | None,
+    backend: str,
 ) -> Result:
     """Everything but times and memory."""
     outcome, choice = finish.outcome, finish.choice
@@ -147,6 +150,7 @@ def _result(
         peak_memory_bytes=0,
         dominance=options.dominance and applies_to(semiring),
         dtype=finish.prepared.dtype.name,
+        backend=backend,
         linear_constraints=handling,
         notes=notes,
     )

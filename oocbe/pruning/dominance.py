@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.dominance import compact_rows, mark_dominated
 from oocbe.kernels.cpu.penalties import add_penalties
-from oocbe.kernels.cpu.threads import run_all
+from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.factors import FactorPool, PackedFactor
+from oocbe.operators.substitutions import Substitutions
 from oocbe.semiring import Combination, Marginalisation, Semiring
 from oocbe.tables.layout import bits_for
 from oocbe.tables.table import Table
@@ -167,36 +167,39 @@ class SubstitutionDominance:
         )
         return total
 
-    def drop_dominated(self, message: Table, separator: Sequence[int], subtree: NDArray[np.uint8]) -> Table:
-        """The message without dominated rows; ``separator`` in the layout's order, the least significant first."""
+    def drop_dominated(
+        self,
+        message: Table,
+        separator: Sequence[int],
+        subtree: NDArray[np.uint8],
+        engine: BucketEngine | None = None,
+    ) -> Table:
+        """The message without dominated rows.
+
+        Parameters
+        ----------
+        separator : variables in the layout's order, the least significant first.
+        subtree : uint8 (variables,), 1 for those eliminated in the message's subtree.
+        engine : where to compute; None: on the CPU.
+        """
         if message.rows < 2:
             return message
         inside = np.zeros(len(self._sizes), dtype=np.uint8)
         inside[list(separator)] = 1
         ahead = (1 - subtree[self._first]).astype(np.uint8)
         spread = float(message.values.max()) - float(message.values.min())
-        dominated = np.zeros(message.rows, dtype=np.uint8)
-        calls = []
+        substitutions = Substitutions()
         for v, field in zip(separator, message.layout.fields, strict=True):
             if self._sizes[v] > LARGEST_DOMAIN:
                 continue
             pairs = self._pairs(self._penalties(v, inside, ahead), spread)
             if pairs is not None:
-                place = (field.word, np.uint64(field.shift), np.uint64(field.mask))
-                calls.append((message.keys, message.values, place, *pairs, self._sign, dominated))
-        if not calls:
+                substitutions.variables.append((field, *pairs))
+        if not substitutions.variables:
             return message
-        if message.rows < 1 << 12:
-            for call in calls:
-                mark_dominated(*call)
-        else:
-            run_all(mark_dominated, calls)
-        if not dominated.any():
-            return message
-        keys, values = compact_rows(message.keys, message.values, dominated)
-        return Table(message.layout, keys, values, message.semiring, is_sorted=True)
+        return (engine or BucketEngine("cpu")).drop_dominated(message, substitutions, self._sign)
 
-    def _pairs(self, penalty: NDArray[Any], spread: float) -> tuple[NDArray[Any], ...] | None:
+    def _pairs(self, penalty: NDArray[Any], spread: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None:
         """Substitutions worth trying, CSR by the value replaced; None where there is none."""
         size, worth = len(penalty), spread - self._margin
         start, targets, penalties = [0], [], []

@@ -1,0 +1,140 @@
+"""Where a bucket is computed: on the CPU, on the device, or on whichever its size suits.
+
+Messages are made where they are cheapest and stay there until they are needed elsewhere: a table whose arrays are
+CuPy's lives on the device. Small buckets belong to the CPU, since a device join launches two kernels a level and waits
+for two numbers. Results are the same rows in the same order, bit for bit for integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.operators.join_program import JoinProgram
+from oocbe.semiring import Semiring
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import Table
+
+if TYPE_CHECKING:
+    from oocbe.operators.substitutions import Substitutions
+
+DEVICE_ROWS = 8192
+"""Rows of the largest input from which the device is faster. Measured on an H200 beside 16 cores: a device bucket costs
+0.3 to 1 ms whatever its size, and 5,000 rows take the CPU about as long (benchmarks/gpu_buckets.py)."""
+
+LARGEST_DEVICE_ROWS = (1 << 32) - 1
+"""Row numbers are 32 bits wide on the device."""
+
+
+class BucketEngine:
+    """Computes buckets.
+
+    Parameters
+    ----------
+    backend : ``cpu``, ``cuda``, or ``auto`` (the device for large buckets, where there is one).
+    device_memory : limit in bytes on device memory; None: ``OOCBE_DEVICE_MEMORY``, or all of it.
+    block_rows : see :func:`oocbe.operators.bucket_join.join_and_eliminate`.
+    device_rows : rows of the largest input from which ``auto`` takes the device.
+
+    Raises
+    ------
+    UsageError : ``cuda`` where no device can be used; the message says why.
+    """
+
+    def __init__(
+        self,
+        backend: str = "auto",
+        device_memory: int | None = None,
+        block_rows: int | None = None,
+        device_rows: int = DEVICE_ROWS,
+    ) -> None:
+        self._block_rows = block_rows
+        self._device_rows = 0 if backend == "cuda" else device_rows
+        self.uses_device = False
+        if backend == "cpu":
+            return
+        from oocbe.kernels.cuda.device import cupy, why_unavailable
+
+        if backend == "cuda":
+            cupy()  # raises where there is none
+        elif why_unavailable() is not None:
+            return
+        from oocbe.kernels.cuda import memory
+
+        memory.set_limit(device_memory)
+        self.uses_device = True
+
+    def join(
+        self,
+        program: JoinProgram,
+        layout: Layout,
+        tables: Sequence[Table],
+        semiring: Semiring,
+        dtype: np.dtype[Any],
+        row_limit: int,
+    ) -> Table:
+        """Message of a bucket; arguments and errors as for :func:`oocbe.operators.bucket_join.join_and_eliminate`.
+
+        Raises
+        ------
+        ResourceError : device memory ran out.
+        """
+        rows = max((t.rows for t in tables), default=0)
+        if not self._belongs_on_device(rows, len(tables)):
+            host = [to_host(t) for t in tables]
+            return join_and_eliminate(program, layout, host, semiring, dtype, row_limit, self._block_rows)
+        from oocbe.kernels.cuda.bucket_join import DeviceProgram
+
+        device = [to_device(t) for t in tables]
+        pairs = [(t.keys, t.values) for t in device]
+        made = DeviceProgram(program.runs, program.lookups, program.leaf, pairs, layout.words, dtype).join(row_limit)
+        if made is None:
+            raise TooManyRowsError(len(layout.scope), row_limit)
+        return Table(layout, *made, semiring, is_sorted=True)
+
+    def _belongs_on_device(self, rows: int, tables: int) -> bool:
+        if not self.uses_device or rows < self._device_rows:
+            return False
+        from oocbe.kernels.cuda.bucket_join import MOST_TABLES
+
+        return rows <= LARGEST_DEVICE_ROWS and tables <= MOST_TABLES
+
+    def drop_dominated(self, table: Table, substitutions: Substitutions, sign: int) -> Table:
+        """A sorted table without the rows that a substitution dominates, computed where the table is.
+
+        sign : 1 where small values are better, -1 where large ones are.
+        """
+        if is_on_device(table):
+            from oocbe.kernels.cuda.bucket_join import drop_dominated
+
+            keys, values = drop_dominated(table.keys, table.values, *substitutions.flat(), sign)
+        else:
+            keys, values = substitutions.drop_rows(table.keys, table.values, sign)
+        return table if values is table.values else Table(table.layout, keys, values, table.semiring, is_sorted=True)
+
+
+def is_on_device(table: Table) -> bool:
+    """Whether a table's arrays are in device memory."""
+    return not isinstance(table.keys, np.ndarray)
+
+
+def to_host(table: Table) -> Table:
+    """The table with its arrays in host memory; itself where they are."""
+    if not is_on_device(table):
+        return table
+    keys: NDArray[np.uint64] = table.keys.get()  # type: ignore[attr-defined]
+    return Table(table.layout, keys, table.values.get(), table.semiring, table.is_sorted)  # type: ignore[attr-defined]
+
+
+def to_device(table: Table) -> Table:
+    """The table with its arrays in device memory; itself where they are."""
+    if is_on_device(table):
+        return table
+    from oocbe.kernels.cuda.device import cupy
+
+    array = cupy().asarray
+    return Table(table.layout, array(table.keys), array(table.values), table.semiring, table.is_sorted)
