@@ -1,8 +1,13 @@
 """What a kernel backend offers: the loops over rows that the operators are written against.
 
 Everywhere: keys are uint64 (words, rows), C-contiguous, word 0 least significant; values are int32, int64, float32 or
-float64 (rows,). Inputs are never written to; results are new arrays that the caller owns, except where a docstring says
-that an input comes back unchanged. Results are in the values' dtype: the operator has checked by range analysis
+float64 (rows,). Arrays of rows and groups live where the backend works: NumPy's for the CPU, CuPy's for a GPU, brought
+there and back by :meth:`Backend.upload` and :meth:`Backend.download`; what comes out of one kernel goes into the next
+without a copy, and operators may index and compare them, which both kinds do alike. Move plans, masks and forbidden
+tuples are small and always NumPy's.
+
+Inputs are never written to; results are new arrays that the caller owns, except where a docstring says that an input
+comes back unchanged. Results are in the values' dtype: the operator has checked by range analysis
 (:mod:`oocbe.operators.ranges`) that it holds them, or widened the inputs. Work is cut into pieces of ``piece_rows``
 rows (None: the backend's choice); results do not depend on it. Semiring operations come as the codes of
 :mod:`oocbe.semiring`. A backend holds loops and nothing else: scopes and names end above it.
@@ -72,6 +77,12 @@ class Backend(Protocol):
     """The kernels; one object a device."""
 
     name: str
+
+    def upload(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The array where the backend works: itself if it is there already, a copy otherwise."""
+
+    def download(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A result in main memory: itself if it is there already, a copy otherwise."""
 
     def permute(self, keys: Keys, plan: NDArray[np.int64], words: int, piece_rows: int | None = None) -> Keys:
         """Move fields of keys to other places.

@@ -73,9 +73,8 @@ def match(
     starts2 = backend.group_starts(table2.keys, masks2, piece_rows)
     words = min(len(masks1), len(masks2))
     found1, found2 = backend.match_groups(table1.keys, starts1, table2.keys, starts2, masks1[:words], piece_rows)
-    return MatchedGroups(
-        starts1[found1], starts1[found1 + 1] - starts1[found1], starts2[found2], starts2[found2 + 1] - starts2[found2]
-    )
+    first1, first2 = starts1[found1], starts2[found2]
+    return MatchedGroups(first1, starts1[found1 + 1] - first1, first2, starts2[found2 + 1] - first2)
 
 
 def _merged(ranges: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:

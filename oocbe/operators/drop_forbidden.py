@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from oocbe.errors import ModelError
-from oocbe.kernels import default_backend
-from oocbe.operators.inputs import in_memory
+from oocbe.operators.inputs import workplace
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
 from oocbe.tables.table import Table
@@ -27,7 +26,7 @@ def drop_forbidden(
     tuples: ArrayLike,
     *,
     piece_rows: int | None = None,
-    backend: Backend | None = None,
+    backend: Backend | str | None = None,
 ) -> Table:
     """Rows of a table that contain none of the forbidden tuples, in their order.
 
@@ -37,7 +36,7 @@ def drop_forbidden(
     scope : the constraint's variables and domain sizes, all of them in the table's scope.
     tuples : integers (tuples, len(scope)), columns in the constraint's scope order.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
-    backend : the kernels; None: the CPU's.
+    backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
 
     Raises
     ------
@@ -50,14 +49,15 @@ def drop_forbidden(
     >>> drop_forbidden(f, {"x": 2}, [[1]]).to_dict()
     {(0, 0): 1}
     """
-    t, kernels = in_memory(table), backend or default_backend()
+    place = workplace(backend, table)
+    (t,), kernels = place.tables, place.kernels
     part = Layout(tuple(scope), tuple(scope.values()))
     plan = move_plan(t.layout, part, part.scope)
     rows = np.asarray(tuples, dtype=np.int64).reshape(-1, len(scope)) if scope else np.asarray(tuples, dtype=np.int64)
     if scope and rows.size and ((rows < 0).any() or (rows >= np.array(part.sizes)).any()):
         raise ModelError(f"constraint over {part.scope}: a value lies outside its domain")
     if len(rows) == 0:
-        return t
+        return table if isinstance(table, Table) else place.hand_over(t)
     parts = kernels.permute(t.keys, plan, part.words, piece_rows)
     keys, values = kernels.drop_forbidden(t.keys, t.values, parts, part.pack(rows), part.bits, piece_rows)
-    return replace(t, keys=keys, values=values)
+    return place.hand_over(replace(t, keys=keys, values=values))

@@ -1,21 +1,71 @@
-"""What the operators do with their arguments before any row moves: read stored tables, check that two tables agree."""
+"""What the operators do with their arguments before any row moves, and with their result at the end.
+
+Stored tables are read, the kernels are chosen, rows are brought to where those kernels work, and two tables are checked
+to agree. A result stays in device memory where an input was there (:func:`on_device`), so that operators chain without
+copies; otherwise it is brought back to main memory.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from oocbe.errors import ModelError
+from oocbe.kernels import backend_for
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
+    from oocbe.kernels.interface import Backend
     from oocbe.tables.stored import StoredTable
 
     TableLike: TypeAlias = Table | StoredTable
 
 
-def in_memory(table: TableLike) -> Table:
-    """The table itself, or a stored table's rows read into memory."""
-    return table if isinstance(table, Table) else table.to_table()
+@dataclass(frozen=True)
+class Workplace:
+    """Where an operation works.
+
+    Attributes
+    ----------
+    kernels : the backend.
+    tables : the inputs, rows where the backend works.
+    keeps : whether the result stays there.
+    """
+
+    kernels: Backend
+    tables: tuple[Table, ...]
+    keeps: bool
+
+    def hand_over(self, result: Table) -> Table:
+        """The result where the caller expects it: beside its inputs."""
+        return result if self.keeps else in_main_memory(result, self.kernels)
+
+
+def workplace(backend: Backend | str | None, *inputs: TableLike) -> Workplace:
+    """Kernels for some tables (see :func:`oocbe.kernels.backend_for`), and the tables with their rows there."""
+    tables = [table if isinstance(table, Table) else table.to_table() for table in inputs]
+    keeps = any(is_on_device(table) for table in tables)
+    kernels = backend_for(sum(table.rows for table in tables), backend, keeps)
+    return Workplace(kernels, tuple(on_device(table, kernels) for table in tables), keeps)
+
+
+def is_on_device(table: Table) -> bool:
+    """Whether a table's rows are in a device's memory."""
+    return not isinstance(table.keys, np.ndarray)
+
+
+def on_device(table: Table, kernels: Backend) -> Table:
+    """The table with its rows where some kernels work; itself if they are there."""
+    keys, values = kernels.upload(table.keys), kernels.upload(table.values)
+    return table if keys is table.keys and values is table.values else replace(table, keys=keys, values=values)
+
+
+def in_main_memory(table: Table, kernels: Backend) -> Table:
+    """The table with its rows in main memory; itself if they are there."""
+    keys, values = kernels.download(table.keys), kernels.download(table.values)
+    return table if keys is table.keys and values is table.values else replace(table, keys=keys, values=values)
 
 
 def check_pair(table1: Table, table2: Table) -> tuple[str, ...]:

@@ -7,10 +7,9 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from oocbe.errors import ModelError
-from oocbe.kernels import default_backend
 from oocbe.kernels.interface import EliminationPlan
 from oocbe.operators.arrange import arrange, match
-from oocbe.operators.inputs import check_pair, in_memory
+from oocbe.operators.inputs import check_pair, workplace
 from oocbe.operators.join_sum import join_sum
 from oocbe.operators.maximise import maximise
 from oocbe.operators.ranges import distributes, joined_dtype
@@ -29,7 +28,7 @@ def join_maximise(
     variables: str | Sequence[str],
     *,
     piece_rows: int | None = None,
-    backend: Backend | None = None,
+    backend: Backend | str | None = None,
 ) -> Table:
     """The same rows as ``maximise(join_sum(table1, table2), variables)``, in the time and memory of its result.
 
@@ -41,7 +40,7 @@ def join_maximise(
     table1, table2 : tables in memory or stored, of one semiring; scopes may be disjoint, equal or empty.
     variables : name of one variable in a scope, or several names.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
-    backend : the kernels; None: the CPU's.
+    backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
 
     Returns
     -------
@@ -62,7 +61,15 @@ def join_maximise(
     >>> join_maximise(f, g, "x")
     <Table (z, y): 2 rows, density 0.5, 32 B, 2 key bits, int64, max-sum>
     """
-    t1, t2, kernels = in_memory(table1), in_memory(table2), backend or default_backend()
+    place = workplace(backend, table1, table2)
+    t1, t2 = place.tables
+    return place.hand_over(_join_maximise(t1, t2, variables, piece_rows, place.kernels))
+
+
+def _join_maximise(
+    t1: Table, t2: Table, variables: str | Sequence[str], piece_rows: int | None, kernels: Backend
+) -> Table:
+    """The operator on tables whose rows are where the kernels work, and its result there."""
     shared = check_pair(t1, t2)
     gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
     for name in gone:

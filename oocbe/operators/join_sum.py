@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oocbe.errors import ResourceError
-from oocbe.kernels import default_backend
 from oocbe.operators.arrange import arrange, match
-from oocbe.operators.inputs import check_pair, in_memory
+from oocbe.operators.inputs import check_pair, workplace
 from oocbe.operators.ranges import joined_dtype
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def join_sum(
-    table1: TableLike, table2: TableLike, *, piece_rows: int | None = None, backend: Backend | None = None
+    table1: TableLike, table2: TableLike, *, piece_rows: int | None = None, backend: Backend | str | None = None
 ) -> Table:
     """Join two tables on their shared variables.
 
@@ -30,7 +29,7 @@ def join_sum(
     ----------
     table1, table2 : tables in memory or stored, of one semiring; scopes may be disjoint, equal or empty.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
-    backend : the kernels; None: the CPU's.
+    backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
 
     Returns
     -------
@@ -51,7 +50,8 @@ def join_sum(
     >>> join_sum(f, g).to_dict()
     {(0, 0, 1): 11, (0, 1, 1): 12}
     """
-    t1, t2, kernels = in_memory(table1), in_memory(table2), backend or default_backend()
+    place = workplace(backend, table1, table2)
+    (t1, t2), kernels = place.tables, place.kernels
     shared = check_pair(t1, t2)
     dtype = joined_dtype(t1.values, t2.values, t1.semiring)
     own1 = tuple(name for name in t1.scope if name not in shared)
@@ -73,4 +73,4 @@ def join_sum(
             f"joining {t1!r} and {t2!r} gives {groups.joined_rows:,} rows, {format_bytes(needed)}, more than the "
             "memory left; eliminate a variable in the same step (join_maximise), which writes no joined row"
         ) from None
-    return Table(layout, keys, values, t1.semiring, is_sorted=len(values) < 2)
+    return place.hand_over(Table(layout, keys, values, t1.semiring, is_sorted=len(values) < 2))

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from oocbe.kernels import default_backend
 from oocbe.operators.arrange import arrange
-from oocbe.operators.inputs import in_memory
+from oocbe.operators.inputs import workplace
 from oocbe.operators.ranges import reduced_dtype
 from oocbe.tables.moves import field_masks
 from oocbe.tables.table import Table
@@ -23,7 +22,7 @@ def maximise(
     variables: str | Sequence[str],
     *,
     piece_rows: int | None = None,
-    backend: Backend | None = None,
+    backend: Backend | str | None = None,
 ) -> Table:
     """Marginalise variables out of a table: by maximum, minimum or sum, as its semiring says.
 
@@ -36,7 +35,7 @@ def maximise(
     table : in memory or stored.
     variables : name of one variable of its scope, or several names.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
-    backend : the kernels; None: the CPU's.
+    backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
 
     Returns
     -------
@@ -53,7 +52,8 @@ def maximise(
     >>> maximise(Table.from_rows({"x": 2, "y": 2}, [[0, 0], [1, 0], [1, 1]], [1, 2, 3]), "x").to_dict()
     {(0,): 2, (1,): 3}
     """
-    t, kernels = in_memory(table), backend or default_backend()
+    place = workplace(backend, table)
+    (t,), kernels = place.tables, place.kernels
     gone = (variables,) if isinstance(variables, str) else tuple(variables)
     sizes = [t.layout.sizes[t.layout.place(name)] for name in gone]
     kept = tuple(name for name in t.scope if name not in gone)
@@ -64,4 +64,4 @@ def maximise(
     masks = field_masks(layout, kept)
     starts = kernels.group_starts(rows.keys, field_masks(rows.layout, kept), piece_rows)
     keys, values = kernels.reduce_groups(rows.keys, rows.values, starts, masks, t.semiring.marginalisation, piece_rows)
-    return Table(layout, keys, values, t.semiring, is_sorted=True)
+    return place.hand_over(Table(layout, keys, values, t.semiring, is_sorted=True))

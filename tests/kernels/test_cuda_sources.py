@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oocbe.kernels.cuda.modules import compiler_options, source_names, source_text, variants
+from oocbe.kernels.cuda.modules import choices, compiler_options, source_names, source_text
 
 ARCHITECTURES = (70, 80, 90)
 
@@ -56,15 +56,19 @@ def compiler(request) -> Compiler:
     pytest.skip(f"no NVRTC of CUDA {request.param} (package nvidia-cuda-nvrtc{'-cu12' * (request.param == 12)})")
 
 
+def variants_of(name: str) -> list[dict[str, str]]:
+    """Combinations of definitions in which each value of each occurs."""
+    found = choices(name)
+    count = max((len(values) for values in found.values()), default=1)
+    return [{key: values[i % len(values)] for key, values in found.items()} for i in range(count)]
+
+
 @pytest.mark.parametrize("name", source_names())
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_source_compiles(compiler, name, architecture):
     if architecture not in compiler.architectures:
         pytest.skip(f"CUDA {compiler.major} no longer compiles for sm_{architecture}")
-    for number, definitions in enumerate(variants(name)):
-        # Each variant on one architecture, and the first one on all of them.
-        if number and ARCHITECTURES[number % len(ARCHITECTURES)] != architecture:
-            continue
+    for definitions in variants_of(name):
         options = (*compiler_options(definitions), f"--gpu-architecture=sm_{architecture}")
         code, log = compiler.log_of(source_text(name), options)
         assert code == 0, f"{name}.cu with {definitions}:\n{log}"
@@ -83,5 +87,6 @@ def test_headers_are_put_in_once():
     assert text.count("typedef unsigned long long u64;") == 1
 
 
-def test_variants_are_all_combinations():
-    assert variants("fields") == [{}]
+def test_definitions_of_a_source():
+    assert choices("fields") == {}
+    assert choices("join") == {"VALUE": ["int", "long long", "float", "double"], "COMBINATION": ["0", "1"]}

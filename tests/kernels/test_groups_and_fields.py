@@ -8,9 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.errors import ModelError
-from oocbe.kernels.cpu.fields import permute
-from oocbe.kernels.cpu.filters import drop_forbidden
-from oocbe.kernels.cpu.groups import group_starts, match_groups
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import bit_ranges, field_masks, move_plan
 
@@ -26,12 +23,12 @@ def scope_of(bits: int) -> Layout:
 
 @pytest.mark.parametrize("piece_rows", PIECES)
 @pytest.mark.parametrize("bits", [1, 63, 64, 65, 128, 200])
-def test_permute(bits, piece_rows):
+def test_permute(kernels, bits, piece_rows):
     source = scope_of(bits)
     rng = np.random.default_rng(bits)
     destination = source.select(rng.permutation(source.scope).tolist())
     tuples = rng.integers(0, source.sizes, (50, len(source.sizes)))
-    moved = permute(source.pack(tuples), move_plan(source, destination), destination.words, piece_rows)
+    moved = kernels.permute(source.pack(tuples), move_plan(source, destination), destination.words, piece_rows)
     order = [source.place(name) for name in destination.scope]
     assert np.array_equal(moved, destination.pack(tuples[:, order]))
 
@@ -62,7 +59,7 @@ def test_masks_and_ranges():
 @pytest.mark.parametrize("piece_rows", PIECES)
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
-def test_group_starts_and_matches(piece_rows, data):
+def test_group_starts_and_matches(kernels, piece_rows, data):
     words = data.draw(st.sampled_from([1, 2]))
     masks = np.array([6, ONES][:words], dtype=np.uint64)
     columns = []
@@ -75,18 +72,18 @@ def test_group_starts_and_matches(piece_rows, data):
     for keys in columns:
         masked = [tuple(row) for row in (keys & masks[:, np.newaxis]).T.tolist()]
         firsts = [i for i, key in enumerate(masked) if i == 0 or masked[i - 1] != key]
-        found = group_starts(keys, masks, piece_rows)
+        found = kernels.group_starts(keys, masks, piece_rows)
         assert found.tolist() == [*firsts, len(masked)] if masked else [0]
         starts.append(found)
         groups.append({masked[i]: number for number, i in enumerate(firsts)})
-    found1, found2 = match_groups(columns[0], starts[0], columns[1], starts[1], masks, piece_rows)
+    found1, found2 = kernels.match_groups(columns[0], starts[0], columns[1], starts[1], masks, piece_rows)
     expected = [(number, groups[1][key]) for key, number in groups[0].items() if key in groups[1]]
     assert list(zip(found1.tolist(), found2.tolist(), strict=True)) == expected
 
 
 @pytest.mark.parametrize("piece_rows", PIECES)
 @pytest.mark.parametrize("bits", [1, 20, 21, 64, 128])
-def test_drop_forbidden(bits, piece_rows):
+def test_drop_forbidden(kernels, bits, piece_rows):
     layout = scope_of(bits)
     rng = np.random.default_rng(bits)
     # Values at the ends of each domain, so that parts meet forbidden tuples and all words matter.
@@ -94,7 +91,7 @@ def test_drop_forbidden(bits, piece_rows):
     keys, forbidden = layout.pack(tuples), layout.pack(tuples[rng.integers(0, 60, 9)])
     bad = {tuple(key) for key in forbidden.T.tolist()}
     kept = [row for row, key in enumerate(keys.T.tolist()) if tuple(key) not in bad]
-    found_keys, found_values = drop_forbidden(keys, np.arange(60), keys, forbidden, bits, piece_rows)
+    found_keys, found_values = kernels.drop_forbidden(keys, np.arange(60), keys, forbidden, bits, piece_rows)
     assert found_values.tolist() == kept
     assert np.array_equal(found_keys, keys[:, kept])
     assert len(kept) < 60

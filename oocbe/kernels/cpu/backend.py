@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from oocbe.kernels.cpu.fields import permute
 from oocbe.kernels.cpu.filters import drop_forbidden
 from oocbe.kernels.cpu.groups import group_starts, match_groups
@@ -11,10 +16,18 @@ from oocbe.kernels.cpu.reduce import reduce_groups
 from oocbe.kernels.cpu.sort import sort_rows
 
 
+def in_main_memory(array: Any) -> NDArray[Any]:
+    """A NumPy array itself, or a copy of a device's array (which knows how to make one: ``get``)."""
+    found: NDArray[Any] = array if isinstance(array, np.ndarray) else array.get()
+    return found
+
+
 class CpuBackend:
     """Numba loops over arrays in host memory. Stateless."""
 
     name = "cpu"
+    upload = staticmethod(in_main_memory)
+    download = staticmethod(in_main_memory)
     permute = staticmethod(permute)
     sort_rows = staticmethod(sort_rows)
     group_starts = staticmethod(group_starts)

@@ -1,12 +1,8 @@
 // Move fields of keys to other places.
 #include "integers.cuh"
+#include "moves.cuh"
 
-#define MOST_MOVES 64
 #define ROWS_A_THREAD 4
-
-// One move: bits [shift, shift + bits) of source word `from` go to `back` of word `to`. Moves are ordered by `to`.
-struct Move { unsigned char from, shift, bits, to, back, unused[3]; };
-struct Plan { Move moves[MOST_MOVES]; };
 
 // keys u64 (source words, rows), out u64 (words, rows). A plan of more moves than fit comes in several launches, of
 // which all but the first add to what is there. A thread reads ROWS_A_THREAD rows at once, to have loads in flight.
@@ -33,9 +29,8 @@ permute_rows(const u64 *keys, u64 *out, i64 rows, i64 words, Plan plan, i64 move
                     if (row < rows) source[i] = keys[held * rows + row];
                 }
             }
-            u64 mask = ~0ull >> (64 - step.bits);
             #pragma unroll
-            for (int i = 0; i < ROWS_A_THREAD; i++) result[i] |= ((source[i] >> step.shift) & mask) << step.back;
+            for (int i = 0; i < ROWS_A_THREAD; i++) result[i] |= moved(source[i], step);
         }
         #pragma unroll
         for (int i = 0; i < ROWS_A_THREAD; i++) {

@@ -24,18 +24,24 @@ def permute(keys: Any, plan: NDArray[np.int64], words: int, piece_rows: int | No
     out = cupy().empty((words, rows), dtype=np.uint64)
     function = kernel("fields", "permute_rows")
     blocks = -(-rows // (THREADS * ROWS_A_THREAD))
-    moves = packed_moves(plan)
-    for start in range(0, max(1, len(moves)), MOST_MOVES):
-        part = moves[start : start + MOST_MOVES]
-        arguments = np.zeros(MOST_MOVES, dtype=MOVE)
-        arguments[: len(part)] = part
-        launch(function, blocks, THREADS, keys, out, rows, words, arguments, len(part), int(start > 0))
+    for number, (moves, count) in enumerate(packed_plans(plan)):
+        launch(function, blocks, THREADS, keys, out, rows, words, moves, count, int(number > 0))
     return out
 
 
-def packed_moves(plan: NDArray[np.int64]) -> NDArray[np.void]:
-    """A move plan as the kernels' structs, ordered by destination, then source (so that a word is loaded once)."""
+def packed_plans(plan: NDArray[np.int64]) -> list[tuple[NDArray[np.void], int]]:
+    """A move plan as the kernels' structs and the moves in each; one of no moves for an empty plan.
+
+    Moves are ordered by destination, then by source, so that a kernel loads a word once.
+    """
     moves = np.zeros(len(plan), dtype=MOVE)
     for column, name in enumerate(("from", "shift", "bits", "to", "back")):
         moves[name] = plan[:, column]
-    return moves[np.lexsort((moves["from"], moves["to"]))]
+    moves = moves[np.lexsort((moves["from"], moves["to"]))]
+    structs = []
+    for first in range(0, max(1, len(moves)), MOST_MOVES):
+        part = np.zeros(MOST_MOVES, dtype=MOVE)
+        count = len(moves[first : first + MOST_MOVES])
+        part[:count] = moves[first : first + count]
+        structs.append((part, count))
+    return structs

@@ -25,3 +25,30 @@ __device__ __forceinline__ i64 upper_bound(const Index *entries, i64 low, i64 hi
     }
     return low;
 }
+
+// Loads and stores of one word that other blocks write or read meanwhile; whole, but in no order with other words.
+__device__ __forceinline__ u64 load_relaxed(const u64 *place) {
+    u64 value;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(place));
+    return value;
+}
+
+__device__ __forceinline__ u32 load_relaxed(const u32 *place) {
+    u32 value;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(place));
+    return value;
+}
+
+__device__ __forceinline__ void store_relaxed(u64 *place, u64 value) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(place), "l"(value) : "memory");
+}
+
+__device__ __forceinline__ void store_relaxed(u32 *place, u32 value) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" :: "l"(place), "r"(value) : "memory");
+}
+
+// Marked rows before `row`; bits u32, a bit a row, before i64: marked rows before each word, all of them last.
+__device__ __forceinline__ i64 marked_before(const u32 *bits, const i64 *before, i64 row, i64 rows) {
+    if (row >= rows) return before[(rows + 31) / 32];
+    return before[row >> 5] + __popc(bits[row >> 5] & ((1u << (row & 31)) - 1));
+}

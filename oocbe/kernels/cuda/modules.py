@@ -2,7 +2,7 @@
 
 A ``.cu`` file holds ``extern "C"`` kernels. Types and other compile-time choices are macros (*definitions*), so that
 one source serves all value types and semirings; the line ``// variants: NAME=a|b NAME=c|d`` at its top lists the values
-that each takes, and a test compiles all their combinations on machines without a device. ``#include "x.cuh"`` is
+that each takes, and a test compiles each of them on machines without a device. ``#include "x.cuh"`` is
 replaced by that file's text here and not left to the compiler: CuPy's cache on disk is keyed by the text that it is
 given, and would keep a stale kernel after a change of a header. No other header is needed, CUDA's own included.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +53,12 @@ def source_text(name: str) -> str:
     return expand(FOLDER / f"{name}.cu")
 
 
-def variants(name: str) -> list[dict[str, str]]:
-    """All combinations of definitions that a source names in its ``// variants:`` lines."""
+def choices(name: str) -> dict[str, list[str]]:
+    """Definitions that a source takes, and the values of each, from its ``// variants:`` lines."""
     # Values may contain blanks (long long): a name and its equals sign begin the next choice.
     lines = re.findall(r"^// variants: (.*)$", source_text(name), flags=re.MULTILINE)
-    choices = [choice for line in lines for choice in re.findall(r"(\w+)=(.*?)(?= \w+=|$)", line)]
-    names = [choice[0] for choice in choices]
-    return [dict(zip(names, values, strict=True)) for values in product(*(c[1].split("|") for c in choices))]
+    found = [choice for line in lines for choice in re.findall(r"(\w+)=(.*?)(?= \w+=|$)", line)]
+    return {name: values.split("|") for name, values in found}
 
 
 def compiler_options(definitions: dict[str, Definition] | dict[str, str]) -> tuple[str, ...]:

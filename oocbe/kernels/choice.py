@@ -1,0 +1,80 @@
+"""Which kernels work on what: a backend by its name, and ``auto``'s choice by the number of rows.
+
+``auto`` takes the GPU where there is one and the rows are many enough to be worth the way there, the CPU otherwise. It
+is asked again for every operation, so that small and large tables of one problem go where each is fastest.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import cache
+from typing import TYPE_CHECKING
+
+from oocbe.errors import UsageError
+
+if TYPE_CHECKING:
+    from oocbe.kernels.interface import Backend
+
+BACKENDS = ("auto", "cpu", "cuda")
+VARIABLE = "OOCBE_BACKEND"
+
+AUTO_ROWS = 1 << 20
+"""Rows from which ``auto`` takes the GPU."""
+
+
+def backend_named(name: str) -> Backend:
+    """The kernels called ``cpu`` or ``cuda``.
+
+    Raises
+    ------
+    UsageError : another name, or there is no CUDA device that can be used (the message says why).
+    """
+    # Imported here because Numba takes a third of a second and CuPy more, which commands that do not compute with them
+    # should not pay.
+    if name == "cpu":
+        from oocbe.kernels.cpu.backend import CpuBackend
+
+        return CpuBackend()
+    if name == "cuda":
+        return _cuda()
+    raise UsageError(f"unknown backend {name!r}; known: {', '.join(BACKENDS)}")
+
+
+def backend_for(rows: int, backend: Backend | str | None = None, on_device: bool = False) -> Backend:
+    """The kernels for an operation.
+
+    Parameters
+    ----------
+    rows : rows of its inputs.
+    backend : the kernels themselves, a name, or None for what ``OOCBE_BACKEND`` says (``auto`` by default).
+    on_device : whether some input is in device memory already: then ``auto`` stays there, however few rows.
+    """
+    if backend is not None and not isinstance(backend, str):
+        return backend
+    name = backend or os.environ.get(VARIABLE) or "auto"
+    if name != "auto":
+        return backend_named(name)
+    if on_device or (rows >= AUTO_ROWS and _cuda_works(wanted=backend == "auto" or VARIABLE in os.environ)):
+        return _cuda()
+    return backend_named("cpu")
+
+
+@cache
+def _cuda() -> Backend:
+    # One object, made once: it sets the limit of the memory pool.
+    from oocbe.kernels.cuda.backend import CudaBackend
+
+    return CudaBackend()
+
+
+@cache
+def _cuda_works(wanted: bool) -> bool:
+    """Whether CUDA can be used; says why not, once: loudly to those who asked for ``auto``."""
+    from oocbe.kernels.cuda.device import why_unavailable
+
+    reason = why_unavailable()
+    if reason is not None:
+        level = logging.WARNING if wanted else logging.INFO
+        logging.getLogger("oocbe").log(level, "backend auto works on the CPU alone: %s", reason)
+    return reason is None

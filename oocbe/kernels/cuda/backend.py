@@ -1,0 +1,54 @@
+"""The CUDA backend: the kernels of this folder under the names of :class:`oocbe.kernels.interface.Backend`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from oocbe.kernels.cuda import fields, filters, groups, join, join_reduce, reduce, sort
+from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.memory import set_limit, with_retry
+
+
+class CudaBackend:
+    """Kernels on CuPy's current device and stream; arrays are CuPy's.
+
+    All of a call's rows are in device memory, and a launch covers them all: ``piece_rows`` is accepted and changes
+    nothing. Beside inputs and outputs a call takes up to: sort, one more copy of the rows (two where keys have several
+    words); groups, 3 bits a row; joins, 8 bytes a group and some 30 bytes a run.
+
+    Parameters
+    ----------
+    memory_limit : bytes that CuPy's memory pool may hold; None: ``OOCBE_DEVICE_MEMORY``, or the whole device.
+
+    Raises
+    ------
+    UsageError : there is no device, no CuPy, or the two do not fit together; the message says which.
+    """
+
+    name = "cuda"
+
+    def __init__(self, memory_limit: int | None = None) -> None:
+        self.memory_limit = set_limit(memory_limit)
+
+    @staticmethod
+    @with_retry
+    def upload(array: NDArray[Any]) -> Any:
+        """A copy of the array in device memory; see :meth:`oocbe.kernels.interface.Backend.upload`."""
+        return cupy().asarray(array)
+
+    @staticmethod
+    def download(array: Any) -> NDArray[Any]:
+        """A copy of the array in main memory; waits for the kernels that write it."""
+        found: NDArray[Any] = cupy().asnumpy(array)
+        return found
+
+    permute = staticmethod(with_retry(fields.permute))
+    sort_rows = staticmethod(with_retry(sort.sort_rows))
+    group_starts = staticmethod(with_retry(groups.group_starts))
+    match_groups = staticmethod(with_retry(groups.match_groups))
+    join_rows = staticmethod(with_retry(join.join_rows))
+    reduce_groups = staticmethod(with_retry(reduce.reduce_groups))
+    join_reduce = staticmethod(with_retry(join_reduce.join_reduce))
+    drop_forbidden = staticmethod(with_retry(filters.drop_forbidden))

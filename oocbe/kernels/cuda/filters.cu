@@ -1,0 +1,58 @@
+// Filter by forbidden tuples, and rows that stay.
+// variants: PAYLOAD=unsigned int|unsigned long long
+#include "integers.cuh"
+
+#define THREADS 256
+
+// table u32 (2 ^ bits / 32, at least 1,), zero before: a bit for each tuple.
+extern "C" __global__ void set_bits(const u64 *tuples, i64 count, u32 *table) {
+    i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) atomicOr(&table[tuples[i] >> 5], 1u << (tuples[i] & 31));
+}
+
+// bits u32 (ceil(rows / 32),): rows whose part u64 (rows,) has no bit in the table.
+extern "C" __global__ void __launch_bounds__(THREADS)
+mark_unset(const u64 *parts, i64 rows, const u32 *table, u32 *bits) {
+    i64 first = (i64)blockIdx.x * (THREADS * 4) + threadIdx.x;
+    u64 read[4];
+    #pragma unroll
+    for (int i = 0; i < 4; i++) read[i] = first + i * THREADS < rows ? parts[first + i * THREADS] : 0;
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+        i64 row = first + i * THREADS;
+        u32 word = __ballot_sync(ALL_LANES, row < rows && !(table[read[i] >> 5] >> (read[i] & 31) & 1));
+        if (lane_number() == 0 && row < rows) bits[row >> 5] = word;
+    }
+}
+
+// The same by bisection: parts u64 (words, rows), tuples u64 (words, count) ascending.
+extern "C" __global__ void __launch_bounds__(THREADS)
+mark_absent(const u64 *parts, i64 rows, const u64 *tuples, i64 count, i64 words, u32 *bits) {
+    i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
+    bool stays = row < rows;
+    i64 low = 0, high = stays ? count : 0;
+    while (low < high) {
+        i64 middle = (low + high) >> 1;
+        int sign = 0;
+        for (i64 word = words - 1; word >= 0 && sign == 0; word--) {
+            u64 here = tuples[word * count + middle], wanted = parts[word * rows + row];
+            sign = here < wanted ? -1 : here > wanted;
+        }
+        if (sign == 0) { stays = false; break; }
+        if (sign < 0) low = middle + 1; else high = middle;
+    }
+    __syncwarp();
+    u32 word = __ballot_sync(ALL_LANES, stays);
+    if (lane_number() == 0 && row < rows) bits[row >> 5] = word;
+}
+
+// keys u64 (words, rows) and payload (rows,) of the marked rows, in their order, to (words, count) and (count,).
+extern "C" __global__ void __launch_bounds__(THREADS)
+write_marked(const u64 *keys, const PAYLOAD *payload, i64 rows, i64 words, const u32 *bits, const i64 *before, i64 count,
+             u64 *out_keys, PAYLOAD *out_payload) {
+    i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (row >= rows || !(bits[row >> 5] >> (row & 31) & 1)) return;
+    i64 place = before[row >> 5] + __popc(bits[row >> 5] & lanes_below());
+    for (i64 word = 0; word < words; word++) out_keys[word * count + place] = keys[word * rows + row];
+    out_payload[place] = payload[row];
+}

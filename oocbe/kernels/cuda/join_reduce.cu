@@ -1,0 +1,141 @@
+// Join and marginalise at once: one output row for each pair of runs (runs.cu) of a group that have an eliminated value
+// in common, its value marginalised over those values, in registers. Pairs are counted first, then written.
+// Up to 64 different eliminated values are sets of bits; with SET_BITS 0 the two runs' ascending lists are merged.
+// variants: SET_BITS=0|32|64 VALUE=int|long long|float|double
+// variants: COMBINATION=0|1 MARGINALISATION=0|1|2|3
+#include "integers.cuh"
+#include "values.cuh"
+#include "pairs.cuh"
+
+// One table's runs: where their rows start, their eliminated values as a set or a list, and the rows' values.
+struct Side {
+    const i64 *starts;
+    const void *sets;
+    const u64 *eliminated;
+    const VALUE *values;
+    const u64 *keys;
+    i64 runs;
+};
+
+#if SET_BITS == 0
+__device__ __forceinline__ bool first_common(const Side &a, i64 run_a, const Side &b, i64 run_b, i64 &i, i64 &j) {
+    i64 stop_a = a.starts[run_a + 1], stop_b = b.starts[run_b + 1];
+    while (i < stop_a && j < stop_b) {
+        u64 x = a.eliminated[i], y = b.eliminated[j];
+        if (x == y) return true;
+        if (x < y) i++; else j++;
+    }
+    return false;
+}
+
+__device__ __forceinline__ bool have_common(const Side &a, i64 run_a, const Side &b, i64 run_b) {
+    i64 i = a.starts[run_a], j = b.starts[run_b];
+    return first_common(a, run_a, b, run_b, i, j);
+}
+
+__device__ __forceinline__ VALUE over_common(const Side &a, i64 run_a, const Side &b, i64 run_b) {
+    i64 i = a.starts[run_a], j = b.starts[run_b];
+    first_common(a, run_a, b, run_b, i, j);
+    VALUE result = combine(a.values[i++], b.values[j++]);
+    while (first_common(a, run_a, b, run_b, i, j)) result = marginalise(result, combine(a.values[i++], b.values[j++]));
+    return result;
+}
+#else
+#if SET_BITS == 32
+typedef u32 SET;
+#else
+typedef u64 SET;
+#endif
+
+__device__ __forceinline__ int ones(u32 set) { return __popc(set); }
+__device__ __forceinline__ int ones(u64 set) { return __popcll(set); }
+
+__device__ __forceinline__ bool have_common(const Side &a, i64 run_a, const Side &b, i64 run_b) {
+    return ((const SET *)a.sets)[run_a] & ((const SET *)b.sets)[run_b];
+}
+
+__device__ __forceinline__ VALUE over_common(const Side &a, i64 run_a, const Side &b, i64 run_b) {
+    SET set_a = ((const SET *)a.sets)[run_a], set_b = ((const SET *)b.sets)[run_b], common = set_a & set_b;
+    const VALUE *values_a = a.values + a.starts[run_a], *values_b = b.values + b.starts[run_b];
+    // A run's rows ascend by eliminated value: as many come before one as the set has lower bits.
+    SET below = (common & -common) - 1;
+    VALUE result = combine(values_a[ones(set_a & below)], values_b[ones(set_b & below)]);
+    for (common &= common - 1; common; common &= common - 1) {
+        below = (common & -common) - 1;
+        result = marginalise(result, combine(values_a[ones(set_a & below)], values_b[ones(set_b & below)]));
+    }
+    return result;
+}
+#endif
+
+// Pairs are of an inner (fast) and an outer run; the groups as in pairs.cuh, of runs. counts i64 (blocks,): output rows.
+extern "C" __global__ void __launch_bounds__(PAIR_THREADS)
+count_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_counts, const i64 *outer_starts,
+            const i64 *places, const i64 *tiles, i64 pairs, i64 *counts) {
+    __shared__ PairGroups held;
+    __shared__ u32 total;
+    if (threadIdx.x == 0) total = 0;
+    find_groups(held, places, tiles, inner_counts);
+    i64 start = (i64)blockIdx.x * PAIRS;
+    u32 count = 0;
+    #pragma unroll 4
+    for (int i = 0; i < PAIRS_A_THREAD; i++) {
+        u32 t = threadIdx.x + i * PAIR_THREADS;
+        if (start + t >= pairs) break;
+        Pair pair = pair_of(held, t, inner_starts, inner_counts, outer_starts);
+        count += have_common(outer, pair.row2, inner, pair.row1);
+    }
+    for (int step = 16; step > 0; step /= 2) count += __shfl_xor_sync(ALL_LANES, count, step);
+    if (lane_number() == 0) atomicAdd(&total, count);
+    __syncthreads();
+    if (threadIdx.x == 0) counts[blockIdx.x] = total;
+}
+
+// row_places i64 (blocks + 1,): the counts' prefix sum. out_keys u64 (words, rows), out_values (rows,), in the order of
+// the pairs.
+extern "C" __global__ void __launch_bounds__(PAIR_THREADS)
+write_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_counts, const i64 *outer_starts,
+            const i64 *places, const i64 *tiles, i64 pairs, const i64 *row_places, i64 words, u64 *out_keys,
+            VALUE *out_values, i64 rows) {
+    const int warps = PAIR_THREADS / 32;
+    __shared__ PairGroups held;
+    __shared__ u32 before[PAIRS_A_THREAD * warps];
+    find_groups(held, places, tiles, inner_counts);
+    i64 start = (i64)blockIdx.x * PAIRS;
+    u32 lane = lane_number(), warp = threadIdx.x / 32, found[PAIRS_A_THREAD];
+    #pragma unroll
+    for (int i = 0; i < PAIRS_A_THREAD; i++) {
+        u32 t = threadIdx.x + i * PAIR_THREADS;
+        bool common = false;
+        if (start + t < pairs) {
+            Pair pair = pair_of(held, t, inner_starts, inner_counts, outer_starts);
+            common = have_common(outer, pair.row2, inner, pair.row1);
+        }
+        found[i] = __ballot_sync(ALL_LANES, common);
+        if (lane == 0) before[i * warps + warp] = __popc(found[i]);
+    }
+    __syncthreads();
+    if (warp == 0) {
+        // Exclusive prefix sum of the warps' counts, two a lane.
+        u32 a = before[2 * lane], b = before[2 * lane + 1], sum = a + b;
+        #pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+            u32 other = __shfl_up_sync(ALL_LANES, sum, step);
+            if (lane >= step) sum += other;
+        }
+        before[2 * lane] = sum - a - b;
+        before[2 * lane + 1] = sum - b;
+    }
+    __syncthreads();
+    i64 base = row_places[blockIdx.x];
+    #pragma unroll
+    for (int i = 0; i < PAIRS_A_THREAD; i++) {
+        if (!(found[i] >> lane & 1)) continue;
+        Pair pair = pair_of(held, threadIdx.x + i * PAIR_THREADS, inner_starts, inner_counts, outer_starts);
+        i64 row = base + before[i * warps + warp] + __popc(found[i] & lanes_below());
+        out_values[row] = over_common(outer, pair.row2, inner, pair.row1);
+        for (int word = 0; word < words; word++)
+            out_keys[word * rows + row] =
+                outer.keys[word * outer.runs + pair.row2] | inner.keys[word * inner.runs + pair.row1];
+    }
+}

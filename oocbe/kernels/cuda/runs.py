@@ -1,0 +1,120 @@
+"""Tables as runs: neighbouring rows that differ in the eliminated variables only, as one entry (:file:`runs.cu`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.fields import packed_plans
+from oocbe.kernels.cuda.groups import group_heads
+from oocbe.kernels.cuda.modules import kernel, launch
+from oocbe.kernels.cuda.selection import Marked
+from oocbe.kernels.cuda.sort import sort_rows
+
+THREADS = 256
+
+SIDE = np.dtype([(name, np.uint64) for name in ("starts", "sets", "eliminated", "values", "keys", "runs")])
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One table's runs.
+
+    Attributes
+    ----------
+    heads : the first row of each run, marked.
+    starts : int64 (runs + 1,).
+    sets : uint32 or uint64 (runs,), a bit for each eliminated value that occurs; None where they have too many bits.
+    eliminated : uint64 (rows,), eliminated values in one word, ascending within a run; None where there are sets.
+    values : (rows,), ascending by eliminated value within a run.
+    keys : uint64 (result words, runs), the run's part of the result's key.
+    """
+
+    heads: Marked
+    starts: Any
+    sets: Any | None
+    eliminated: Any | None
+    values: Any
+    keys: Any
+
+    def as_argument(self) -> NDArray[np.void]:
+        """The kernels' struct; valid while this object lives."""
+        pointers = [
+            0 if a is None else a.data.ptr for a in (self.starts, self.sets, self.eliminated, self.values, self.keys)
+        ]
+        return np.array([(*pointers, self.heads.count)], dtype=SIDE)
+
+    def groups(self, row_starts: Any, row_counts: Any) -> tuple[Any, Any]:
+        """Groups of rows as groups of runs: first run and number of runs, int64 (groups,) each."""
+        groups = len(row_starts)
+        starts, counts = cupy().empty(groups, dtype=np.int64), cupy().empty(groups, dtype=np.int64)
+        marks = self.heads.bits, self.heads.before, self.heads.rows
+        launch(
+            _runs_kernel("count_runs"),
+            -(-groups // THREADS),
+            THREADS,
+            row_starts,
+            row_counts,
+            groups,
+            *marks,
+            starts,
+            counts,
+        )
+        return starts, counts
+
+
+def find_runs(
+    keys: Any,
+    values: Any,
+    run_masks: NDArray[np.uint64],
+    eliminated: NDArray[np.int64],
+    plan: NDArray[np.int64],
+    words: int,
+    set_bits: int,
+) -> Runs:
+    """Runs of a table whose runs' rows are neighbours.
+
+    Parameters
+    ----------
+    run_masks : ones at all bits but the eliminated ones.
+    eliminated, plan : moves of the eliminated values into one word, and of the others into the result's key.
+    set_bits : 32 or 64, the width of a set of eliminated values; 0: they are listed instead.
+    """
+    rows = keys.shape[1]
+    heads = group_heads(keys, run_masks)
+    starts = cupy().empty(heads.count + 1, dtype=np.int64)
+    run_keys = cupy().empty((words, heads.count), dtype=np.uint64)
+    sets = cupy().empty(heads.count, dtype=f"u{set_bits // 8}") if set_bits else None
+    unsorted = cupy().zeros(1, dtype=np.uint32)
+    values_plan = packed_plans(eliminated)[0]
+    blocks = max(1, -(-rows // THREADS))
+    for number, (moves, count) in enumerate(packed_plans(plan)):
+        launch(
+            _runs_kernel("write_runs", set_bits), blocks, THREADS,
+            keys, rows, heads.bits, heads.before, heads.count, *values_plan, moves, count, int(number > 0), words,
+            starts, sets, run_keys, unsorted,
+        )  # fmt: skip
+    listed = None if set_bits else _listed(keys, heads, values_plan, unsorted)[0]
+    if int(unsorted[0]):
+        both = _listed(keys, heads, values_plan, unsorted)
+        bits = int((eliminated[:, 2] + eliminated[:, 4]).max())
+        both, values = sort_rows(both, values, [(0, 0, bits), (1, 0, heads.count.bit_length())])
+        listed = None if set_bits else both[0]
+    return Runs(heads, starts, sets, listed, values, run_keys)
+
+
+def _listed(keys: Any, heads: Marked, plan: tuple[NDArray[np.void], int], unsorted: Any) -> Any:
+    """Eliminated value and run of each row, uint64 (2, rows)."""
+    out = cupy().empty((2, heads.rows), dtype=np.uint64)
+    marks = heads.bits, heads.before
+    blocks = -(-heads.rows // THREADS)
+    launch(_runs_kernel("read_eliminated"), blocks, THREADS, keys, heads.rows, *marks, *plan, out, unsorted)
+    return out
+
+
+def _runs_kernel(function: str, set_bits: int = 32) -> Any:
+    return kernel("runs", function, SET_BITS=set_bits or 32)

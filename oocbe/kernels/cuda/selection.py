@@ -1,0 +1,94 @@
+"""Prefix sums, and marked rows: a bit a row, and the marked rows before each word of 32 rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import UnsupportedError
+from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.modules import kernel, launch
+
+THREADS = 256
+
+PREFIX_TILE = 2048
+"""Entries that a block of the prefix sum takes, as in the source."""
+
+WORDS_A_BLOCK = THREADS
+"""Words of marks that a block of the writing kernels takes: 32 a warp."""
+
+MOST_WORDS = 64
+"""Key words whose masks travel as an argument of a kernel, by value."""
+
+COUNTS, PRODUCTS, ONES = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Rows selected.
+
+    Attributes
+    ----------
+    bits : uint32 (ceil(rows / 32),), a bit a row, zero beyond the last row.
+    before : int64 (words + 1,), marked rows before each word, all marked rows last.
+    rows : rows in all, marked or not.
+    count : marked rows.
+    """
+
+    bits: Any
+    before: Any
+    rows: int
+    count: int
+
+
+def prefix_sum(term: int, first: Any, second: Any = None) -> Any:
+    """Exclusive prefix sum of counts int64, products of two counts, or ones of words uint32.
+
+    Returns int64 (entries + 1,), the sum of all last.
+    """
+    entries = len(first)
+    out = cupy().empty(entries + 1, dtype=np.int64)
+    tiles = max(1, -(-entries // PREFIX_TILE))
+    # The counter lives behind the states, so that one call sets both to zero.
+    states = cupy().zeros(tiles + 1, dtype=np.uint64)
+    second = first if second is None else second
+    launch(
+        kernel("prefix", "prefix_sum", TERM=term), tiles, THREADS, first, second, out, entries, states, states[tiles:]
+    )
+    return out
+
+
+def find_tiles(places: Any, tile_rows: int, tiles: int) -> Any:
+    """Group of the first row of each tile of rows, and the last group; places int64 (groups + 1,), ascending."""
+    out = cupy().empty(tiles + 1, dtype=np.int64)
+    function = kernel("prefix", "find_tiles", TERM=COUNTS)
+    launch(function, -(-(tiles + 1) // THREADS), THREADS, places, len(places) - 1, tile_rows, tiles, out)
+    return out
+
+
+def counted(bits: Any, rows: int) -> Marked:
+    """Marks with their counts; waits for the device to know how many there are."""
+    before = prefix_sum(ONES, bits)
+    return Marked(bits, before, rows, int(before[-1]))
+
+
+def empty_bits(rows: int) -> Any:
+    """Room for a bit a row."""
+    return cupy().empty(-(-rows // 32), dtype=np.uint32)
+
+
+def packed_masks(masks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Masks as the kernels' struct.
+
+    Raises
+    ------
+    UnsupportedError : more words than it has room for.
+    """
+    if len(masks) > MOST_WORDS:
+        raise UnsupportedError(f"the cuda backend has keys of up to {64 * MOST_WORDS:,} bits; use the cpu backend")
+    words = np.zeros(MOST_WORDS, dtype=np.uint64)
+    words[: len(masks)] = masks
+    return words

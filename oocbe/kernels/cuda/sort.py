@@ -1,0 +1,162 @@
+"""Least-significant-digit radix sort of packed keys with their payload on chosen bit ranges, on the device.
+
+One read of the keys counts the values of every digit. From the counts follows which bits are equal in all rows; where
+leaving those out saves passes, digits are made of the others and counted again. Then each digit costs one pass that
+reads and writes every row once (:file:`sort.cu`).
+
+Keys of one word carry their values through every pass. Wider keys carry a row number instead, word by word, and rows
+are gathered once at the end: moving all words in each pass would cost more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cuda.device import cupy, multiprocessors
+from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch
+from oocbe.kernels.interface import BitRange
+
+DIGIT_BITS = 8
+BINS = 1 << DIGIT_BITS
+DIGITS_A_COUNT = 8
+"""Digits counted in one launch, as in the source."""
+
+THREADS = 384
+ITEMS = {4: 15, 8: 12}
+"""Rows a thread, by the payload's bytes, as in the source."""
+
+SHORT_ROWS = 1 << 30
+"""Below, counts fit beside their two flag bits in 32 bits, which halves what tiles tell each other."""
+
+DIGIT = np.dtype([("shift", "u1"), ("bits", "u1"), ("second_shift", "u1"), ("second_bits", "u1")])
+
+
+class Digit(NamedTuple):
+    """Up to eight key bits from one or two places of a word; the second place's bits go above the first one's."""
+
+    word: int
+    shift: int
+    bits: int
+    second_shift: int = 0
+    second_bits: int = 0
+
+    @property
+    def positions(self) -> list[int]:
+        """The key bit that each bit of the digit is, the lowest first."""
+        return [
+            *range(self.shift, self.shift + self.bits),
+            *range(self.second_shift, self.second_shift + self.second_bits),
+        ]
+
+
+def sort_rows(
+    keys: Any, values: Any, ranges: Sequence[BitRange], piece_rows: int | None = None, own: bool = False
+) -> tuple[Any, Any]:
+    """Sort rows on some bits of their keys; see :meth:`oocbe.kernels.interface.Backend.sort_rows`."""
+    rows = keys.shape[1]
+    digits, counts = _digits_that_vary(
+        keys, [(w, bit) for w, shift, bits in ranges for bit in range(shift, shift + bits)]
+    )
+    if rows < 2 or not digits:
+        return keys, values
+    starts = cupy().asarray(np.cumsum(counts, axis=1, dtype=np.uint64) - counts)
+    bits = np.dtype(np.uint32 if values.dtype.itemsize == 4 else np.uint64)
+    if keys.shape[0] == 1:
+        column, payload = _passes(keys[0], values.view(bits), digits, starts, own)
+        return column[np.newaxis], payload.view(values.dtype)
+    order = cupy().arange(rows, dtype=np.uint32 if rows < 1 << 32 else np.uint64)
+    first = 0
+    while first < len(digits):
+        last = first
+        while last < len(digits) and digits[last].word == digits[first].word:
+            last += 1
+        column = keys[digits[first].word] if first == 0 else keys[digits[first].word].take(order)
+        _, order = _passes(column, order, digits[first:last], starts[first:last], own=first > 0)
+        first = last
+    out = cupy().empty_like(keys)
+    for word in range(keys.shape[0]):
+        cupy().take(keys[word], order, out=out[word])
+    return out, values.take(order)
+
+
+def _passes(column: Any, payload: Any, digits: Sequence[Digit], starts: Any, own: bool) -> tuple[Any, Any]:
+    """Sort by each digit in turn, between two buffers; the caller's column is one of them only where ``own``."""
+    rows = len(column)
+    size = payload.dtype.itemsize
+    total = np.dtype(np.uint32 if rows < SHORT_ROWS else np.uint64)
+    function = kernel("sort", "scatter_by_digit", PAYLOAD=C_TYPES[payload.dtype], TOTAL=C_TYPES[total])
+    tiles = -(-rows // (THREADS * ITEMS[size]))
+    # All memory is taken before the first pass: an owned column must be whole if the call has to run again.
+    states = cupy().empty(tiles * BINS, dtype=total)
+    counter = cupy().empty(1, dtype=np.uint32)
+    columns, payloads = [cupy().empty_like(column)], [cupy().empty_like(payload)]
+    if len(digits) > 1:
+        columns.append(column if own else cupy().empty_like(column))
+        payloads.append(cupy().empty_like(payload))
+    for number, digit in enumerate(digits):
+        states.fill(0)
+        counter.fill(0)
+        target = columns[number % 2], payloads[number % 2]
+        packed = np.array([digit[1:]], dtype=DIGIT)
+        launch(function, tiles, THREADS, column, payload, *target, rows, packed, starts[number], states, counter)
+        column, payload = target
+    return column, payload
+
+
+def _digits_that_vary(keys: Any, positions: Sequence[tuple[int, int]]) -> tuple[list[Digit], NDArray[np.int64]]:
+    """Digits to sort by, and the rows of each of their values, int64 (digits, 256)."""
+    digits = _made_of(positions)
+    counts = _counted(keys, digits)
+    used = [d for d in range(len(digits)) if np.count_nonzero(counts[d]) > 1]
+    varying = [(digits[d].word, p) for d in used for p in _varying(digits[d], counts[d])]
+    fewer = _made_of(varying)
+    if len(fewer) < len(used):
+        return fewer, _counted(keys, fewer)
+    return [digits[d] for d in used], counts[used]
+
+
+def _varying(digit: Digit, counts: NDArray[np.int64]) -> list[int]:
+    """Bits of a digit that are not equal in all rows."""
+    values = np.flatnonzero(counts)
+    differing = int(np.bitwise_or.reduce(values ^ values[0]))
+    return [position for bit, position in enumerate(digit.positions) if differing >> bit & 1]
+
+
+def _made_of(positions: Sequence[tuple[int, int]]) -> list[Digit]:
+    """As few digits as cover some bits (word, position), in this order, each from at most two places of one word."""
+    digits: list[Digit] = []
+    for word, position in positions:
+        last = digits[-1] if digits else None
+        if last is not None and last.word == word and last.bits + last.second_bits < DIGIT_BITS:
+            if not last.second_bits and position == last.shift + last.bits:
+                digits[-1] = last._replace(bits=last.bits + 1)
+                continue
+            if not last.second_bits or position == last.second_shift + last.second_bits:
+                start = last.second_shift if last.second_bits else position
+                digits[-1] = last._replace(second_shift=start, second_bits=last.second_bits + 1)
+                continue
+        digits.append(Digit(word, position, 1))
+    return digits
+
+
+def _counted(keys: Any, digits: Sequence[Digit]) -> NDArray[np.int64]:
+    rows = keys.shape[1]
+    counts = cupy().zeros((len(digits), BINS), dtype=np.uint64)
+    # Payload and total play no part here; any variant will do.
+    function = kernel("sort", "count_digits", PAYLOAD=C_TYPES[np.dtype(np.uint32)], TOTAL=C_TYPES[np.dtype(np.uint32)])
+    blocks = min(-(-rows // 1024), 4 * multiprocessors(cupy().cuda.runtime.getDevice()))
+    first = 0
+    while first < len(digits):
+        last = first
+        while last < min(len(digits), first + DIGITS_A_COUNT) and digits[last].word == digits[first].word:
+            last += 1
+        packed = np.zeros(DIGITS_A_COUNT, dtype=DIGIT)
+        packed[: last - first] = [digit[1:] for digit in digits[first:last]]
+        launch(function, blocks, 256, keys[digits[first].word], rows, packed, last - first, counts[first])
+        first = last
+    found: NDArray[np.int64] = counts.get().astype(np.int64)
+    return found

@@ -1,0 +1,68 @@
+"""Which backend is taken: names, the environment, automatic choice, and what is said where there is no GPU."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from oocbe.errors import UsageError
+from oocbe.kernels import AUTO_ROWS, backend_for, backend_named, choice
+from oocbe.kernels.cuda import device
+
+REASON = "this machine has no CUDA device"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    monkeypatch.delenv("OOCBE_BACKEND", raising=False)
+    choice._cuda_works.cache_clear()
+    yield
+    choice._cuda_works.cache_clear()
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(device, "why_unavailable", lambda: REASON)
+    device.cupy.cache_clear()
+    choice._cuda.cache_clear()
+    yield
+    device.cupy.cache_clear()
+    choice._cuda.cache_clear()
+
+
+def test_names(no_gpu):
+    assert backend_named("cpu").name == "cpu"
+    with pytest.raises(UsageError, match="unknown backend 'gpu'; known: auto, cpu, cuda"):
+        backend_for(1, "gpu")
+    with pytest.raises(UsageError, match=f"cuda backend cannot be used: {REASON}"):
+        backend_for(1, "cuda")
+
+
+def test_the_environment_says_which(monkeypatch, no_gpu):
+    monkeypatch.setenv("OOCBE_BACKEND", "cuda")
+    with pytest.raises(UsageError, match=REASON):
+        backend_for(1)
+    assert backend_for(1, "cpu").name == "cpu"
+    kernels = backend_named("cpu")
+    assert backend_for(1, kernels) is kernels
+
+
+@pytest.mark.parametrize("asked_for", [False, True])
+def test_without_a_gpu_auto_says_why_once(no_gpu, caplog, asked_for):
+    caplog.set_level(logging.INFO, logger="oocbe")
+    for _ in range(3):
+        assert backend_for(AUTO_ROWS, "auto" if asked_for else None).name == "cpu"
+    assert [record.levelname for record in caplog.records] == ["WARNING" if asked_for else "INFO"]
+    assert REASON in caplog.text
+
+
+def test_few_rows_stay_on_the_cpu_without_a_look_for_a_gpu(monkeypatch):
+    monkeypatch.setattr(device, "why_unavailable", lambda: pytest.fail("looked for a GPU"))
+    assert backend_for(AUTO_ROWS - 1, "auto").name == "cpu"
+
+
+@pytest.mark.gpu
+def test_many_rows_go_to_the_gpu(cuda):
+    assert backend_for(AUTO_ROWS).name == "cuda"
+    assert backend_for(0, "auto", on_device=True).name == "cuda"

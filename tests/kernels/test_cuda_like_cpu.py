@@ -1,0 +1,192 @@
+"""The CUDA kernels give what the CPU's do, bit for bit: several blocks, ends of blocks, groups of all sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oocbe.kernels import backend_named
+from oocbe.kernels.interface import MatchedGroups
+from oocbe.operators import drop_forbidden, join_maximise, join_sum, maximise
+from oocbe.operators.inputs import in_main_memory, is_on_device, on_device
+from oocbe.semiring import LOG_SUM_EXP, SEMIRINGS, Combination, Marginalisation
+from oocbe.tables.layout import Layout
+from oocbe.tables.moves import move_plan
+from oocbe.tables.table import Table
+
+pytestmark = pytest.mark.gpu
+CPU = backend_named("cpu")
+DTYPES = [np.int32, np.int64, np.float32, np.float64]
+ROWS = [1, 31, 33, 2047, 2049, 5760, 5761, 200_003]
+
+
+def random_keys(rows: int, bits: int, seed: int, words: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 1 << bits, (words, rows), dtype=np.uint64)
+
+
+def same(found, expected, floats: bool = False) -> None:
+    for a, b in zip(found, expected, strict=True):
+        assert a.dtype == b.dtype
+        if floats and a.dtype.kind == "f":
+            np.testing.assert_allclose(a, b, rtol=1e-5 if a.dtype == np.float32 else 1e-12)
+        else:
+            assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("rows", [*ROWS, 3_000_000])
+@pytest.mark.parametrize("bits", [1, 9, 33])
+def test_sort(cuda, rows, bits):
+    keys, values = random_keys(rows, bits, rows), np.arange(rows, dtype=np.int32)
+    same(cuda.sort_rows(keys, values, [(0, 0, 64)]), CPU.sort_rows(keys, values, [(0, 0, 64)]))
+    wide = np.concatenate([keys << np.uint64(20), random_keys(rows, 5, 2), keys])
+    ranges = [(1, 0, 64), (0, 17, 30), (2, 3, 9)]
+    same(cuda.sort_rows(wide, values, ranges), CPU.sort_rows(wide, values, ranges))
+
+
+def test_sort_with_room_for_counts_of_64_bits(cuda, monkeypatch):
+    monkeypatch.setattr("oocbe.kernels.cuda.sort.SHORT_ROWS", 1000)
+    keys, values = random_keys(100_000, 20, 1), np.arange(100_000)
+    same(cuda.sort_rows(keys, values, [(0, 0, 20)]), CPU.sort_rows(keys, values, [(0, 0, 20)]))
+
+
+def test_owned_keys_are_overwritten_and_others_are_not(cuda):
+    for own in (False, True):
+        keys = cuda.backend.upload(random_keys(50_000, 30, 3))
+        before, values = keys.copy(), cuda.backend.upload(np.arange(50_000))
+        found, _ = cuda.backend.sort_rows(keys, values, [(0, 0, 30)], own=own)
+        assert bool((keys == before).all()) == (not own)
+        assert bool((found[0, 1:] >= found[0, :-1]).all())
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_permute(cuda, rows):
+    layout = Layout(tuple("abcdef"), (4, 1 << 30, 7, 1 << 40, 2, 1 << 21))
+    tuples = np.random.default_rng(rows).integers(0, layout.sizes, (rows, 6))
+    to = layout.select("fdbeca")
+    arguments = layout.pack(tuples), move_plan(layout, to), to.words
+    assert np.array_equal(cuda.permute(*arguments), CPU.permute(*arguments))
+
+
+def test_plans_of_many_moves(cuda):
+    layout = Layout(tuple(f"v{i}" for i in range(150)), (2,) * 150)
+    to = layout.select(layout.scope[::-1])
+    keys = random_keys(1000, 22, 4, words=3)
+    plan = move_plan(layout, to)
+    assert len(plan) > 64
+    assert np.array_equal(cuda.permute(keys, plan, 3), CPU.permute(keys, plan, 3))
+
+
+def groups_of(sizes: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted keys with groups of some sizes above bit 8, and their starts."""
+    numbers = np.repeat(np.arange(len(sizes), dtype=np.uint64) * np.uint64(3), sizes)
+    return numbers[np.newaxis] << np.uint64(8), np.concatenate(([0], np.cumsum(sizes)))
+
+
+SIZES = {
+    "all alone": [1] * 10_000,
+    "one": [50_000],
+    "small": np.random.default_rng(0).integers(1, 9, 9_000).tolist(),
+    "around a warp": np.random.default_rng(0).integers(28, 37, 900).tolist(),
+    "large and small": [1] * 4095 + [9000] + [2] * 50 + [4096, 1, 8192, 1] + [3] * 5000,
+    "one over very many blocks": [5, 4096 * 300 + 7, 5],
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("marginalisation", Marginalisation)
+def test_groups_and_reduction(cuda, sizes, dtype, marginalisation):
+    keys, starts = groups_of(sizes)
+    masks = np.array([~np.uint64(255)], dtype=np.uint64)
+    assert np.array_equal(cuda.group_starts(keys, masks), starts)
+    values = np.random.default_rng(1).integers(-50, 50, keys.shape[1]).astype(dtype)
+    if marginalisation is Marginalisation.LOG_SUM_EXP and np.dtype(dtype).kind == "i":
+        pytest.skip("log-sum-exp is of floats")
+    found = cuda.reduce_groups(keys, values, starts, masks, marginalisation)
+    same(found, CPU.reduce_groups(keys, values, starts, masks, marginalisation), floats=marginalisation > 1)
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_matches(cuda, sizes):
+    keys, starts = groups_of(sizes)
+    other = np.unique(random_keys(5000, 16, 2))[np.newaxis] << np.uint64(8)
+    masks = np.array([~np.uint64(255)], dtype=np.uint64)
+    other_starts = np.arange(other.shape[1] + 1)
+    for arguments in [(keys, starts, other, other_starts), (other, other_starts, keys, starts)]:
+        same(cuda.match_groups(*arguments, masks), CPU.match_groups(*arguments, masks))
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (3, 2), (300, 700), (1, 70_000), (70_000, 1)], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("combination", Combination)
+def test_join_rows(cuda, counts, dtype, combination):
+    rng = np.random.default_rng(5)
+    groups = 1 + 400_000 // (counts[0] * counts[1])
+    counts1, counts2 = rng.integers(1, counts[0] + 1, groups), rng.integers(1, counts[1] + 1, groups)
+    starts1, starts2 = np.cumsum(counts1) - counts1, np.cumsum(counts2) - counts2
+    matched = MatchedGroups(starts1, counts1, starts2, counts2)
+    rows1, rows2 = int(counts1.sum()), int(counts2.sum())
+    tables = (
+        random_keys(rows1, 20, 6), rng.integers(-9, 9, rows1).astype(dtype),
+        random_keys(rows2, 20, 7, words=2) << np.uint64(20), rng.integers(-9, 9, rows2).astype(dtype),
+    )  # fmt: skip
+    same(cuda.join_rows(*tables, matched, 2, combination), CPU.join_rows(*tables, matched, 2, combination))
+
+
+def random_table(scope: dict[str, int], rows: int, seed: int, semiring, dtype, shuffled: bool) -> Table:
+    rng = np.random.default_rng(seed)
+    tuples = np.unique(rng.integers(0, list(scope.values()), (rows, len(scope))), axis=0)
+    values = rng.integers(1, 90, len(tuples)).astype(dtype)
+    table = Table.from_rows(scope, tuples, values, semiring)
+    if not shuffled:
+        return table
+    order = rng.permutation(table.rows)
+    return Table(table.layout, np.ascontiguousarray(table.keys[:, order]), table.values[order], semiring)
+
+
+SHAPES = {
+    "few large groups": ({"a": 500, "e": 6, "k": 2}, {"b": 400, "e": 6, "k": 2}),
+    "many small groups": ({"a": 5, "e": 6, "k": 20_000}, {"b": 5, "e": 6, "k": 20_000}),
+    "33 to 64 values": ({"a": 300, "e": 60, "k": 5}, {"b": 300, "e": 60, "k": 5}),
+    "lists of values": ({"a": 100, "e": 3000, "k": 3}, {"b": 30, "e": 3000, "k": 3}),
+    "keys of two words": ({"a": 1 << 40, "e": 6, "k": 300}, {"b": 1 << 40, "e": 6, "k": 300}),
+    "one group": ({"a": 900, "e": 6}, {"b": 800, "e": 6}),
+    "nothing alone": ({"e": 4, "k": 9000}, {"k": 9000, "e": 4}),
+}
+
+
+@pytest.mark.parametrize("shuffled", [False, True], ids=["sorted", "shuffled"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
+def test_operators(cuda, semiring, shape, shuffled):
+    dtype = np.float64 if semiring is LOG_SUM_EXP else np.int32
+    f = random_table(shape[0], 6000, 1, semiring, dtype, shuffled)
+    g = random_table(shape[1], 3000, 2, semiring, dtype, shuffled)
+    expected = join_maximise(f, g, "e", backend="cpu")
+    found = join_maximise(f, g, "e", backend="cuda")
+    assert (found.layout, found.is_sorted) == (expected.layout, expected.is_sorted)
+    same((found.keys, found.values), (expected.keys, expected.values), floats=True)
+    forbidden = [[value] for value in range(0, shape[0]["e"], 2)]
+    chains = []
+    for backend in ("cpu", "cuda"):
+        kernels = backend_named(backend)
+        first, second = on_device(f, kernels), on_device(g, kernels)
+        joined = join_sum(first, second, backend=kernels)
+        left = drop_forbidden(joined, {"e": shape[0]["e"]}, forbidden, backend=kernels)
+        reduced = maximise(left, "e", backend=kernels)
+        assert all(is_on_device(t) == (backend == "cuda") for t in (joined, left, reduced))
+        chains.append([in_main_memory(t, kernels) for t in (joined, left, reduced)])
+    for a, b in zip(*chains, strict=True):
+        same((a.keys, a.values), (b.keys, b.values), floats=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bits", [3, 12, 28, 60])
+def test_forbidden_tuples(cuda, bits, dtype):
+    keys = random_keys(100_000, min(bits, 12), bits) << np.uint64(max(0, bits - 12))
+    values = np.arange(100_000).astype(dtype)
+    forbidden = np.ascontiguousarray(keys[:, :5000:50])
+    arguments = keys, values, keys, forbidden, bits
+    found = cuda.drop_forbidden(*arguments)
+    assert 0 < len(found[1]) < 100_000 or bits == 3
+    same(found, CPU.drop_forbidden(*arguments))
