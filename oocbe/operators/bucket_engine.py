@@ -22,9 +22,10 @@ from oocbe.tables.table import Table
 if TYPE_CHECKING:
     from oocbe.operators.substitutions import Substitutions
 
-DEVICE_ROWS = 8192
+DEVICE_ROWS = 1024
 """Rows of the largest input from which the device is faster. Measured on an H200 beside 16 cores: a device bucket costs
-0.3 to 1 ms whatever its size, and 5,000 rows take the CPU about as long (benchmarks/gpu_buckets.py)."""
+about 1 ms whatever its size; with 100 to 999 rows the CPU takes 0.2 to 1.7 ms, with 1,000 to 9,999 rows 6 to 12 ms
+(benchmarks/gpu_buckets.py)."""
 
 LARGEST_DEVICE_ROWS = (1 << 32) - 1
 """Row numbers are 32 bits wide on the device."""
