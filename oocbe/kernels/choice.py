@@ -55,7 +55,7 @@ def backend_for(rows: int, backend: Backend | str | None = None, on_device: bool
     name = backend or os.environ.get(VARIABLE) or "auto"
     if name != "auto":
         return backend_named(name)
-    if on_device or (rows >= AUTO_ROWS and _cuda_works(wanted=backend == "auto" or VARIABLE in os.environ)):
+    if on_device or (rows >= AUTO_ROWS and cuda_works(wanted=backend == "auto" or VARIABLE in os.environ)):
         return _cuda()
     return backend_named("cpu")
 
@@ -69,7 +69,7 @@ def _cuda() -> Backend:
 
 
 @cache
-def _cuda_works(wanted: bool) -> bool:
+def cuda_works(wanted: bool) -> bool:
     """Whether CUDA can be used; says why not, once: loudly to those who asked for ``auto``."""
     from oocbe.kernels.cuda.device import why_unavailable
 

@@ -58,13 +58,14 @@ class BucketEngine:
         self.uses_device = False
         if backend == "cpu":
             return
-        from oocbe.kernels.cuda.device import cupy, why_unavailable
+        from oocbe.kernels.choice import cuda_works
+        from oocbe.kernels.cuda import memory
+        from oocbe.kernels.cuda.device import cupy
 
         if backend == "cuda":
             cupy()  # raises where there is none
-        elif why_unavailable() is not None:
+        elif not cuda_works(wanted=False):
             return
-        from oocbe.kernels.cuda import memory
 
         memory.set_limit(device_memory)
         self.uses_device = True

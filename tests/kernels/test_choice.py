@@ -16,9 +16,9 @@ REASON = "this machine has no CUDA device"
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
     monkeypatch.delenv("OOCBE_BACKEND", raising=False)
-    choice._cuda_works.cache_clear()
+    choice.cuda_works.cache_clear()
     yield
-    choice._cuda_works.cache_clear()
+    choice.cuda_works.cache_clear()
 
 
 @pytest.fixture

@@ -1,0 +1,111 @@
+"""Buckets on the device: the same rows in the same order as on the CPU, bit for bit for integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oocbe.elimination.forward import Forward, RowCapError
+from oocbe.elimination.messages import MessageStore
+from oocbe.elimination.prepare import prepare
+from oocbe.errors import UsageError
+from oocbe.io import read
+from oocbe.kernels.cuda.device import why_unavailable
+from oocbe.operators.bucket_engine import BucketEngine, to_host
+from oocbe.semiring import SEMIRINGS
+from oocbe.synth.networks import random_network
+
+needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def backend():
+    """These tests name their engines themselves; the folder's fixture would run them twice."""
+
+
+def messages(problem, semiring, order, engine, dominance=True):
+    """Value of the problem, and keys and values of every message in the order they were made."""
+    with MessageStore(1 << 30) as store:
+        outcome = Forward(prepare(problem, semiring, order), dominance, store, engine=engine).run()
+        tables = [to_host(m.table()) for bucket in outcome.buckets for m in bucket.messages]
+    return outcome.value, [(t.layout.scope, t.keys, t.values) for t in tables]
+
+
+def same(first, second, exact):
+    assert (first[0] is None) == (second[0] is None)
+    assert len(first[1]) == len(second[1])
+    for (scope1, keys1, values1), (scope2, keys2, values2) in zip(first[1], second[1], strict=True):
+        assert scope1 == scope2
+        assert np.array_equal(keys1, keys2)
+        assert values1.dtype == values2.dtype
+        if exact:
+            assert np.array_equal(values1, values2)
+        else:
+            np.testing.assert_allclose(values1, values2, rtol=1e-12)
+
+
+@pytest.mark.gpu
+@needs_device
+@pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
+@pytest.mark.parametrize("seed", range(6))
+def test_random_problems_give_the_same_messages(random_problem, semiring, seed):
+    problem = random_problem(seed, variables=9, linear=False)
+    order = np.random.default_rng(seed).permutation(9).tolist()
+    on_cpu = messages(problem, semiring, order, BucketEngine("cpu"))
+    on_device = messages(problem, semiring, order, BucketEngine("cuda"))
+    same(on_cpu, on_device, exact=prepare(problem, semiring, order).dtype.kind == "i")
+
+
+@pytest.mark.gpu
+@needs_device
+@pytest.mark.parametrize("domain", [2, 5, 70])
+def test_networks_with_small_and_large_domains(domain):
+    problem = random_network(8 if domain < 70 else 4, domain, 0.5, seed=domain)
+    order = list(range(len(problem.variables)))
+    same(
+        messages(problem, problem.semiring, order, BucketEngine("cpu")),
+        messages(problem, problem.semiring, order, BucketEngine("cuda")),
+        exact=True,
+    )
+
+
+@pytest.mark.gpu
+@needs_device
+@pytest.mark.parametrize("dominance", [True, False])
+@pytest.mark.parametrize("device_rows", [0, 100])
+def test_a_day_of_photographs_and_buckets_on_both_sides(dominance, device_rows):
+    problem = read("examples/daily.spot")
+    order = list(range(len(problem.variables)))
+    engine = BucketEngine("auto", device_rows=device_rows)
+    assert engine.uses_device
+    on_cpu = messages(problem, problem.semiring, order, BucketEngine("cpu"), dominance)
+    same(on_cpu, messages(problem, problem.semiring, order, engine, dominance), exact=True)
+    assert on_cpu[0] == 2112
+
+
+@pytest.mark.gpu
+@needs_device
+def test_little_device_memory_gives_smaller_pieces_and_the_same_rows(monkeypatch):
+    from oocbe.kernels.cuda import bucket_join
+
+    problem = read("examples/daily.spot")
+    order = list(range(len(problem.variables)))
+    on_cpu = messages(problem, problem.semiring, order, BucketEngine("cpu"))
+    monkeypatch.setattr(bucket_join, "_free_memory", lambda: 4096)
+    same(on_cpu, messages(problem, problem.semiring, order, BucketEngine("cuda")), exact=True)
+
+
+@pytest.mark.gpu
+@needs_device
+def test_the_row_limit_holds_on_the_device():
+    problem = read("examples/daily.spot")
+    prepared = prepare(problem, problem.semiring, list(range(len(problem.variables))))
+    with MessageStore(1 << 30) as store, pytest.raises(RowCapError, match="more than 3 rows"):
+        Forward(prepared, True, store, row_cap=3, engine=BucketEngine("cuda")).run()
+
+
+@pytest.mark.skipif(why_unavailable() is None, reason="there is a CUDA device")
+def test_without_a_device_auto_works_on_the_cpu_and_cuda_says_why():
+    assert not BucketEngine("auto").uses_device
+    with pytest.raises(UsageError, match="the cuda backend cannot be used"):
+        BucketEngine("cuda")
