@@ -1,0 +1,229 @@
+"""Keys of more than one and two words, against solvers that share nothing with ours."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from small_problems import check, eliminate
+
+import oocbe
+from oocbe.elimination.forward import Forward
+from oocbe.elimination.messages import MessageStore
+from oocbe.elimination.prepare import prepare
+from oocbe.errors import UnsupportedError
+from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
+
+
+def selection_problem(bits: int, seed: int, semiring=MIN_SUM) -> Problem:
+    """At most two of ``bits`` binary variables are on, all joined to a hub: the hub's message has all of them.
+
+    Pairs are constrained to leave few rows, whatever their number.
+    """
+    random = np.random.default_rng(seed)
+    hub_size = 3
+    variables = (Variable("hub", hub_size), *(Variable(f"x{v}", 2) for v in range(bits)))
+
+    def numbers(shape):
+        return random.integers(0, 90, shape) if semiring is MIN_SUM else random.random(shape) + 0.05
+
+    functions = [Function.from_array((0, v), numbers((hub_size, 2))) for v in range(1, bits + 1)]
+    constraints = [
+        Constraint((u, v), [[1, 1]])
+        for u in range(1, bits + 1)
+        for v in range(u + 1, bits + 1)
+        if (u * 7 + v * 3) % 11 or v - u > 12
+    ]
+    return Problem(variables, tuple(functions), tuple(constraints), constant=semiring.one, semiring=semiring)
+
+
+def feasible_selections(problem: Problem) -> list[tuple[int, ...]]:
+    """Every feasible set of variables that are on, by plain backtracking over the pairs."""
+    count = len(problem.variables)
+    clash = {frozenset(c.scope) for c in problem.constraints}
+    found: list[tuple[int, ...]] = []
+
+    def extend(chosen: tuple[int, ...], start: int) -> None:
+        found.append(chosen)
+        for v in range(start, count):
+            if all(frozenset((u, v)) not in clash for u in chosen):
+                extend((*chosen, v), v + 1)
+
+    extend((), 1)
+    return found
+
+
+def assignment_of(problem: Problem, hub: int, chosen: tuple[int, ...]) -> list[int]:
+    return [hub] + [int(v in chosen) for v in range(1, len(problem.variables))]
+
+
+@pytest.mark.parametrize("semiring", [MIN_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG_SUM_EXP, COUNTING], ids=str)
+@pytest.mark.parametrize("bits", [63, 64, 65, 130])
+def test_wide_messages(bits, semiring):
+    problem = selection_problem(bits, seed=bits, semiring=semiring)
+    selections = feasible_selections(problem)
+    values = [math.nan]
+    if semiring is not COUNTING:
+        table = np.array([[f.values.reshape(3, 2)[h] for f in problem.functions] for h in range(3)])
+        rows = np.zeros((len(selections), bits), dtype=int)
+        for row, chosen in enumerate(selections):
+            rows[row, [v - 1 for v in chosen]] = 1
+        picked = np.where(rows[None], table[:, None, :, 1], table[:, None, :, 0])
+        values = (picked.prod(axis=2) if semiring.combination else picked.sum(axis=2)).ravel()
+    expected = len(selections) * 3 if semiring is COUNTING else semiring.reduce(np.array(values)).item()
+    if semiring is LOG_SUM_EXP:
+        expected = float(np.logaddexp.reduce(np.array(values)))
+    orders = [list(range(bits + 1)), [0, *range(bits, 0, -1)]]
+    for order in orders:
+        with MessageStore(1 << 28) as store:
+            prepared = prepare(problem, semiring, order)
+            outcome = Forward(prepared, True, store).run()
+            if semiring is COUNTING:
+                continue  # costs say nothing here, so that the hub is on its own
+            assert outcome.width == bits
+            assert prepared.layout(outcome.buckets[0].separator).words == math.ceil(bits / 64)
+            if not semiring.selects:
+                assert outcome.largest_rows == len(selections)
+        for block_rows in (None, 7):
+            check(problem, *eliminate(problem, order, True, block_rows), expected)
+
+
+def test_incomplete_functions_over_wide_scopes():
+    """Sparse tables over 90 and 150 variables, joined with one another."""
+    random = np.random.default_rng(3)
+    count = 160
+    rows = random.integers(0, 2, size=(300, count))
+    rows = np.unique(rows, axis=0)
+    costs = random.integers(0, 1000, size=(2, len(rows)))
+    first, second = tuple(range(0, 90)), tuple(range(10, count))
+    functions = []
+    for scope, values in ((first, costs[0]), (second, costs[1])):
+        part, index = np.unique(rows[:, scope], axis=0, return_index=True)
+        functions.append(Function(scope[::-1], part[:, ::-1], values[index]))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(functions))
+    candidates = [problem.evaluate(row.tolist()) for row in rows]
+    expected = min(value for value in candidates if value is not None)
+    for order in (range(count), random.permutation(count).tolist()):
+        for dominance in (True, False):
+            check(problem, *eliminate(problem, order, dominance), expected)
+    assert oocbe.solve(problem, semiring="counting", order_seconds=0).value == len(rows)
+
+
+def test_allowed_list_over_a_wide_scope():
+    random = np.random.default_rng(5)
+    sizes = [3, 70, 2, 5, 130, 4, 9, 2, 2, 2]
+    tuples = np.unique(np.column_stack([random.integers(0, n, 200) for n in sizes]), axis=0)
+    pairs = np.unique(tuples[:40][:, [1, 4]], axis=0)
+    problem = Problem(
+        tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes)),
+        (Function.from_array((1, 4), random.integers(0, 99, (70, 130))),),
+        (Constraint(tuple(range(10)), tuples, allowed=True), Constraint((1, 4), pairs, allowed=True)),
+    )
+    values = [problem.evaluate(t) for t in tuples.tolist()]
+    expected = min(v for v in values if v is not None)
+    for seed in range(3):
+        check(problem, *eliminate(problem, np.random.default_rng(seed).permutation(10).tolist()), expected)
+
+
+def test_forbidden_list_over_a_scope_beyond_lookups():
+    """2^21 assignments less three, written out as a table."""
+    count = 21
+    forbidden = Constraint(tuple(range(count)), [[0] * count, [0] * (count - 1) + [1], [1] + [0] * (count - 1)])
+    functions = tuple(Function.from_array((v,), [0, v + 5]) for v in range(count))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), functions, (forbidden,))
+    result = oocbe.solve(problem, order_seconds=0)
+    assert (result.value, sum(result.assignment or ())) == (6, 1)
+
+
+@pytest.mark.parametrize("kind", ["function", "constraint"])
+def test_scopes_that_cannot_be_written_out_are_refused(kind):
+    scope, row = tuple(range(40)), [[0] * 40]
+    functions = (Function(scope, row, [1], default=3),) if kind == "function" else ()
+    constraints = (Constraint(scope, row),) if kind == "constraint" else ()
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(40)), functions, constraints)
+    with pytest.raises(UnsupportedError, match=f"{kind}.*40 variables.*List the feasible tuples"):
+        oocbe.solve(problem, order_seconds=0)
+
+
+def ring_network(seed: int) -> Problem:
+    """A probability network: binary factors around a ring with chords, and one ternary."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(2, 4, size=14).tolist()
+    scopes = [(v, (v + 1) % 14) for v in range(14)] + [(v, (v + 5) % 14) for v in range(0, 14, 3)] + [(0, 4, 9)]
+    functions = [Function.from_array(s, random.random([sizes[v] for v in s]) + 0.01) for s in scopes]
+    return Problem(
+        tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes)), tuple(functions), constant=1.0, semiring=SUM_PRODUCT
+    )
+
+
+MULTIPLY_WITH_PYAGRUM = """
+import json, sys, pyagrum
+sizes, factors = json.load(sys.stdin)
+variables = [pyagrum.RangeVariable(f"x{v}", f"x{v}", 0, size - 1) for v, size in enumerate(sizes)]
+product = pyagrum.Tensor()
+product.fillWith(1.0)
+for scope, rows, values in factors:
+    factor = pyagrum.Tensor()
+    for v in scope:
+        factor.add(variables[v])
+    for row, value in zip(rows, values):
+        factor[{f"x{v}": x for v, x in zip(scope, row)}] = value
+    product = product * factor
+print(json.dumps([product.sum(), product.max()]))
+"""
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_probability_networks_against_pyagrum(seed):
+    """In a process of its own: the package crashes beside some other compiled ones."""
+    if importlib.util.find_spec("pyagrum") is None:
+        pytest.skip("pyagrum is not installed")
+    problem = ring_network(seed)
+    factors = [(f.scope, f.tuples.tolist(), f.values.tolist()) for f in problem.functions]
+    answer = run_alone(MULTIPLY_WITH_PYAGRUM, text=json.dumps([problem.sizes, factors]))
+    for semiring, expected in zip(("sum-product", "max-product"), json.loads(answer), strict=True):
+        assert oocbe.solve(problem, semiring=semiring, order_seconds=0).value == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_partition_functions_against_einsum(seed):
+    problem = ring_network(seed)
+    operands = []
+    for f in problem.functions:
+        operands += [f.to_array(problem.sizes)[0], list(f.scope)]
+    expected = np.einsum(*operands, [], optimize="greedy")
+    assert oocbe.solve(problem, order_seconds=0).value == pytest.approx(expected.item(), rel=1e-9)
+
+
+SOLVE_WITH_TOULBAR2 = """
+import sys, pytoulbar2
+model = pytoulbar2.CFN(vac=0, verbose=-1)
+model.Read(sys.argv[1])
+found = model.Solve()
+print(int(round(found[1])))
+"""
+
+
+@pytest.mark.parametrize("bits", [40, 100])
+def test_wide_costs_against_toulbar2(bits, tmp_path):
+    """In a process of its own: toulbar2 keeps global state between solves."""
+    if importlib.util.find_spec("pytoulbar2") is None:
+        pytest.skip("pytoulbar2 is not installed")
+    problem = selection_problem(bits, seed=100 + bits)
+    file = tmp_path / "problem.wcsp"
+    oocbe.write(problem, file)
+    answer = run_alone(SOLVE_WITH_TOULBAR2, str(file))
+    result = oocbe.solve(problem, order_seconds=0)
+    assert result.value == int(answer.split()[-1]) == problem.evaluate(result.assignment)
+
+
+def run_alone(program: str, *arguments: str, text: str = "") -> str:
+    """What a program prints, run by an interpreter of its own."""
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=True).stdout

@@ -1,0 +1,157 @@
+"""Row caps and memory limits: refused with figures, the same optimum by any detour, nothing left on disk."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+
+import numpy as np
+import pytest
+from small_problems import check, eliminate
+
+import oocbe
+from oocbe.elimination import race as racing
+from oocbe.elimination import solve as solving
+from oocbe.elimination.forward import Forward, RowCapError
+from oocbe.elimination.messages import MessageStore
+from oocbe.elimination.prepare import prepare
+from oocbe.errors import ResourceError
+from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.tables.stored import StoredTable
+
+
+def clique(count=7, size=4, seed=0) -> Problem:
+    """Every pair has a cost and a few forbidden tuples."""
+    random = np.random.default_rng(seed)
+    pairs = [(u, v) for u in range(count) for v in range(u + 1, count)]
+    return Problem(
+        tuple(Variable(f"x{v}", size) for v in range(count)),
+        tuple(Function.from_array(p, random.integers(0, 100, (size, size))) for p in pairs),
+        tuple(Constraint(p, [random.integers(0, size, 2)]) for p in pairs),
+        name="clique",
+    )
+
+
+def test_row_cap():
+    problem = clique()
+    prepared = prepare(problem, problem.semiring, range(7))
+    with MessageStore(1 << 30) as store:
+        largest = Forward(prepared, False, store).run().largest_rows
+    with MessageStore(1 << 30) as store:
+        assert Forward(prepared, False, store, row_cap=largest).run().largest_rows == largest
+    with MessageStore(1 << 30) as store, pytest.raises(RowCapError) as caught:
+        Forward(prepared, False, store, row_cap=largest - 1).run()
+    assert caught.value.position == 0
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+@pytest.mark.parametrize("block_rows", [None, 1, 100])
+def test_row_cap_is_exact_for_any_blocks(threads, block_rows, monkeypatch):
+    monkeypatch.setenv("OOCBE_THREADS", threads)
+    problem = clique()
+    order = [0, 1, 2, 3, 4, 5, 6]
+    prepared = prepare(problem, problem.semiring, order)
+    engine = BucketEngine("cpu", block_rows=block_rows)
+    rows: list[int] = []
+    with MessageStore(1 << 30) as store:
+        Forward(prepared, False, store, engine=engine).run(lambda place, made, size: rows.append(made))
+    with MessageStore(1 << 30) as store:
+        Forward(prepared, False, store, max(rows), engine).run()
+    with MessageStore(1 << 30) as store, pytest.raises(RowCapError):
+        Forward(prepared, False, store, max(rows) - 1, engine).run()
+
+
+def test_cutting_into_blocks_stops_where_prefixes_outnumber_rows(monkeypatch):
+    """A table over the lowest variables, with free ones above: cutting by prefix alone would make 2^24 pieces."""
+    monkeypatch.setenv("OOCBE_THREADS", "2")
+    random = np.random.default_rng(0)
+    tuples = np.unique(random.integers(0, 2, size=(20_000, 22)), axis=0)
+    table = Function(tuple(range(22)), tuples, random.integers(0, 9, len(tuples)))
+    pairs = [Function.from_array((0, v), [[0, 1], [2, 3]]) for v in range(22, 46)]
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(46)), (table, *pairs))
+    prepared = prepare(problem, problem.semiring, range(46))
+    with MessageStore(1 << 30) as store, pytest.raises(RowCapError):
+        Forward(prepared, False, store, row_cap=100_000).run()
+
+
+def test_memory_limit_gives_the_figures():
+    problem = clique()
+    prepared = prepare(problem, problem.semiring, range(7))
+    with MessageStore(10_000) as store, pytest.raises(ResourceError) as caught:
+        Forward(prepared, False, store).run()
+    message = str(caught.value)
+    assert re.search(r"clique, bucket of x0: .* passes [\d,]+ rows; requested more than 9\.\d KiB", message)
+    assert "used 0 B, limit 9.8 KiB" in message
+    assert "--memory" in message
+
+
+def test_a_race_with_tiny_caps_finds_the_same_optimum(monkeypatch):
+    problem = clique()
+    expected = oocbe.solve(problem, order_seconds=0).value
+    monkeypatch.setattr(racing, "FIRST_CAP", 1)
+    for seed in range(4):
+        result = oocbe.solve(problem, order_seconds=0.02, seed=seed)
+        assert result.value == expected == problem.evaluate(result.assignment)
+        assert "given up" in result.notes[0]
+
+
+def test_a_race_that_no_order_finishes_fails_with_the_memory_error(monkeypatch):
+    monkeypatch.setattr(solving, "LEAST_BUDGET", 5000)
+    with pytest.raises(ResourceError, match=r"limit 4\.9 KiB"):
+        oocbe.solve(clique(), order_seconds=0, memory="1MiB")
+
+
+class Stop(BaseException):
+    """As KeyboardInterrupt, without ending the test run where it escapes."""
+
+
+@pytest.mark.parametrize("with_workdir", [True, False])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Stop, MemoryError, OSError])
+def test_nothing_is_left_on_disk_after_an_error_at_any_write(error, with_workdir, tmp_path, monkeypatch):
+    """Break the n-th write of a message, for every n until a solve succeeds."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    problem = clique(5, 3)
+    expected = oocbe.solve(problem, order_seconds=0, order="min-degree").value
+    save = StoredTable.save
+    workdir = tmp_path if with_workdir else None
+    # Barely enough memory for the messages in use, so that those joined go to disk.
+    memory = 1 << 30 if with_workdir else 9000
+    for place in range(100):
+        calls = iter(range(100))
+
+        def broken(path, table, *, chunk_rows, calls=calls, place=place):
+            stored = save(path, table, chunk_rows=chunk_rows)
+            if next(calls) == place:
+                raise error
+            return stored
+
+        monkeypatch.setattr(StoredTable, "save", broken)
+        try:
+            found = eliminate(problem, range(5), False, memory=memory, workdir=workdir)
+        except error:
+            assert list(tmp_path.iterdir()) == []
+            continue
+        assert list(tmp_path.iterdir()) == []
+        check(problem, *found, expected)
+        break
+    assert place > 0 or not with_workdir
+
+
+def test_nothing_is_left_after_the_caller_is_interrupted(tmp_path):
+    class Interrupting(oocbe.Observer):
+        def bucket_done(self, number, total, name, rows, size):
+            if number == 4:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        oocbe.solve(clique(), order_seconds=0, workdir=tmp_path, observer=Interrupting())
+    assert list(tmp_path.iterdir()) == []
+    assert oocbe.solve(clique(), order_seconds=0, workdir=tmp_path).status == "optimal"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_work_folder_that_cannot_be_made_is_a_resource_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResourceError, match="choose another with --workdir"):
+        oocbe.solve(clique(4), order_seconds=0, workdir=tmp_path / "file" / "folder")

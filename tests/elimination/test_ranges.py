@@ -1,0 +1,161 @@
+"""Integers are exact up to the last one that fits, and refused beyond: nothing wraps around or turns into a float."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_problems import eliminate
+
+import oocbe
+from oocbe.elimination.ranges import check_product, largest_magnitude, rounding_margin, value_dtype
+from oocbe.errors import UnsupportedError, ValueRangeError
+from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
+
+
+def problem_of(*arrays, semiring=MIN_SUM, constant=0) -> Problem:
+    """Variables of the arrays' lengths, each with its own unary function."""
+    variables = tuple(Variable(f"x{v}", len(a)) for v, a in enumerate(arrays))
+    functions = tuple(Function.from_array((v,), a) for v, a in enumerate(arrays))
+    return Problem(variables, functions, constant=constant, semiring=semiring)
+
+
+# Twice the sum of largest magnitudes must fit: dominance works with differences.
+@pytest.mark.parametrize(
+    ("largest", "dtype"),
+    [(2**30 - 1, "int32"), (2**30, "int64"), (2**62 - 1, "int64")],
+)
+def test_dtype_follows_from_the_largest_sum(largest, dtype):
+    for sign in (1, -1):
+        problem = problem_of([0, sign * (largest - 7)], [4 * sign, 0], constant=3 * sign)
+        assert value_dtype(problem, MIN_SUM).name == dtype
+        for semiring, choose in ((MIN_SUM, min), (MAX_SUM, max)):
+            result = oocbe.solve(problem, semiring=semiring, order_seconds=0)
+            sums = [problem.evaluate(a) for a in itertools.product(range(2), repeat=2)]
+            assert (result.value, result.dtype) == (choose(sums), dtype)
+            assert isinstance(result.value, int)
+
+
+def test_sums_beyond_are_refused():
+    with pytest.raises(ValueRangeError, match="64-bit integers"):
+        oocbe.solve(problem_of([0, 2**62 - 7], [4, 0], constant=3), order_seconds=0)
+    with pytest.raises(ValueRangeError, match="64-bit integers"):
+        oocbe.solve(problem_of([-(2**63), 0]), order_seconds=0)
+
+
+@pytest.mark.parametrize("semiring", [MIN_SUM, MAX_SUM], ids=str)
+@pytest.mark.parametrize("dominance", [True, False])
+def test_integers_beyond_the_precision_of_floats_stay_exact(semiring, dominance):
+    """Joined rows, functions looked up and dominance's penalties: each differs in the last bit only."""
+    base = 2**58
+    random = np.random.default_rng(2)
+    scopes = [(0, 1), (1, 2), (0, 2), (2, 3)]
+    functions = tuple(Function.from_array(s, base + random.integers(0, 5, size=(3, 3))) for s in scopes)
+    problem = Problem(tuple(Variable(f"x{v}", 3) for v in range(4)), functions, semiring=semiring)
+    values = [problem.evaluate(a) for a in itertools.product(range(3), repeat=4)]
+    for order in itertools.permutations(range(4)):
+        value, assignment = eliminate(problem, order, dominance)
+        assert value == semiring.reduce(np.array(values)) == problem.evaluate(assignment)
+
+
+@pytest.mark.parametrize(
+    ("semiring", "integral", "expected"),
+    [
+        (MAX_PRODUCT, True, "int64"),
+        (SUM_PRODUCT, False, "float64"),
+        (LOG_SUM_EXP, True, "float64"),
+        (COUNTING, False, "int64"),
+        (MIN_SUM, False, "float64"),
+    ],
+    ids=str,
+)
+def test_dtype_of_other_semirings(semiring, integral, expected):
+    problem = problem_of([1, 2] if integral else [1.5, 2.0], constant=1)
+    assert value_dtype(problem, semiring).name == expected
+
+
+def test_exact_products_up_to_the_limit():
+    """(2^63 + 1) / 3 times 3 is one too many by two, and rounds down to what would fit."""
+    too_many, fits = (2**63 + 1) // 3, (2**63 - 1) // 7
+    for semiring in (MAX_PRODUCT, SUM_PRODUCT):
+        apart = problem_of([too_many], [3], semiring=semiring, constant=1)
+        together = Problem(
+            (Variable("x", 1),),
+            (Function.from_array((0,), [too_many]), Function.from_array((0,), [3])),
+            constant=1,
+            semiring=semiring,
+        )
+        for problem in (apart, together):
+            with pytest.raises(ValueRangeError, match="products can reach"):
+                oocbe.solve(problem, order_seconds=0)
+        assert oocbe.solve(problem_of([fits], [7], semiring=semiring, constant=1), order_seconds=0).value == 2**63 - 1
+    lowest = Problem(
+        (Variable("x", 1),),
+        (Function.from_array((0,), [-(2**63)]), Function.from_array((0,), [3])),
+        constant=1,
+        semiring=SUM_PRODUCT,
+    )
+    with pytest.raises(ValueRangeError):
+        oocbe.solve(lowest, order_seconds=0)
+
+
+def test_counts_up_to_the_limit():
+    def free(variables: int) -> Problem:
+        return Problem(tuple(Variable(f"x{v}", 2) for v in range(variables)), semiring=COUNTING)
+
+    assert oocbe.solve(free(62), order_seconds=0).value == 2**62
+    with pytest.raises(ValueRangeError, match="products can reach"):
+        oocbe.solve(free(63), order_seconds=0)
+
+
+def test_counts_within_one_component_are_refused_beyond_the_limit():
+    def chain(length: int) -> Problem:
+        pairs = tuple(Constraint((v, v + 1), [[0, 0]]) for v in range(length - 1))
+        return Problem(tuple(Variable(f"x{v}", 4) for v in range(length)), (), pairs, semiring=COUNTING)
+
+    free, ending_in_zero = 3, 1
+    for _ in range(29):
+        free, ending_in_zero = 3 * (free + ending_in_zero), free
+    assert oocbe.solve(chain(30), order_seconds=0).value == free + ending_in_zero
+    with pytest.raises(ValueRangeError, match="bucket of x"):
+        oocbe.solve(chain(41), order_seconds=0)
+
+
+def test_check_product():
+    int64, float64 = np.dtype(np.int64), np.dtype(np.float64)
+    check_product("here", int64, (2**62, 1), 1)
+    check_product("here", int64, (2**40, -(2**20)), 7)
+    check_product("here", float64, (1e300, 1e300), 9)
+    for factors, size in (((2**62,), 2), ((2**32, -(2**31)), 1), ((2**63,), 1)):
+        with pytest.raises(ValueRangeError, match=r"^here: "):
+            check_product("here", int64, factors, size)
+
+
+def test_largest_magnitude_knows_that_the_lowest_integer_has_no_twin():
+    assert largest_magnitude(np.array([-(2**63), 5])) == 2**63
+    assert largest_magnitude(np.array([], dtype=np.int64)) == 0
+
+
+def test_margin_is_zero_only_where_sums_are_exact():
+    assert rounding_margin(problem_of([1, 2])) == 0
+    assert rounding_margin(problem_of([1.5, 2.25], constant=0.125)) == 0
+    assert 0 < rounding_margin(problem_of([0.1, 2.25])) < 1e-9
+    assert rounding_margin(problem_of([2.0**40, 2.0])) > 0
+
+
+@pytest.mark.parametrize("values", [[-1.0, 2.0], [-3, 1]])
+def test_negative_factors_cannot_be_maximised_over(values):
+    """The greatest product of two negative factors is not the product of the greatest ones."""
+    with pytest.raises(UnsupportedError, match="function 0 has a negative value"):
+        oocbe.solve(problem_of(values, [1, 2], semiring=MAX_PRODUCT, constant=1), order_seconds=0)
+
+
+@pytest.mark.parametrize("semiring", [COUNTING, MAX_SUM, LOG_SUM_EXP], ids=str)
+def test_an_upper_bound_that_other_semirings_would_ignore_is_refused(semiring):
+    problem = replace(problem_of([1, 2], [3, 4]), upper_bound=6)
+    with pytest.raises(UnsupportedError, match="upper bound of 6"):
+        oocbe.solve(problem, semiring=semiring, order_seconds=0)
+    oocbe.solve(replace(problem, upper_bound=7), semiring=semiring, order_seconds=0)
