@@ -1,0 +1,102 @@
+"""Plans: what they say is what elimination then does, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.elimination.forward import Forward
+from oocbe.elimination.messages import MessageStore
+from oocbe.elimination.plan import candidate_plans, make_plan
+from oocbe.elimination.prepare import prepare
+from oocbe.options import SolveOptions
+from oocbe.problem import Function, Problem, Variable
+
+
+def chain(count=20, size=3) -> Problem:
+    table = np.arange(size * size).reshape(size, size)
+    functions = tuple(Function.from_array((v, v + 1), table) for v in range(count - 1))
+    return Problem(tuple(Variable(f"x{v}", size) for v in range(count)), functions, name="chain")
+
+
+def test_buckets_are_those_of_the_forward_pass(random_problem):
+    for seed in range(8):
+        problem = random_problem(seed, variables=8)
+        plan = make_plan(problem, SolveOptions(order_seconds=0))
+        prepared = prepare(problem, problem.semiring, plan.order)
+        with MessageStore(1 << 30) as store:
+            outcome = Forward(prepared, False, store).run()
+        for planned, bucket in zip(plan.buckets, outcome.buckets, strict=False):
+            assert planned.variable == bucket.variable
+            # A function whose values say nothing has no edge left when elimination begins.
+            assert set(planned.separator) >= set(bucket.separator)
+        assert outcome.width <= plan.width
+
+
+def test_json():
+    plan = oocbe.plan(chain(), order="min-degree", order_seconds=0)
+    content = json.loads(json.dumps(plan.to_json()))
+    assert content["schema_version"] == 1
+    assert (content["width"], content["dtype"], content["semiring"]) == (1, "int32", "min-sum")
+    assert sorted(content["order"]) == sorted(v.name for v in chain().variables)
+    buckets = content["buckets"]
+    assert [b["variable"] for b in buckets] == content["order"]
+    assert content["predicted_rows"] == sum(b["predicted_rows"] for b in buckets) == 19 * 3 + 1
+    assert content["predicted_bytes"] == content["predicted_rows"] * 12
+    assert buckets[0]["bits"] == 2
+    assert buckets[0]["complete_rows"] == 3
+
+
+def test_text():
+    text = str(oocbe.plan(chain(), order="min-degree", order_seconds=0))
+    assert "chain: 20 variables, order min-degree" in text
+    assert "induced width 1, min-sum over int32" in text
+    assert "8 smaller buckets" in text
+    assert len(text.splitlines()) == 4 + 12 + 1
+
+
+def test_text_of_plans_with_astronomical_predictions():
+    """Beyond 1,024 bits row counts leave the range of floats, and must still be printed."""
+    count = 1100
+    problem = Problem(
+        tuple(Variable(f"x{v}", 2) for v in range(count)),
+        (Function(tuple(range(count)), np.zeros((1, count), dtype=int), [3]),),
+    )
+    order = tuple(range(count))
+    from oocbe.elimination.order import OrderChoice
+    from oocbe.elimination.plan import _plan_for
+
+    separators = tuple(order[v + 1 :] for v in order)
+    choice = OrderChoice(
+        order, "by hand", 1, separators, tuple(min(2.0**960, 2.0 ** min(1000, 1099 - v)) for v in order)
+    )
+    plan = _plan_for(problem, problem.semiring, np.dtype(np.int32), choice)
+    text = str(plan)
+    assert "2^960.0 rows predicted" in text
+    assert "complete 2^1099.0" in text
+    assert max(map(len, text.splitlines())) < 420
+    json.dumps(plan.to_json())
+
+
+def test_without_variables():
+    plan = oocbe.plan(Problem((), constant=2))
+    assert (plan.width, plan.largest, plan.order) == (0, None, ())
+    assert "0 variables" in str(plan)
+
+
+def test_candidates_begin_with_the_plan_itself():
+    problem = chain(30)
+    options = SolveOptions(order_seconds=0, seed=3)
+    plans = candidate_plans(problem, options)
+    assert plans[0].choice == make_plan(problem, options).choice
+    predicted = [sum(p.choice.predicted_rows) for p in plans]
+    assert predicted == sorted(predicted)
+    assert len(candidate_plans(problem, SolveOptions(order="min-fill"))) == 1
+
+
+@pytest.mark.parametrize("semiring", ["counting", "sum-product", "log-sum-exp"])
+def test_dtype_of_the_semiring_asked_for(semiring):
+    assert oocbe.plan(chain(4), semiring=semiring, order_seconds=0).semiring == semiring
