@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.errors import ResourceError
 from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
 from oocbe.operators.join_program import JoinProgram
 from oocbe.semiring import Semiring
@@ -54,7 +55,8 @@ class BucketEngine:
         device_rows: int = DEVICE_ROWS,
     ) -> None:
         self._block_rows = block_rows
-        self._device_rows = 0 if backend == "cuda" else device_rows
+        self._insists = backend == "cuda"
+        self._device_rows = 0 if self._insists else device_rows
         self.uses_device = False
         if backend == "cpu":
             return
@@ -81,19 +83,23 @@ class BucketEngine:
     ) -> Table:
         """Message of a bucket; arguments and errors as for :func:`oocbe.operators.bucket_join.join_and_eliminate`.
 
+        Where device memory runs out, ``auto`` falls back to the CPU.
+
         Raises
         ------
-        ResourceError : device memory ran out.
+        ResourceError : device memory ran out, and the backend is ``cuda``.
         """
         rows = max((t.rows for t in tables), default=0)
         if not self._belongs_on_device(rows, len(tables)):
             host = [to_host(t) for t in tables]
             return join_and_eliminate(program, layout, host, semiring, dtype, row_limit, self._block_rows)
-        from oocbe.kernels.cuda.bucket_join import DeviceProgram
-
-        device = [to_device(t) for t in tables]
-        pairs = [(t.keys, t.values) for t in device]
-        made = DeviceProgram(program.runs, program.lookups, program.leaf, pairs, layout.words, dtype).join(row_limit)
+        try:
+            made = _join_on_device(program, layout, tables, dtype, row_limit)
+        except ResourceError:
+            if self._insists:
+                raise
+            host = [to_host(t) for t in tables]
+            return join_and_eliminate(program, layout, host, semiring, dtype, row_limit, self._block_rows)
         if made is None:
             raise TooManyRowsError(len(layout.scope), row_limit)
         return Table(layout, *made, semiring, is_sorted=True)
@@ -117,6 +123,15 @@ class BucketEngine:
         else:
             keys, values = substitutions.drop_rows(table.keys, table.values, sign)
         return table if values is table.values else Table(table.layout, keys, values, table.semiring, is_sorted=True)
+
+
+def _join_on_device(
+    program: JoinProgram, layout: Layout, tables: Sequence[Table], dtype: np.dtype[Any], row_limit: int
+) -> tuple[Any, Any] | None:
+    from oocbe.kernels.cuda.bucket_join import DeviceProgram
+
+    pairs = [(t.keys, t.values) for t in map(to_device, tables)]
+    return DeviceProgram(program.runs, program.lookups, program.leaf, pairs, layout.words, dtype).join(row_limit)
 
 
 def is_on_device(table: Table) -> bool:

@@ -159,8 +159,10 @@ count_children(Level p, u32 *ballots, i64 *block_counts) {
     record(flag, unit, ballots, block_counts, warp_counts);
 }
 
+// Children, and the range widths of the table that drives the next level (-1: none does).
 extern "C" __global__ void __launch_bounds__(THREADS)
-write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u32 *lows, u32 *highs, i64 children) {
+write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u32 *lows, u32 *highs, i64 children,
+               i64 next_driver, i64 *widths) {
     __shared__ i64 bounds[2];
     i64 unit = (i64)blockIdx.x * THREADS + threadIdx.x;
     i64 item = item_of(p, unit, bounds);
@@ -198,6 +200,7 @@ write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u3
         lows[t * children + place] = low;
         highs[t * children + place] = field_bound(column, known + 1, min(known + step, end), shift, p.mask, field, true);
     }
+    if (next_driver >= 0) widths[place] = highs[next_driver * children + place] - lows[next_driver * children + place];
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

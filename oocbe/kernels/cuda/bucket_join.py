@@ -32,11 +32,15 @@ FRONTIER_SHARE = 3
 
 @dataclass(frozen=True)
 class _Frontier:
-    """Items: uint64 (words, items) key prefixes; uint32 (tables, items) first and one past the last row."""
+    """Items: uint64 (words, items) key prefixes; uint32 (tables, items) first and one past the last row.
+
+    ``widths``, int64 (items,), are the numbers of rows of the next level's driving table; None where none drives it.
+    """
 
     keys: Any
     low: Any
     high: Any
+    widths: Any
 
     @property
     def items(self) -> int:
@@ -44,7 +48,8 @@ class _Frontier:
 
     def part(self, first: int, last: int) -> _Frontier:
         """Items first .. last - 1, copied: kernels want them contiguous."""
-        return _Frontier(*(cupy().ascontiguousarray(a[:, first:last]) for a in (self.keys, self.low, self.high)))
+        keys, low, high = (cupy().ascontiguousarray(a[:, first:last]) for a in (self.keys, self.low, self.high))
+        return _Frontier(keys, low, high, None if self.widths is None else self.widths[first:last])
 
 
 class DeviceProgram:
@@ -88,19 +93,22 @@ class DeviceProgram:
         }
         self.kernel: Callable[[str], Any] = lambda name: kernel(SOURCE, name, **definitions)
 
+    @memory.with_retry
     def join(self, row_limit: int) -> tuple[Any, Any] | None:
         """Keys uint64 (words, rows), ascending, and values (rows,), on the device; None beyond ``row_limit`` rows.
 
         Raises
         ------
-        ResourceError : device memory ran out although the work was cut into single items.
+        ResourceError : device memory ran out, although the work was cut into smaller pieces.
         """
         count = len(self.tables)
         rows = [[keys.shape[1]] for keys, _ in self.tables]
+        driver = self._driver(0)
         root = _Frontier(
             cupy().zeros((self.words, 1), dtype=np.uint64),
             cupy().zeros((count, 1), dtype=np.uint32),
             cupy().asarray(np.array(rows, dtype=np.uint32).reshape(count, 1)),
+            None if driver < 0 else cupy().asarray(np.array(rows[driver], dtype=np.int64)),
         )
         parts = self._descend(root, 0, row_limit)
         if parts is None:
@@ -110,6 +118,12 @@ class DeviceProgram:
         if not parts:
             return cupy().empty((self.words, 0), dtype=np.uint64), cupy().empty(0, dtype=self.dtype)
         return cupy().concatenate([k for k, _ in parts], axis=1), cupy().concatenate([v for _, v in parts])
+
+    def _driver(self, level: int) -> int:
+        """Table whose rows are a level's units of work; -1 where none takes part, or at the leaves."""
+        if level >= len(self.run_word) or self.part_start[level] == self.part_start[level + 1]:
+            return -1
+        return int(self.part_table[self.part_start[level]])
 
     def _descend(self, frontier: _Frontier, level: int, row_limit: int) -> list[tuple[Any, Any]] | None:
         """Rows of all leaves below some items; None beyond the limit."""
@@ -136,9 +150,8 @@ class DeviceProgram:
         part_from, part_to = int(self.part_start[level]), int(self.part_start[level + 1])
         size = int(self.run_size[level])
         unit_end = None
-        if part_to > part_from:
-            driver = int(self.part_table[part_from])
-            unit_end = cupy().cumsum((frontier.high[driver] - frontier.low[driver]).astype(np.int64))
+        if frontier.widths is not None:
+            unit_end = cupy().cumsum(frontier.widths)
             units = int(unit_end[-1])
         else:
             units = items * size
@@ -168,20 +181,12 @@ class DeviceProgram:
         keys = cupy().empty((self.words, children), dtype=np.uint64)
         low = cupy().empty((count, children), dtype=np.uint32)
         high = cupy().empty((count, children), dtype=np.uint32)
+        driver = self._driver(level + 1)
+        widths = None if driver < 0 else cupy().empty(children, dtype=np.int64)
         if children:
-            launch(
-                self.kernel("write_children"),
-                _blocks(units),
-                THREADS,
-                struct,
-                ballots,
-                block_ends,
-                keys,
-                low,
-                high,
-                children,
-            )
-        return _Frontier(keys, low, high)
+            written = (keys, low, high, children, driver, keys if widths is None else widths)
+            launch(self.kernel("write_children"), _blocks(units), THREADS, struct, ballots, block_ends, *written)
+        return _Frontier(keys, low, high, widths)
 
     def _reduce(self, frontier: _Frontier) -> tuple[Any, Any]:
         """Rows of the leaves that have a value."""

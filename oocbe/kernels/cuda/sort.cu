@@ -46,8 +46,11 @@ count_digits(const u64 *keys, i64 rows, Digits digits, i64 count, u64 *counts) {
         #pragma unroll
         for (int i = 0; i < 4; i++) {
             if (first + i * 256 >= rows) break;
-            for (int d = 0; d < count; d++)
+            #pragma unroll
+            for (int d = 0; d < 8; d++) {
+                if (d >= count) break;
                 atomicAdd(&held[(d * BINS + digit_of(read[i], digits.digits[d])) * PARTS + part], 1u);
+            }
         }
     }
     __syncthreads();

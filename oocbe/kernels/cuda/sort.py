@@ -63,7 +63,7 @@ def sort_rows(
     )
     if rows < 2 or not digits:
         return keys, values
-    starts = cupy().asarray(np.cumsum(counts, axis=1, dtype=np.uint64) - counts)
+    starts = cupy().asarray(np.cumsum(counts, axis=1) - counts)
     bits = np.dtype(np.uint32 if values.dtype.itemsize == 4 else np.uint64)
     if keys.shape[0] == 1:
         column, payload = _passes(keys[0], values.view(bits), digits, starts, own)
