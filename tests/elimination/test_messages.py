@@ -1,0 +1,160 @@
+"""Messages come out in order, in the layout their bucket needs, and no sort runs between the first and the last."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_problems import make_problem, structures, without_bound
+
+from oocbe.elimination.forward import Forward
+from oocbe.elimination.messages import MessageStore
+from oocbe.elimination.prepare import prepare
+from oocbe.kernels.cpu import sort as sort_kernels
+from oocbe.kernels.cpu.backend import CpuBackend
+from oocbe.kernels.cpu.search import find_row
+from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.semiring import MIN_SUM
+from oocbe.tables.table import Table
+
+SORTS = [
+    (np, "lexsort"),
+    (np, "argsort"),
+    (np, "sort"),
+    (np, "unique"),
+    (sort_kernels, "sort_rows"),
+    (CpuBackend, "sort_rows"),
+]
+
+
+def numbers_of(keys) -> list[int]:
+    """Keys as Python integers of any size."""
+    return [sum(int(word) << (64 * w) for w, word in enumerate(column)) for column in keys.T]
+
+
+def check_messages(prepared, buckets) -> int:
+    """Assert the order and layout of every message received; how many there were."""
+    count = 0
+    for bucket in buckets:
+        for message in bucket.messages:
+            count += 1
+            table = message.table()
+            assert table.is_sorted
+            numbers = numbers_of(table.keys)
+            assert all(a < b for a, b in itertools.pairwise(numbers))
+            assert message.scope[0] == bucket.variable
+            places = [prepared.position[v] for v in message.scope]
+            assert places == sorted(places)
+            assert table.layout == prepared.layout(message.scope)
+            assert (table.to_rows()[0] < np.array([prepared.problem.sizes[v] for v in message.scope])).all()
+            assert table.values.dtype == prepared.dtype
+    return count
+
+
+@settings(deadline=None, max_examples=100)
+@given(structures(), st.sampled_from([None, 1, 3, 7]), st.booleans())
+def test_messages_are_sorted_without_a_sort(structure, block_rows, dominance):
+    problem = without_bound(make_problem(structure))
+    order = np.random.default_rng(structure["seed"]).permutation(len(problem.variables)).tolist()
+    prepared = prepare(problem, problem.semiring, order)  # this is where the problem's own large tables are sorted
+    with MessageStore(1 << 30) as store, pytest.MonkeyPatch.context() as patch:
+        for module, name in SORTS:
+            patch.setattr(module, name, lambda *arguments, name=name, **more: pytest.fail(f"{name} was called"))
+        patch.setenv("OOCBE_THREADS", "2")
+        engine = BucketEngine("cpu", block_rows=block_rows)
+        outcome = Forward(prepared, dominance, store, engine=engine).run()
+        patch.undo()
+        check_messages(prepared, outcome.buckets)
+
+
+def test_wide_messages_are_sorted_without_a_sort(monkeypatch):
+    """130 variables around a hub, at most one of them on: keys of three words."""
+    count = 130
+    pairs = itertools.combinations(range(1, count + 1), 2)
+    problem = Problem(
+        tuple(Variable(f"x{v}", 2) for v in range(count + 1)),
+        tuple(Function.from_array((0, v), [[0, v], [1, 3 * v % 50]]) for v in range(1, count + 1)),
+        tuple(Constraint(p, [[1, 1]]) for p in pairs),
+    )
+    prepared = prepare(problem, MIN_SUM, range(count + 1))
+    with MessageStore(1 << 30) as store:
+        for module, name in SORTS:
+            monkeypatch.setattr(module, name, lambda *arguments, name=name, **more: pytest.fail(f"{name} was called"))
+        outcome = Forward(prepared, False, store, engine=BucketEngine("cpu", block_rows=5)).run()
+        monkeypatch.undo()
+        assert outcome.buckets[1].messages[0].table().layout.words == 3
+        assert outcome.largest_rows == count + 1
+        assert check_messages(prepared, outcome.buckets) == count
+
+
+def test_subtrees_and_totals_are_reported():
+    """A chain of four: rows and buckets as told to the observer add up."""
+    problem = Problem(
+        tuple(Variable(f"x{v}", 3) for v in range(4)),
+        tuple(Function.from_array((v, v + 1), np.arange(9).reshape(3, 3)) for v in range(3)),
+    )
+    prepared = prepare(problem, MIN_SUM, range(4))
+    told = []
+    with MessageStore(1 << 30) as store:
+        outcome = Forward(prepared, False, store).run(lambda *event: told.append(event))
+    assert [place for place, _, _ in told] == [1, 2, 3, 4]
+    assert [rows for _, rows, _ in told] == [3, 3, 3, 1]
+    assert outcome.total_rows == 10
+    assert (outcome.largest_rows, outcome.width) == (3, 1)
+
+
+@pytest.mark.parametrize("words", [1, 2, 3])
+def test_find_row(words):
+    random = np.random.default_rng(words)
+    keys = np.unique(random.integers(0, 5, size=(100, words)), axis=0)
+    keys = keys[np.lexsort(keys.T)].T.astype(np.uint64).copy()
+    for row in range(keys.shape[1]):
+        assert find_row(keys, keys[:, row].copy()) == row
+    known = set(numbers_of(keys))
+    for key in itertools.product(range(6), repeat=words):
+        column = np.array(key, dtype=np.uint64)
+        if numbers_of(column[:, None])[0] not in known:
+            assert find_row(keys, column) == -1
+    assert find_row(np.empty((words, 0), dtype=np.uint64), np.zeros(words, dtype=np.uint64)) == -1
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_message_values_by_assignment(stored, tmp_path):
+    table = Table.from_rows({"a": 3, "b": 70}, [[0, 5], [2, 69], [1, 0]], np.array([4, -7, 9]), MIN_SUM)
+    with MessageStore(1 << 20, tmp_path if stored else None, chunk_rows=2) as store:
+        message = store.add((8, 3), table)
+        assert message.value_at({8: 2, 3: 69, 1: 1}) == -7
+        assert message.value_at({8: 2, 3: 68}) is None
+        assert message.table().to_dict() == table.to_dict()
+        assert any(tmp_path.iterdir()) == stored
+        assert store.in_memory == (0 if stored else table.nbytes)
+    assert not any(tmp_path.iterdir())
+
+
+def test_accounting_of_the_store(tmp_path, monkeypatch):
+    """Joined messages go to disk, the largest first, and only as many as needed."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tables = [
+        Table.from_rows({"a": 100}, np.arange(rows)[:, None], np.arange(rows, dtype=np.int64), MIN_SUM)
+        for rows in (10, 30, 20)
+    ]
+    with MessageStore(1000) as store:
+        messages = [store.add((0,), t) for t in tables]
+        assert store.in_memory == 60 * 16
+        assert store.available == 1000 - 960
+        for message in messages:
+            store.joined(message)
+        assert store.available == 1000
+        store.make_room(500)
+        assert store.in_memory == 30 * 16
+        assert [m.nbytes for m in messages] == [160, 480, 320]
+        assert messages[1].value_at({0: 29}) == 29
+        assert len(list(tmp_path.iterdir())) == 1
+        store.make_room(2000)
+        assert store.in_memory == 0
+    assert not any(tmp_path.iterdir())
