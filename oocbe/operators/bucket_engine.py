@@ -7,6 +7,7 @@ for two numbers. Results are the same rows in the same order, bit for bit for in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +24,9 @@ from oocbe.tables.table import Table
 if TYPE_CHECKING:
     from oocbe.operators.substitutions import Substitutions
 
-DEVICE_ROWS = 1024
-"""Rows of the largest input from which the device is faster. Measured on an H200 beside 16 cores: a device bucket costs
-about 1 ms whatever its size; with 100 to 999 rows the CPU takes 0.2 to 1.7 ms, with 1,000 to 9,999 rows 6 to 12 ms
-(benchmarks/gpu_buckets.py)."""
+DEVICE_WORK = 2048
+"""Expected work from which the device is faster. Measured on an H200 beside 16 cores: a device bucket costs about 1 ms
+whatever its size, and the CPU takes as long for some 2,000 rows (benchmarks/gpu_buckets.py)."""
 
 LARGEST_DEVICE_ROWS = (1 << 32) - 1
 """Row numbers are 32 bits wide on the device."""
@@ -40,7 +40,7 @@ class BucketEngine:
     backend : ``cpu``, ``cuda``, or ``auto`` (the device for large buckets, where there is one).
     device_memory : limit in bytes on device memory; None: ``OOCBE_DEVICE_MEMORY``, or all of it.
     block_rows : see :func:`oocbe.operators.bucket_join.join_and_eliminate`.
-    device_rows : rows of the largest input from which ``auto`` takes the device.
+    device_work : expected work (see :func:`expected_work`) from which ``auto`` takes the device.
 
     Raises
     ------
@@ -52,11 +52,11 @@ class BucketEngine:
         backend: str = "auto",
         device_memory: int | None = None,
         block_rows: int | None = None,
-        device_rows: int = DEVICE_ROWS,
+        device_work: int = DEVICE_WORK,
     ) -> None:
         self._block_rows = block_rows
         self._insists = backend == "cuda"
-        self._device_rows = 0 if self._insists else device_rows
+        self._device_work = 0 if self._insists else device_work
         self.uses_device = False
         if backend == "cpu":
             return
@@ -89,8 +89,7 @@ class BucketEngine:
         ------
         ResourceError : device memory ran out, and the backend is ``cuda``.
         """
-        rows = max((t.rows for t in tables), default=0)
-        if not self._belongs_on_device(rows, len(tables)):
+        if not self._belongs_on_device(program, tables):
             host = [to_host(t) for t in tables]
             return join_and_eliminate(program, layout, host, semiring, dtype, row_limit, self._block_rows)
         try:
@@ -104,12 +103,13 @@ class BucketEngine:
             raise TooManyRowsError(len(layout.scope), row_limit)
         return Table(layout, *made, semiring, is_sorted=True)
 
-    def _belongs_on_device(self, rows: int, tables: int) -> bool:
-        if not self.uses_device or rows < self._device_rows:
+    def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
+        rows = max((t.rows for t in tables), default=1)
+        if not self.uses_device or expected_work(program, rows) < self._device_work:
             return False
         from oocbe.kernels.cuda.bucket_join import MOST_TABLES
 
-        return rows <= LARGEST_DEVICE_ROWS and tables <= MOST_TABLES
+        return rows <= LARGEST_DEVICE_ROWS and len(tables) <= MOST_TABLES
 
     def drop_dominated(self, table: Table, substitutions: Substitutions, sign: int) -> Table:
         """A sorted table without the rows that a substitution dominates, computed where the table is.
@@ -123,6 +123,16 @@ class BucketEngine:
         else:
             keys, values = substitutions.drop_rows(table.keys, table.values, sign)
         return table if values is table.values else Table(table.layout, keys, values, table.semiring, is_sorted=True)
+
+
+def expected_work(program: JoinProgram, rows: int) -> float:
+    """A guess at the rows that a bucket's walk visits.
+
+    Each row of the largest table is extended by the variables that no table has: constraints leave some of their
+    values, taken here as the square root of how many there are.
+    """
+    sizes = program.runs[3]
+    return rows * math.sqrt(math.prod(float(size) for size in sizes[sizes > 0]))
 
 
 def _join_on_device(

@@ -72,11 +72,11 @@ def test_networks_with_small_and_large_domains(domain):
 @pytest.mark.gpu
 @needs_device
 @pytest.mark.parametrize("dominance", [True, False])
-@pytest.mark.parametrize("device_rows", [0, 100])
-def test_a_day_of_photographs_and_buckets_on_both_sides(dominance, device_rows):
+@pytest.mark.parametrize("device_work", [0, 100])
+def test_a_day_of_photographs_and_buckets_on_both_sides(dominance, device_work):
     problem = read("examples/daily.spot")
     order = list(range(len(problem.variables)))
-    engine = BucketEngine("auto", device_rows=device_rows)
+    engine = BucketEngine("auto", device_work=device_work)
     assert engine.uses_device
     on_cpu = messages(problem, problem.semiring, order, BucketEngine("cpu"), dominance)
     same(on_cpu, messages(problem, problem.semiring, order, engine, dominance), exact=True)
