@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.penalties import add_penalties
+from oocbe.kernels.cpu.penalties import add_penalties, collect_substitutions
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.factors import FactorPool, PackedFactor
 from oocbe.operators.substitutions import Substitutions
@@ -71,15 +71,21 @@ class SubstitutionDominance:
         self._blocked = np.iinfo(np.int64).max if integral else np.inf
         scopes = [f.scope for f in constraints.factors] + [f.scope for f in functions.factors] + list(opaque)
         hard = [1] * len(constraints.factors) + [0] * (len(functions.factors) + len(opaque))
-        self._is_hard = np.array(hard, dtype=np.uint8)
+        is_hard = np.array(hard, dtype=np.uint8)
         self._scopes = scopes
         self._first = np.array([s[0] for s in scopes], dtype=np.int64)
-        self._scope_start = np.concatenate([[0], np.cumsum([len(s) for s in scopes])]).astype(np.int64)
-        self._scope = np.array([v for s in scopes for v in s], dtype=np.int64)
-        self._collect_matrices(constraints, functions)
+        scope_start = np.concatenate([[0], np.cumsum([len(s) for s in scopes])]).astype(np.int64)
+        scope = np.array([v for s in scopes for v in s], dtype=np.int64)
+        self._size_array = np.array(sizes, dtype=np.int64)
+        self._factors = (*self._collect_matrices(constraints, functions), scope_start, scope, is_hard)
 
-    def _collect_matrices(self, constraints: FactorPool, functions: FactorPool) -> None:
-        """One (size, size) matrix for each factor and variable; factors with the same entries share one."""
+    def _collect_matrices(
+        self, constraints: FactorPool, functions: FactorPool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+        """One (size, size) matrix for each factor and variable; factors with the same entries share one.
+
+        Returns use_start, use_factor, use_offset and the matrices, as :func:`add_penalties` takes them.
+        """
         uses: list[list[tuple[int, int]]] = [[] for _ in self._sizes]
         matrices: list[NDArray[Any]] = []
         known: dict[object, int] = {}
@@ -111,10 +117,12 @@ class SubstitutionDominance:
                 uses[v].append((factor, end))
                 end += matrix.size
             factor += 1
-        self._use_start = np.concatenate([[0], np.cumsum([len(u) for u in uses])]).astype(np.int64)
-        self._use_factor = np.array([f for u in uses for f, _ in u], dtype=np.int64)
-        self._use_offset = np.array([o for u in uses for _, o in u], dtype=np.int64)
-        self._matrices = np.concatenate(matrices) if matrices else np.zeros(1, dtype=self._dtype)
+        return (
+            np.concatenate([[0], np.cumsum([len(u) for u in uses])]).astype(np.int64),
+            np.array([f for u in uses for f, _ in u], dtype=np.int64),
+            np.array([o for u in uses for _, o in u], dtype=np.int64),
+            np.concatenate(matrices) if matrices else np.zeros(1, dtype=self._dtype),
+        )
 
     @staticmethod
     def _dense(packed: PackedFactor, entries: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -146,25 +154,11 @@ class SubstitutionDominance:
         """
         inside = np.zeros(len(self._sizes), dtype=np.uint8)
         inside[list(separator)] = 1
-        return self._penalties(v, inside, (1 - subtree[self._first]).astype(np.uint8))
-
-    def _penalties(self, v: int, inside: NDArray[np.uint8], ahead: NDArray[np.uint8]) -> NDArray[Any]:
+        ahead = (1 - subtree[self._first]).astype(np.uint8)
         total = np.empty((self._sizes[v],) * 2, dtype=self._dtype)
-        add_penalties(
-            v,
-            self._sizes[v],
-            self._use_start,
-            self._use_factor,
-            self._use_offset,
-            self._matrices,
-            ahead,
-            self._scope_start,
-            self._scope,
-            inside,
-            self._is_hard,
-            self._blocked,
-            total,
-        )
+        use_start, use_factor, use_offset, matrices, scope_start, scope, is_hard = self._factors
+        uses = (use_start, use_factor, use_offset, matrices)
+        add_penalties(v, self._sizes[v], *uses, ahead, scope_start, scope, inside, is_hard, self._blocked, total)
         return total
 
     def drop_dominated(
@@ -188,33 +182,34 @@ class SubstitutionDominance:
         inside[list(separator)] = 1
         ahead = (1 - subtree[self._first]).astype(np.uint8)
         spread = float(message.values.max()) - float(message.values.min())
-        substitutions = Substitutions()
-        for v, field in zip(separator, message.layout.fields, strict=True):
-            if self._sizes[v] > LARGEST_DOMAIN:
-                continue
-            pairs = self._pairs(self._penalties(v, inside, ahead), spread)
-            if pairs is not None:
-                substitutions.variables.append((field, *pairs))
+        substitutions = self._substitutions(message, separator, inside, ahead, spread - self._margin)
         if not substitutions.variables:
             return message
         return (engine or BucketEngine("cpu")).drop_dominated(message, substitutions, self._sign)
 
-    def _pairs(self, penalty: NDArray[Any], spread: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None:
-        """Substitutions worth trying, CSR by the value replaced; None where there is none."""
-        size, worth = len(penalty), spread - self._margin
-        start, targets, penalties = [0], [], []
-        for a in range(size):
-            row = penalty[a]
-            candidates = [b for b in range(size) if b != a and row[b] != self._blocked and row[b] <= worth]
-            candidates.sort(key=lambda b: row[b])
-            for b in candidates[:PAIRS_A_VALUE]:
-                targets.append(b)
-                penalties.append(row[b] + self._margin)
-            start.append(len(targets))
-        if not targets:
-            return None
-        return (
-            np.array(start, dtype=np.int64),
-            np.array(targets, dtype=np.int64),
-            np.array(penalties, dtype=self._dtype),
-        )
+    def _substitutions(
+        self,
+        message: Table,
+        separator: Sequence[int],
+        inside: NDArray[np.uint8],
+        ahead: NDArray[np.uint8],
+        worth: float,
+    ) -> Substitutions:
+        """Substitutions whose penalty is at most ``worth``."""
+        sizes = [self._sizes[v] if self._sizes[v] <= LARGEST_DOMAIN else 0 for v in separator]
+        start = np.empty(sum(sizes) + len(sizes), dtype=np.int64)
+        most = sum(size * min(size, PAIRS_A_VALUE) for size in sizes)
+        target, penalty = np.empty(most, dtype=np.int64), np.empty(most, dtype=self._dtype)
+        pairs = np.empty(len(separator), dtype=np.int64)
+        scopes = np.array(separator, dtype=np.int64)
+        limits = (LARGEST_DOMAIN, self._factors, ahead, inside, self._blocked, worth, self._margin, PAIRS_A_VALUE)
+        collect_substitutions(scopes, self._size_array, *limits, start, target, penalty, pairs)
+        found = Substitutions()
+        start_end = pair_end = 0
+        for size, field, count in zip(sizes, message.layout.fields, pairs.tolist(), strict=True):
+            if count:
+                own = slice(pair_end, pair_end + count)
+                found.variables.append((field, start[start_end : start_end + size + 1], target[own], penalty[own]))
+            pair_end += count
+            start_end += size + 1 if size else 0
+        return found

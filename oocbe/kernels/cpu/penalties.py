@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from oocbe.kernels.cpu.jit import jit
 
 
@@ -59,3 +61,81 @@ def add_penalties(
                     total[a, b] = blocked
                 else:
                     total[a, b] += penalty
+
+
+@jit
+def collect_substitutions(
+    separator: Any,
+    sizes: Any,
+    largest_domain: Any,
+    factors: Any,
+    ahead: Any,
+    inside: Any,
+    blocked: Any,
+    worth: Any,
+    margin: Any,
+    most: Any,
+    start: Any,
+    target: Any,
+    penalty: Any,
+    pairs: Any,
+) -> Any:
+    """Substitutions worth trying for every variable of a separator, each variable's CSR after the other.
+
+    Parameters
+    ----------
+    separator : int64, variables. sizes : int64 (variables,). largest_domain : variables with more values are left out.
+    factors : (use_start, use_factor, use_offset, matrices, scope_start, scope, is_hard), as for :func:`add_penalties`.
+    ahead, inside, blocked : as for :func:`add_penalties`.
+    worth : penalties beyond it cannot pay. margin : added to each penalty. most : substitutions kept a value, the
+        cheapest first.
+    start : int64, size + 1 entries a variable, overwritten; each variable's begin at 0.
+    target, penalty : overwritten, variable after variable. pairs : int64 (separator,), entries of each variable.
+    """
+    use_start, use_factor, use_offset, matrices, scope_start, scope, is_hard = factors
+    start_end, pair_end = 0, 0
+    for i in range(len(separator)):
+        v = separator[i]
+        size = sizes[v]
+        first = pair_end
+        pairs[i] = 0
+        if size > largest_domain:
+            continue
+        total = np.empty((size, size), dtype=matrices.dtype)
+        add_penalties(
+            v,
+            size,
+            use_start,
+            use_factor,
+            use_offset,
+            matrices,
+            ahead,
+            scope_start,
+            scope,
+            inside,
+            is_hard,
+            blocked,
+            total,
+        )
+        start[start_end] = 0
+        for a in range(size):
+            row_begin = pair_end
+            for b in range(size):
+                loss = total[a, b]
+                if b == a or loss == blocked or loss > worth:
+                    continue
+                # Insertion into the few cheapest, in ascending order; the smaller value first among equals.
+                if pair_end - row_begin < most:
+                    pair_end += 1
+                elif loss + margin >= penalty[pair_end - 1]:
+                    continue
+                place = pair_end - 1
+                while place > row_begin and penalty[place - 1] > loss + margin:
+                    target[place] = target[place - 1]
+                    penalty[place] = penalty[place - 1]
+                    place -= 1
+                target[place] = b
+                penalty[place] = loss + margin
+            start[start_end + a + 1] = pair_end - first
+        start_end += size + 1
+        pairs[i] = pair_end - first
