@@ -7,7 +7,6 @@ for two numbers. Results are the same rows in the same order, bit for bit for in
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +39,7 @@ class BucketEngine:
     backend : ``cpu``, ``cuda``, or ``auto`` (the device for large buckets, where there is one).
     device_memory : limit in bytes on device memory; None: ``OOCBE_DEVICE_MEMORY``, or all of it.
     block_rows : see :func:`oocbe.operators.bucket_join.join_and_eliminate`.
-    device_work : expected work (see :func:`expected_work`) from which ``auto`` takes the device.
+    device_work : expected work (see :meth:`JoinProgram.expected_work`) from which ``auto`` takes the device.
 
     Raises
     ------
@@ -104,8 +103,8 @@ class BucketEngine:
         return Table(layout, *made, semiring, is_sorted=True)
 
     def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
-        rows = max((t.rows for t in tables), default=1)
-        if not self.uses_device or expected_work(program, rows) < self._device_work:
+        rows = max((t.rows for t in tables), default=0)
+        if not self.uses_device or program.expected_work(rows) < self._device_work:
             return False
         from oocbe.kernels.cuda.bucket_join import MOST_TABLES
 
@@ -123,16 +122,6 @@ class BucketEngine:
         else:
             keys, values = substitutions.drop_rows(table.keys, table.values, sign)
         return table if values is table.values else Table(table.layout, keys, values, table.semiring, is_sorted=True)
-
-
-def expected_work(program: JoinProgram, rows: int) -> float:
-    """A guess at the rows that a bucket's walk visits.
-
-    Each row of the largest table is extended by the variables that no table has: constraints leave some of their
-    values, taken here as the square root of how many there are.
-    """
-    sizes = program.runs[3]
-    return rows * math.sqrt(math.prod(float(size) for size in sizes[sizes > 0]))
 
 
 def _join_on_device(

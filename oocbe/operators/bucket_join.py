@@ -22,8 +22,8 @@ from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
-SERIAL_ROWS = 1 << 13
-"""Below this many input rows one thread is faster than handing work over."""
+SERIAL_WORK = 1 << 13
+"""Below this much expected work one thread is faster than handing work over."""
 
 BLOCKS_A_THREAD = 8
 """Blocks are uneven in cost; this many a thread let the fast ones even the slow ones out."""
@@ -83,12 +83,12 @@ def join_and_eliminate(
         True,
     )
     if block_rows is None:
-        serial = thread_count() == 1 or rows < SERIAL_ROWS
+        serial = thread_count() == 1 or program.expected_work(rows) < SERIAL_WORK
         block_rows = rows + 1 if serial else max(1, rows // (BLOCKS_A_THREAD * thread_count()))
     level, items = 0, root
     while rows > block_rows and level + 1 < program.levels and not _is_fine(items, largest, block_rows):
         # Prefixes that no table narrows can outnumber all rows: stop short of those.
-        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, max(rows, SERIAL_ROWS))
+        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, max(rows, SERIAL_WORK))
         if not narrower.complete:
             break
         items = narrower

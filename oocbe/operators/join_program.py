@@ -6,6 +6,7 @@ row, but a problem has hundreds of buckets with a few rows each, so it is writte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,15 @@ class JoinProgram:
     runs: tuple[NDArray[Any], ...]
     lookups: tuple[NDArray[Any], ...]
     leaf: tuple[Any, ...]
+
+    def expected_work(self, rows: int) -> float:
+        """A guess at the rows that the walk visits, from the rows of the largest table (at least one).
+
+        Each row is extended by the variables that no table has: constraints leave some of their values, taken here as
+        the square root of how many there are.
+        """
+        sizes = self.runs[3]
+        return max(1, rows) * math.sqrt(math.prod(float(size) for size in sizes[sizes > 0]))
 
 
 class _Segments:

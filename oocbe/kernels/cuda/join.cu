@@ -13,7 +13,7 @@ join_rows(const u64 *keys1, const VALUE *values1, i64 rows1, i64 words1, const u
           i64 rows2, const i64 *starts1, const i64 *counts1, const i64 *starts2, const i64 *places, const i64 *tiles,
           i64 words, u64 *out_keys, VALUE *out_values, i64 rows) {
     __shared__ PairGroups held;
-    find_groups(held, places, tiles, counts1);
+    find_groups(held, places, tiles, starts1, counts1, starts2);
     i64 start = (i64)blockIdx.x * PAIRS;
     #pragma unroll 4
     for (int i = 0; i < PAIRS_A_THREAD; i++) {

@@ -75,7 +75,7 @@ count_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_co
     __shared__ PairGroups held;
     __shared__ u32 total;
     if (threadIdx.x == 0) total = 0;
-    find_groups(held, places, tiles, inner_counts);
+    find_groups(held, places, tiles, inner_starts, inner_counts, outer_starts);
     i64 start = (i64)blockIdx.x * PAIRS;
     u32 count = 0;
     #pragma unroll 4
@@ -91,7 +91,7 @@ count_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_co
     if (threadIdx.x == 0) counts[blockIdx.x] = total;
 }
 
-// row_places i64 (blocks + 1,): the counts' prefix sum. out_keys u64 (words, rows), out_values (rows,), in the order of
+// Tables have fewer than 2^32 runs. row_places i64 (blocks + 1,): the counts' prefix sum. out_keys u64 (words, rows), out_values (rows,), in the order of
 // the pairs.
 extern "C" __global__ void __launch_bounds__(PAIR_THREADS)
 write_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_counts, const i64 *outer_starts,
@@ -100,9 +100,10 @@ write_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_co
     const int warps = PAIR_THREADS / 32;
     __shared__ PairGroups held;
     __shared__ u32 before[PAIRS_A_THREAD * warps];
-    find_groups(held, places, tiles, inner_counts);
+    find_groups(held, places, tiles, inner_starts, inner_counts, outer_starts);
     i64 start = (i64)blockIdx.x * PAIRS;
     u32 lane = lane_number(), warp = threadIdx.x / 32, found[PAIRS_A_THREAD];
+    u32 inner_runs[PAIRS_A_THREAD], outer_runs[PAIRS_A_THREAD];
     #pragma unroll
     for (int i = 0; i < PAIRS_A_THREAD; i++) {
         u32 t = threadIdx.x + i * PAIR_THREADS;
@@ -110,6 +111,8 @@ write_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_co
         if (start + t < pairs) {
             Pair pair = pair_of(held, t, inner_starts, inner_counts, outer_starts);
             common = have_common(outer, pair.row2, inner, pair.row1);
+            inner_runs[i] = (u32)pair.row1;
+            outer_runs[i] = (u32)pair.row2;
         }
         found[i] = __ballot_sync(ALL_LANES, common);
         if (lane == 0) before[i * warps + warp] = __popc(found[i]);
@@ -131,7 +134,7 @@ write_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_co
     #pragma unroll
     for (int i = 0; i < PAIRS_A_THREAD; i++) {
         if (!(found[i] >> lane & 1)) continue;
-        Pair pair = pair_of(held, threadIdx.x + i * PAIR_THREADS, inner_starts, inner_counts, outer_starts);
+        Pair pair = {inner_runs[i], outer_runs[i]};
         i64 row = base + before[i * warps + warp] + __popc(found[i] & lanes_below());
         out_values[row] = over_common(outer, pair.row2, inner, pair.row1);
         for (int word = 0; word < words; word++)

@@ -6,22 +6,36 @@
 #define PAIRS_A_THREAD 8
 #define PAIRS (PAIR_THREADS * PAIRS_A_THREAD)
 
+#define STAGED 256  // groups whose numbers a block keeps in shared memory
+
 struct Pair { i64 row1, row2; };
 
 // The groups of a block's pairs, in shared memory.
 struct PairGroups {
+    unsigned short owner[PAIRS];  // group of each pair, counted from the block's first one
     i32 places[PAIRS + 2];  // where each group begins, from the block's first pair; each group has a pair at least
+    i64 starts1[STAGED], counts1[STAGED], starts2[STAGED];
+    u32 warp_last[PAIR_THREADS / 32];
     i64 first, base1, base2;  // first group, and which rows of it the block's first pair has
     i32 groups;
 };
 
 // places i64 (groups + 1,) strictly ascending; tiles i64 (blocks + 1,): group of each block's first pair, last group.
-__device__ __forceinline__ void find_groups(PairGroups &held, const i64 *places, const i64 *tiles, const i64 *counts1) {
+__device__ __forceinline__ void find_groups(PairGroups &held, const i64 *places, const i64 *tiles, const i64 *starts1,
+                                            const i64 *counts1, const i64 *starts2) {
     i64 start = (i64)blockIdx.x * PAIRS, first = tiles[blockIdx.x];
     i32 groups = (i32)(tiles[blockIdx.x + 1] - first) + 1;
+    if (groups > 1) ((uint4 *)held.owner)[threadIdx.x] = make_uint4(0, 0, 0, 0);
+    __syncthreads();
     for (i32 i = threadIdx.x; i < groups; i += PAIR_THREADS) {
         i64 place = places[first + i] - start;
-        held.places[i] = i == 0 ? 0 : place < PAIRS ? (i32)place : PAIRS;
+        held.places[i] = i == 0 ? 0 : (i32)place;
+        if (i > 0 && place < PAIRS) held.owner[place] = (unsigned short)i;
+        if (i < STAGED) {
+            held.starts1[i] = starts1[first + i];
+            held.counts1[i] = counts1[first + i];
+            held.starts2[i] = starts2[first + i];
+        }
     }
     if (threadIdx.x == 0) {
         i64 into = start - places[first], count = counts1[first];
@@ -31,19 +45,50 @@ __device__ __forceinline__ void find_groups(PairGroups &held, const i64 *places,
         held.base2 = into / count;
     }
     __syncthreads();
+    if (groups == 1) return;
+    // Only the first pair of a group knows it so far: the others take the last group known before them.
+    uint4 mine = ((uint4 *)held.owner)[threadIdx.x];
+    u32 parts[4] = {mine.x, mine.y, mine.z, mine.w}, last = 0;
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+        u32 low = parts[i] & 0xFFFF, high = parts[i] >> 16;
+        low = low > last ? low : last;
+        high = high > low ? high : low;
+        parts[i] = low | high << 16;
+        last = high;
+    }
+    u32 lane = lane_number(), before = last;
+    #pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        u32 other = __shfl_up_sync(ALL_LANES, before, step);
+        if (lane >= step && other > before) before = other;
+    }
+    if (lane == 31) held.warp_last[threadIdx.x / 32] = before;
+    before = __shfl_up_sync(ALL_LANES, before, 1);
+    if (lane == 0) before = 0;
+    __syncthreads();
+    for (u32 warp = 0; warp < threadIdx.x / 32; warp++)
+        if (held.warp_last[warp] > before) before = held.warp_last[warp];
+    #pragma unroll
+    for (int i = 0; i < 4; i++) parts[i] = __vmaxu2(parts[i], before | before << 16);
+    ((uint4 *)held.owner)[threadIdx.x] = make_uint4(parts[0], parts[1], parts[2], parts[3]);
+    __syncthreads();
 }
 
 // Rows of the block's pair number t.
 __device__ __forceinline__ Pair pair_of(const PairGroups &held, u32 t, const i64 *starts1, const i64 *counts1,
                                         const i64 *starts2) {
-    i32 low = 0, high = held.groups;
-    while (high - low > 1) {
-        i32 middle = (low + high) >> 1;
-        if (held.places[middle] <= (i32)t) low = middle; else high = middle;
+    i32 low = held.groups == 1 ? 0 : held.owner[t];
+    i64 count;
+    Pair pair;
+    if (held.groups <= STAGED) {
+        pair = {held.starts1[low], held.starts2[low]};
+        count = held.counts1[low];
+    } else {
+        pair = {starts1[held.first + low], starts2[held.first + low]};
+        count = counts1[held.first + low];
     }
-    i64 group = held.first + low, count = counts1[group];
-    Pair pair = {starts1[group], starts2[group]};
-    i64 into = t - held.places[low];
+    i64 into = (i32)t - held.places[low];
     if (low == 0) {
         into += held.base1;
         pair.row2 += held.base2;

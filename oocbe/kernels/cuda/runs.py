@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.errors import UnsupportedError
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.fields import packed_plans
 from oocbe.kernels.cuda.groups import group_heads
@@ -16,6 +17,9 @@ from oocbe.kernels.cuda.selection import Marked
 from oocbe.kernels.cuda.sort import sort_rows
 
 THREADS = 256
+
+MOST_RUNS = 1 << 32
+"""A thread keeps the numbers of several runs in registers, in 32 bits each."""
 
 SIDE = np.dtype([(name, np.uint64) for name in ("starts", "sets", "eliminated", "values", "keys", "runs")])
 
@@ -86,6 +90,10 @@ def find_runs(
     """
     rows = keys.shape[1]
     heads = group_heads(keys, run_masks)
+    if heads.count >= MOST_RUNS:
+        raise UnsupportedError(
+            f"{heads.count:,} rows without the eliminated variables; the cuda backend takes 2^32 - 1"
+        )
     starts = cupy().empty(heads.count + 1, dtype=np.int64)
     run_keys = cupy().empty((words, heads.count), dtype=np.uint64)
     sets = cupy().empty(heads.count, dtype=f"u{set_bits // 8}") if set_bits else None

@@ -1,7 +1,7 @@
 // One pass over memory a digit: least-significant-digit radix sort with decoupled look-back (Adinets and Merrill,
 // Onesweep: A Faster Least Significant Digit Radix Sort for GPUs, 2022). A tile of rows is ranked by its digit in
 // shared memory, written there in order, and from there to its final place in long runs, payload after keys.
-// variants: PAYLOAD=unsigned int|unsigned long long TOTAL=unsigned int|unsigned long long
+// variants: PAYLOAD=unsigned int|unsigned long long TOTAL=unsigned int|unsigned long long PLACES=1|2
 #include "integers.cuh"
 
 #define DIGIT_BITS 8
@@ -23,7 +23,9 @@ struct Digits { Digit digits[8]; };
 
 __device__ __forceinline__ u32 digit_of(u64 key, Digit d) {
     u32 low = (u32)(key >> d.shift) & ((1u << d.bits) - 1);
-    if (d.second_bits) low |= ((u32)(key >> d.second_shift) & ((1u << d.second_bits) - 1)) << d.bits;
+#if PLACES == 2
+    low |= ((u32)(key >> d.second_shift) & ((1u << d.second_bits) - 1)) << d.bits;
+#endif
     return low;
 }
 

@@ -32,6 +32,8 @@ ITEMS = {4: 15, 8: 12}
 SHORT_ROWS = 1 << 30
 """Below, counts fit beside their two flag bits in 32 bits, which halves what tiles tell each other."""
 
+SHORT = np.dtype(np.uint32)
+
 DIGIT = np.dtype([("shift", "u1"), ("bits", "u1"), ("second_shift", "u1"), ("second_bits", "u1")])
 
 
@@ -88,7 +90,6 @@ def _passes(column: Any, payload: Any, digits: Sequence[Digit], starts: Any, own
     rows = len(column)
     size = payload.dtype.itemsize
     total = np.dtype(np.uint32 if rows < SHORT_ROWS else np.uint64)
-    function = kernel("sort", "scatter_by_digit", PAYLOAD=C_TYPES[payload.dtype], TOTAL=C_TYPES[total])
     tiles = -(-rows // (THREADS * ITEMS[size]))
     # All memory is taken before the first pass: an owned column must be whole if the call has to run again.
     states = cupy().empty(tiles * BINS, dtype=total)
@@ -102,6 +103,7 @@ def _passes(column: Any, payload: Any, digits: Sequence[Digit], starts: Any, own
         counter.fill(0)
         target = columns[number % 2], payloads[number % 2]
         packed = np.array([digit[1:]], dtype=DIGIT)
+        function = _sort_kernel("scatter_by_digit", [digit], payload.dtype, total)
         launch(function, tiles, THREADS, column, payload, *target, rows, packed, starts[number], states, counter)
         column, payload = target
     return column, payload
@@ -146,8 +148,7 @@ def _made_of(positions: Sequence[tuple[int, int]]) -> list[Digit]:
 def _counted(keys: Any, digits: Sequence[Digit]) -> NDArray[np.int64]:
     rows = keys.shape[1]
     counts = cupy().zeros((len(digits), BINS), dtype=np.uint64)
-    # Payload and total play no part here; any variant will do.
-    function = kernel("sort", "count_digits", PAYLOAD=C_TYPES[np.dtype(np.uint32)], TOTAL=C_TYPES[np.dtype(np.uint32)])
+    function = _sort_kernel("count_digits", digits)
     blocks = min(-(-rows // 1024), 4 * multiprocessors(cupy().cuda.runtime.getDevice()))
     first = 0
     while first < len(digits):
@@ -160,3 +161,13 @@ def _counted(keys: Any, digits: Sequence[Digit]) -> NDArray[np.int64]:
         first = last
     found: NDArray[np.int64] = counts.get().astype(np.int64)
     return found
+
+
+def _sort_kernel(
+    function: str,
+    digits: Sequence[Digit],
+    payload: np.dtype[Any] = SHORT,
+    total: np.dtype[Any] = SHORT,
+) -> Any:
+    places = 2 if any(digit.second_bits for digit in digits) else 1
+    return kernel("sort", function, PAYLOAD=C_TYPES[payload], TOTAL=C_TYPES[total], PLACES=places)
