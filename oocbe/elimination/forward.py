@@ -162,7 +162,6 @@ class Forward:
         if self._prepared.semiring.combination is Combination.ADD:
             outcome.value = outcome.value + value
         else:
-            check_product("the combination of independent parts", table.values.dtype, (outcome.value, value), 1)
             outcome.value, exponent = split(outcome.value * value)
             outcome.exponent += exponent
 
@@ -175,7 +174,12 @@ class Forward:
         layout = prepared.layout(bucket.separator)
         if prepared.semiring.combination is Combination.MULTIPLY:
             self._check_range(bucket)
-        self._store.make_room(2 * WORKING_COPIES * max((m.nbytes for m in bucket.messages), default=0))
+        # Messages read back from disk, and the copy that lays several end to end, are charged while the join runs.
+        charged = sum(m.nbytes for m in bucket.messages if not m.is_in_memory)
+        if len(bucket.messages) > 1:
+            charged += sum(m.nbytes for m in bucket.messages)
+        largest = max((m.nbytes for m in bucket.messages), default=0)
+        self._store.make_room(charged + 2 * WORKING_COPIES * largest)
         tables = [m.table() for m in bucket.messages]
         rows = max((t.rows for t in tables), default=0)
         program = self._program.build(
@@ -186,14 +190,18 @@ class Forward:
             rows,
         )
         row_bytes = (8 * layout.words + prepared.dtype.itemsize) * WORKING_COPIES
-        limit = self._store.available // row_bytes
-        cap = limit + 1 if self._row_cap is None else self._row_cap
-        try:
-            message = self._engine.join(program, layout, tables, prepared.semiring, prepared.dtype, min(cap, limit))
-        except TooManyRowsError:
-            if cap <= limit:
-                raise
-            raise self._out_of_memory(bucket, limit, limit * row_bytes) from None
+        while True:
+            limit = max(0, self._store.free - charged) // row_bytes
+            cap = limit + 1 if self._row_cap is None else self._row_cap
+            try:
+                message = self._engine.join(program, layout, tables, prepared.semiring, prepared.dtype, min(cap, limit))
+                break
+            except TooManyRowsError:
+                if cap <= limit:
+                    raise
+                if not self._store.spillable:
+                    raise self._out_of_memory(bucket, limit, charged + limit * row_bytes) from None
+            self._store.make_room(self._store.memory_limit)
         if self._dominance is not None:
             message = self._dominance.drop_dominated(message, bucket.separator, subtree, self._engine)
         self._store.make_room(message.nbytes)
@@ -204,7 +212,7 @@ class Forward:
         return ResourceError(
             f"{problem.name}, bucket of {problem.variables[bucket.variable].name}: its message over "
             f"{len(bucket.separator)} variables passes {rows:,} rows; requested more than {format_bytes(requested)}, "
-            f"used {format_bytes(store.memory_limit - store.available)}, limit {format_bytes(store.memory_limit)}. "
+            f"used {format_bytes(store.in_memory)}, limit {format_bytes(store.memory_limit)}. "
             "Raise --memory, or let the search for an order take longer (--order-seconds)"
         )
 

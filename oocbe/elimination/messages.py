@@ -48,6 +48,11 @@ class Message:
     _table: Table | None = None
     _stored: StoredTable | None = None
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the rows are held in memory."""
+        return self._table is not None
+
     def table(self) -> Table:
         """The rows in memory, read from disk where they are not."""
         if self._table is not None:
@@ -101,9 +106,14 @@ class MessageStore:
         self.close(interrupted=kind is not None)
 
     @property
-    def available(self) -> int:
-        """Bytes of the limit that are still free, once everything that may go to disk has gone there."""
-        return self.memory_limit - self.in_memory + sum(m.nbytes for m in self._joined)
+    def free(self) -> int:
+        """Bytes of the limit that are free now."""
+        return self.memory_limit - self.in_memory
+
+    @property
+    def spillable(self) -> int:
+        """Bytes of joined messages in memory, which :meth:`make_room` can write to disk."""
+        return sum(m.nbytes for m in self._joined)
 
     def add(self, scope: tuple[int, ...], table: Table, is_filtered: bool = True) -> Message:
         """Keep a new message, or a problem's own table; ``is_filtered`` as in :class:`Message`.
@@ -127,7 +137,7 @@ class MessageStore:
     def make_room(self, wanted: int) -> None:
         """Write joined messages to disk, the largest first, until ``wanted`` bytes of the limit are free."""
         self._joined.sort(key=lambda m: m.nbytes)
-        while self._joined and self.memory_limit - self.in_memory < wanted:
+        while self._joined and self.free < wanted:
             self._write(self._joined.pop())
 
     def close(self, interrupted: bool = False) -> None:

@@ -8,13 +8,14 @@ for two numbers. Results are the same rows in the same order, bit for bit for in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
 from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.operators.inputs import is_on_device
 from oocbe.operators.join_program import JoinProgram
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
@@ -117,8 +118,14 @@ class BucketEngine:
         """
         if is_on_device(table):
             from oocbe.kernels.cuda.bucket_join import drop_dominated
+            from oocbe.kernels.cuda.memory import with_retry
 
-            keys, values = drop_dominated(table.keys, table.values, *substitutions.flat(), sign)
+            try:
+                keys, values = with_retry(drop_dominated)(table.keys, table.values, *substitutions.flat(), sign)
+            except ResourceError:
+                if self._insists:
+                    raise
+                return self.drop_dominated(to_host(table), substitutions, sign)
         else:
             keys, values = substitutions.drop_rows(table.keys, table.values, sign)
         return table if values is table.values else Table(table.layout, keys, values, table.semiring, is_sorted=True)
@@ -128,29 +135,26 @@ def _join_on_device(
     program: JoinProgram, layout: Layout, tables: Sequence[Table], dtype: np.dtype[Any], row_limit: int
 ) -> tuple[Any, Any] | None:
     from oocbe.kernels.cuda.bucket_join import DeviceProgram
+    from oocbe.kernels.cuda.memory import with_retry
 
-    pairs = [(t.keys, t.values) for t in map(to_device, tables)]
-    return DeviceProgram(program.runs, program.lookups, program.leaf, pairs, layout.words, dtype).join(row_limit)
+    def join() -> tuple[Any, Any] | None:
+        pairs = [(t.keys, t.values) for t in map(to_device, tables)]
+        return DeviceProgram(program.runs, program.lookups, program.leaf, pairs, layout.words, dtype).join(row_limit)
 
-
-def is_on_device(table: Table) -> bool:
-    """Whether a table's arrays are in device memory."""
-    return not isinstance(table.keys, np.ndarray)
+    return with_retry(join)()
 
 
 def to_host(table: Table) -> Table:
-    """The table with its arrays in host memory; itself where they are."""
+    """The table with its rows in host memory; itself where they are."""
     if not is_on_device(table):
         return table
-    keys: NDArray[np.uint64] = table.keys.get()  # type: ignore[attr-defined]
-    return Table(table.layout, keys, table.values.get(), table.semiring, table.is_sorted)  # type: ignore[attr-defined]
+    return replace(table, keys=table.keys.get(), values=table.values.get())  # type: ignore[attr-defined]
 
 
 def to_device(table: Table) -> Table:
-    """The table with its arrays in device memory; itself where they are."""
+    """The table with its rows in device memory; itself where they are."""
     if is_on_device(table):
         return table
     from oocbe.kernels.cuda.device import cupy
 
-    array = cupy().asarray
-    return Table(table.layout, array(table.keys), array(table.values), table.semiring, table.is_sorted)
+    return replace(table, keys=cupy().asarray(table.keys), values=cupy().asarray(table.values))

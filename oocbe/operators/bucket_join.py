@@ -8,6 +8,7 @@ the message is sorted without a merge (DESIGN, elimination-order layout).
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,24 +89,19 @@ def join_and_eliminate(
     level, items = 0, root
     while rows > block_rows and level + 1 < program.levels and not _is_fine(items, largest, block_rows):
         # Prefixes that no table narrows can outnumber all rows: stop short of those.
-        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, max(rows, SERIAL_WORK))
+        narrower = _run(
+            program, flat, items, 0, items.filled, level, level + 1, max(rows, SERIAL_WORK), np.zeros(1, np.int64)
+        )
         if not narrower.complete:
             break
         items = narrower
         level += 1
+    items = _cut_ranges(program, flat, items, level, block_rows)
     blocks = _blocks(items, largest, block_rows)
-    made = [0]
-
-    def run_block(first: int, last: int) -> Walk:
-        """One block; what the blocks before it left of the row limit, so that many blocks cannot pass it together."""
-        part = _run(program, flat, items, first, last, level, program.levels, row_limit - made[0])
-        made[0] += part.filled
-        if not part.complete or made[0] > row_limit:
-            raise TooManyRowsError(len(layout.scope), row_limit)
-        return part
-
-    parts: list[Walk] = run_all(run_block, blocks)
-    if sum(p.filled for p in parts) > row_limit:
+    made = np.zeros(1, dtype=np.int64)
+    calls = [(program, flat, items, first, last, level, program.levels, row_limit, made) for first, last in blocks]
+    parts: list[Walk] = run_all(_run, calls)
+    if sum(p.filled for p in parts) > row_limit or not all(p.complete for p in parts):
         raise TooManyRowsError(len(layout.scope), row_limit)
     keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
     values = _laid_end_to_end([p.values[: p.filled] for p in parts])
@@ -145,9 +141,64 @@ def _run(
     level: int,
     stop: int,
     row_limit: int,
+    made: NDArray[np.int64],
 ) -> Walk:
     start = (items.keys, items.low, items.high, first, last, level, stop)
-    return Walk(*walk(flat, program.runs, program.lookups, program.leaf, start, row_limit))
+    return Walk(*walk(flat, program.runs, program.lookups, program.leaf, start, row_limit, made))
+
+
+def _cut_ranges(program: JoinProgram, flat: tuple[NDArray[Any], ...], items: Walk, level: int, block_rows: int) -> Walk:
+    """Items whose next level reads a long row range, cut into several with the same prefix and consecutive ranges.
+
+    Cuts lie where the level's field changes, so that no group of rows is torn apart; the other tables keep their whole
+    ranges, in which the walk finds its place by itself.
+    """
+    if level >= program.levels:
+        return items
+    keys, _, key_base, rows, _ = flat
+    mask, part_start, part_table, part_word, part_shift = (program.runs[i] for i in (2, 4, 5, 6, 7))
+    parts = range(int(part_start[level]), int(part_start[level + 1]))
+    if not parts:
+        return items
+    widths = np.stack(
+        [items.high[part_table[p], : items.filled] - items.low[part_table[p], : items.filled] for p in parts]
+    )
+    if widths.size == 0 or int(widths.max()) <= block_rows:
+        return items
+    source: list[int] = []
+    table_of: list[int] = []
+    bounds: list[tuple[int, int]] = []
+    for item in range(items.filled):
+        part = parts[int(widths[:, item].argmax())]
+        t = int(part_table[part])
+        low, high = int(items.low[t, item]), int(items.high[t, item])
+        begin = int(key_base[t]) + int(part_word[part]) * int(rows[t])
+        column = keys[begin + low : begin + high]
+        cuts = [low + cut for cut in _group_cuts(column, int(part_shift[part]), int(mask[level]), block_rows)]
+        for first, last in itertools.pairwise([*cuts, high]):
+            source.append(item)
+            table_of.append(t)
+            bounds.append((first, last))
+    low_rows, high_rows = items.low[:, source].copy(), items.high[:, source].copy()
+    places = np.arange(len(source))
+    low_rows[table_of, places] = [first for first, _ in bounds]
+    high_rows[table_of, places] = [last for _, last in bounds]
+    return Walk(np.ascontiguousarray(items.keys[:, source]), items.values, low_rows, high_rows, len(source), True)
+
+
+def _group_cuts(column: NDArray[np.uint64], shift: int, mask: int, block_rows: int) -> list[int]:
+    """Row 0 and first rows of later groups, about ``block_rows`` apart; a group is rows with one field's value."""
+
+    def field(row: int) -> int:
+        return (int(column[row]) >> shift) & mask
+
+    cuts = [0]
+    for wanted in range(block_rows, len(column), block_rows):
+        if wanted > cuts[-1]:
+            cut = bisect_left(range(len(column)), field(wanted), key=field)
+            if cut > cuts[-1]:
+                cuts.append(cut)
+    return cuts
 
 
 def _is_fine(items: Walk, table: int, block_rows: int) -> bool:

@@ -146,6 +146,11 @@ def _bits_of(members: int, variable_bits: Sequence[int]) -> int:
     return total
 
 
+def _word_bits(size: int) -> int:
+    """Bits that a set of ``size`` values adds to a lookup's index: none while the set fits in a word."""
+    return max(0, bits_for(size) - bits_for(WORD_BITS))
+
+
 class ProgramBuilder:
     """Makes join programs for the buckets of one problem.
 
@@ -206,7 +211,9 @@ class ProgramBuilder:
         end = free_end = 0
         for level, members in enumerate(at_level):
             enumerated = int(runs[3][level]) if members else 0
-            for group in _merge(members, 1 << members[0].scope[0] if enumerated else 0, self._bits, limit):
+            for group in _merge(
+                members, 1 << members[0].scope[0] if enumerated else 0, self._bits, limit - _word_bits(enumerated)
+            ):
                 if enumerated:
                     # The run is one variable, the last of each constraint here: its values are kept as bits.
                     skip, mask_words = self._bits[members[0].scope[0]], -(-enumerated // WORD_BITS)
@@ -238,7 +245,7 @@ class ProgramBuilder:
         mask_words = (size + WORD_BITS - 1) // WORD_BITS
         masks: list[NDArray[np.uint64]] = []
         end = 0
-        for group in _merge(at_leaf, variable, self._bits, limit):
+        for group in _merge(at_leaf, variable, self._bits, limit - _word_bits(size)):
             parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
             out = np.empty(mask_words << group.bits, dtype=np.uint64)
             merge_leaf_masks(self._constraints.entries, *parts, group.bits, leaf_bits, size, mask_words, out)
@@ -251,7 +258,7 @@ class ProgramBuilder:
         one = dtype.type(self._semiring.one)
         values: list[NDArray[Any]] = []
         end = 0
-        for group in _merge(functions, variable, self._bits, limit):
+        for group in _merge(functions, variable, self._bits, limit - leaf_bits):
             parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
             merged = np.empty(size << group.bits, dtype=dtype)
             combination = int(self._semiring.combination)

@@ -146,10 +146,10 @@ def test_accounting_of_the_store(tmp_path, monkeypatch):
     with MessageStore(1000) as store:
         messages = [store.add((0,), t) for t in tables]
         assert store.in_memory == 60 * 16
-        assert store.available == 1000 - 960
+        assert store.free + store.spillable == 1000 - 960
         for message in messages:
             store.joined(message)
-        assert store.available == 1000
+        assert store.free + store.spillable == 1000
         store.make_room(500)
         assert store.in_memory == 30 * 16
         assert [m.nbytes for m in messages] == [160, 480, 320]

@@ -29,6 +29,9 @@ from oocbe.kernels.cpu.trie_search import group_end, seek
 
 U64 = np.uint64
 
+SHARED_STEP = 4095
+"""Rows, less one, after which a walk adds to the count that all walks of a bucket share; ones in the low bits."""
+
 
 class Walk(NamedTuple):
     """Result of one call: ``filled`` rows of output, or of partial walks where it stopped above the leaves.
@@ -68,7 +71,7 @@ def _gather(
 
 
 @jit
-def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit: Any) -> Any:
+def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit: Any, made: Any) -> Any:
     """Walk the tries from given items down to a level; see the module and :class:`Walk`.
 
     Parameters
@@ -80,6 +83,8 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
     leaf : (size, mask, mask_words, masks, values, combination, marginalisation, one).
     start : (item_keys, item_low, item_high, first, last, start_level, stop_level).
     row_limit : give up beyond this many rows, or partial walks.
+    made : int64 (1,), shared by all walks of a bucket: rows that they have made so far, in steps. Threads add to it
+        without a lock, so it may fall behind a little; the caller checks the sum at the end.
     """
     keys, values, key_base, table_rows, value_base = tables
     run_word, run_shift, run_mask, run_size, part_start, part_table, part_word, part_shift = runs
@@ -224,13 +229,14 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                             total = values.dtype.type(
                                 max(total, value) + np.log1p(np.exp(-np.float64(abs(total - value))))
                             )
-                    # In a product semiring zero is infeasible, and infeasible assignments have no row.
-                    if found and (combination == 0 or total != 0):
+                    if found:
                         for w in range(words):
                             out_keys[w, count] = key[w]
                         out_values[count] = total
                         count += 1
-                        if count > row_limit:
+                        if count & SHARED_STEP == 0:
+                            made[0] += SHARED_STEP + 1
+                        if count > row_limit or made[0] > row_limit:
                             return out_keys, out_values, out_low, out_high, count, False
                     continue
 

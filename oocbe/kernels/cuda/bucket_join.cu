@@ -196,9 +196,9 @@ write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u3
         u32 low = part == 0 ? row : field_bound(column, p.item_low[t * p.items + item], end, shift, p.mask, field, false);
         // Groups are short as a rule: double the step from the group's first row before bisecting.
         u32 known = low, step = 1;
-        while (known + step < end && ((column[known + step] >> shift) & p.mask) == field) { known += step; step += step; }
+        while (step < end - known && ((column[known + step] >> shift) & p.mask) == field) { known += step; step += step; }
         lows[t * children + place] = low;
-        highs[t * children + place] = field_bound(column, known + 1, min(known + step, end), shift, p.mask, field, true);
+        highs[t * children + place] = field_bound(column, known + 1, known + min(step, end - known), shift, p.mask, field, true);
     }
     if (next_driver >= 0) widths[place] = highs[next_driver * children + place] - lows[next_driver * children + place];
 }
@@ -256,8 +256,6 @@ reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *block_counts) {
             total = found ? marginalise(total, value) : value;
             found = true;
         }
-        // In a product semiring zero is infeasible, and infeasible assignments have no row.
-        if (COMBINATION == 1 && total == 0) found = false;
         totals[item] = total;
     }
     record(found, item, ballots, block_counts, warp_counts);

@@ -93,7 +93,6 @@ class DeviceProgram:
         }
         self.kernel: Callable[[str], Any] = lambda name: kernel(SOURCE, name, **definitions)
 
-    @memory.with_retry
     def join(self, row_limit: int) -> tuple[Any, Any] | None:
         """Keys uint64 (words, rows), ascending, and values (rows,), on the device; None beyond ``row_limit`` rows.
 
@@ -130,7 +129,7 @@ class DeviceProgram:
         while level < len(self.run_word):
             if frontier.items == 0:
                 return []
-            following = self._expand(frontier, level)
+            following = self._try_expanding(frontier, level)
             if following is None:
                 middle = frontier.items // 2
                 first = self._descend(frontier.part(0, middle), level, row_limit)
@@ -143,6 +142,16 @@ class DeviceProgram:
             level += 1
         rows = self._reduce(frontier)
         return None if len(rows[1]) > row_limit else [rows]
+
+    def _try_expanding(self, frontier: _Frontier, level: int) -> _Frontier | None:
+        """The next frontier; None where it should be made in two halves for want of memory."""
+        try:
+            return self._expand(frontier, level)
+        except Exception as error:
+            if frontier.items < 2 or not memory.is_out_of_memory(error):
+                raise
+        memory.free_blocks()
+        return None
 
     def _expand(self, frontier: _Frontier, level: int) -> _Frontier | None:
         """The next frontier; None where it should be made in two halves for want of memory."""
@@ -309,6 +318,8 @@ def _blocks(units: int) -> int:
 
 
 def _free_memory() -> int:
-    """Bytes that the pool may still take: its limit, or what the device has free, less what is in use."""
-    limit = cupy().get_default_memory_pool().get_limit() or int(cupy().cuda.runtime.memGetInfo()[1])
-    return int(limit) - memory.used_bytes()
+    """Bytes that may still be taken: what is left of the pool's limit, or of the device where that is less."""
+    pool = cupy().get_default_memory_pool()
+    left_on_device = int(cupy().cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
+    limit = int(pool.get_limit())
+    return min(left_on_device, limit - memory.used_bytes()) if limit else left_on_device

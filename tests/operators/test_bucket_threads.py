@@ -1,0 +1,68 @@
+"""How a bucket is cut into blocks: also where its separator is one run; and what merged lookups may cost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oocbe.operators import bucket_join
+from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.operators.factors import FactorPool, PoolBuilder
+from oocbe.operators.join_program import BucketScope, ProgramBuilder
+from oocbe.semiring import MIN_SUM
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import Table
+
+ROWS = 1 << 14
+
+
+@pytest.fixture(scope="module", autouse=True)
+def backend():
+    """These tests are about the CPU's threads; the folder's fixture would run them twice."""
+
+
+def projection():
+    """One table over (x, y, z), x to be eliminated: the separator is a single run."""
+    sizes = (2, 64, 256)
+    layout = Layout(("x", "y", "z"), sizes)
+    keys = np.arange(2 * ROWS, dtype=np.uint64).reshape(1, -1)
+    values = np.random.default_rng(0).integers(0, 1000, 2 * ROWS).astype(np.int64)
+    table = Table(layout, keys, values, MIN_SUM, is_sorted=True)
+    none = FactorPool((), np.zeros(1, dtype=np.uint8))
+    builder = ProgramBuilder(sizes, none, FactorPool((), np.zeros(1, dtype=np.int64)), MIN_SUM)
+    scope = BucketScope(0, 2, (1, 2), Layout(("y", "z"), sizes[1:]))
+    return builder.build(scope, [((0, 1, 2), layout)], [], [], table.rows), scope.layout, table
+
+
+def test_a_single_run_is_shared_among_threads(monkeypatch):
+    program, layout, table = projection()
+    assert program.levels == 1
+    blocks = []
+    cut = bucket_join._blocks
+    monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
+    monkeypatch.setenv("OOCBE_THREADS", "4")
+    message = join_and_eliminate(program, layout, [table], MIN_SUM, np.dtype(np.int64), 1 << 20)
+    assert len(blocks) > 4
+    assert np.array_equal(message.keys[0], np.arange(ROWS))
+    assert np.array_equal(message.values, table.values.reshape(-1, 2).min(axis=1))
+
+
+@pytest.mark.parametrize("limit", [0, 1, ROWS - 1])
+def test_threads_keep_to_the_row_limit_together(monkeypatch, limit):
+    program, layout, table = projection()
+    monkeypatch.setenv("OOCBE_THREADS", "8")
+    with pytest.raises(TooManyRowsError):
+        join_and_eliminate(program, layout, [table], MIN_SUM, np.dtype(np.int64), limit)
+
+
+def test_a_large_domain_does_not_blow_up_merged_lookups():
+    """Three neighbours of 4 bits fit one lookup of 12 bits, but not with 4,096 values an entry."""
+    sizes = (4096, 16, 16, 16)
+    functions = PoolBuilder(sizes, (0, 1, 2, 3), np.int64, 0)
+    for v in (1, 2, 3):
+        functions.add((0, v), np.ones((4096, 16), dtype=np.int64))
+    pool = functions.build()
+    builder = ProgramBuilder(sizes, FactorPool((), np.zeros(1, dtype=np.uint8)), pool, MIN_SUM)
+    scope = BucketScope(0, 4096, (1, 2, 3), Layout(("a", "b", "c"), sizes[1:]))
+    program = builder.build(scope, [], [], pool.factors, 1 << 20)
+    assert program.leaf[4].size <= 3 * 16 * 4096
