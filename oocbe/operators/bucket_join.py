@@ -23,10 +23,10 @@ from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
-SERIAL_WORK = 1 << 13
+SERIAL_WORK = 1 << 15
 """Below this much expected work one thread is faster than handing work over."""
 
-BLOCKS_A_THREAD = 8
+BLOCKS_A_THREAD = 4
 """Blocks are uneven in cost; this many a thread let the fast ones even the slow ones out."""
 
 
