@@ -50,9 +50,25 @@ mark_absent(const u64 *parts, i64 rows, const u64 *tuples, i64 count, i64 words,
 extern "C" __global__ void __launch_bounds__(THREADS)
 write_marked(const u64 *keys, const PAYLOAD *payload, i64 rows, i64 words, const u32 *bits, const i64 *before, i64 count,
              u64 *out_keys, PAYLOAD *out_payload) {
-    i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (row >= rows || !(bits[row >> 5] >> (row & 31) & 1)) return;
-    i64 place = before[row >> 5] + __popc(bits[row >> 5] & lanes_below());
-    for (i64 word = 0; word < words; word++) out_keys[word * count + place] = keys[word * rows + row];
-    out_payload[place] = payload[row];
+    i64 first = (i64)blockIdx.x * (THREADS * 4) + threadIdx.x, places[4];
+    bool stays[4];
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+        i64 row = first + i * THREADS;
+        u32 mine = row < rows ? bits[row >> 5] : 0;
+        stays[i] = mine >> (row & 31) & 1;
+        places[i] = stays[i] ? before[row >> 5] + __popc(mine & lanes_below()) : 0;
+    }
+    PAYLOAD carried[4];
+    #pragma unroll
+    for (int i = 0; i < 4; i++) if (stays[i]) carried[i] = payload[first + i * THREADS];
+    for (i64 word = 0; word < words; word++) {
+        u64 read[4];
+        #pragma unroll
+        for (int i = 0; i < 4; i++) if (stays[i]) read[i] = keys[word * rows + first + i * THREADS];
+        #pragma unroll
+        for (int i = 0; i < 4; i++) if (stays[i]) out_keys[word * count + places[i]] = read[i];
+    }
+    #pragma unroll
+    for (int i = 0; i < 4; i++) if (stays[i]) out_payload[places[i]] = carried[i];
 }

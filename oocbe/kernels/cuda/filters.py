@@ -41,7 +41,7 @@ def drop_forbidden(
     out_keys = cupy().empty((keys.shape[0], staying.count), dtype=np.uint64)
     out_values = cupy().empty(staying.count, dtype=values.dtype)
     launch(
-        _filter_kernel("write_marked", values.dtype.itemsize), -(-rows // THREADS), THREADS,
+        _filter_kernel("write_marked", values.dtype.itemsize), -(-rows // (4 * THREADS)), THREADS,
         keys, values, rows, keys.shape[0], marks, staying.before, staying.count, out_keys, out_values,
     )  # fmt: skip
     return out_keys, out_values

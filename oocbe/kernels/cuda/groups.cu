@@ -17,8 +17,9 @@ mark_heads(const u64 *keys, i64 rows, Masks masks, i64 words, u32 *bits) {
         const u64 *column = keys + word * rows;
         #pragma unroll
         for (int i = 0; i < ROWS_A_THREAD; i++) {
-            i64 row = first + i * THREADS;
-            if (row > 0 && row < rows) differences[i] |= (column[row] ^ column[row - 1]) & masks.words[word];
+            // At the ends rows are compared with themselves: no branch, so that all loads are in flight together.
+            i64 row = first + i * THREADS < rows ? first + i * THREADS : rows - 1;
+            differences[i] |= (column[row] ^ column[row > 0 ? row - 1 : 0]) & masks.words[word];
         }
     }
     #pragma unroll
@@ -36,12 +37,12 @@ __device__ __forceinline__ void for_marked(const u32 *bits, const i64 *before, i
     if (first >= words) return;
     u32 lane = lane_number(), below = lanes_below();
     u32 mine = first + lane < words ? bits[first + lane] : 0;
-    i64 place = first + lane < words ? before[first + lane] : 0;
+    i64 place = before[first];
     for (u32 left = __ballot_sync(ALL_LANES, mine != 0); left; left &= left - 1) {
         int from = __ffs(left) - 1;
         u32 word = __shfl_sync(ALL_LANES, mine, from);
-        i64 base = __shfl_sync(ALL_LANES, place, from);
-        if (word >> lane & 1) write((first + from) * 32 + lane, base + __popc(word & below));
+        if (word >> lane & 1) write((first + from) * 32 + lane, place + __popc(word & below));
+        place += __popc(word);
     }
 }
 

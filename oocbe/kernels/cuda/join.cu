@@ -15,17 +15,32 @@ join_rows(const u64 *keys1, const VALUE *values1, i64 rows1, i64 words1, const u
     __shared__ PairGroups held;
     find_groups(held, places, tiles, starts1, counts1, starts2);
     i64 start = (i64)blockIdx.x * PAIRS;
-    #pragma unroll 4
-    for (int i = 0; i < PAIRS_A_THREAD; i++) {
-        u32 t = threadIdx.x + i * PAIR_THREADS;
-        i64 row = start + t;
-        if (row >= rows) break;
-        Pair pair = pair_of(held, t, starts1, counts1, starts2);
-        out_values[row] = combine(values1[pair.row1], values2[pair.row2]);
-        for (int word = 0; word < words; word++) {
-            u64 key = keys2[word * rows2 + pair.row2];
-            if (word < words1) key |= keys1[word * rows1 + pair.row1];
-            out_keys[word * rows + row] = key;
+    // AT_ONCE pairs together, without a way out in between, so that their loads are in flight at the same time.
+    for (int first = 0; first < PAIRS_A_THREAD; first += AT_ONCE) {
+        Pair pairs[AT_ONCE];
+        bool inside[AT_ONCE];
+        #pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            u32 t = threadIdx.x + (first + i) * PAIR_THREADS;
+            inside[i] = start + t < rows;
+            pairs[i] = pair_of(held, inside[i] ? t : 0, starts1, counts1, starts2);
         }
+        VALUE a[AT_ONCE], b[AT_ONCE];
+        #pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) a[i] = values1[pairs[i].row1], b[i] = values2[pairs[i].row2];
+        for (int word = 0; word < words; word++) {
+            u64 keys[AT_ONCE];
+            #pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                keys[i] = keys2[word * rows2 + pairs[i].row2];
+                if (word < words1) keys[i] |= keys1[word * rows1 + pairs[i].row1];
+            }
+            #pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                if (inside[i]) out_keys[word * rows + start + threadIdx.x + (first + i) * PAIR_THREADS] = keys[i];
+        }
+        #pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (inside[i]) out_values[start + threadIdx.x + (first + i) * PAIR_THREADS] = combine(a[i], b[i]);
     }
 }

@@ -33,6 +33,7 @@ __device__ __forceinline__ bool have_common(const Side &a, i64 run_a, const Side
     return first_common(a, run_a, b, run_b, i, j);
 }
 
+// Value of a pair of runs, marginalised over the eliminated values in common, of which there is one at least.
 __device__ __forceinline__ VALUE over_common(const Side &a, i64 run_a, const Side &b, i64 run_b) {
     i64 i = a.starts[run_a], j = b.starts[run_b];
     first_common(a, run_a, b, run_b, i, j);
@@ -78,12 +79,12 @@ count_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_co
     find_groups(held, places, tiles, inner_starts, inner_counts, outer_starts);
     i64 start = (i64)blockIdx.x * PAIRS;
     u32 count = 0;
-    #pragma unroll 4
+    #pragma unroll
     for (int i = 0; i < PAIRS_A_THREAD; i++) {
         u32 t = threadIdx.x + i * PAIR_THREADS;
-        if (start + t >= pairs) break;
-        Pair pair = pair_of(held, t, inner_starts, inner_counts, outer_starts);
-        count += have_common(outer, pair.row2, inner, pair.row1);
+        bool inside = start + t < pairs;
+        Pair pair = pair_of(held, inside ? t : 0, inner_starts, inner_counts, outer_starts);
+        count += have_common(outer, pair.row2, inner, pair.row1) && inside;
     }
     for (int step = 16; step > 0; step /= 2) count += __shfl_xor_sync(ALL_LANES, count, step);
     if (lane_number() == 0) atomicAdd(&total, count);
@@ -99,7 +100,7 @@ write_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_co
             VALUE *out_values, i64 rows) {
     const int warps = PAIR_THREADS / 32;
     __shared__ PairGroups held;
-    __shared__ u32 before[PAIRS_A_THREAD * warps];
+    __shared__ u32 before[PAIRS_A_THREAD * warps + 1], found_inner[PAIRS], found_outer[PAIRS];
     find_groups(held, places, tiles, inner_starts, inner_counts, outer_starts);
     i64 start = (i64)blockIdx.x * PAIRS;
     u32 lane = lane_number(), warp = threadIdx.x / 32, found[PAIRS_A_THREAD];
@@ -107,13 +108,11 @@ write_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_co
     #pragma unroll
     for (int i = 0; i < PAIRS_A_THREAD; i++) {
         u32 t = threadIdx.x + i * PAIR_THREADS;
-        bool common = false;
-        if (start + t < pairs) {
-            Pair pair = pair_of(held, t, inner_starts, inner_counts, outer_starts);
-            common = have_common(outer, pair.row2, inner, pair.row1);
-            inner_runs[i] = (u32)pair.row1;
-            outer_runs[i] = (u32)pair.row2;
-        }
+        bool inside = start + t < pairs;
+        Pair pair = pair_of(held, inside ? t : 0, inner_starts, inner_counts, outer_starts);
+        bool common = have_common(outer, pair.row2, inner, pair.row1) && inside;
+        inner_runs[i] = (u32)pair.row1;
+        outer_runs[i] = (u32)pair.row2;
         found[i] = __ballot_sync(ALL_LANES, common);
         if (lane == 0) before[i * warps + warp] = __popc(found[i]);
     }
@@ -128,17 +127,25 @@ write_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_co
         }
         before[2 * lane] = sum - a - b;
         before[2 * lane + 1] = sum - b;
+        if (lane == 31) before[64] = sum;
     }
     __syncthreads();
-    i64 base = row_places[blockIdx.x];
+    // The pairs that are output rows, side by side: no thread idles where pairs without a common value are many.
     #pragma unroll
     for (int i = 0; i < PAIRS_A_THREAD; i++) {
         if (!(found[i] >> lane & 1)) continue;
-        Pair pair = {inner_runs[i], outer_runs[i]};
-        i64 row = base + before[i * warps + warp] + __popc(found[i] & lanes_below());
-        out_values[row] = over_common(outer, pair.row2, inner, pair.row1);
+        u32 place = before[i * warps + warp] + __popc(found[i] & lanes_below());
+        found_inner[place] = inner_runs[i];
+        found_outer[place] = outer_runs[i];
+    }
+    __syncthreads();
+    i64 base = row_places[blockIdx.x];
+    u32 count = before[64];
+    for (u32 place = threadIdx.x; place < count; place += PAIR_THREADS) {
+        u32 inner_run = found_inner[place], outer_run = found_outer[place];
+        out_values[base + place] = over_common(outer, outer_run, inner, inner_run);
         for (int word = 0; word < words; word++)
-            out_keys[word * rows + row] =
-                outer.keys[word * outer.runs + pair.row2] | inner.keys[word * inner.runs + pair.row1];
+            out_keys[word * rows + base + place] =
+                outer.keys[word * outer.runs + outer_run] | inner.keys[word * inner.runs + inner_run];
     }
 }

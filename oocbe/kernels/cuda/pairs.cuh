@@ -6,7 +6,8 @@
 #define PAIRS_A_THREAD 8
 #define PAIRS (PAIR_THREADS * PAIRS_A_THREAD)
 
-#define STAGED 256  // groups whose numbers a block keeps in shared memory
+#define AT_ONCE 4  // pairs whose loads a thread has in flight
+#define STAGED 768  // groups whose numbers a block keeps in shared memory
 
 struct Pair { i64 row1, row2; };
 
@@ -14,7 +15,8 @@ struct Pair { i64 row1, row2; };
 struct PairGroups {
     unsigned short owner[PAIRS];  // group of each pair, counted from the block's first one
     i32 places[PAIRS + 2];  // where each group begins, from the block's first pair; each group has a pair at least
-    i64 starts1[STAGED], counts1[STAGED], starts2[STAGED];
+    i64 starts1[STAGED], starts2[STAGED];
+    u32 counts1[STAGED], inverses[STAGED];  // the inverse of a count is floor((2^32 - 1) / count), 0 where it has more bits
     u32 warp_last[PAIR_THREADS / 32];
     i64 first, base1, base2;  // first group, and which rows of it the block's first pair has
     i32 groups;
@@ -33,8 +35,10 @@ __device__ __forceinline__ void find_groups(PairGroups &held, const i64 *places,
         if (i > 0 && place < PAIRS) held.owner[place] = (unsigned short)i;
         if (i < STAGED) {
             held.starts1[i] = starts1[first + i];
-            held.counts1[i] = counts1[first + i];
             held.starts2[i] = starts2[first + i];
+            i64 count = counts1[first + i];
+            held.counts1[i] = (u32)count;
+            held.inverses[i] = (u64)count >> 31 ? 0 : 0xFFFFFFFFu / (u32)count;
         }
     }
     if (threadIdx.x == 0) {
@@ -79,28 +83,23 @@ __device__ __forceinline__ void find_groups(PairGroups &held, const i64 *places,
 __device__ __forceinline__ Pair pair_of(const PairGroups &held, u32 t, const i64 *starts1, const i64 *counts1,
                                         const i64 *starts2) {
     i32 low = held.groups == 1 ? 0 : held.owner[t];
-    i64 count;
-    Pair pair;
-    if (held.groups <= STAGED) {
-        pair = {held.starts1[low], held.starts2[low]};
-        count = held.counts1[low];
-    } else {
-        pair = {starts1[held.first + low], starts2[held.first + low]};
-        count = counts1[held.first + low];
-    }
-    i64 into = (i32)t - held.places[low];
+    i64 into = (i32)t - held.places[low], skipped = 0;
     if (low == 0) {
         into += held.base1;
-        pair.row2 += held.base2;
+        skipped = held.base2;
     }
-    // A division of 32 bits takes a quarter of the time; a group of so many rows is rare.
-    if (((u64)into | (u64)count) >> 32) {
-        pair.row1 += into % count;
-        pair.row2 += into / count;
-    } else {
-        u32 quotient = (u32)into / (u32)count;
-        pair.row1 += (u32)into - quotient * (u32)count;
-        pair.row2 += quotient;
+    if (held.groups <= STAGED && held.inverses[low]) {
+        // Here `into` is below the count or PAIRS plus the count, so below 2^32, and the quotient is one too small at most.
+        u32 count = held.counts1[low], rest = (u32)into;
+        u32 quotient = __umulhi(rest, held.inverses[low]);
+        rest -= quotient * count;
+        if (rest >= count) {
+            rest -= count;
+            quotient++;
+        }
+        return {held.starts1[low] + rest, held.starts2[low] + skipped + quotient};
     }
-    return pair;
+    i64 group = held.first + low, count = counts1[group];
+    if (((u64)into | (u64)count) >> 32) return {starts1[group] + into % count, starts2[group] + skipped + into / count};
+    return {starts1[group] + (u32)into % (u32)count, starts2[group] + skipped + (u32)into / (u32)count};
 }

@@ -3,8 +3,10 @@
 // variants: TERM=0|1|2
 #include "integers.cuh"
 
-#define ITEMS 8
-#define THREADS 256
+// A warp looks back over 32 tiles at a time, about a microsecond each time. Tiles of 8,192 entries keep that ahead of the
+// rate at which memory brings them.
+#define ITEMS 16
+#define THREADS 512
 #define TILE (ITEMS * THREADS)
 
 // A tile's state: two bits that say what is known, and the sum, of this tile alone or of all up to it.
@@ -63,13 +65,18 @@ prefix_sum(const void *first, const void *second, u64 *out, i64 n, u64 *states, 
     i64 tile = taken;
     u32 lane = lane_number(), warp = threadIdx.x / 32;
     i64 start = tile * TILE + warp * (32 * ITEMS) + lane;
-    u64 values[ITEMS], sums[ITEMS], total = 0;
-    #pragma unroll
-    for (int i = 0; i < ITEMS; i++) values[i] = start + i * 32 < n ? term(first, second, start + i * 32) : 0;
+    u64 sums[ITEMS], total = 0;
+    // Loads without a branch, at the last entry where there is none, so that all are in flight at the same time.
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        u64 sum = inclusive_in_warp(values[i], lane);
-        sums[i] = total + sum - values[i];
+        i64 at = start + i * 32;
+        u64 value = n > 0 ? term(first, second, at < n ? at : n - 1) : 0;
+        sums[i] = at < n ? value : 0;
+    }
+    #pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        u64 sum = inclusive_in_warp(sums[i], lane);
+        sums[i] = total + sum - sums[i];
         total += __shfl_sync(ALL_LANES, sum, 31);
     }
     if (lane == 0) warp_sums[warp] = total;

@@ -14,8 +14,8 @@ from oocbe.kernels.cuda.modules import kernel, launch
 
 THREADS = 256
 
-PREFIX_TILE = 2048
-"""Entries that a block of the prefix sum takes, as in the source."""
+PREFIX_THREADS, PREFIX_TILE = 512, 8192
+"""Threads of a block of the prefix sum and entries that it takes, as in the source."""
 
 WORDS_A_BLOCK = THREADS
 """Words of marks that a block of the writing kernels takes: 32 a warp."""
@@ -56,7 +56,15 @@ def prefix_sum(term: int, first: Any, second: Any = None) -> Any:
     states = cupy().zeros(tiles + 1, dtype=np.uint64)
     second = first if second is None else second
     launch(
-        kernel("prefix", "prefix_sum", TERM=term), tiles, THREADS, first, second, out, entries, states, states[tiles:]
+        kernel("prefix", "prefix_sum", TERM=term),
+        tiles,
+        PREFIX_THREADS,
+        first,
+        second,
+        out,
+        entries,
+        states,
+        states[tiles:],
     )
     return out
 

@@ -32,6 +32,9 @@ ITEMS = {4: 15, 8: 12}
 SHORT_ROWS = 1 << 30
 """Below, counts fit beside their two flag bits in 32 bits, which halves what tiles tell each other."""
 
+STATE_BYTES = 1 << 24
+"""Zeroing up to so many bytes takes less time than a launch for each pass."""
+
 SHORT = np.dtype(np.uint32)
 
 DIGIT = np.dtype([("shift", "u1"), ("bits", "u1"), ("second_shift", "u1"), ("second_bits", "u1")])
@@ -60,9 +63,7 @@ def sort_rows(
 ) -> tuple[Any, Any]:
     """Sort rows on some bits of their keys; see :meth:`oocbe.kernels.interface.Backend.sort_rows`."""
     rows = keys.shape[1]
-    digits, counts = _digits_that_vary(
-        keys, [(w, bit) for w, shift, bits in ranges for bit in range(shift, shift + bits)]
-    )
+    digits, counts = _digits_that_vary(keys, ranges)
     if rows < 2 or not digits:
         return keys, values
     starts = cupy().asarray(np.cumsum(counts, axis=1) - counts)
@@ -92,32 +93,41 @@ def _passes(column: Any, payload: Any, digits: Sequence[Digit], starts: Any, own
     total = np.dtype(np.uint32 if rows < SHORT_ROWS else np.uint64)
     tiles = -(-rows // (THREADS * ITEMS[size]))
     # All memory is taken before the first pass: an owned column must be whole if the call has to run again.
-    states = cupy().empty(tiles * BINS, dtype=total)
-    counter = cupy().empty(1, dtype=np.uint32)
+    # Small tables set the states of all passes to zero at once, large ones use the same memory again. The counter of
+    # tiles lies behind each pass's states.
+    length = tiles * BINS + 2
+    at_once = len(digits) if length * len(digits) * total.itemsize <= STATE_BYTES else 1
+    states = cupy().zeros((at_once, length), dtype=total)
     columns, payloads = [cupy().empty_like(column)], [cupy().empty_like(payload)]
     if len(digits) > 1:
         columns.append(column if own else cupy().empty_like(column))
         payloads.append(cupy().empty_like(payload))
     for number, digit in enumerate(digits):
-        states.fill(0)
-        counter.fill(0)
+        if number >= at_once:
+            states.fill(0)
+        mine = states[number % at_once]
         target = columns[number % 2], payloads[number % 2]
         packed = np.array([digit[1:]], dtype=DIGIT)
         function = _sort_kernel("scatter_by_digit", [digit], payload.dtype, total)
-        launch(function, tiles, THREADS, column, payload, *target, rows, packed, starts[number], states, counter)
+        launch(
+            function, tiles, THREADS, column, payload, *target, rows, packed, starts[number], mine, mine[tiles * BINS :]
+        )
         column, payload = target
     return column, payload
 
 
-def _digits_that_vary(keys: Any, positions: Sequence[tuple[int, int]]) -> tuple[list[Digit], NDArray[np.int64]]:
+def _digits_that_vary(keys: Any, ranges: Sequence[BitRange]) -> tuple[list[Digit], NDArray[np.int64]]:
     """Digits to sort by, and the rows of each of their values, int64 (digits, 256)."""
-    digits = _made_of(positions)
+    digits = _made_of(ranges)
     counts = _counted(keys, digits)
-    used = [d for d in range(len(digits)) if np.count_nonzero(counts[d]) > 1]
-    varying = [(digits[d].word, p) for d in used for p in _varying(digits[d], counts[d])]
-    fewer = _made_of(varying)
-    if len(fewer) < len(used):
-        return fewer, _counted(keys, fewer)
+    used = [number for number, values in enumerate(counts) if np.count_nonzero(values) > 1]
+    if len(used) == 0:
+        return [], counts[:0]
+    varying = [(digits[d].word, position, 1) for d in used for position in _varying(digits[d], counts[d])]
+    if -(-len(varying) // DIGIT_BITS) < len(used):
+        fewer = _made_of(varying)
+        if len(fewer) < len(used):
+            return fewer, _counted(keys, fewer)
     return [digits[d] for d in used], counts[used]
 
 
@@ -128,20 +138,27 @@ def _varying(digit: Digit, counts: NDArray[np.int64]) -> list[int]:
     return [position for bit, position in enumerate(digit.positions) if differing >> bit & 1]
 
 
-def _made_of(positions: Sequence[tuple[int, int]]) -> list[Digit]:
-    """As few digits as cover some bits (word, position), in this order, each from at most two places of one word."""
+def _made_of(ranges: Sequence[BitRange]) -> list[Digit]:
+    """As few digits as cover some bits, in their order, each from at most two places of one word."""
     digits: list[Digit] = []
-    for word, position in positions:
-        last = digits[-1] if digits else None
-        if last is not None and last.word == word and last.bits + last.second_bits < DIGIT_BITS:
-            if not last.second_bits and position == last.shift + last.bits:
-                digits[-1] = last._replace(bits=last.bits + 1)
-                continue
-            if not last.second_bits or position == last.second_shift + last.second_bits:
-                start = last.second_shift if last.second_bits else position
-                digits[-1] = last._replace(second_shift=start, second_bits=last.second_bits + 1)
-                continue
-        digits.append(Digit(word, position, 1))
+    for word, shift, bits in ranges:
+        done = 0
+        while done < bits:
+            start, last = shift + done, digits[-1] if digits else None
+            room = DIGIT_BITS - last.bits - last.second_bits if last is not None and last.word == word else 0
+            take = min(bits - done, room or DIGIT_BITS)
+            if last is None or not room:
+                digits.append(Digit(word, start, take))
+            elif not last.second_bits and start == last.shift + last.bits:
+                digits[-1] = last._replace(bits=last.bits + take)
+            elif not last.second_bits:
+                digits[-1] = last._replace(second_shift=start, second_bits=take)
+            elif start == last.second_shift + last.second_bits:
+                digits[-1] = last._replace(second_bits=last.second_bits + take)
+            else:
+                take = min(bits - done, DIGIT_BITS)
+                digits.append(Digit(word, start, take))
+            done += take
     return digits
 
 
