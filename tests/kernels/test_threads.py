@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import time
 from itertools import pairwise
 
 import pytest
@@ -61,6 +63,26 @@ def test_the_first_error_is_raised_after_all_calls_ended():
     with pytest.raises(ValueError, match="2"):
         run_all(call, [(i,) for i in range(6)])
     assert sorted(done) == [0, 1, 3, 5]
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread on this system")
+def test_an_interrupt_ends_running_calls_and_cancels_the_others():
+    begun, ended = [], []
+
+    def call(i):
+        begun.append(i)
+        if i == 0:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.05)
+        ended.append(i)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all(call, [(i,) for i in range(60)])
+    assert sorted(begun) == sorted(ended)
+    seen = len(begun)
+    time.sleep(0.15)
+    assert len(begun) == seen < 60
+    assert run_all(abs, [(-1,), (-2,)]) == [1, 2]
 
 
 def test_calls_from_within_the_pool_do_not_wait_for_it():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from threading import Lock, local
 from typing import Any
@@ -57,15 +57,22 @@ def run_all(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> l
 
     One call, or one thread, runs in the caller, and so does everything called from within the pool (a worker that
     waited for its own pool would wait for ever). All calls have ended when this returns or raises; the first error (in
-    the order of the calls) is raised.
+    the order of the calls) is raised. An interrupt of the caller (Ctrl-C) cancels the calls that have not begun.
     """
     work = list(calls)
     threads = thread_count()
     if len(work) <= 1 or threads == 1 or getattr(_inside, "worker", False):
         return [function(*arguments) for arguments in work]
-    futures = [_shared_pool(threads).submit(function, *arguments) for arguments in work]
-    for future in futures:
-        future.exception()
+    futures: list[Future[Any]] = []
+    try:
+        pool = _shared_pool(threads)
+        for arguments in work:
+            futures.append(pool.submit(function, *arguments))  # noqa: PERF401  (one by one: all that began are known)
+        wait(futures)
+    except BaseException:
+        # Running calls write into arrays of the caller, and are short.
+        wait([future for future in futures if not future.cancel()])
+        raise
     return [future.result() for future in futures]
 
 
