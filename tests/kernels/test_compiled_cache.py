@@ -1,0 +1,100 @@
+"""Where compilations are kept: a new folder whenever a module, or a helper that it compiles in, changes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+
+from oocbe.kernels.cpu import jit
+
+LOOP = "from oocbe.kernels.cpu.helper import twice\n"
+HELPER = "from oocbe.kernels.cpu.deeper import DEEP\n"
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    for name, text in {"loop": LOOP, "helper": HELPER, "deeper": "DEEP = 1\n", "other": "X = 1\n"}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    yield tmp_path
+    forget()
+
+
+def forget():
+    jit._source.cache_clear()
+    jit._cache_folder.cache_clear()
+
+
+@pytest.mark.parametrize("changed", ["loop", "helper", "deeper"])
+def test_a_change_of_a_helper_in_another_file_changes_the_key(sources, changed):
+    before = jit.source_digest(str(sources), "loop")
+    with (sources / f"{changed}.py").open("a") as file:
+        file.write("# changed\n")
+    forget()
+    assert jit.source_digest(str(sources), "loop") != before
+
+
+def test_a_module_that_is_not_imported_leaves_the_key_alone(sources):
+    before = jit.source_digest(str(sources), "loop")
+    (sources / "other.py").write_text("X = 2\n")
+    forget()
+    assert jit.source_digest(str(sources), "loop") == before
+
+
+def test_a_new_generation_removes_the_one_before_and_no_other_modules(sources):
+    first, other = (Path(jit._cache_folder(str(sources / f"{name}.py"), "")) for name in ("loop", "other"))
+    for folder in (first, other):
+        folder.mkdir(parents=True)
+    forget()
+    assert Path(jit._cache_folder(str(sources / "loop.py"), "")) == first
+    (sources / "deeper.py").write_text("DEEP = 2\n")
+    forget()
+    second = Path(jit._cache_folder(str(sources / "loop.py"), ""))
+    assert second != first
+    assert not first.exists()
+    assert other.exists()
+
+
+def test_a_folder_chosen_for_numba_is_kept_to_and_nothing_is_removed_there(sources, tmp_path):
+    chosen = tmp_path / "chosen"
+    earlier = chosen / "oocbe" / "loop-0123"
+    earlier.mkdir(parents=True)
+    assert Path(jit._cache_folder(str(sources / "loop.py"), str(chosen))).parent == chosen / "oocbe"
+    assert earlier.exists()
+
+
+def test_decorating_leaves_the_configuration_of_numba_as_it_was():
+    before = numba.config.CACHE_DIR
+    compiled = jit.jit(forget)
+    assert before == numba.config.CACHE_DIR
+    assert jit.source_digest(str(Path(__file__).parent), Path(__file__).stem) in str(compiled.stats.cache_path)
+
+
+def test_imports_are_written_so_that_the_key_finds_them():
+    for source in Path(jit.__file__).parent.glob("*.py"):
+        assert not re.search(r"^\s*(from oocbe\.kernels\.cpu import|from \.)", source.read_text(), re.MULTILINE), source
+
+
+def test_a_changed_helper_is_compiled_into_its_callers_again(tmp_path):
+    """The real thing, in processes of their own: a package of this name with two small modules."""
+    package = tmp_path / "oocbe" / "kernels" / "cpu"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent, package.parent.parent):
+        (folder / "__init__.py").touch()
+    (package / "jit.py").write_text(Path(jit.__file__).read_text())
+    use = "from oocbe.kernels.cpu.jit import jit\n"
+    (package / "loop.py").write_text(
+        f"{use}from oocbe.kernels.cpu.helper import scaled\n\n\n@jit\ndef run(x):\n    return scaled(x) + 1\n"
+    )
+    for factor, result in ((2, 7), (5, 16)):
+        (package / "helper.py").write_text(f"{use}\n\n@jit\ndef scaled(x):\n    return {factor} * x\n")
+        script = "from oocbe.kernels.cpu.loop import run\nprint(run(3))"
+        for _ in range(2):
+            done = subprocess.run(
+                [sys.executable, "-B", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+            )
+            assert int(done.stdout) == result
