@@ -45,8 +45,8 @@ class SolveOptions:
 
     Attributes
     ----------
-    order : ``auto``, ``min-degree``, ``min-fill``, ``weighted-min-fill``, or the path of a file that lists
-        variable names (or indices) in the order in which they are eliminated.
+    order : ``auto``, ``min-degree``, ``min-fill``, ``weighted-min-fill``, ``linear``, or the path of a file that lists
+        variable names in the order in which they are eliminated.
     order_seconds : time limit in seconds for the randomised search of an order; 0 tries each heuristic once.
     seed : of every random choice; the same seed and time-independent settings give the same order.
     dominance : whether substitution dominance drops rows. The optimum is the same with and without.
