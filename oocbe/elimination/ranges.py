@@ -98,6 +98,6 @@ def check_product(where: str, dtype: np.dtype[Any], factors: Iterable[float], si
     bound = math.prod(abs(int(f)) for f in factors) * size
     if bound > INT64_LIMIT:
         raise ValueRangeError(
-            f"{where}: products can reach {bound:.3g}, beyond 64-bit integers; use the log-sum-exp semiring, "
-            "or floating-point values"
+            f"{where}: products can reach {bound:.3g}, beyond 64-bit integers; give the values as "
+            "floating-point numbers (to count, 1.0 each in the sum-product semiring)"
         )
