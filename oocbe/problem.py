@@ -7,18 +7,29 @@ Variables are referred to by their index in ``Problem.variables``; values by the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
+from oocbe.model_checks import (
+    INT64,
+    Values,
+    as_default,
+    as_integer,
+    as_integers,
+    as_number,
+    as_scope,
+    as_tuples,
+    as_values,
+    check_all_tuples,
+    check_scope,
+)
 from oocbe.semiring import MIN_SUM, Combination, Semiring
-
-Values = NDArray[np.int64] | NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,7 @@ class Variable:
     labels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "size", as_integer(f"variable {self.name}: the size of a domain", self.size))
         if self.size < 1:
             raise ModelError(f"variable {self.name}: a domain needs at least one value, not {self.size}")
         if self.labels is not None and len(self.labels) != self.size:
@@ -45,15 +57,6 @@ class Variable:
     def label(self, value: int) -> str:
         """What value number ``value`` is called."""
         return str(value) if self.labels is None else self.labels[value]
-
-
-def _as_tuples(scope: tuple[int, ...], tuples: ArrayLike) -> NDArray[np.int64]:
-    array = np.asarray(tuples, dtype=np.int64)
-    if array.size == 0 and array.ndim != 2:
-        array = array.reshape(0, len(scope))
-    if array.ndim != 2 or array.shape[1] != len(scope):
-        raise ModelError(f"scope {scope} has {len(scope)} variables, its tuples have shape {array.shape}")
-    return np.ascontiguousarray(array)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,30 +78,28 @@ class Function:
     default: int | float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tuples", _as_tuples(self.scope, self.tuples))
-        values = np.asarray(self.values)
-        if values.dtype.kind in "iub":
-            values = values.astype(np.int64, copy=False)
-        elif values.dtype.kind == "f":
-            values = values.astype(np.float64, copy=False)
-            if not np.isfinite(values).all():
-                raise ModelError(f"function over {self.scope}: values must be finite; leave infeasible rows out")
-        else:
-            raise ModelError(f"function over {self.scope}: values must be numbers, not {values.dtype}")
+        object.__setattr__(self, "scope", as_scope(self.scope))
+        object.__setattr__(self, "tuples", as_tuples(self.scope, self.tuples))
+        where = f"function over {self.scope}"
+        values = as_values(f"{where}: values", self.values)
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ModelError(f"{where}: values must be finite; leave infeasible rows out")
         if values.shape != (len(self.tuples),):
-            raise ModelError(f"function over {self.scope}: {len(self.tuples)} tuples, values of shape {values.shape}")
+            raise ModelError(f"{where}: {len(self.tuples)} tuples, values of shape {values.shape}")
         object.__setattr__(self, "values", values)
+        object.__setattr__(self, "default", as_default(f"{where}: the default", self.default))
 
     @classmethod
     def from_array(cls, scope: Sequence[int], array: ArrayLike, infeasible: float | None = None) -> Function:
         """Make a function from a dense array with one axis a variable of the scope, in scope order.
 
-        Entries equal to ``infeasible`` (and infinite ones) get no row; the function is then incomplete.
+        Entries equal to ``infeasible`` (and infinite ones) get no row; the function is then incomplete. NaN is refused,
+        unless it is what ``infeasible`` says.
         """
-        dense = np.asarray(array)
-        keep = np.isfinite(dense) if dense.dtype.kind == "f" else np.ones(dense.shape, dtype=bool)
+        dense = as_values(f"function over {tuple(scope)}: values", array)
+        keep = ~np.isinf(dense)
         if infeasible is not None:
-            keep &= dense != infeasible
+            keep &= ~np.isnan(dense) if infeasible != infeasible else dense != infeasible
         tuples = np.argwhere(keep) if dense.ndim else np.zeros((int(keep), 0), dtype=np.int64)
         return cls(tuple(scope), tuples, dense[keep].ravel(), None)
 
@@ -123,9 +124,10 @@ class Function:
         dense: Values
         dense = np.full(shape, fill, dtype=np.int64) if self.is_integral else np.full(shape, fill, dtype=np.float64)
         feasible = np.full(shape, self.default is not None, dtype=bool)
-        index = tuple(self.tuples.T)
-        dense[index] = self.values if len(self.scope) else self.values[-1:].sum()
-        feasible[index] = True if len(self.scope) else bool(len(self.values)) or self.default is not None
+        if len(self.values):
+            index = tuple(self.tuples.T)
+            dense[index] = self.values if self.scope else self.values[0]
+            feasible[index] = True
         return dense, feasible
 
 
@@ -145,7 +147,8 @@ class Constraint:
     allowed: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tuples", _as_tuples(self.scope, self.tuples))
+        object.__setattr__(self, "scope", as_scope(self.scope))
+        object.__setattr__(self, "tuples", as_tuples(self.scope, self.tuples))
 
     def permits(self, assignment: Sequence[int]) -> bool:
         """Whether an assignment of all the problem's variables satisfies the constraint."""
@@ -179,6 +182,10 @@ class LinearConstraint:
     def __post_init__(self) -> None:
         if len(self.scope) != len(self.coefficients):
             raise ModelError(f"{self.name}: {len(self.scope)} variables, {len(self.coefficients)} coefficient lists")
+        object.__setattr__(self, "scope", as_scope(self.scope))
+        coefficients = tuple(as_integers(f"{self.name}: coefficients", c) for c in self.coefficients)
+        object.__setattr__(self, "coefficients", coefficients)
+        object.__setattr__(self, "capacity", as_integer(f"{self.name}: the capacity", self.capacity))
 
     def consumption(self, assignment: Sequence[int]) -> int:
         """Left-hand side under an assignment of all the problem's variables."""
@@ -193,6 +200,15 @@ class LinearConstraint:
         """False where even the largest left-hand side satisfies the constraint."""
         return sum(int(c.max()) for c in self.coefficients) > self.capacity
 
+    def to_array(self) -> NDArray[np.bool_]:
+        """Dense form: True where permitted, one axis a scope variable; exact, even where sums leave 64 bits."""
+        bound = sum(max(-int(c.min()), int(c.max())) for c in self.coefficients)
+        dtype = np.dtype(np.int64 if bound <= INT64.max else object)
+        total: NDArray[Any] = np.zeros((), dtype=dtype)
+        for coefficients in self.coefficients:
+            total = np.add.outer(total, coefficients.astype(dtype, copy=False))
+        return np.asarray(total <= self.capacity, dtype=np.bool_)
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -204,7 +220,7 @@ class Problem:
     functions : soft functions, complete or incomplete.
     constraints : hard constraints in extension.
     linear_constraints : hard constraints as linear inequalities.
-    constant : combined with the result.
+    constant : combined with the result; None becomes the semiring's neutral element, which changes nothing.
     semiring : what the file's values mean by themselves (costs: min-sum; probabilities: max-product).
     upper_bound : for min-sum, only assignments with a value strictly below count (None: all); toulbar2's "top".
     name : for messages and reports.
@@ -214,12 +230,17 @@ class Problem:
     functions: tuple[Function, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     linear_constraints: tuple[LinearConstraint, ...] = ()
-    constant: int | float = 0
+    constant: int | float = None  # type: ignore[assignment]  # always a number once constructed
     semiring: Semiring = MIN_SUM
     upper_bound: int | float | None = None
     name: str = field(default="problem")
 
     def __post_init__(self) -> None:
+        given: object = self.constant
+        constant = self.semiring.one if given is None else as_number(f"{self.name}: the constant", given)
+        object.__setattr__(self, "constant", constant)
+        if self.upper_bound is not None:
+            object.__setattr__(self, "upper_bound", as_number(f"{self.name}: the upper bound", self.upper_bound))
         names = {v.name for v in self.variables}
         if len(names) != len(self.variables):
             raise ModelError(f"{self.name}: variable names must be unique")
@@ -228,23 +249,14 @@ class Problem:
         parts += [(f"function {number}", f) for number, f in enumerate(self.functions)]
         parts += [(f"constraint {number}", c) for number, c in enumerate(self.constraints)]
         for what, part in parts:
-            self._check_scope(f"{self.name}: {what}", part.scope)
-        _check_all_tuples(self.name, parts, sizes)
+            check_scope(f"{self.name}: {what}", part.scope, len(sizes))
+        check_all_tuples(self.name, parts, sizes)
         for linear in self.linear_constraints:
             where = f"{self.name}: {linear.name}"
-            self._check_scope(where, linear.scope)
+            check_scope(where, linear.scope, len(sizes))
             for v, c in zip(linear.scope, linear.coefficients, strict=True):
                 if c.shape != (sizes[v],):
                     raise ModelError(f"{where}: variable {v} has {sizes[v]} values and {len(c)} coefficients")
-        if not math.isfinite(self.constant):
-            raise ModelError(f"{self.name}: the constant must be finite, not {self.constant}")
-
-    def _check_scope(self, where: str, scope: tuple[int, ...]) -> None:
-        if len(set(scope)) != len(scope):
-            raise ModelError(f"{where}: a variable occurs twice in scope {scope}")
-        if scope and not (min(scope) >= 0 and max(scope) < len(self.variables)):
-            v = next(v for v in scope if not 0 <= v < len(self.variables))
-            raise ModelError(f"{where}: variable {v} of scope {scope} does not exist")
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -296,6 +308,13 @@ class Problem:
         fixed = tuple(Constraint((v,), np.array([[value]]), allowed=True) for v, value in evidence.items())
         return replace(self, constraints=self.constraints + fixed)
 
+    def in_semiring(self, semiring: Semiring) -> Problem:
+        """The same parts read in another semiring: a constant that is neutral here is neutral there, too."""
+        if semiring == self.semiring:
+            return self
+        constant = semiring.one if self.constant == self.semiring.one else self.constant
+        return replace(self, semiring=semiring, constant=constant)
+
     def __repr__(self) -> str:
         parts = [
             f"{len(self.variables)} variables (domains up to {max(self.sizes, default=0)})",
@@ -305,56 +324,3 @@ class Problem:
         if self.linear_constraints:
             parts.append(f"{len(self.linear_constraints)} linear constraints")
         return f"<Problem {self.name}: {', '.join(parts)}, {self.semiring}>"
-
-
-# Parts with fewer rows are checked together: a SPOT5 problem has thousands of constraints of one to three rows, and a
-# few NumPy calls for each would take longer than reading the file. Larger ones are not worth a copy of their rows.
-_FEW_ROWS = 1024
-
-
-def _check_all_tuples(name: str, parts: list[tuple[str, Function | Constraint]], sizes: tuple[int, ...]) -> None:
-    small: dict[int, list[tuple[str, Function | Constraint]]] = {}
-    for what, part in parts:
-        arity = len(part.scope)
-        if arity and len(part.tuples) < _FEW_ROWS:
-            small.setdefault(arity, []).append((what, part))
-        else:
-            _check_tuples(f"{name}: {what}", part.tuples, np.array([sizes[v] for v in part.scope], dtype=np.int64))
-    for members in small.values():
-        if not _are_clean(members, sizes):
-            for what, part in members:
-                _check_tuples(f"{name}: {what}", part.tuples, np.array([sizes[v] for v in part.scope], dtype=np.int64))
-
-
-def _are_clean(members: list[tuple[str, Function | Constraint]], sizes: tuple[int, ...]) -> bool:
-    """Whether tuples of parts of one arity are certainly distinct, each within its part, and inside their domains."""
-    tuples = np.concatenate([part.tuples for _, part in members])
-    owners = np.repeat(np.arange(len(members)), [len(part.tuples) for _, part in members])
-    limits = np.array([[sizes[v] for v in part.scope] for _, part in members], dtype=np.int64)
-    widest = limits.max(axis=0)
-    if math.prod(widest.tolist()) * len(members) >= 2**62:
-        return False
-    codes = owners
-    for column in range(tuples.shape[1]):
-        values = tuples[:, column]
-        if (values < 0).any() or (values >= limits[owners, column]).any():
-            return False
-        codes = codes * widest[column] + values
-    codes = np.sort(codes)
-    return not (codes[1:] == codes[:-1]).any()
-
-
-def _check_tuples(where: str, tuples: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
-    if tuples.size == 0:
-        return
-    low, high = tuples.min(axis=0), tuples.max(axis=0)
-    if (low < 0).any() or (high >= sizes).any():
-        bad = int(np.flatnonzero((low < 0) | (high >= sizes))[0])
-        raise ModelError(f"{where}: a value of scope position {bad} is outside its domain of size {sizes[bad]}")
-    if math.prod(int(s) for s in sizes) < 2**62:
-        codes = np.ravel_multi_index(tuple(tuples.T), tuple(sizes))
-        distinct = len(np.unique(codes))
-    else:
-        distinct = len(np.unique(tuples, axis=0))
-    if distinct != len(tuples):
-        raise ModelError(f"{where}: {len(tuples) - distinct} tuples occur twice")

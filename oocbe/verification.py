@@ -63,11 +63,11 @@ class Verdict:
 def verify_solution(problem: Problem, solution: Solution) -> Verdict:
     """Judge a solution against a problem.
 
-    Where the solution names another semiring than the problem's own, its operations are used: the claim was made
-    there. Raises :class:`oocbe.errors.FormatError` where the two do not have the same variables and values.
+    Where the solution names another semiring than the problem's own, the problem is read in that one: the claim was
+    made there. Raises :class:`oocbe.errors.FormatError` where the two do not have the same variables and values.
     """
     if solution.semiring is not None and solution.semiring != problem.semiring.name:
-        problem = replace(problem, semiring=semiring_by_name(solution.semiring))
+        problem = problem.in_semiring(semiring_by_name(solution.semiring))
     assignment = solution.assignment(problem)
     return Verdict(problem.evaluate(assignment), violations_of(problem, assignment), solution.claimed_value)
 

@@ -130,6 +130,8 @@ def test_a_claim_made_in_another_semiring_is_judged_there() -> None:
     claim = Solution("test", {"a": "1"}, {}, 6, "max-product")
     assert verify_solution(problem, claim).accepted
     assert verify_solution(problem, replace(claim, semiring=None)).value == 5
+    # Without a constant there is none in the other semiring either: not the 0 that is neutral where values are added.
+    assert verify_solution(Problem(problem.variables, problem.functions), replace(claim, claimed_value=3)).accepted
 
 
 def test_the_library_function_takes_paths(tmp_path: Path) -> None:

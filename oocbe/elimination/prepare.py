@@ -98,6 +98,7 @@ def prepare(problem: Problem, semiring: Semiring, order: Sequence[int]) -> Prepa
     ValueRangeError : sums of values may leave 64-bit integers.
     UnsupportedError : a factor too large to be looked up and, written out, to be a table.
     """
+    problem = problem.in_semiring(semiring)
     position = [0] * len(order)
     for place, v in enumerate(order):
         position[v] = place
@@ -116,8 +117,10 @@ def prepare(problem: Problem, semiring: Semiring, order: Sequence[int]) -> Prepa
         else:
             prepared.tables.append(_constraint_table(prepared, c))
     for linear in problem.linear_constraints:
-        if is_tabulated(problem, linear):
-            constraints.add(linear.scope, _tabulate(linear))
+        if not linear.scope:
+            prepared.is_infeasible |= not linear.permits(())
+        elif is_tabulated(problem, linear):
+            constraints.add(linear.scope, linear.to_array())
     for f in problem.functions:
         if _bits(problem, f.scope) <= LOOKUP_BITS:
             _add_function(prepared, constraints, functions, f)
@@ -129,13 +132,6 @@ def prepare(problem: Problem, semiring: Semiring, order: Sequence[int]) -> Prepa
     prepared.constraints = constraints.build()
     prepared.functions = functions.build()
     return prepared
-
-
-def _tabulate(linear: LinearConstraint) -> NDArray[np.bool_]:
-    total: NDArray[np.int64] = np.zeros((), dtype=np.int64)
-    for coefficients in linear.coefficients:
-        total = np.add.outer(total, coefficients)
-    return total <= linear.capacity
 
 
 def _add_function(prepared: Prepared, constraints: PoolBuilder, functions: PoolBuilder, f: Function) -> None:

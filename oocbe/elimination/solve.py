@@ -53,6 +53,7 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     FormatError : the file named by ``options.order`` is no order of this problem.
     """
     semiring = options.semiring or problem.semiring
+    problem = problem.in_semiring(semiring)
     relaxed = [c for c in problem.linear_constraints if c.can_bind and not is_tabulated(problem, c)]
     if relaxed and not semiring.selects:
         raise UnsupportedError(
@@ -199,7 +200,9 @@ def _linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tu
     """What became of the linear constraints, and a sentence about it.
 
     A large linear constraint that can bind is left out of elimination. The optimum of what remains is a bound, and
-    where its assignment satisfies the constraint it is the optimum: the constraint is then shown not to bind.
+    where its assignment satisfies the constraint it is the optimum: the constraint is then shown not to bind. Where
+    there is no assignment, because what remains is already infeasible or the semiring picks none (and so left no
+    constraint out that can bind), "shown not to bind" means that the constraint was not needed for the proof.
     """
     if not problem.linear_constraints:
         return "none", ""

@@ -97,12 +97,8 @@ def render(problem: Problem) -> str:
         tables.append(constraint.to_array(problem.sizes).astype(np.int64))
     for linear in problem.linear_constraints:
         _check_cells(problem, linear.scope)
-        # Python integers, as coefficients of 64 bits may add up to more.
-        total: NDArray[np.object_] = np.zeros((), dtype=object)
-        for coefficients in linear.coefficients:
-            total = np.add.outer(total, coefficients.astype(object))
         scopes.append(linear.scope)
-        tables.append(np.asarray(total <= linear.capacity, dtype=np.int64))
+        tables.append(linear.to_array().astype(np.int64))
     lines = ["MARKOV", str(len(problem.variables)), " ".join(map(str, problem.sizes)), str(len(scopes))]
     lines += [" ".join(map(str, (len(scope), *scope))) for scope in scopes]
     lines += [_render_table(problem, table) for table in tables]
