@@ -53,17 +53,17 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     FormatError : the file named by ``options.order`` is no order of this problem.
     """
     semiring = options.semiring or problem.semiring
+    if not _minimises(semiring) and _bound_can_bind(problem):
+        raise UnsupportedError(
+            f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and the "
+            f"{semiring} semiring cannot tell them apart; solve it in min-sum, or without the upper bound"
+        )
     problem = problem.in_semiring(semiring)
     relaxed = [c for c in problem.linear_constraints if c.can_bind and not is_tabulated(problem, c)]
     if relaxed and not semiring.selects:
         raise UnsupportedError(
             f"{problem.name}: {relaxed[0].name} over {len(relaxed[0].scope)} variables can bind, and elimination does "
             f"not enforce large linear constraints yet; the {semiring} semiring needs every constraint enforced"
-        )
-    if not _minimises(semiring) and _bound_can_bind(problem):
-        raise UnsupportedError(
-            f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and the "
-            f"{semiring} semiring cannot tell them apart; solve it in min-sum, or without the upper bound"
         )
     begin = time.perf_counter()
     plans = candidate_plans(problem, options)
