@@ -162,6 +162,10 @@ def _unscaled(outcome: ForwardPass, semiring: Semiring) -> tuple[int | float | N
     value = outcome.value
     if value is None and semiring.counts:
         return 0, ()
+    if isinstance(value, float) and value == 0 and semiring.combination is Combination.MULTIPLY:
+        return value, (
+            "the value is 0: terms cancel, or products underflow float64; give logarithms to tell them apart",
+        )
     if value is None or outcome.exponent == 0:
         return value, ()
     try:

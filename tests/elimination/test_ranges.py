@@ -88,9 +88,10 @@ def test_exact_products_up_to_the_limit():
             constant=1,
             semiring=semiring,
         )
-        for problem in (apart, together):
-            with pytest.raises(ValueRangeError, match="products can reach"):
-                oocbe.solve(problem, order_seconds=0)
+        with pytest.raises(ValueRangeError, match="products can reach"):
+            oocbe.solve(together, order_seconds=0)
+        # Independent parts are combined outside the tables, in integers without a limit.
+        assert oocbe.solve(apart, order_seconds=0).value == too_many * 3
         assert oocbe.solve(problem_of([fits], [7], semiring=semiring, constant=1), order_seconds=0).value == 2**63 - 1
     lowest = Problem(
         (Variable("x", 1),),
@@ -102,13 +103,12 @@ def test_exact_products_up_to_the_limit():
         oocbe.solve(lowest, order_seconds=0)
 
 
-def test_counts_up_to_the_limit():
+def test_counts_of_independent_parts_have_no_limit():
     def free(variables: int) -> Problem:
         return Problem(tuple(Variable(f"x{v}", 2) for v in range(variables)), semiring=COUNTING)
 
     assert oocbe.solve(free(62), order_seconds=0).value == 2**62
-    with pytest.raises(ValueRangeError, match="products can reach"):
-        oocbe.solve(free(63), order_seconds=0)
+    assert oocbe.solve(free(70), order_seconds=0).value == 2**70
 
 
 def test_counts_within_one_component_are_refused_beyond_the_limit():
@@ -159,3 +159,22 @@ def test_an_upper_bound_that_other_semirings_would_ignore_is_refused(semiring):
     with pytest.raises(UnsupportedError, match="upper bound of 6"):
         oocbe.solve(problem, semiring=semiring, order_seconds=0)
     oocbe.solve(replace(problem, upper_bound=7), semiring=semiring, order_seconds=0)
+
+
+def test_an_underflow_is_not_taken_for_infeasible():
+    """1e-200 twice on one value is 1e-400: beyond float64, but feasible."""
+    tiny = Function.from_array((0,), [1.0, 1e-200])
+    problem = Problem((Variable("x", 2),), (tiny, tiny), (Constraint((0,), [[0]]),), constant=1.0, semiring=MAX_PRODUCT)
+    result = oocbe.solve(problem, order_seconds=0)
+    assert result.status == "optimal"
+    assert result.assignment == (1,)
+    assert result.value == 0
+    assert "underflow" in " ".join(result.notes)
+
+
+def test_values_that_cancel_are_a_value_not_infeasible():
+    problem = Problem(
+        (Variable("x", 2),), (Function.from_array((0,), [1.0, -1.0]),), constant=1.0, semiring=SUM_PRODUCT
+    )
+    result = oocbe.solve(problem, order_seconds=0)
+    assert (result.status, result.value) == ("exact", 0)

@@ -13,13 +13,21 @@ mark_heads(const u64 *keys, i64 rows, Masks masks, i64 words, u32 *bits) {
     u64 differences[ROWS_A_THREAD];
     #pragma unroll
     for (int i = 0; i < ROWS_A_THREAD; i++) differences[i] = first + i * THREADS == 0;
+    // Blocks that neither begin nor end the table have loads without a condition, all in flight at the same time.
+    bool whole = blockIdx.x > 0 && (i64)(blockIdx.x + 1) * (THREADS * ROWS_A_THREAD) <= rows;
     for (int word = 0; word < words; word++) {
-        const u64 *column = keys + word * rows;
-        #pragma unroll
-        for (int i = 0; i < ROWS_A_THREAD; i++) {
-            // At the ends rows are compared with themselves: no branch, so that all loads are in flight together.
-            i64 row = first + i * THREADS < rows ? first + i * THREADS : rows - 1;
-            differences[i] |= (column[row] ^ column[row > 0 ? row - 1 : 0]) & masks.words[word];
+        const u64 *column = keys + word * rows + first;
+        u64 mask = masks.words[word], here[ROWS_A_THREAD], last[ROWS_A_THREAD];
+        if (whole) {
+            #pragma unroll
+            for (int i = 0; i < ROWS_A_THREAD; i++) here[i] = column[i * THREADS], last[i] = column[i * THREADS - 1];
+            #pragma unroll
+            for (int i = 0; i < ROWS_A_THREAD; i++) differences[i] |= (here[i] ^ last[i]) & mask;
+        } else {
+            for (int i = 0; i < ROWS_A_THREAD; i++) {
+                i64 row = first + i * THREADS;
+                if (row > 0 && row < rows) differences[i] |= (column[i * THREADS] ^ column[i * THREADS - 1]) & mask;
+            }
         }
     }
     #pragma unroll

@@ -66,12 +66,13 @@ prefix_sum(const void *first, const void *second, u64 *out, i64 n, u64 *states, 
     u32 lane = lane_number(), warp = threadIdx.x / 32;
     i64 start = tile * TILE + warp * (32 * ITEMS) + lane;
     u64 sums[ITEMS], total = 0;
-    // Loads without a branch, at the last entry where there is none, so that all are in flight at the same time.
-    #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-        i64 at = start + i * 32;
-        u64 value = n > 0 ? term(first, second, at < n ? at : n - 1) : 0;
-        sums[i] = at < n ? value : 0;
+    // Whole tiles have loads without a condition, all in flight at the same time.
+    if ((tile + 1) * TILE <= n) {
+        #pragma unroll
+        for (int i = 0; i < ITEMS; i++) sums[i] = term(first, second, start + i * 32);
+    } else {
+        #pragma unroll
+        for (int i = 0; i < ITEMS; i++) sums[i] = start + i * 32 < n ? term(first, second, start + i * 32) : 0;
     }
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
