@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 BACKENDS = ("auto", "cpu", "cuda")
 VARIABLE = "OOCBE_BACKEND"
 
-AUTO_ROWS = 1 << 20
-"""Rows from which ``auto`` takes the GPU."""
+AUTO_ROWS = 1 << 16
+"""Rows from which ``auto`` takes the GPU. With 16 cores against an H200 (``benchmarks/gpu_choice.py``), tables in main
+memory and shuffled: 16,000 to 32,000 rows took the CPU half the GPU's time, 64,000 to 128,000 rows twice."""
 
 
 def backend_named(name: str) -> Backend:

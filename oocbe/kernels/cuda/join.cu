@@ -4,6 +4,7 @@
 #define MARGINALISATION 0
 #include "integers.cuh"
 #include "values.cuh"
+#define STAGED 768
 #include "pairs.cuh"
 
 // keys1 u64 (words1, rows1), keys2 u64 (words, rows2), words1 <= words; the groups as in pairs.cuh. out_keys u64 (words,

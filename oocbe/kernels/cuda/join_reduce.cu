@@ -5,6 +5,7 @@
 // variants: COMBINATION=0|1 MARGINALISATION=0|1|2|3
 #include "integers.cuh"
 #include "values.cuh"
+#define STAGED 256
 #include "pairs.cuh"
 
 // One table's runs: where their rows start, their eliminated values as a set or a list, and the rows' values.
@@ -33,13 +34,18 @@ __device__ __forceinline__ bool have_common(const Side &a, i64 run_a, const Side
     return first_common(a, run_a, b, run_b, i, j);
 }
 
-// Value of a pair of runs, marginalised over the eliminated values in common, of which there is one at least.
-__device__ __forceinline__ VALUE over_common(const Side &a, i64 run_a, const Side &b, i64 run_b) {
-    i64 i = a.starts[run_a], j = b.starts[run_b];
-    first_common(a, run_a, b, run_b, i, j);
-    VALUE result = combine(a.values[i++], b.values[j++]);
-    while (first_common(a, run_a, b, run_b, i, j)) result = marginalise(result, combine(a.values[i++], b.values[j++]));
-    return result;
+// Values of AT_ONCE pairs of runs, marginalised over the eliminated values in common, of which each has one at least.
+__device__ __forceinline__ void over_common(const Side &a, const u32 *runs_a, const Side &b, const u32 *runs_b,
+                                            VALUE *results) {
+    for (int p = 0; p < AT_ONCE; p++) {
+        u32 run_a = runs_a[p], run_b = runs_b[p];
+        i64 i = a.starts[run_a], j = b.starts[run_b];
+        first_common(a, run_a, b, run_b, i, j);
+        VALUE result = combine(a.values[i++], b.values[j++]);
+        while (first_common(a, run_a, b, run_b, i, j))
+            result = marginalise(result, combine(a.values[i++], b.values[j++]));
+        results[p] = result;
+    }
 }
 #else
 #if SET_BITS == 32
@@ -55,17 +61,33 @@ __device__ __forceinline__ bool have_common(const Side &a, i64 run_a, const Side
     return ((const SET *)a.sets)[run_a] & ((const SET *)b.sets)[run_b];
 }
 
-__device__ __forceinline__ VALUE over_common(const Side &a, i64 run_a, const Side &b, i64 run_b) {
-    SET set_a = ((const SET *)a.sets)[run_a], set_b = ((const SET *)b.sets)[run_b], common = set_a & set_b;
-    const VALUE *values_a = a.values + a.starts[run_a], *values_b = b.values + b.starts[run_b];
-    // A run's rows ascend by eliminated value: as many come before one as the set has lower bits.
-    SET below = (common & -common) - 1;
-    VALUE result = combine(values_a[ones(set_a & below)], values_b[ones(set_b & below)]);
-    for (common &= common - 1; common; common &= common - 1) {
-        below = (common & -common) - 1;
-        result = marginalise(result, combine(values_a[ones(set_a & below)], values_b[ones(set_b & below)]));
+// As above. The first values of all pairs are in flight at the same time; later ones are in the first-level cache.
+__device__ __forceinline__ void over_common(const Side &a, const u32 *runs_a, const Side &b, const u32 *runs_b,
+                                            VALUE *results) {
+    SET sets_a[AT_ONCE], sets_b[AT_ONCE];
+    const VALUE *values_a[AT_ONCE], *values_b[AT_ONCE];
+    #pragma unroll
+    for (int p = 0; p < AT_ONCE; p++) {
+        sets_a[p] = ((const SET *)a.sets)[runs_a[p]];
+        sets_b[p] = ((const SET *)b.sets)[runs_b[p]];
+        values_a[p] = a.values + a.starts[runs_a[p]];
+        values_b[p] = b.values + b.starts[runs_b[p]];
     }
-    return result;
+    // A run's rows ascend by eliminated value: as many come before one as the set has lower bits.
+    #pragma unroll
+    for (int p = 0; p < AT_ONCE; p++) {
+        SET common = sets_a[p] & sets_b[p], below = (common & -common) - 1;
+        results[p] = combine(values_a[p][ones(sets_a[p] & below)], values_b[p][ones(sets_b[p] & below)]);
+    }
+    #pragma unroll
+    for (int p = 0; p < AT_ONCE; p++) {
+        SET common = sets_a[p] & sets_b[p];
+        for (common &= common - 1; common; common &= common - 1) {
+            SET below = (common & -common) - 1;
+            VALUE value = combine(values_a[p][ones(sets_a[p] & below)], values_b[p][ones(sets_b[p] & below)]);
+            results[p] = marginalise(results[p], value);
+        }
+    }
 }
 #endif
 
@@ -141,11 +163,27 @@ write_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_co
     __syncthreads();
     i64 base = row_places[blockIdx.x];
     u32 count = before[64];
-    for (u32 place = threadIdx.x; place < count; place += PAIR_THREADS) {
-        u32 inner_run = found_inner[place], outer_run = found_outer[place];
-        out_values[base + place] = over_common(outer, outer_run, inner, inner_run);
-        for (int word = 0; word < words; word++)
-            out_keys[word * rows + base + place] =
-                outer.keys[word * outer.runs + outer_run] | inner.keys[word * inner.runs + inner_run];
+    for (u32 first = threadIdx.x; first < count; first += AT_ONCE * PAIR_THREADS) {
+        u32 inners[AT_ONCE], outers[AT_ONCE];
+        VALUE results[AT_ONCE];
+        #pragma unroll
+        for (int i = 0; i < AT_ONCE; i++) {
+            u32 place = first + i * PAIR_THREADS < count ? first + i * PAIR_THREADS : first;
+            inners[i] = found_inner[place];
+            outers[i] = found_outer[place];
+        }
+        for (int word = 0; word < words; word++) {
+            u64 keys[AT_ONCE];
+            #pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                keys[i] = outer.keys[word * outer.runs + outers[i]] | inner.keys[word * inner.runs + inners[i]];
+            #pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                if (first + i * PAIR_THREADS < count) out_keys[word * rows + base + first + i * PAIR_THREADS] = keys[i];
+        }
+        over_common(outer, outers, inner, inners, results);
+        #pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            if (first + i * PAIR_THREADS < count) out_values[base + first + i * PAIR_THREADS] = results[i];
     }
 }

@@ -1,13 +1,13 @@
 // Pairs of rows of matched groups, numbered through: group g has counts1[g] * counts2[g] pairs from places[g] on, and
 // its pair t is row t mod counts1[g] of table 1 with row t div counts1[g] of table 2. A block takes PAIRS of them,
-// which may be a part of one large group or many small groups. Needs integers.cuh.
+// which may be a part of one large group or many small groups. Needs integers.cuh, and STAGED: up to so
+// many groups a block keeps their numbers in shared memory.
 
 #define PAIR_THREADS 256
 #define PAIRS_A_THREAD 8
 #define PAIRS (PAIR_THREADS * PAIRS_A_THREAD)
 
 #define AT_ONCE 4  // pairs whose loads a thread has in flight
-#define STAGED 768  // groups whose numbers a block keeps in shared memory
 
 struct Pair { i64 row1, row2; };
 
