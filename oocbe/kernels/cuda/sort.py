@@ -22,6 +22,9 @@ from oocbe.kernels.interface import BitRange
 
 DIGIT_BITS = 8
 BINS = 1 << DIGIT_BITS
+VALUE_BITS = np.arange(BINS)[:, np.newaxis] >> np.arange(DIGIT_BITS) & 1
+"""Bits of each value of a digit, (256, 8)."""
+
 DIGITS_A_COUNT = 8
 """Digits counted in one launch, as in the source."""
 
@@ -120,22 +123,18 @@ def _digits_that_vary(keys: Any, ranges: Sequence[BitRange]) -> tuple[list[Digit
     """Digits to sort by, and the rows of each of their values, int64 (digits, 256)."""
     digits = _made_of(ranges)
     counts = _counted(keys, digits)
-    used = [number for number, values in enumerate(counts) if np.count_nonzero(values) > 1]
-    if len(used) == 0:
-        return [], counts[:0]
-    varying = [(digits[d].word, position, 1) for d in used for position in _varying(digits[d], counts[d])]
-    if -(-len(varying) // DIGIT_BITS) < len(used):
+    # A bit varies where values with it and values without it occur.
+    occurs = counts != 0
+    with_bit, values = occurs @ VALUE_BITS, occurs.sum(axis=1)
+    varies = (with_bit > 0) & (with_bit < values[:, np.newaxis])
+    used = np.flatnonzero(varies.any(axis=1))
+    if -(-np.count_nonzero(varies) // DIGIT_BITS) < len(used):
+        varying = [(digit.word, digit.positions[bit], 1) for digit, row in zip(digits, varies, strict=True)
+                   for bit in np.flatnonzero(row)]  # fmt: skip
         fewer = _made_of(varying)
         if len(fewer) < len(used):
             return fewer, _counted(keys, fewer)
     return [digits[d] for d in used], counts[used]
-
-
-def _varying(digit: Digit, counts: NDArray[np.int64]) -> list[int]:
-    """Bits of a digit that are not equal in all rows."""
-    values = np.flatnonzero(counts)
-    differing = int(np.bitwise_or.reduce(values ^ values[0]))
-    return [position for bit, position in enumerate(digit.positions) if differing >> bit & 1]
 
 
 def _made_of(ranges: Sequence[BitRange]) -> list[Digit]:
