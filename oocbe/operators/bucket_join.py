@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import LimitError
 from oocbe.kernels.cpu.bucket_join import Walk, walk
-from oocbe.kernels.cpu.threads import run_all, thread_count
+from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
 from oocbe.operators.join_program import JoinProgram
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
@@ -28,6 +28,9 @@ SERIAL_WORK = 1 << 15
 
 BLOCKS_A_THREAD = 4
 """Blocks are uneven in cost; this many a thread let the fast ones even the slow ones out."""
+
+
+NO_LIMIT = 1 << 62
 
 
 class TooManyRowsError(LimitError):
@@ -83,21 +86,24 @@ def join_and_eliminate(
         1,
         True,
     )
+    wanted_blocks = NO_LIMIT
     if block_rows is None:
         serial = thread_count() == 1 or program.expected_work(rows) < SERIAL_WORK
-        block_rows = rows + 1 if serial else max(1, rows // (BLOCKS_A_THREAD * thread_count()))
+        wanted_blocks = 1 if serial else BLOCKS_A_THREAD * thread_count()
+        block_rows = rows + 1 if serial else max(1, rows // wanted_blocks)
+    # Blocks of so many rows have no meaning where there is no table.
+    most_levels = 0 if count == 0 and wanted_blocks == NO_LIMIT else program.levels
     level, items = 0, root
-    while rows > block_rows and level + 1 < program.levels and not _is_fine(items, largest, block_rows):
+    while level + 1 < most_levels and items.filled < wanted_blocks and not _is_fine(items, largest, block_rows):
         # Prefixes that no table narrows can outnumber all rows: stop short of those.
-        narrower = _run(
-            program, flat, items, 0, items.filled, level, level + 1, max(rows, SERIAL_WORK), np.zeros(1, np.int64)
-        )
+        most = max(rows, SERIAL_WORK)
+        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, most, np.zeros(1, np.int64))
         if not narrower.complete:
             break
         items = narrower
         level += 1
     items = _cut_ranges(program, flat, items, level, block_rows)
-    blocks = _blocks(items, largest, block_rows)
+    blocks = _blocks(items, largest, block_rows, wanted_blocks)
     made = np.zeros(1, dtype=np.int64)
     calls = [(program, flat, items, first, last, level, program.levels, row_limit, made) for first, last in blocks]
     parts: list[Walk] = run_all(_run, calls)
@@ -205,16 +211,23 @@ def _is_fine(items: Walk, table: int, block_rows: int) -> bool:
     """Whether no partial walk is left with more rows of the largest table than a block should have."""
     if items.filled == 0:
         return True
+    if len(items.low) == 0:
+        return False
     widths = items.high[table, : items.filled] - items.low[table, : items.filled]
     return bool(widths.max() <= block_rows)
 
 
-def _blocks(items: Walk, table: int, block_rows: int) -> list[tuple[int, int]]:
-    """Consecutive partial walks that together have about ``block_rows`` rows of the largest table."""
-    if items.filled <= 1 or len(items.low) == 0:
+def _blocks(items: Walk, table: int, block_rows: int, most: int) -> list[tuple[int, int]]:
+    """Consecutive partial walks that together have about ``block_rows`` rows of the largest table; about ``most``.
+
+    Walks that branched where no table takes part share their row ranges, so all of them may have many times its rows.
+    """
+    if items.filled <= 1:
         return [(0, items.filled)]
+    if len(items.low) == 0:
+        return row_ranges(items.filled, max(1, items.filled // most))
     work = np.cumsum(items.high[table, : items.filled] - items.low[table, : items.filled])
-    block = work // max(1, block_rows)
+    block = work // max(1, block_rows, int(work[-1]) // most)
     cuts = np.flatnonzero(np.diff(block)) + 1
     bounds = [0, *cuts.tolist(), items.filled]
     return list(itertools.pairwise(bounds))

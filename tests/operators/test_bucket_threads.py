@@ -66,3 +66,29 @@ def test_a_large_domain_does_not_blow_up_merged_lookups():
     scope = BucketScope(0, 4096, (1, 2, 3), Layout(("a", "b", "c"), sizes[1:]))
     program = builder.build(scope, [], [], pool.factors, 1 << 20)
     assert program.leaf[4].size <= 3 * 16 * 4096
+
+
+@pytest.mark.parametrize("rows", [0, 3, 40])
+def test_few_rows_that_branch_make_few_blocks(monkeypatch, rows):
+    """Each branch of an enumerated variable shares its row's range: branches are not blocks of their own."""
+    sizes = (2, 40, 8, 8, 8, 8, 8)
+    names = ("x", "a", "b", "c", "d", "e", "f")
+    table_layout = Layout(("x", "a"), sizes[:2])
+    keys = np.arange(rows, dtype=np.uint64).reshape(1, -1) << np.uint64(1)
+    table = Table(table_layout, keys, np.zeros(rows, dtype=np.int64), MIN_SUM, is_sorted=True)
+    tables = [table] if rows else []
+    functions = PoolBuilder(sizes, tuple(range(7)), np.int64, 0)
+    functions.add((0, 1), np.arange(80).reshape(2, 40))
+    pool = functions.build()
+    builder = ProgramBuilder(sizes, FactorPool((), np.zeros(1, dtype=np.uint8)), pool, MIN_SUM)
+    separator = Layout(names[1:], sizes[1:])
+    scope = BucketScope(0, 2, tuple(range(1, 7)), separator)
+    program = builder.build(scope, [((0, 1), table_layout)] * len(tables), [], pool.factors, rows)
+    blocks = []
+    cut = bucket_join._blocks
+    monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
+    monkeypatch.setenv("OOCBE_THREADS", "4")
+    message = join_and_eliminate(program, separator, tables, MIN_SUM, np.dtype(np.int64), 1 << 22)
+    assert message.rows == 8**5 * (rows or 40)
+    assert (np.diff(message.keys[0].astype(np.int64)) > 0).all()
+    assert 4 < len(blocks) <= 4 * bucket_join.BLOCKS_A_THREAD * 4

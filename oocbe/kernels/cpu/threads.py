@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
-from threading import Lock, local
+from threading import Condition, Lock, local
 from typing import Any
 
 from oocbe.errors import UsageError
@@ -63,17 +63,48 @@ def run_all(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> l
     threads = thread_count()
     if len(work) <= 1 or threads == 1 or getattr(_inside, "worker", False):
         return [function(*arguments) for arguments in work]
-    futures: list[Future[Any]] = []
+    batch = _Batch(function)
     try:
         pool = _shared_pool(threads)
-        for arguments in work:
-            futures.append(pool.submit(function, *arguments))  # noqa: PERF401  (one by one: all that began are known)
+        futures = [pool.submit(batch.call, arguments) for arguments in work]
         wait(futures)
     except BaseException:
-        # Running calls write into arrays of the caller, and are short.
-        wait([future for future in futures if not future.cancel()])
+        batch.stop()
         raise
     return [future.result() for future in futures]
+
+
+class _Batch:
+    """Calls of one function that can be stopped: those that run are waited for, no other begins.
+
+    The count of running calls is kept here and not in their futures: an interrupt may come before the caller has got
+    hold of the future of a call that runs already.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._changed = Condition()
+        self._running = 0
+        self._stopped = False
+
+    def call(self, arguments: tuple[Any, ...]) -> Any:
+        """One call, or nothing once the batch is stopped."""
+        with self._changed:
+            if self._stopped:
+                return None
+            self._running += 1
+        try:
+            return self._function(*arguments)
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Let no further call begin, and wait for those that run: they write into arrays of the caller."""
+        with self._changed:
+            self._stopped = True
+            self._changed.wait_for(lambda: self._running == 0)
 
 
 def _shared_pool(threads: int) -> ThreadPoolExecutor:
