@@ -87,6 +87,7 @@ def test_few_rows_that_branch_make_few_blocks(monkeypatch, rows):
     blocks = []
     cut = bucket_join._blocks
     monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
+    monkeypatch.setattr(bucket_join, "SERIAL_WORK", 512)  # otherwise this is too little to share
     monkeypatch.setenv("OOCBE_THREADS", "4")
     message = join_and_eliminate(program, separator, tables, MIN_SUM, np.dtype(np.int64), 1 << 22)
     assert message.rows == 8**5 * (rows or 40)
