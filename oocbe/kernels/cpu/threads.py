@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import pairwise
 from threading import Condition, Lock, local
 from typing import Any
@@ -17,6 +17,9 @@ from oocbe.errors import UsageError
 
 SMALLEST_SHARE = 1 << 14
 """Rows below which another thread costs more (some 20 microseconds to hand over) than it saves."""
+
+INTERRUPT_SECONDS = 0.5
+"""A signal that arrives just before the caller blocks on a lock does not wake it: it looks up this often."""
 
 _lock = Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -67,7 +70,9 @@ def run_all(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> l
     try:
         pool = _shared_pool(threads)
         futures = [pool.submit(batch.call, arguments) for arguments in work]
-        wait(futures)
+        pending: set[Future[Any]] = set(futures)
+        while pending:
+            pending = wait(pending, timeout=INTERRUPT_SECONDS).not_done
     except BaseException:
         batch.stop()
         raise
