@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from oocbe.problem import Problem
-from oocbe.semiring import semiring_by_name
+from oocbe.semiring import Combination, semiring_by_name
 from oocbe.solution_file import Solution, read_solution
 
 __all__ = ["RELATIVE_TOLERANCE", "Verdict", "read_solution", "verify_solution", "violations_of"]
@@ -29,11 +29,13 @@ class Verdict:
     value : the assignment's value, or None where it violates something.
     violations : what it violates, a sentence each; empty where it is feasible.
     claimed_value : the value that the solution file claims, or None where it claims none.
+    absolute_tolerance : how far floats may be apart near 0: terms of a sum cancel, factors of a product do not.
     """
 
     value: int | float | None
     violations: tuple[str, ...]
     claimed_value: int | float | None
+    absolute_tolerance: float = 0.0
 
     @property
     def agrees(self) -> bool:
@@ -42,7 +44,7 @@ class Verdict:
             return self.claimed_value is None
         if isinstance(self.value, int) and isinstance(self.claimed_value, int):
             return self.value == self.claimed_value
-        return math.isclose(self.value, self.claimed_value, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE)
+        return math.isclose(self.value, self.claimed_value, rel_tol=RELATIVE_TOLERANCE, abs_tol=self.absolute_tolerance)
 
     @property
     def accepted(self) -> bool:
@@ -69,7 +71,8 @@ def verify_solution(problem: Problem, solution: Solution) -> Verdict:
     if solution.semiring is not None and solution.semiring != problem.semiring.name:
         problem = problem.in_semiring(semiring_by_name(solution.semiring))
     assignment = solution.assignment(problem)
-    return Verdict(problem.evaluate(assignment), violations_of(problem, assignment), solution.claimed_value)
+    near_zero = RELATIVE_TOLERANCE if problem.semiring.combination is Combination.ADD else 0.0
+    return Verdict(problem.evaluate(assignment), violations_of(problem, assignment), solution.claimed_value, near_zero)
 
 
 def violations_of(problem: Problem, assignment: Sequence[int]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from sample_results import make_result
 import oocbe
 from oocbe.errors import FormatError, UsageError
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.semiring import MAX_PRODUCT
 from oocbe.solution_file import Solution, read_solution, write_solution
 from oocbe.verification import verify_solution, violations_of
 
@@ -107,6 +108,14 @@ def test_floats_agree_up_to_their_last_digits() -> None:
     problem = replace(PROBLEM, constant=0.1)
     assert verify_solution(problem, solution("no", "1", claimed=1.1000000000001)).accepted
     assert not verify_solution(problem, solution("no", "1", claimed=1.1001)).accepted
+
+
+def test_a_tiny_probability_is_not_any_tiny_number() -> None:
+    problem = Problem((Variable("x", 1),), (Function.from_array((0,), [2.5e-46]),), constant=1.0, semiring=MAX_PRODUCT)
+    right = Solution("test", {"x": "0"}, {}, 2.5e-46)
+    assert verify_solution(problem, right).accepted
+    for wrong in (0.0, 9.9e-10, 2.6e-46):
+        assert not verify_solution(problem, Solution("test", {"x": "0"}, {}, wrong)).accepted
 
 
 def test_each_violation_is_named_with_its_values() -> None:

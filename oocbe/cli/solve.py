@@ -75,13 +75,10 @@ def solve(
         backend=backend,
         device_memory=device_memory,
     )
+    if solution is not None:
+        _check_solution_target(solution, file)
     with observer_for(quiet, verbose) as observer:
         result = solve_timed(lambda: load(file, format, evidence), options, observer)
-    if solution is not None:
-        if result.assignment is None:
-            note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
-        else:
-            write_solution(result, solution)
     if json:
         print_json(result.to_json())
     if quiet:
@@ -89,7 +86,24 @@ def solve(
             typer.echo(result.status if result.value is None else f"{result.status} {result.value}")
     else:
         print_rows(_rows(result), err=json)
+    if solution is not None:
+        if result.assignment is None:
+            note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
+        else:
+            write_solution(result, solution)
     return result.exit_code
+
+
+def _check_solution_target(solution: Path, problem: Path) -> None:
+    """Refuse before the solve, which may take hours, what would lose its result or its input."""
+    from oocbe.errors import UsageError
+
+    if not solution.absolute().parent.is_dir():
+        raise UsageError(
+            f"--solution {solution}: the folder {solution.absolute().parent} does not exist; make it first"
+        )
+    if solution.exists() and solution.samefile(problem):
+        raise UsageError(f"--solution {solution}: this is the problem itself; name another file")
 
 
 def _rows(result: Result) -> list[tuple[str, object]]:

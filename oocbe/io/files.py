@@ -124,15 +124,20 @@ def _unxz(file: BinaryIO) -> Iterator[bytes]:
 def write_bytes(path: str | Path, data: bytes) -> None:
     """Write a file so that its name never shows half of it; ``.gz`` and ``.xz`` names are compressed.
 
-    UsageError where the folder cannot be written; ResourceError where the disk is full.
+    A link is followed, and what is no regular file (a pipe, a device) is written into, never replaced. UsageError where
+    the folder cannot be written; ResourceError where the disk is full.
     """
-    path = Path(path)
+    path = Path(path).resolve()
     suffix = path.suffix.lower()
     if suffix == ".gz":
         data = gzip.compress(data, mtime=0)  # no time stamp: equal content gives equal files
     elif suffix == ".xz":
         data = lzma.compress(data)
     try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as special:
+                special.write(data)
+            return
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with os.fdopen(descriptor, "wb") as file:

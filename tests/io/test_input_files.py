@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import lzma
+import os
 import sys
 import tracemalloc
 import zlib
@@ -207,3 +208,20 @@ def test_reading_needs_no_heavy_imports():
 
     code = "import sys, oocbe.io; sys.exit(any(m in sys.modules for m in ('zarr', 'numba', 'rich', 'typer')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_links_are_followed_and_pipes_are_written_into(tmp_path):
+    target, link, pipe = tmp_path / "target.wcsp", tmp_path / "link.wcsp", tmp_path / "pipe.wcsp"
+    target.write_bytes(b"before")
+    link.symlink_to(target)
+    write_bytes(link, b"after")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"after"
+    os.mkfifo(pipe)
+    descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_bytes(pipe, b"through")
+        assert os.read(descriptor, 100) == b"through"
+    finally:
+        os.close(descriptor)
+    assert pipe.is_fifo()
