@@ -67,8 +67,7 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
         )
     begin = time.perf_counter()
     plans = candidate_plans(problem, options)
-    planned = time.perf_counter()
-    forward_begin = planned
+    forward_begin = time.perf_counter()
 
     def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
         nonlocal forward_begin
