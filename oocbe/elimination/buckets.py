@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from oocbe.elimination.messages import Message, MessageStore
 from oocbe.elimination.prepare import Prepared
 from oocbe.operators.factors import PackedFactor
@@ -56,6 +59,11 @@ def members_of(scope: Iterable[int]) -> int:
     for v in scope:
         members |= 1 << v
     return members
+
+
+def subtree_members(subtree: NDArray[np.uint8]) -> int:
+    """Variables marked with 1 in an array with an entry a variable, as a bit set."""
+    return int.from_bytes(np.packbits(subtree, bitorder="little").tobytes(), "little")
 
 
 def elements_of(members: int) -> list[int]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.buckets import Bucket, elements_of, fill_buckets, members_of
+from oocbe.elimination.buckets import Bucket, elements_of, fill_buckets, members_of, subtree_members
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.ranges import check_product, largest_magnitude, rounding_margin
@@ -24,6 +24,7 @@ from oocbe.operators.bucket_join import TooManyRowsError
 from oocbe.operators.factors import PackedFactor
 from oocbe.operators.join_program import BucketScope, ProgramBuilder
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
+from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import Combination
 from oocbe.tables.table import Table, format_bytes
 
@@ -42,6 +43,7 @@ class ForwardPass:
     exponent : 0 but for floating-point products.
     largest_rows, total_rows : rows of the largest message, and of all.
     width : variables of the largest separator.
+    is_pruned : rows were held against an upper bound; no value then means that nothing below it exists.
     """
 
     buckets: list[Bucket]
@@ -50,6 +52,7 @@ class ForwardPass:
     largest_rows: int = 0
     total_rows: int = 0
     width: int = 0
+    is_pruned: bool = False
 
 
 class RowCapError(LimitError):
@@ -77,6 +80,7 @@ class Forward:
     store : where messages are kept.
     row_cap : a message with more rows ends the run with :class:`RowCapError`; None: only memory limits it.
     engine : computes the buckets; None: the CPU.
+    pruner : the bound to hold rows against, in min-sum; None: all are kept.
     """
 
     def __init__(
@@ -86,11 +90,13 @@ class Forward:
         store: MessageStore,
         row_cap: int | None = None,
         engine: BucketEngine | None = None,
+        pruner: RowPruner | None = None,
     ) -> None:
         self._prepared = prepared
         self._store = store
         self._row_cap = row_cap
         self._engine = engine or BucketEngine("cpu")
+        self._pruner = pruner
         problem = prepared.problem
         self._program = ProgramBuilder(problem.sizes, prepared.constraints, prepared.functions, prepared.semiring)
         self._constraints_of: list[list[PackedFactor]] = [[] for _ in problem.variables]
@@ -116,11 +122,12 @@ class Forward:
         ------
         ResourceError : a message would not fit the memory limit, or the disk is full.
         RowCapError : a message passed the row cap.
+        TimeLimitError : the engine's deadline came.
         ValueRangeError : a product of integers could leave the range of int64.
         """
         prepared = self._prepared
         buckets = fill_buckets(prepared, self._store)
-        outcome = ForwardPass(buckets, prepared.constant, prepared.exponent)
+        outcome = ForwardPass(buckets, prepared.constant, prepared.exponent, is_pruned=self._pruner is not None)
         if prepared.is_infeasible:
             outcome.value = None
             return outcome
@@ -188,6 +195,7 @@ class Forward:
             self._covered(members, bucket),
             bucket.functions,
             rows,
+            None if self._pruner is None else self._pruner.for_message(subtree_members(subtree), bucket.separator),
         )
         row_bytes = (8 * layout.words + prepared.dtype.itemsize) * WORKING_COPIES
         while True:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oocbe.deadline import Deadline
 from oocbe.errors import ResourceError
 from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
 from oocbe.operators.inputs import is_on_device
 from oocbe.operators.join_program import JoinProgram
+from oocbe.operators.row_pruning import drop_pruned
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
@@ -41,6 +43,7 @@ class BucketEngine:
     device_memory : limit in bytes on device memory; None: ``OOCBE_DEVICE_MEMORY``, or all of it.
     block_rows : see :func:`oocbe.operators.bucket_join.join_and_eliminate`.
     device_work : expected work (see :meth:`JoinProgram.expected_work`) from which ``auto`` takes the device.
+    deadline : when to give up, looked at before each bucket and within the CPU's loops; None: never.
 
     Raises
     ------
@@ -53,7 +56,9 @@ class BucketEngine:
         device_memory: int | None = None,
         block_rows: int | None = None,
         device_work: int = DEVICE_WORK,
+        deadline: Deadline | None = None,
     ) -> None:
+        self.deadline = deadline or Deadline()
         self._block_rows = block_rows
         self._insists = backend == "cuda"
         self._device_work = 0 if self._insists else device_work
@@ -83,29 +88,44 @@ class BucketEngine:
     ) -> Table:
         """Message of a bucket; arguments and errors as for :func:`oocbe.operators.bucket_join.join_and_eliminate`.
 
-        Where device memory runs out, ``auto`` falls back to the CPU.
+        Where device memory runs out, ``auto`` falls back to the CPU. A device join does not prune rows on its way: with
+        a bound, ``auto`` stays on the CPU, and ``cuda`` drops the rows afterwards.
 
         Raises
         ------
         ResourceError : device memory ran out, and the backend is ``cuda``.
         """
+        self.deadline.check()
         if not self._belongs_on_device(program, tables):
-            host = [to_host(t) for t in tables]
-            return join_and_eliminate(program, layout, host, semiring, dtype, row_limit, self._block_rows)
+            return self._join_on_host(program, layout, tables, semiring, dtype, row_limit)
         try:
             made = _join_on_device(program, layout, tables, dtype, row_limit)
         except ResourceError:
             if self._insists:
                 raise
-            host = [to_host(t) for t in tables]
-            return join_and_eliminate(program, layout, host, semiring, dtype, row_limit, self._block_rows)
+            return self._join_on_host(program, layout, tables, semiring, dtype, row_limit)
         if made is None:
             raise TooManyRowsError(len(layout.scope), row_limit)
-        return Table(layout, *made, semiring, is_sorted=True)
+        message = Table(layout, *made, semiring, is_sorted=True)
+        return drop_pruned(to_host(message), program.bounds) if program.prunes else message
+
+    def _join_on_host(
+        self,
+        program: JoinProgram,
+        layout: Layout,
+        tables: Sequence[Table],
+        semiring: Semiring,
+        dtype: np.dtype[Any],
+        row_limit: int,
+    ) -> Table:
+        host = [to_host(t) for t in tables]
+        return join_and_eliminate(program, layout, host, semiring, dtype, row_limit, self._block_rows, self.deadline)
 
     def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
         rows = max((t.rows for t in tables), default=0)
         if not self.uses_device or program.expected_work(rows) < self._device_work:
+            return False
+        if program.prunes and not self._insists:
             return False
         from oocbe.kernels.cuda.bucket_join import MOST_TABLES
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import Deadline
 from oocbe.errors import LimitError
 from oocbe.kernels.cpu.bucket_join import Walk, walk
 from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
@@ -54,6 +55,7 @@ def join_and_eliminate(
     dtype: np.dtype[Any],
     row_limit: int,
     block_rows: int | None = None,
+    deadline: Deadline | None = None,
 ) -> Table:
     """Message of a bucket.
 
@@ -65,6 +67,7 @@ def join_and_eliminate(
     semiring, dtype : of the message's values.
     row_limit : most rows the message may have.
     block_rows : rows of the largest table that make a block (None: from the number of threads).
+    deadline : when to give up; None: never.
 
     Returns
     -------
@@ -73,8 +76,10 @@ def join_and_eliminate(
     Raises
     ------
     TooManyRowsError : the message would pass ``row_limit`` rows.
+    TimeLimitError : the deadline came.
     """
-    flat = _flatten(tables, dtype)
+    deadline = deadline or Deadline()
+    flat = (*_flatten(tables, dtype), _least_values(program, tables))
     largest = int(np.argmax([t.rows for t in tables])) if tables else 0
     rows = tables[largest].rows if tables else 0
     count = len(tables)
@@ -97,7 +102,9 @@ def join_and_eliminate(
     while level + 1 < most_levels and items.filled < wanted_blocks and not _is_fine(items, largest, block_rows):
         # Prefixes that no table narrows can outnumber all rows: stop short of those.
         most = max(rows, SERIAL_WORK)
-        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, most, np.zeros(1, np.int64))
+        narrower = _run(
+            program, flat, items, 0, items.filled, level, level + 1, most, (np.zeros(1, np.int64), deadline.flag)
+        )
         if not narrower.complete:
             break
         items = narrower
@@ -105,8 +112,10 @@ def join_and_eliminate(
     items = _cut_ranges(program, flat, items, level, block_rows)
     blocks = _blocks(items, largest, block_rows, wanted_blocks)
     made = np.zeros(1, dtype=np.int64)
-    calls = [(program, flat, items, first, last, level, program.levels, row_limit, made) for first, last in blocks]
+    shared = (made, deadline.flag)
+    calls = [(program, flat, items, first, last, level, program.levels, row_limit, shared) for first, last in blocks]
     parts: list[Walk] = run_all(_run, calls)
+    deadline.check()
     if sum(p.filled for p in parts) > row_limit or not all(p.complete for p in parts):
         raise TooManyRowsError(len(layout.scope), row_limit)
     keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
@@ -138,6 +147,14 @@ def _flatten(tables: Sequence[Table], dtype: np.dtype[Any]) -> tuple[NDArray[Any
     return flat_keys, flat_values, key_base, rows, value_base
 
 
+def _least_values(program: JoinProgram, tables: Sequence[Table]) -> NDArray[Any]:
+    """Least value of each table, in the dtype of the bounds; not looked for where nothing is pruned."""
+    kind = program.bounds[5].dtype
+    if not program.prunes:
+        return np.zeros(len(tables), dtype=kind)
+    return np.array([t.values.min() if t.rows else 0 for t in tables], dtype=kind)
+
+
 def _run(
     program: JoinProgram,
     flat: tuple[NDArray[Any], ...],
@@ -147,10 +164,10 @@ def _run(
     level: int,
     stop: int,
     row_limit: int,
-    made: NDArray[np.int64],
+    shared: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> Walk:
     start = (items.keys, items.low, items.high, first, last, level, stop)
-    return Walk(*walk(flat, program.runs, program.lookups, program.leaf, start, row_limit, made))
+    return Walk(*walk(flat, program.runs, program.lookups, program.leaf, program.bounds, start, row_limit, shared))
 
 
 def _cut_ranges(program: JoinProgram, flat: tuple[NDArray[Any], ...], items: Walk, level: int, block_rows: int) -> Walk:
@@ -161,7 +178,7 @@ def _cut_ranges(program: JoinProgram, flat: tuple[NDArray[Any], ...], items: Wal
     """
     if level >= program.levels:
         return items
-    keys, _, key_base, rows, _ = flat
+    keys, _, key_base, rows, *_ = flat
     mask, part_start, part_table, part_word, part_shift = (program.runs[i] for i in (2, 4, 5, 6, 7))
     parts = range(int(part_start[level]), int(part_start[level + 1]))
     if not parts:

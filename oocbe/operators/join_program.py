@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.lookups import mark_free, merge_constraints, merge_functions, merge_leaf_masks
 from oocbe.operators.factors import FactorPool, PackedFactor
+from oocbe.operators.row_pruning import MERGED_BITS, BoundArrays, RowPruning
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
 
@@ -48,6 +49,12 @@ class JoinProgram:
     runs: tuple[NDArray[Any], ...]
     lookups: tuple[NDArray[Any], ...]
     leaf: tuple[Any, ...]
+    bounds: tuple[Any, ...]
+
+    @property
+    def prunes(self) -> bool:
+        """Whether rows are held against a bound."""
+        return len(self.bounds[6]) > 0
 
     def expected_work(self, rows: int) -> float:
         """A guess at the rows that the walk visits, from the rows of the largest table (at least one).
@@ -177,6 +184,7 @@ class ProgramBuilder:
         constraints: Iterable[PackedFactor],
         functions: Iterable[PackedFactor],
         rows: int,
+        pruning: RowPruning | None = None,
     ) -> JoinProgram:
         """Program for one bucket.
 
@@ -187,6 +195,7 @@ class ProgramBuilder:
         constraints : those to enforce, each covered by the bucket's scope.
         functions : those to combine, each mentioning the eliminated variable.
         rows : of the tables; few rows do not repay large merged lookups.
+        pruning : the bound to hold rows against; None: all are kept.
         """
         limit = min(LARGEST_MERGED_BITS, max(4, rows.bit_length() - 2))
         levels, runs, level_of = self._runs(scope, tables)
@@ -290,7 +299,12 @@ class ProgramBuilder:
             int(self._semiring.marginalisation),
             one,
         )
-        return JoinProgram(levels, runs, lookups, leaf)
+        bounds = BoundArrays.none(levels, dtype)
+        if pruning is not None:
+            least = sum(v.min().item() for v in values)
+            bits = min(MERGED_BITS, max(1, rows.bit_length() - 2))
+            bounds = BoundArrays.make(pruning, scope.separator, fields, level_of, levels, dtype, least, bits)
+        return JoinProgram(levels, runs, lookups, leaf, bounds)
 
     def _runs(
         self, scope: BucketScope, tables: Sequence[tuple[tuple[int, ...], Layout]]

@@ -161,12 +161,20 @@ def brute_force(problem: Problem):
 
 
 def eliminate(
-    problem: Problem, order, dominance=True, block_rows=None, memory=1 << 30, workdir=None, chunk_rows=1 << 20
+    problem: Problem,
+    order,
+    dominance=True,
+    block_rows=None,
+    memory=1 << 30,
+    workdir=None,
+    chunk_rows=1 << 20,
+    pruner=None,
 ):
     """Value and assignment (None where the semiring selects none) by one forward and backward pass."""
     prepared = prepare(problem, problem.semiring, order)
     with MessageStore(memory, workdir, chunk_rows) as store:
-        outcome = Forward(prepared, dominance, store, engine=BucketEngine("cpu", block_rows=block_rows)).run()
+        engine = BucketEngine("cpu", block_rows=block_rows)
+        outcome = Forward(prepared, dominance, store, engine=engine, pruner=pruner).run()
         if outcome.value is None:
             return (0 if problem.semiring.counts else None), None
         assignment = backward_pass(prepared, outcome.buckets) if problem.semiring.selects else None

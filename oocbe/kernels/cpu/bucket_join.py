@@ -14,6 +14,11 @@ permit everything below (in SPOT5: of a photograph left out) are not looked at a
 of a walk (a *leaf*: one assignment of the separator) the remaining rows differ in the eliminated variable only; they
 are combined with the functions of the bucket, looked up in dense arrays, and reduced to one value.
 
+With a bound on what every prefix of a key costs at least (:mod:`oocbe.operators.row_pruning`), a prefix goes as soon as
+no completion of it can be better than a threshold: what the tables say of the variables so far, their least values for
+the rest, and the least value among the rows of each table that still agree with the prefix. A row is judged once more
+by its own value before it is written.
+
 Everything a walk needs comes in flat arrays; :mod:`oocbe.operators.bucket_join` makes them and documents each.
 """
 
@@ -24,13 +29,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.jit import inline, jit
+from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.trie_search import group_end, seek
+from oocbe.kernels.cpu.walk_steps import bound_part, gather, grown, least_value
 
 U64 = np.uint64
 
+SCANNED_ROWS = 8
+"""Rows of a table whose least value is found by reading them; longer ranges keep the bound of the range around them."""
+
+
 SHARED_STEP = 4095
 """Rows, less one, after which a walk adds to the count that all walks of a bucket share; ones in the low bits."""
+
+LOOK_UP_STEP = (1 << 16) - 1
+"""Arrivals, less one, after which a walk that makes no rows looks whether the others have given up."""
 
 
 class Walk(NamedTuple):
@@ -42,7 +55,8 @@ class Walk(NamedTuple):
     values : value dtype (capacity,), one a leaf; unused for partial walks.
     low, high : int64 (tables, capacity), row range of each table; used for partial walks only.
     filled : rows in use.
-    complete : False where ``row_limit`` was passed and the walk given up.
+    complete : False where ``row_limit`` was passed, or ``stop`` was set, and the walk given up.
+    pruned : prefixes and rows dropped because no completion of them is below the threshold.
     """
 
     keys: NDArray[np.uint64]
@@ -51,47 +65,39 @@ class Walk(NamedTuple):
     high: NDArray[np.int64]
     filled: int
     complete: bool
-
-
-@inline
-def _gather(
-    key: Any,
-    segment_from: Any,
-    segment_to: Any,
-    segment_word: Any,
-    segment_shift: Any,
-    segment_mask: Any,
-    segment_place: Any,
-) -> Any:
-    """Index made of some fields of a key."""
-    index = U64(0)
-    for s in range(segment_from, segment_to):
-        index |= ((key[segment_word[s]] >> segment_shift[s]) & segment_mask[s]) << segment_place[s]
-    return np.int64(index)
+    pruned: int = 0
 
 
 @jit
-def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit: Any, made: Any) -> Any:
+def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, bounds: Any, start: Any, row_limit: Any, shared: Any) -> Any:
     """Walk the tries from given items down to a level; see the module and :class:`Walk`.
 
     Parameters
     ----------
-    tables : (keys, values, key_base, rows, value_base) — all tables' key words and values end to end.
+    tables : (keys, values, key_base, rows, value_base, least) — all tables' key words and values end to end, and the
+        least value of each, in the dtype of the bounds.
     runs : (word, shift, mask, size, part_start, part_table, part_word, part_shift).
     lookups : (level_start, segment_start, segment_middle, word, shift, mask, place, base, own_bits, free_base, bits,
         free) — bit sets by level. Segments up to segment_middle read the level's own run, the rest the runs above.
     leaf : (size, mask, mask_words, masks, values, combination, marginalisation, one).
+    bounds : (level_start, word, shift, mask, base, entries, slack, scale) — see
+        :class:`oocbe.operators.row_pruning.RowPruning`; ``slack`` is empty where nothing is pruned.
     start : (item_keys, item_low, item_high, first, last, start_level, stop_level).
     row_limit : give up beyond this many rows, or partial walks.
-    made : int64 (1,), shared by all walks of a bucket: rows that they have made so far, in steps. Threads add to it
-        without a lock, so it may fall behind a little; the caller checks the sum at the end.
+    shared : (made, stop), arrays of one int64 that all walks of a bucket share. ``made`` counts the rows so far, in
+        steps. Threads add to it without a lock, so it may fall behind a little; the caller checks the sum at the end.
+        Whoever sets ``stop`` to another value than 0 makes all walks give up soon.
     """
-    keys, values, key_base, table_rows, value_base = tables
+    keys, values, key_base, table_rows, value_base, table_least = tables
     run_word, run_shift, run_mask, run_size, part_start, part_table, part_word, part_shift = runs
-    level_start, segment_start, segment_middle, segment_word, segment_shift, segment_mask, segment_place = lookups[:7]
+    level_start, segment_start, segment_middle = lookups[:3]
+    segments = lookups[3:7]
     base, own_bits, free_base, bits, free = lookups[7:]
     leaf_size, leaf_mask, mask_words, leaf_masks, leaf_values, combination, marginalisation, one = leaf
     item_keys, item_low, item_high, first, last, start_level, stop_level = start
+    entries, slack, scale = bounds[5:]
+    made, stop = shared
+    prunes = len(slack) > 0
 
     words = item_keys.shape[0]
     count_tables = len(key_base)
@@ -109,6 +115,9 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
     active = np.zeros(max(1, level_start[levels + 2]), dtype=np.int64)
     active_to = np.zeros(levels + 1, dtype=np.int64)
     permitted_values = np.zeros(levels + 1, dtype=np.uint64)
+    reached = np.zeros(levels + 1, dtype=entries.dtype)
+    least = np.zeros((levels + 1, count_tables), dtype=entries.dtype)
+    least_sum = np.zeros(levels + 1, dtype=entries.dtype)
 
     capacity = max(64, (last - first) * 2)
     out_keys = np.empty((words, capacity), dtype=np.uint64)
@@ -116,6 +125,8 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
     out_low = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
     out_high = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
     count = 0
+    pruned = 0
+    arrivals = 0
 
     for item in range(first, last):
         for w in range(words):
@@ -123,29 +134,32 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
         for t in range(count_tables):
             low[start_level, t] = item_low[t, item]
             high[start_level, t] = item_high[t, item]
+        if prunes:
+            reached[start_level] = entries[0]
+            for above in range(start_level):
+                reached[start_level] += bound_part(key, bounds, above)
+            least_sum[start_level] = entries[0]
+            for t in range(count_tables):
+                least[start_level, t] = table_least[t]
+                least_sum[start_level] += table_least[t]
         level = start_level
         arriving = True
         while level >= start_level:
             if arriving:
                 arriving = False
+                arrivals += 1
+                if arrivals & LOOK_UP_STEP == 0 and (made[0] > row_limit or stop[0] != 0):
+                    return out_keys, out_values, out_low, out_high, count, False, pruned
                 if level == stop_level:
                     level -= 1
                     if count == capacity:
                         capacity *= 2
-                        grown = np.empty((words, capacity), dtype=np.uint64)
-                        grown[:, :count] = out_keys
-                        out_keys = grown
+                        out_keys = grown(out_keys, count, capacity)
                         if at_leaves:
-                            grown_values = np.empty(capacity, dtype=values.dtype)
-                            grown_values[:count] = out_values
-                            out_values = grown_values
+                            out_values = grown(out_values.reshape(1, -1), count, capacity)[0]
                         else:
-                            grown_range = np.empty((count_tables, capacity), dtype=np.int64)
-                            grown_range[:, :count] = out_low
-                            out_low = grown_range
-                            grown_range = np.empty((count_tables, capacity), dtype=np.int64)
-                            grown_range[:, :count] = out_high
-                            out_high = grown_range
+                            out_low = grown(out_low, count, capacity)
+                            out_high = grown(out_high, count, capacity)
                     if not at_leaves:
                         for t in range(count_tables):
                             out_low[t, count] = low[stop_level, t]
@@ -154,19 +168,11 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                             out_keys[w, count] = key[w]
                         count += 1
                         if count > row_limit:
-                            return out_keys, out_values, out_low, out_high, count, False
+                            return out_keys, out_values, out_low, out_high, count, False, pruned
                         continue
 
                     for f in range(mask_from, function_to):
-                        index[f] = _gather(
-                            key,
-                            segment_start[f],
-                            segment_start[f + 1],
-                            segment_word,
-                            segment_shift,
-                            segment_mask,
-                            segment_place,
-                        )
+                        index[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
                     block = -1
                     allowed = U64(0)
                     found = False
@@ -229,6 +235,9 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                             total = values.dtype.type(
                                 max(total, value) + np.log1p(np.exp(-np.float64(abs(total - value))))
                             )
+                    if found and prunes and reached[levels] + total * scale >= slack[levels + 1]:
+                        found = False
+                        pruned += 1
                     if found:
                         for w in range(words):
                             out_keys[w, count] = key[w]
@@ -237,27 +246,20 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                         if count & SHARED_STEP == 0:
                             made[0] += SHARED_STEP + 1
                         if count > row_limit or made[0] > row_limit:
-                            return out_keys, out_values, out_low, out_high, count, False
+                            return out_keys, out_values, out_low, out_high, count, False, pruned
                     continue
 
                 for t in range(count_tables):
                     low[level + 1, t] = low[level, t]
                     high[level + 1, t] = high[level, t]
                     position[level, t] = low[level, t]
+                    least[level + 1, t] = least[level, t]
                 position[level, count_tables] = -1
                 if part_start[level + 1] > part_start[level]:
                     # Gather what the constraints of this level need from above; keep those that may forbid something.
                     filled = level_start[level]
                     for f in range(level_start[level], level_start[level + 1]):
-                        above = _gather(
-                            key,
-                            segment_middle[f],
-                            segment_start[f + 1],
-                            segment_word,
-                            segment_shift,
-                            segment_mask,
-                            segment_place,
-                        )
+                        above = gather(key, segments, segment_middle[f], segment_start[f + 1])
                         i = free_base[f] + (above >> own_bits[f])
                         if (free[i >> 6] >> U64(i & 63)) & U64(1) == U64(0):
                             index[filled] = above
@@ -266,15 +268,7 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
                     active_to[level] = filled
                 else:
                     for f in range(level_start[level], level_start[level + 1]):
-                        index[f] = _gather(
-                            key,
-                            segment_start[f],
-                            segment_start[f + 1],
-                            segment_word,
-                            segment_shift,
-                            segment_mask,
-                            segment_place,
-                        )
+                        index[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
 
             part_from = part_start[level]
             parts = part_start[level + 1] - part_from
@@ -360,20 +354,25 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, start: Any, row_limit:
             if parts > 0:
                 for a in range(level_start[level], active_to[level]):
                     f = active[a]
-                    i = index[a] | _gather(
-                        key,
-                        segment_start[f],
-                        segment_middle[f],
-                        segment_word,
-                        segment_shift,
-                        segment_mask,
-                        segment_place,
-                    )
+                    i = index[a] | gather(key, segments, segment_start[f], segment_middle[f])
                     if (bits[base[f] + (i >> 6)] >> U64(i & 63)) & U64(1) == U64(0):
                         permitted = False
                         break
+            if permitted and prunes:
+                reached[level + 1] = reached[level] + bound_part(key, bounds, level)
+                least_sum[level + 1] = least_sum[level]
+                for part in range(part_from, part_from + parts):
+                    t = part_table[part]
+                    if high[level + 1, t] - low[level + 1, t] <= SCANNED_ROWS:
+                        begin = value_base[t]
+                        smallest = least_value(values, begin + low[level + 1, t], begin + high[level + 1, t])
+                        least_sum[level + 1] += smallest - least[level, t]
+                        least[level + 1, t] = smallest
+                if reached[level + 1] + least_sum[level + 1] * scale >= slack[level + 1]:
+                    permitted = False
+                    pruned += 1
             if permitted:
                 level += 1
                 arriving = True
 
-    return out_keys, out_values, out_low, out_high, count, True
+    return out_keys, out_values, out_low, out_high, count, True, pruned

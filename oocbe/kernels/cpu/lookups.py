@@ -132,3 +132,41 @@ def mark_free(bits: Any, own_bits: Any, slices: Any, out: Any) -> Any:
                 break
         if free:
             out[i >> 6] |= U64(1) << U64(i & 63)
+
+
+@jit
+def merge_bound_tables(
+    tables: Any, offsets: Any, sizes: Any, groups: Any, places: Any, bits: Any, base: Any, out: Any
+) -> Any:
+    """Add small tables up over joint indices.
+
+    Parameters
+    ----------
+    tables : int64 or float64, the tables end to end. offsets, sizes : int64 (tables,), where each is.
+    groups : int64 (tables,), the merged table that each is part of.
+    places, bits : int64 (tables,), the bits of the merged table's index that are each table's own.
+    base : int64 (merged tables + 1,), where each merged table begins in ``out``. out : zeros, overwritten.
+    """
+    for t in range(len(offsets)):
+        first, last = base[groups[t]], base[groups[t] + 1]
+        for i in range(last - first):
+            x = (i >> places[t]) & ((1 << bits[t]) - 1)
+            if x < sizes[t]:
+                out[first + i] += tables[offsets[t] + x]
+
+
+@jit
+def mark_pruned(keys: Any, values: Any, bounds: Any, pruned: Any) -> Any:
+    """Rows of a finished message whose bound reaches the threshold; for joins that do not prune by themselves.
+
+    Parameters
+    ----------
+    keys : uint64 (words, rows). values : (rows,). bounds : as for :func:`oocbe.kernels.cpu.bucket_join.walk`.
+    pruned : uint8 (rows,), overwritten.
+    """
+    _, word, shift, mask, base, entries, slack, scale = bounds
+    for row in range(len(values)):
+        total = values[row] * scale
+        for b in range(len(word)):
+            total += entries[base[b] + np.int64((keys[word[b], row] >> shift[b]) & mask[b])]
+        pruned[row] = total >= slack[-1]

@@ -1,0 +1,70 @@
+"""A time limit that compiled loops can see: a flag that a timer sets.
+
+Loops run without the interpreter lock and know nothing of clocks. They look at the flag now and then and return early;
+whoever called them asks :meth:`Deadline.check`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import LimitError
+
+
+class TimeLimitError(LimitError):
+    """The time limit was reached before the proof."""
+
+
+class Deadline:
+    """A moment after which work ends; a context manager that ends its timer.
+
+    Parameters
+    ----------
+    seconds : from now; None: never.
+
+    Attributes
+    ----------
+    flag : int64 (1,), 0 until the moment has come, then 1.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self.flag: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+        self._timer: threading.Timer | None = None
+        if seconds is not None:
+            self._timer = threading.Timer(seconds, self._set)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds left, at least 0; infinite without a limit."""
+        return float("inf") if self._end is None else max(0.0, self._end - time.monotonic())
+
+    @property
+    def passed(self) -> bool:
+        """Whether the moment has come."""
+        return self._end is not None and (bool(self.flag[0]) or time.monotonic() >= self._end)
+
+    def check(self) -> None:
+        """Raise :class:`TimeLimitError` where the moment has come."""
+        if self.passed:
+            raise TimeLimitError("the time limit was reached")
+
+    def _set(self) -> None:
+        self.flag[0] = 1

@@ -1,0 +1,48 @@
+"""Small steps of the walk that joins a bucket (:mod:`oocbe.kernels.cpu.bucket_join`), to be inlined into it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import inline, jit
+
+U64 = np.uint64
+
+
+@inline
+def gather(key: Any, segments: Any, first: Any, last: Any) -> Any:
+    """Index made of some fields of a key: segments ``first`` to ``last - 1`` of (word, shift, mask, place)."""
+    word, shift, mask, place = segments
+    index = U64(0)
+    for s in range(first, last):
+        index |= ((key[word[s]] >> shift[s]) & mask[s]) << place[s]
+    return np.int64(index)
+
+
+@inline
+def bound_part(key: Any, bounds: Any, level: Any) -> Any:
+    """What the bound's tables say of the variables of one level."""
+    start, word, shift, mask, base, entries = bounds[:6]
+    total = entries[0]  # always 0: a number of the right type
+    for b in range(start[level], start[level + 1]):
+        total += entries[base[b] + np.int64((key[word[b]] >> shift[b]) & mask[b])]
+    return total
+
+
+@inline
+def least_value(values: Any, first: Any, last: Any) -> Any:
+    """Least of some neighbouring values."""
+    least = values[first]
+    for row in range(first + 1, last):
+        least = min(least, values[row])
+    return least
+
+
+@jit
+def grown(array: Any, count: Any, capacity: Any) -> Any:
+    """A copy of a matrix's first columns with room for more."""
+    larger = np.empty((array.shape[0], capacity), dtype=array.dtype)
+    larger[:, :count] = array[:, :count]
+    return larger

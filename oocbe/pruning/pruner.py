@@ -1,0 +1,81 @@
+"""Which rows of a message go because nothing better than the incumbent can come of them.
+
+Sound together with substitution dominance (:mod:`oocbe.pruning.dominance`): let x be, among the feasible assignments,
+the one with the least (cost, assignment read from the variable eliminated last). Let its cost be below the upper bound
+that rows are held against; otherwise there is nothing to find, and every row may go. By induction over the buckets, the
+row s that x selects in each message is there, and worth what x's eliminated variables cost at least:
+
+* It is made, since the rows it is joined from are there, and its value h(s) is that of some feasible assignment of the
+  subtree, at most what x costs there.
+* It is not pruned: h(s) and the bound on the rest are at most the cost of x, which is below the upper bound.
+* It is not dominated: a row s' that dominates it is in the message, so h(s') is the cost of some assignment of the
+  subtree that is feasible with s', and putting both in x's place gives a feasible assignment that comes before x. It
+  does not matter whether s' itself goes later: the argument speaks of x only, and a row that is absent when a message
+  is judged drops none.
+
+So a value below the upper bound is found where there is one, and it is the least; a message without rows proves that
+there is none. Bounds and dominance must speak of the same feasible assignments: where a constraint is left out of
+elimination, the bounds leave it out as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from oocbe.operators.row_pruning import LARGEST_SUM, RowPruning
+from oocbe.problem import Problem
+from oocbe.pruning.row_bounds import BoundSource, ValueGrid
+
+
+class RowPruner:
+    """Bounds of one source against one upper bound.
+
+    Parameters
+    ----------
+    problem : what the source bounds, in min-sum.
+    source : bounds the rows.
+    upper_bound : only assignments with a value strictly below it are wanted.
+    """
+
+    def __init__(self, problem: Problem, source: BoundSource, upper_bound: int | float) -> None:
+        self.source = source
+        self.upper_bound = upper_bound
+        self._wanted = ValueGrid.of(problem).largest_below(upper_bound)
+        self._largest_value = 0 if not problem.is_integral else _largest_total(problem)
+        self._integral = problem.is_integral
+
+    def for_message(self, eliminated: int, separator: Sequence[int]) -> RowPruning | None:
+        """What to hold a message's rows against; None where the sums could leave 64 bits.
+
+        Parameters
+        ----------
+        eliminated : bit set of the variables eliminated in the subtree, the bucket's own included.
+        separator : the message's variables.
+        """
+        bound = self.source.for_message(eliminated, separator)
+        if not self._integral:
+            return RowPruning(1, float(bound.constant), bound.tables, float(self.upper_bound))
+        threshold = int(self._wanted) * bound.scale + 1
+        total = self._largest_value * bound.scale + abs(int(bound.constant)) + abs(threshold)
+        total += sum(_largest(table) for table in bound.tables.values())
+        if total >= LARGEST_SUM:
+            return None
+        return RowPruning(bound.scale, int(bound.constant), bound.tables, threshold)
+
+
+def _largest(table: NDArray[Any]) -> int:
+    return max(abs(int(table.max())), abs(int(table.min())))
+
+
+def _largest_total(problem: Problem) -> int:
+    """No sum of some of the problem's integer costs is larger in size."""
+    total = abs(int(problem.constant))
+    for f in problem.functions:
+        if len(f.values):
+            total += max(abs(int(f.values.max())), abs(int(f.values.min())), abs(int(f.default or 0)))
+        else:
+            total += abs(int(f.default or 0))
+    return total
