@@ -17,7 +17,9 @@ from oocbe.errors import CorruptDataError, UnsupportedError
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "oocbe-table"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 2: packed chunks and the least and greatest value; version 1, with Blosc chunks, is read as well."""
+READABLE_VERSIONS = (1, 2)
 LARGEST_MANIFEST = 1 << 28
 """Bytes above which a manifest is not even read: a million chunks take a tenth of this."""
 
@@ -29,7 +31,7 @@ class FileRecord(NamedTuple):
     checksum: int
 
     @classmethod
-    def of(cls, data: bytes) -> FileRecord:
+    def of(cls, data: bytes | memoryview) -> FileRecord:
         """Record of some bytes."""
         return cls(len(data), zlib.crc32(data))
 
@@ -42,17 +44,19 @@ class Manifest:
     ----------
     files : name relative to the table's folder (with ``/``) to record.
     first_keys, last_keys : the key of each chunk's first and last row, as one number (word 0 least significant).
+    version : of the format.
     """
 
     files: dict[str, FileRecord] = field(default_factory=dict)
     first_keys: list[int] = field(default_factory=list)
     last_keys: list[int] = field(default_factory=list)
+    version: int = FORMAT_VERSION
 
     def render(self) -> bytes:
         """The one spelling of this manifest."""
         content = {
             "format": FORMAT_NAME,
-            "version": FORMAT_VERSION,
+            "version": self.version,
             "files": {name: list(record) for name, record in self.files.items()},
             "first_keys": [f"{key:x}" for key in self.first_keys],
             "last_keys": [f"{key:x}" for key in self.last_keys],
@@ -84,15 +88,16 @@ class Manifest:
             damaged = True
         if damaged:
             raise CorruptDataError(f"{path}: damaged, its checksum does not hold; restore or rewrite the table")
-        if content["version"] != FORMAT_VERSION:
+        if content["version"] not in READABLE_VERSIONS:
             raise UnsupportedError(
-                f"{path}: format version {content['version']}; this program reads version {FORMAT_VERSION}"
+                f"{path}: format version {content['version']}; this program reads versions up to {FORMAT_VERSION}"
             )
         try:
             return cls(
                 {str(name): FileRecord(int(size), int(crc)) for name, (size, crc) in content["files"].items()},
                 [int(key, 16) for key in content["first_keys"]],
                 [int(key, 16) for key in content["last_keys"]],
+                int(content["version"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptDataError(f"{path}: not a manifest of a table ({error})") from None
@@ -115,7 +120,7 @@ class Manifest:
             raise CorruptDataError(f"{describe(name)} has {size:,} bytes instead of {self.files[name].size:,}: {path}")
         return path
 
-    def verify(self, folder: Path, name: str, data: bytes) -> None:
+    def verify(self, folder: Path, name: str, data: bytes | memoryview) -> None:
         """Compare a file's bytes with its record; :class:`CorruptDataError` where they differ."""
         if FileRecord.of(data) != self.files[name]:
             raise CorruptDataError(

@@ -2,7 +2,7 @@
 
 A folder with one uint64 array for each key word (``key_0``, …), one array of values, chunked alike, attributes (scope,
 sizes, semiring, rows, dtype, whether sorted, format version) and a manifest (:mod:`oocbe.tables.manifest`). Chunks are
-found through the manifest, never by listing a folder. Any Zarr library can read the arrays.
+found through the manifest, never by listing a folder. Zarr for Python reads the arrays too (:mod:`oocbe.tables.zarr_codec`).
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from oocbe.errors import CorruptDataError, ModelError, OocbeError, ResourceError, UnsupportedError
+from oocbe.errors import CorruptDataError, ModelError, ResourceError, UnsupportedError
 from oocbe.semiring import MAX_SUM, SEMIRINGS, Semiring
+from oocbe.tables.chunk_files import BLOSC, CODEC_NAMES, KEY_NAMES, PACKED, VALUES_NAME, read_rows
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import FORMAT_VERSION, Manifest
+from oocbe.tables.manifest import Manifest
 from oocbe.tables.table import VALUE_DTYPES, Table, describe_table, format_bytes
 from oocbe.tables.writer import CHUNK_ROWS, LARGEST_CHUNK_ROWS, StoredTableWriter, key_number
 
@@ -35,6 +35,7 @@ class StoredTable:
     dtype : dtype of the values.
     rows : number of rows.
     chunk_rows : rows of each chunk but the last.
+    extent : least and greatest value where the table tells (integers, format version 2), else None.
     """
 
     def __init__(self, path: Path, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
@@ -45,7 +46,9 @@ class StoredTable:
         self.rows: int = attributes["rows"]
         self.chunk_rows: int = attributes["chunk_rows"]
         self.is_sorted: bool = attributes["sorted"]
+        self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
         self._manifest = manifest
+        self._codec = BLOSC if manifest.version == 1 else PACKED
 
     @classmethod
     def create(
@@ -56,14 +59,17 @@ class StoredTable:
         semiring: Semiring = MAX_SUM,
         *,
         chunk_rows: int = CHUNK_ROWS,
+        codec: str = PACKED,
     ) -> StoredTableWriter:
         """A writer for a new table, to be used in a ``with`` statement; see :class:`StoredTableWriter`.
+
+        codec : ``packed`` (:mod:`oocbe.tables.codec`), or ``blosc`` for version 1 of the format.
 
         Raises
         ------
         ModelError : a dtype that tables cannot have. UsageError : the path exists, or chunk_rows is out of range.
         """
-        return StoredTableWriter(path, layout, dtype, semiring, chunk_rows)
+        return StoredTableWriter(path, layout, dtype, semiring, chunk_rows, codec)
 
     @classmethod
     def save(cls, path: str | Path, table: Table, *, chunk_rows: int = CHUNK_ROWS) -> StoredTable:
@@ -86,8 +92,8 @@ class StoredTable:
         attributes = _read_json(folder, manifest, "zarr.json").get("attributes", {}).get("oocbe")
         if not isinstance(attributes, dict):
             raise CorruptDataError(f"{folder / 'zarr.json'}: no attributes of a table")
-        if attributes.get("version") != FORMAT_VERSION:
-            raise UnsupportedError(f"{folder}: format version {attributes.get('version')}, not {FORMAT_VERSION}")
+        if attributes.get("version") != manifest.version:
+            raise UnsupportedError(f"{folder}: format version {attributes.get('version')}, not {manifest.version}")
         try:
             _check_attributes(attributes)
             table = cls(folder, manifest, attributes)
@@ -143,17 +149,31 @@ class StoredTable:
                 f"{count:,} rows of {self.path} take {format_bytes(size)}, more than the memory left; "
                 "read it by chunks()"
             ) from None
-        try:
-            if count:
-                key_arrays, value_array = self._arrays
-                for word, array in enumerate(key_arrays):
-                    keys[word] = array[start:stop]
-                values[:] = value_array[start:stop]
-        except OocbeError:
-            raise
-        except (ValueError, RuntimeError, TypeError, KeyError) as error:
-            raise CorruptDataError(f"{self.path}: rows {start:,} to {stop:,} cannot be decoded ({error})") from error
+        self.read_into(start, keys, values)
         return Table(self.layout, keys, values, self.semiring, self.is_sorted)
+
+    def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
+        """Rows ``start`` and following into the caller's arrays: (words, rows) and (rows,), or None for keys alone.
+
+        Raises
+        ------
+        CorruptDataError : a chunk is missing or damaged.
+        """
+        from oocbe.kernels.cpu.threads import run_all
+
+        columns = {KEY_NAMES.format(word): column for word, column in enumerate(keys)}
+        if values is not None:
+            columns[VALUES_NAME] = values
+        stop = start + keys.shape[1]
+        calls = []
+        for chunk in range(start // self.chunk_rows, -(-stop // self.chunk_rows)):
+            first = chunk * self.chunk_rows
+            rows = min(self.chunk_rows, self.rows - first)
+            low, high = max(start, first), min(stop, first + rows)
+            for name, column in columns.items():
+                target = column[low - start : high - start]
+                calls.append((f"{name}/c/{chunk}", self._codec, rows, self.chunk_rows, target, low - first))
+        run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
 
     def to_table(self) -> Table:
         """All rows in memory; errors as for :meth:`read`."""
@@ -187,12 +207,6 @@ class StoredTable:
     def __repr__(self) -> str:
         return describe_table("StoredTable", self.layout, self.rows, self.nbytes, self.dtype, self.semiring)
 
-    @cached_property
-    def _arrays(self) -> tuple[list[Any], Any]:
-        from oocbe.tables.chunk_store import open_arrays
-
-        return open_arrays(self.path, self._manifest, self.layout.words, self.dtype.itemsize, self.chunk_rows)
-
     def _check_files(self) -> None:
         """All files that this table must have are listed and there, no others listed; arrays are what they must be."""
         arrays = {f"key_{word}": "uint64" for word in range(self.layout.words)} | {"values": self.dtype.name}
@@ -218,7 +232,7 @@ class StoredTable:
             }
             codecs = [codec.get("name") for codec in metadata.get("codecs", [])]
             differs = any(metadata.get(item) != value for item, value in wanted.items())
-            if differs or codecs != ["bytes", "blosc", "crc32c"]:
+            if differs or codecs != CODEC_NAMES[self._codec]:
                 raise CorruptDataError(f"{self.path / name / 'zarr.json'}: not the array {name} of this table")
 
 
@@ -249,3 +263,7 @@ def _check_attributes(attributes: Mapping[str, Any]) -> None:
         raise ValueError("rows or chunk rows out of range")
     if Layout(tuple(attributes["scope"]), tuple(attributes["sizes"])).words != attributes["words"]:
         raise ValueError("scope and words do not fit")
+    if "extent" in attributes:
+        low, high = attributes["extent"]
+        if type(low) is not int or type(high) is not int or not -(1 << 63) <= low <= high < 1 << 63:
+            raise ValueError("least and greatest value out of range")

@@ -16,8 +16,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import ModelError, ResourceError, UsageError
 from oocbe.semiring import Semiring
+from oocbe.tables.chunk_files import BLOSC, PACKED
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest
+from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 from oocbe.tables.table import VALUE_DTYPES, format_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +42,13 @@ class StoredTableWriter:
     """
 
     def __init__(
-        self, path: str | Path, layout: Layout, dtype: DTypeLike, semiring: Semiring, chunk_rows: int = CHUNK_ROWS
+        self,
+        path: str | Path,
+        layout: Layout,
+        dtype: DTypeLike,
+        semiring: Semiring,
+        chunk_rows: int = CHUNK_ROWS,
+        codec: str = PACKED,
     ) -> None:
         self.path = Path(path)
         self.layout = layout
@@ -53,8 +60,12 @@ class StoredTableWriter:
             raise ModelError(f"{path}: values must be {', '.join(d.name for d in VALUE_DTYPES)}, not {self.dtype}")
         if not 1 <= chunk_rows <= LARGEST_CHUNK_ROWS:
             raise UsageError(f"chunk_rows must be 1 to {LARGEST_CHUNK_ROWS:,}, not {chunk_rows:,}")
+        if codec not in (PACKED, BLOSC):
+            raise UsageError(f"chunks can be {PACKED} or {BLOSC}, not {codec!r}")
         self._chunk_rows = chunk_rows
-        self._manifest = Manifest()
+        self._codec = codec
+        self._manifest = Manifest(version=1 if codec == BLOSC else 2)
+        self._extent: tuple[int, int] | None = None
         self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
         self._written = 0
         self._last_key = -1
@@ -99,6 +110,9 @@ class StoredTableWriter:
         if len(values) == 0:
             return
         self._check_order(keys)
+        if self.dtype.kind == "i":
+            extent = int(values.min()), int(values.max())
+            self._extent = extent if self._extent is None else _union(self._extent, extent)
         self.rows += len(values)
         waiting = sum(len(v) for _, v in self._pending)
         if waiting + len(values) < self._chunk_rows:
@@ -119,10 +133,12 @@ class StoredTableWriter:
 
     def _check_order(self, keys: NDArray[np.uint64]) -> None:
         if self.is_sorted:
-            first, ascending = key_number(keys, 0), _ascending(keys)
-            if self._last_key == first or ascending is None:
+            from oocbe.kernels.cpu.ascent import ASCENDING, REPEATED, ascent  # Numba: only where rows are written
+
+            first, order = key_number(keys, 0), ascent(keys)
+            if self._last_key == first or order == REPEATED:
                 raise ModelError(f"{self.path}: a key occurs twice, at or after row {self.rows:,}")
-            self.is_sorted = ascending and self._last_key < first
+            self.is_sorted = order == ASCENDING and self._last_key < first
         self._last_key = key_number(keys, keys.shape[1] - 1)
 
     def _flush(self) -> None:
@@ -146,7 +162,9 @@ class StoredTableWriter:
         from oocbe.tables.chunk_store import NewArrays
 
         if self._arrays is None:
-            self._arrays = NewArrays(self._folder, self._manifest, self.layout.words, self.dtype, self._chunk_rows)
+            self._arrays = NewArrays(
+                self._folder, self._manifest, self.layout.words, self.dtype, self._chunk_rows, self._codec
+            )
         return self._arrays
 
     def _finish(self) -> None:
@@ -169,8 +187,8 @@ class StoredTableWriter:
             raise self._disk_error(error) from None
 
     def _attributes(self) -> dict[str, Any]:
-        return {
-            "version": FORMAT_VERSION,
+        attributes = {
+            "version": self._manifest.version,
             "scope": list(self.layout.scope),
             "sizes": list(self.layout.sizes),
             "words": self.layout.words,
@@ -180,6 +198,9 @@ class StoredTableWriter:
             "chunk_rows": self._chunk_rows,
             "sorted": self.is_sorted,
         }
+        if self._extent is not None and self._codec == PACKED:
+            attributes["extent"] = list(self._extent)
+        return attributes
 
     def _refuse_existing(self) -> None:
         if self.path.exists() or self.path.is_symlink():
@@ -200,14 +221,8 @@ def key_number(keys: NDArray[np.uint64], row: int) -> int:
     return sum(int(word[row]) << (64 * place) for place, word in enumerate(keys))
 
 
-def _ascending(keys: NDArray[np.uint64]) -> bool | None:
-    """Whether each key is above the one before; None where all are at least as high but two neighbours are equal."""
-    above = np.zeros(keys.shape[1] - 1, dtype=np.bool_)
-    equal = np.ones_like(above)
-    for word in keys[::-1]:
-        above |= equal & (word[1:] > word[:-1])
-        equal &= word[1:] == word[:-1]
-    return None if equal.any() else bool(above.all())
+def _union(extent: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return min(extent[0], other[0]), max(extent[1], other[1])
 
 
 def _synchronise(path: Path) -> None:

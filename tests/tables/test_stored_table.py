@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -172,15 +173,23 @@ def test_nothing_is_left_behind_by_an_exception(tmp_path, path, error):
 @pytest.mark.parametrize("call", range(12))
 def test_a_full_disk_at_any_write_leaves_nothing(tmp_path, path, monkeypatch, call):
     table = random_table({"a": 1000}, 20)
-    calls = iter(range(1000))
-    written = chunk_store.RecordingStore.set
+    calls = itertools.count()  # threads write chunks at once
+    set_metadata, write_chunk = chunk_store.RecordingStore.set, chunk_store.write_file
 
-    async def failing(self, key, value):
+    def count():
         if next(calls) == call:
             raise OSError(28, "No space left on device")
-        await written(self, key, value)
 
-    monkeypatch.setattr(chunk_store.RecordingStore, "set", failing)
+    async def metadata(self, key, value):
+        count()
+        await set_metadata(self, key, value)
+
+    def chunk(*arguments):
+        count()
+        write_chunk(*arguments)
+
+    monkeypatch.setattr(chunk_store.RecordingStore, "set", metadata)
+    monkeypatch.setattr(chunk_store, "write_file", chunk)
     with pytest.raises(ResourceError, match="disk is full"):
         StoredTable.save(path, table, chunk_rows=7)
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,32 @@
+"""Whether the rows of a table ascend."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.jit import jit
+
+UNSORTED, ASCENDING, REPEATED = 0, 1, 2
+
+
+@jit
+def ascent(keys: NDArray[np.uint64]) -> int:
+    """:data:`ASCENDING` where each key uint64 (words, rows) is above the one before, :data:`REPEATED` where a
+    neighbour is equal and none is less before that, else :data:`UNSORTED`."""
+    if keys.shape[0] == 1:
+        word = keys[0]
+        falls = 0
+        for row in range(1, len(word)):
+            falls += word[row] <= word[row - 1]
+        if falls == 0:
+            return ASCENDING
+    for row in range(1, keys.shape[1]):
+        place = keys.shape[0] - 1
+        while place >= 0 and keys[place, row] == keys[place, row - 1]:
+            place -= 1
+        if place < 0:
+            return REPEATED
+        if keys[place, row] < keys[place, row - 1]:
+            return UNSORTED
+    return ASCENDING

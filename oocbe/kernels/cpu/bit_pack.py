@@ -1,0 +1,240 @@
+"""Packing of columns into as few bits as each block of rows needs, and back.
+
+The format is described in :mod:`oocbe.tables.codec`, which also checks what is read before these loops see it. Columns
+come as uint64 (keys, and values of 8 bytes seen as integers) or int32 (values of 4 bytes seen as integers).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.jit import jit
+
+BLOCK = 1024
+"""Rows a block: its header is a fifth of a bit a row, and a GPU's thread block decodes it in one go."""
+
+HEADER_WORDS = 3
+
+OFFSET_BITS = 40
+WIDTH_SHIFT, SHIFT_SHIFT, MODE_SHIFT = 40, 48, 56
+
+REFERENCE, DELTAS = 0, 1
+
+
+@jit
+def _bit_length(word: np.uint64) -> int:
+    length = 0
+    for step in (32, 16, 8, 4, 2, 1):
+        if word >> np.uint64(step):
+            word >>= np.uint64(step)
+            length += step
+    return length + (1 if word else 0)
+
+
+@jit
+def _trailing_zeros(word: np.uint64) -> int:
+    """Zeros below the lowest one; 0 for no ones at all."""
+    return max(0, _bit_length(word & (~word + np.uint64(1))) - 1)
+
+
+@jit
+def _turned(column: NDArray[Any], start: int, count: int, rotation: int, out: NDArray[np.uint64]) -> None:
+    """Some rows as 64-bit words, sign-extended, rotated to the right."""
+    right, left = np.uint64(rotation), np.uint64((64 - rotation) & 63)
+    for i in range(count):
+        word = np.uint64(np.int64(column[start + i]))
+        out[i] = (word >> right) | (word << left) if rotation else word
+
+
+@jit
+def _measure(block: NDArray[np.uint64], count: int, signed: bool) -> tuple[np.uint64, np.uint64, int, int, int]:
+    """Base, step, width, shift and mode that pack some words best."""
+    bias = np.uint64(1 << 63) if signed else np.uint64(0)
+    sign = np.uint64(1 << 63)
+    least, ones = block[0] ^ bias, np.uint64(0)
+    for i in range(1, count):
+        least = min(least, block[i] ^ bias)
+    base = least ^ bias
+    for i in range(count):
+        ones |= block[i] - base
+    shift = _trailing_zeros(ones)
+    width = _bit_length(ones) - shift if ones else 0
+    if width == 0 or count < 2:
+        return base, np.uint64(0), width, shift, REFERENCE
+    step = (block[1] - block[0]) ^ sign
+    for i in range(2, count):
+        step = min(step, (block[i] - block[i - 1]) ^ sign)
+    step ^= sign
+    ones = np.uint64(0)
+    for i in range(1, count):
+        ones |= block[i] - block[i - 1] - step
+    delta_shift = _trailing_zeros(ones)
+    delta_width = _bit_length(ones) - delta_shift if ones else 0
+    if delta_width < width:
+        return block[0], step, delta_width, delta_shift, DELTAS
+    return base, np.uint64(0), width, shift, REFERENCE
+
+
+@jit
+def best_rotation(column: NDArray[np.uint64], sample: int, samples: int) -> int:
+    """The rotation to the right under which some stretches of ``sample`` rows pack best; the least one of equals.
+
+    Rows from all over the column count as one more stretch: short ones alone may all miss where an order breaks off.
+    """
+    rows = len(column)
+    sample = min(sample, rows)
+    samples = 1 if rows < sample * samples else samples
+    block = np.empty(sample, dtype=np.uint64)
+    spread = column[:: max(1, rows // sample)]
+    best, best_width = 0, 1 << 30
+    for rotation in range(64):
+        _turned(spread, 0, sample, rotation, block)
+        total = _measure(block, sample, False)[2]
+        for number in range(samples):
+            _turned(column, (rows - sample) * number // max(1, samples - 1), sample, rotation, block)
+            total += _measure(block, sample, False)[2]
+            if total >= best_width:
+                break
+        if total < best_width:
+            best, best_width = rotation, total
+    return best
+
+
+@jit
+def measure_blocks(column: NDArray[Any], rotation: int, signed: bool, headers: NDArray[np.uint64]) -> int:
+    """Write the header of each block, uint64 (blocks, 3); returns the payload's words."""
+    block = np.empty(BLOCK, dtype=np.uint64)
+    offset = 0
+    for number in range(headers.shape[0]):
+        start = number * BLOCK
+        count = min(BLOCK, len(column) - start)
+        _turned(column, start, count, rotation, block)
+        base, step, width, shift, mode = _measure(block, count, signed)
+        headers[number, 0], headers[number, 1] = base, step
+        headers[number, 2] = np.uint64(offset | (width << WIDTH_SHIFT) | (shift << SHIFT_SHIFT) | (mode << MODE_SHIFT))
+        offset += (count * width + 63) >> 6
+    return offset
+
+
+@jit
+def pack_blocks(column: NDArray[Any], rotation: int, headers: NDArray[np.uint64], payload: NDArray[np.uint64]) -> None:
+    """Write the payload that the headers describe."""
+    block = np.empty(BLOCK, dtype=np.uint64)
+    for number in range(headers.shape[0]):
+        start = number * BLOCK
+        count = min(BLOCK, len(column) - start)
+        base, step, packed = headers[number, 0], headers[number, 1], headers[number, 2]
+        width = np.uint64((packed >> np.uint64(WIDTH_SHIFT)) & np.uint64(0xFF))
+        shift = np.uint64((packed >> np.uint64(SHIFT_SHIFT)) & np.uint64(0xFF))
+        if width == np.uint64(0):
+            continue
+        place: Any = np.int64(packed & np.uint64((1 << OFFSET_BITS) - 1))
+        _turned(column, start, count, rotation, block)
+        if packed >> np.uint64(MODE_SHIFT) == np.uint64(DELTAS):
+            before = block[0]
+            block[0] = np.uint64(0)
+            for i in range(1, count):
+                here = block[i]
+                block[i] = (here - before - step) >> shift
+                before = here
+        else:
+            for i in range(count):
+                block[i] = (block[i] - base) >> shift
+        filled, word = np.uint64(0), np.uint64(0)
+        for i in range(count):
+            value = block[i]
+            word |= value << filled
+            filled += width
+            if filled >= np.uint64(64):
+                payload[place] = word
+                place += 1
+                filled -= np.uint64(64)
+                # The bits that did not fit; a shift by a whole word would be none at all.
+                word = value >> (width - filled) if filled else np.uint64(0)
+        if filled:
+            payload[place] = word
+
+
+@jit
+def check_headers(headers: NDArray[np.uint64], rows: int, payload_words: int) -> int:
+    """Number of the first block whose header cannot be, -1 where all are sound: after that decoding stays in bounds."""
+    expected = 0
+    for number in range(headers.shape[0]):
+        count = min(BLOCK, rows - number * BLOCK)
+        packed = headers[number, 2]
+        width = np.int64((packed >> np.uint64(WIDTH_SHIFT)) & np.uint64(0xFF))
+        shift = np.int64((packed >> np.uint64(SHIFT_SHIFT)) & np.uint64(0xFF))
+        mode = np.int64(packed >> np.uint64(MODE_SHIFT))
+        offset = np.int64(packed & np.uint64((1 << OFFSET_BITS) - 1))
+        if width + shift > 64 or shift > 63 or mode > DELTAS or offset != expected:
+            return number
+        expected += (count * width + 63) >> 6
+    return -1 if expected == payload_words else headers.shape[0]
+
+
+@jit
+def unpack_blocks(
+    headers: NDArray[np.uint64],
+    payload: NDArray[np.uint64],
+    rotation: int,
+    out: NDArray[Any],
+    first: int,
+    last: int,
+    start: int,
+    stop: int,
+) -> None:
+    """Rows ``start`` to ``stop`` of a chunk, which lie in blocks ``first`` to ``last``, into uint64 or uint32 ``out``.
+
+    payload : with one word of padding behind it, so that two neighbouring words can always be read.
+    """
+    left, right = np.uint64(rotation), np.uint64((64 - rotation) & 63)
+    block = np.empty(BLOCK, dtype=np.uint64)
+    for number in range(first, last):
+        base, step, packed = headers[number, 0], headers[number, 1], headers[number, 2]
+        width = np.uint64((packed >> np.uint64(WIDTH_SHIFT)) & np.uint64(0xFF))
+        shift = np.uint64((packed >> np.uint64(SHIFT_SHIFT)) & np.uint64(0xFF))
+        source = payload[np.int64(packed & np.uint64((1 << OFFSET_BITS) - 1)) :]
+        low = max(start - number * BLOCK, 0)
+        high = min(stop - number * BLOCK, BLOCK)
+        # Each step is a loop of its own over a block in the first-level cache: most of them vectorise.
+        if packed >> np.uint64(MODE_SHIFT) == np.uint64(DELTAS):
+            _unpack(source, width, shift, step, 0, high, block)
+            value = base - block[0]  # the first row is the base itself
+            for i in range(high):
+                value += block[i]
+                block[i] = value
+        else:
+            _unpack(source, width, shift, base, low, high, block)
+        if rotation:
+            for i in range(low, high):
+                block[i] = (block[i] << left) | (block[i] >> right)
+        target = out[number * BLOCK + low - start : number * BLOCK + high - start]
+        for i in range(high - low):
+            target[i] = block[low + i]
+
+
+@jit
+def _unpack(
+    source: NDArray[np.uint64],
+    width: np.uint64,
+    shift: np.uint64,
+    added: np.uint64,
+    low: int,
+    high: int,
+    out: NDArray[np.uint64],
+) -> None:
+    """Packed numbers ``low`` to ``high`` of a block, shifted, with something added, at their places in ``out``."""
+    if width == np.uint64(0):
+        out[low:high] = added
+        return
+    one, last_bit = np.uint64(1), np.uint64(63)
+    mask = ~np.uint64(0) >> (np.uint64(64) - width)
+    bit = np.uint64(low) * width
+    for i in range(low, high):
+        place, offset = bit >> np.uint64(6), bit & last_bit
+        word = (source[place] >> offset) | ((source[place + one] << one) << (last_bit - offset))
+        out[i] = added + ((word & mask) << shift)
+        bit += width

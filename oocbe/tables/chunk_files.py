@@ -1,0 +1,71 @@
+"""The files of a stored table's chunks: read with every byte checked, decoded straight to where the rows are wanted.
+
+Reading goes around Zarr, whose own way takes several copies: a file is read whole, compared with the manifest, checked
+to claim no more than a chunk may have, and decoded into the caller's array. Threads do so for several files at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import CorruptDataError
+from oocbe.tables.manifest import Manifest, describe
+
+KEY_NAMES = "key_{}"
+VALUES_NAME = "values"
+
+PACKED, BLOSC = "packed", "blosc"
+CODEC_NAMES = {PACKED: ["oocbe.packed"], BLOSC: ["bytes", "blosc", "crc32c"]}
+"""Codecs of the arrays' metadata: packed chunks since version 2 of the format, shuffled and compressed ones before."""
+
+BLOSC_HEADER, CRC_BYTES = 16, 4
+"""Bytes of a Blosc frame's header, of which 4 to 8 are the size after decompression, and of the checksum behind it."""
+
+
+def read_rows(
+    folder: Path, manifest: Manifest, name: str, codec: str, rows: int, chunk_rows: int, out: NDArray[Any], start: int
+) -> None:
+    """Decode rows of a chunk.
+
+    Parameters
+    ----------
+    name : the chunk's file, such as ``key_0/c/3``. codec : :data:`PACKED` or :data:`BLOSC`.
+    rows : rows in the chunk. chunk_rows : rows of a full one.
+    out : (wanted rows,) of the array's dtype, contiguous; receives rows ``start`` and following.
+
+    Raises
+    ------
+    CorruptDataError : missing, or not what the manifest says, or not a chunk of that many rows.
+    """
+    try:
+        data = manifest.checked(folder, name).read_bytes()
+    except FileNotFoundError:
+        raise CorruptDataError(f"{describe(name)} is missing: {folder / name}") from None
+    manifest.verify(folder, name, data)
+    try:
+        if codec == PACKED:
+            from oocbe.tables.codec import decode
+
+            decode(data, rows, out, start)
+        else:
+            out[:] = _blosc_decoded(data, out.dtype, chunk_rows)[start : start + len(out)]
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{describe(name)} cannot be decoded: {error}: {folder / name}") from None
+
+
+def _blosc_decoded(data: bytes, dtype: np.dtype[Any], chunk_rows: int) -> NDArray[Any]:
+    expected = chunk_rows * dtype.itemsize
+    claimed = int.from_bytes(data[4:8], "little") if len(data) >= BLOSC_HEADER + CRC_BYTES else -1
+    if claimed != expected:
+        raise CorruptDataError(f"it claims {claimed:,} bytes, not {expected:,}")
+    from numcodecs import blosc
+
+    try:
+        decoded = blosc.decompress(data[:-CRC_BYTES])
+    except (RuntimeError, ValueError) as error:
+        raise CorruptDataError(str(error)) from None
+    return np.frombuffer(decoded, dtype=dtype)
