@@ -2,7 +2,8 @@
 
 A folder with one uint64 array for each key word (``key_0``, …), one array of values, chunked alike, attributes (scope,
 sizes, semiring, rows, dtype, whether sorted, format version) and a manifest (:mod:`oocbe.tables.manifest`). Chunks are
-found through the manifest, never by listing a folder. Zarr for Python reads the arrays too (:mod:`oocbe.tables.zarr_codec`).
+found through the manifest, never by listing a folder. Zarr for Python reads the arrays too: see
+:mod:`oocbe.tables.zarr_codec`.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def pack_blocks(column: NDArray[Any], rotation: int, headers: NDArray[np.uint64]
         shift = np.uint64((packed >> np.uint64(SHIFT_SHIFT)) & np.uint64(0xFF))
         if width == np.uint64(0):
             continue
-        place: Any = np.int64(packed & np.uint64((1 << OFFSET_BITS) - 1))
+        place = np.int64(packed & np.uint64((1 << OFFSET_BITS) - 1))
         _turned(column, start, count, rotation, block)
         if packed >> np.uint64(MODE_SHIFT) == np.uint64(DELTAS):
             before = block[0]
@@ -161,7 +161,7 @@ def pack_blocks(column: NDArray[Any], rotation: int, headers: NDArray[np.uint64]
 @jit
 def check_headers(headers: NDArray[np.uint64], rows: int, payload_words: int) -> int:
     """Number of the first block whose header cannot be, -1 where all are sound: after that decoding stays in bounds."""
-    expected = 0
+    expected: Any = 0
     for number in range(headers.shape[0]):
         count = min(BLOCK, rows - number * BLOCK)
         packed = headers[number, 2]
