@@ -1,0 +1,222 @@
+"""Exact maximisation over the feasible sets of a few literals, and the inequality that best cuts off a point.
+
+A *ball* is at most 64 literals with what forbids sets of them. Its feasible sets span a polytope, and a facet that
+separates a point is found by column generation, with exact maximisation as the oracle (*local cuts*: Applegate, Bixby,
+Chvátal, Cook 2001; for stable sets Rebennack et al. 2012).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import inline, jit
+
+_ZERO = np.uint64(0)
+_ONE = np.uint64(1)
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_SHIFT = np.uint64(58)
+_PLACE = np.zeros(64, dtype=np.int64)
+for _bit in range(64):
+    _PLACE[((0x03F79D71B4CB0A89 << _bit) & (2**64 - 1)) >> 58] = _bit
+
+EPSILON = 1e-7
+"""Sums closer than this are taken as equal while an inequality is sought; its right-hand side is exact in any case."""
+
+
+@inline
+def lowest(members: Any) -> Any:
+    """Index of the lowest bit of a uint64 that is not 0."""
+    return _PLACE[np.int64(((members & (~members + _ONE)) * _DE_BRUIJN) >> _SHIFT)]
+
+
+@jit
+def heaviest(
+    weights: Any,
+    adjacent: Any,
+    hyper_start: Any,
+    hyper: Any,
+    use: Any,
+    room: Any,
+    candidates: Any,
+    chosen: Any,
+    lower: Any,
+    node_limit: Any,
+) -> Any:
+    """Heaviest feasible set among candidates, by branch and bound over greedy clique covers.
+
+    Parameters
+    ----------
+    weights : int64 or float64 (literals,). adjacent : uint64 (literals,), forbidden pairs.
+    hyper_start, hyper : CSR; for each literal the larger forbidden sets that contain it, as uint64.
+    use, room : int64 (resources, literals) and (resources,), at least 0; what a literal takes of each resource, and
+        how much there is (after what ``chosen`` takes).
+    candidates : uint64, may be taken; each must be compatible with ``chosen``. chosen : uint64, taken from the start
+        (its weight does not count, its conflicts do).
+    lower : only sets heavier than this are sought. node_limit : give up after so many nodes.
+
+    Returns
+    -------
+    (weight, set, complete) : the heaviest found, ``lower`` and 0 where none is heavier; whether the search ended.
+    """
+    count = len(weights)
+    order = np.empty((count + 1, count), dtype=np.int64)
+    bound = np.empty((count + 1, count), dtype=weights.dtype)
+    size = np.zeros(count + 1, dtype=np.int64)
+    pool = np.zeros(count + 1, dtype=np.uint64)
+    taken = np.zeros(count + 1, dtype=np.uint64)
+    value = np.zeros(count + 1, dtype=weights.dtype)
+    members = np.empty(count, dtype=np.int64)
+    resources = len(room)
+    left_over = np.zeros((count + 1, resources), dtype=np.int64)
+    for r in range(resources):
+        left_over[0, r] = room[r]
+    best, best_set = lower, _ZERO
+    depth = 0
+    pool[0], taken[0], value[0] = candidates, chosen, 0
+    is_new = True
+    nodes = 0
+    while depth >= 0:
+        if is_new:
+            nodes += 1
+            if nodes > node_limit:
+                return best, best_set, False
+            if value[depth] > best:
+                best, best_set = value[depth], taken[depth]
+            # Cover by cliques: within one, in ascending order of weight, so that a literal's own bound is its weight.
+            rest = pool[depth]
+            filled, sum_before = 0, value[depth]
+            while rest != _ZERO:
+                common = rest
+                length = 0
+                while common != _ZERO:
+                    v = lowest(common)
+                    rest &= ~(_ONE << np.uint64(v))
+                    common &= adjacent[v]
+                    place = length
+                    while place > 0 and weights[members[place - 1]] > weights[v]:
+                        members[place] = members[place - 1]
+                        place -= 1
+                    members[place] = v
+                    length += 1
+                for i in range(length):
+                    order[depth, filled] = members[i]
+                    bound[depth, filled] = sum_before + weights[members[i]]
+                    filled += 1
+                sum_before += weights[members[length - 1]]
+            size[depth] = filled
+            is_new = False
+        if size[depth] == 0 or bound[depth, size[depth] - 1] <= best:
+            depth -= 1
+            continue
+        size[depth] -= 1
+        v = order[depth, size[depth]]
+        bit = _ONE << np.uint64(v)
+        pool[depth] &= ~bit
+        fits = True
+        for r in range(resources):
+            if use[r, v] > left_over[depth, r]:
+                fits = False
+        if not fits:
+            continue
+        now = taken[depth] | bit
+        left = pool[depth] & ~adjacent[v]
+        for e in range(hyper_start[v], hyper_start[v + 1]):
+            missing = hyper[e] & ~now
+            if missing & (missing - _ONE) == _ZERO:
+                left &= ~missing
+        depth += 1
+        for r in range(resources):
+            left_over[depth, r] = left_over[depth - 1, r] - use[r, v]
+        pool[depth], taken[depth], value[depth] = left, now, value[depth - 1] + weights[v]
+        is_new = True
+    return best, best_set, True
+
+
+@jit
+def separate(
+    point: Any,
+    adjacent: Any,
+    hyper_start: Any,
+    hyper: Any,
+    use: Any,
+    room: Any,
+    iterations: Any,
+    node_limit: Any,
+    weights: Any,
+) -> Any:
+    """Weights w of the inequality ``w . x <= 1``, valid for all feasible sets, that a point violates most.
+
+    The dual says how few feasible sets, with fractional weights, cover the point. Its columns are generated by
+    :func:`heaviest`; the simplex method keeps the inverse of the basis, starting from single literals.
+
+    Parameters
+    ----------
+    point : float64 (literals,), all positive. adjacent, hyper_start, hyper, use, room : as for :func:`heaviest`.
+    iterations, node_limit : of the simplex method, and of each maximisation; beyond them the search gives up.
+    weights : float64 (literals,), overwritten.
+
+    Returns
+    -------
+    float : w . point - 1, to the accuracy of floating point; 0 where the point is not cut off, or the search gave up.
+    """
+    count = len(point)
+    inverse = np.eye(count)
+    covered = point.copy()
+    price = np.ones(count)
+    entering = np.empty(count)
+    everything = ~_ZERO if count == 64 else (_ONE << np.uint64(count)) - _ONE
+    for _ in range(iterations):
+        total = 0.0
+        negative, place = -EPSILON, -1
+        for i in range(count):
+            weights[i] = 0.0
+            for j in range(count):
+                weights[i] += price[j] * inverse[j, i]
+            total += weights[i] * point[i]
+            if weights[i] < negative:
+                negative, place = weights[i], i
+        if total <= 1 + EPSILON:
+            return 0.0
+        cost = 0.0
+        if place >= 0:
+            for i in range(count):
+                entering[i] = -inverse[i, place]
+        else:
+            for i in range(count):
+                weights[i] = max(0.0, weights[i])
+            lower = 1 + EPSILON
+            _, members, complete = heaviest(
+                weights, adjacent, hyper_start, hyper, use, room, everything, _ZERO, lower, node_limit
+            )
+            if members == _ZERO:
+                return total - 1 if complete else 0.0
+            cost = 1.0
+            for i in range(count):
+                entering[i] = 0.0
+            while members != _ZERO:
+                v = lowest(members)
+                members &= members - _ONE
+                for i in range(count):
+                    entering[i] += inverse[i, v]
+        leaving, ratio = -1, np.inf
+        for i in range(count):
+            if entering[i] > 1e-9:
+                quotient = covered[i] / entering[i]
+                if quotient < ratio - 1e-12 or (quotient < ratio + 1e-12 and entering[i] > entering[leaving]):
+                    leaving, ratio = i, quotient
+        if leaving < 0:
+            return 0.0
+        pivot = entering[leaving]
+        for j in range(count):
+            inverse[leaving, j] /= pivot
+        covered[leaving] = ratio
+        for i in range(count):
+            if i != leaving and entering[i] != 0.0:
+                factor = entering[i]
+                covered[i] = max(0.0, covered[i] - factor * ratio)
+                for j in range(count):
+                    inverse[i, j] -= factor * inverse[leaving, j]
+        price[leaving] = cost
+    return 0.0

@@ -1,0 +1,209 @@
+"""Additive under-estimators: the common form of every reparametrisation, and the bound on rows that follows from it.
+
+A *term* says ``constant + Σ_v entries_v(x_v) <= part(x)`` about a part of the problem, in fixed point. A *soft* term
+bounds one function. A *hard* term is at most 0 for every assignment that counts: a multiplier times a valid
+inequality (``-y * rhs + Σ y * coef * x <= 0``), or what a hard constraint was charged with. The sum of all terms is a
+lower bound on the problem, and each variable then takes its cheapest value by itself.
+
+Outside a message lie the functions whose scope meets no eliminated variable. Their terms are added up; so are hard
+terms, wherever they come from, since an assignment that counts satisfies them, with the least entry in place of
+variables that are already eliminated. What remains depends on the separator's variables, one by one, and on others,
+which take their cheapest value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ValueRangeError
+from oocbe.kernels.cpu.estimators import ELIMINATED, OUTSIDE, SEPARATOR, sum_outside
+from oocbe.problem import Problem
+from oocbe.pruning.fixed_point import LARGEST, ROUNDING, FixedPoint
+from oocbe.pruning.row_bounds import RowBound, ValueGrid
+
+SWEEPS = 3
+"""How often the hard terms that meet eliminated variables are judged; a third sweep hardly ever changes anything."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms in one place, as :func:`oocbe.kernels.cpu.estimators.sum_outside` takes them.
+
+    Attributes
+    ----------
+    start : int64 (terms + 1,), CSR into ``variable`` and ``offset``.
+    variable, offset : int64, variables of each term and where their entries (domain size each) begin.
+    entries : int64. constant : int64 (terms,). is_hard : uint8 (terms,).
+    """
+
+    start: NDArray[np.int64]
+    variable: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    entries: NDArray[np.int64]
+    constant: NDArray[np.int64]
+    is_hard: NDArray[np.uint8]
+
+    def magnitude(self) -> float:
+        """Sum of the absolute values of all constants and entries: no sum of terms exceeds it."""
+        return float(np.abs(self.constant, dtype=np.float64).sum() + np.abs(self.entries, dtype=np.float64).sum())
+
+
+def joined(one: Terms, other: Terms) -> Terms:
+    """The terms of both."""
+    return Terms(
+        np.concatenate([one.start, other.start[1:] + len(one.variable)]),
+        np.concatenate([one.variable, other.variable]),
+        np.concatenate([one.offset, other.offset + len(one.entries)]),
+        np.concatenate([one.entries, other.entries]),
+        np.concatenate([one.constant, other.constant]),
+        np.concatenate([one.is_hard, other.is_hard]),
+    )
+
+
+class TermsBuilder:
+    """Collects terms; terms that say nothing are left out."""
+
+    def __init__(self) -> None:
+        self._start: list[int] = [0]
+        self._variables: list[int] = []
+        self._entries: list[NDArray[np.int64]] = []
+        self._constants: list[int] = []
+        self._is_hard: list[bool] = []
+
+    def add(self, constant: int, entries: Mapping[int, NDArray[np.int64]], is_hard: bool = False) -> None:
+        """Add a term; ``entries`` has one int64 array (domain size,) a variable."""
+        if constant == 0 and not any(e.any() for e in entries.values()):
+            return
+        self._constants.append(int(constant))
+        self._is_hard.append(is_hard)
+        self._variables.extend(entries)
+        self._entries.extend(entries.values())
+        self._start.append(len(self._variables))
+
+    def build(self) -> Terms:
+        """All terms added so far."""
+        lengths = [len(e) for e in self._entries]
+        return Terms(
+            np.array(self._start, dtype=np.int64),
+            np.array(self._variables, dtype=np.int64),
+            np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64),
+            np.concatenate(self._entries) if self._entries else np.zeros(0, dtype=np.int64),
+            np.array(self._constants, dtype=np.int64),
+            np.array(self._is_hard, dtype=np.uint8),
+        )
+
+
+def first_values(sizes: Sequence[int]) -> NDArray[np.int64]:
+    """Where the values of each variable begin when all (variable, value) pairs are numbered in order."""
+    return np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))]).astype(np.int64)
+
+
+class AdditiveSource:
+    """A source of bounds (:class:`oocbe.pruning.row_bounds.BoundSource`) made of terms.
+
+    Parameters
+    ----------
+    name, why : for the plan.
+    problem : what is bounded, in the min-sum semiring.
+    fixed_point : in which the terms are written.
+    terms : under-estimators; for every function at most one soft term.
+    removed : uint8, for all (variable, value) pairs in order: 1 where no assignment that counts has the value.
+
+    Raises
+    ------
+    ValueRangeError : sums of the terms may leave 64-bit integers.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        why: str,
+        problem: Problem,
+        fixed_point: FixedPoint,
+        terms: Terms,
+        removed: NDArray[np.uint8],
+    ) -> None:
+        self.name = name
+        self.why = why
+        self.terms = terms
+        self.removed = removed
+        self.fixed_point = fixed_point
+        self._sizes = problem.sizes
+        self._first = first_values(problem.sizes)
+        self._constant = int(fixed_point.down(problem.constant))
+        self._grid = ValueGrid.of(problem)
+        magnitude = terms.magnitude()
+        if magnitude + abs(float(self._constant)) > LARGEST:
+            raise ValueRangeError(f"{problem.name}: the terms of the {name} bound leave 64-bit integers")
+        sums_to = float(fixed_point.magnitude) + magnitude / float(fixed_point.scale)
+        self._margin = 0.0 if fixed_point.is_integral else sums_to * ROUNDING
+        everything, self._sums = self._sum(np.full(len(self._sizes), OUTSIDE, dtype=np.uint8))
+        self._least = everything + int(self._least_of_each(self._sums).sum())
+        is_empty = bool(len(self._sizes)) and bool(np.minimum.reduceat(removed, self._first[:-1]).any())
+        self.root: int | float = math.inf if is_empty else self._rounded(self._least)
+
+    def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
+        """Bound the rows of a message; see :class:`oocbe.pruning.row_bounds.BoundSource`."""
+        count = len(self._sizes)
+        bits = np.frombuffer(eliminated.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
+        role = np.unpackbits(bits, bitorder="little", count=count) * np.uint8(ELIMINATED)
+        role[list(separator)] = SEPARATOR
+        constant, sums = self._sum(role)
+        constant += int(self._least_of_each(sums)[role == OUTSIDE].sum())
+        tables = {v: sums[self._slice(v)] for v in separator}
+        tables = {v: table for v, table in tables.items() if table.any()}
+        if self.fixed_point.is_integral:
+            return RowBound(int(self.fixed_point.scale), constant, tables)
+        scale = float(self.fixed_point.scale)
+        return RowBound(1, constant / scale - self._margin, {v: table / scale for v, table in tables.items()})
+
+    def fixed_values(self, upper_bound: int | float) -> list[tuple[int, int]]:
+        """Pairs (variable, value) whose reduced cost lifts the root bound to ``upper_bound``, and those removed."""
+        least, reduced = self.reduced_costs()
+        variables = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        found = []
+        for place in np.flatnonzero((reduced > 0) | (self.removed > 0) | (self.root >= upper_bound)).tolist():
+            if self.removed[place] or self._rounded(least + int(reduced[place])) >= upper_bound:
+                v = int(variables[place])
+                found.append((v, place - int(self._first[v])))
+        return found
+
+    def reduced_costs(self) -> tuple[int, NDArray[np.int64]]:
+        """Scaled root bound, not rounded up, and what each (variable, value) pair that is left adds to it."""
+        return self._least, self._sums - np.repeat(self._least_of_each(self._sums), self._sizes)
+
+    def _slice(self, v: int) -> slice:
+        return slice(int(self._first[v]), int(self._first[v + 1]))
+
+    def _rounded(self, bound: int) -> int | float:
+        """A scaled bound as a value, rounded up to one that the problem can have."""
+        if not self.fixed_point.is_integral:
+            return bound / float(self.fixed_point.scale) - self._margin
+        scale = int(self.fixed_point.scale)
+        return self._grid.round_up(-(-bound // scale))
+
+    def _least_of_each(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Least sum of each variable's values that are left (of all, where none is)."""
+        if not self._sizes:
+            return np.zeros(0, dtype=np.int64)
+        begin = self._first[:-1]
+        left = np.minimum.reduceat(np.where(self.removed > 0, np.iinfo(np.int64).max, sums), begin)
+        is_empty = np.minimum.reduceat(self.removed, begin) > 0
+        return np.where(is_empty, np.minimum.reduceat(sums, begin), left)
+
+    def _sum(self, role: NDArray[np.uint8]) -> tuple[int, NDArray[np.int64]]:
+        """Constant and sums over values of what lies outside a message."""
+        sums = np.zeros(int(self._first[-1]), dtype=np.int64)
+        terms = self.terms
+        if len(terms.constant) == 0:
+            return self._constant, sums
+        kept = np.empty(len(terms.constant), dtype=np.uint8)
+        uses = (terms.start, terms.variable, terms.offset)
+        parts = (terms.entries, terms.constant, terms.is_hard)
+        total = sum_outside(*uses, *parts, self._first, role, self.removed, SWEEPS, sums, kept)
+        return self._constant + int(total), sums

@@ -1,0 +1,78 @@
+"""Costs as integers in fixed point, rounded down, so that bounds are computed exactly.
+
+Multipliers of a relaxation are found in floating point. They are rounded first, to multiples of ``1 / scale``; all that
+follows from them is computed again in integers, so that no rounding error can make a bound too high.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.problem import Problem
+
+MOST_SCALE_BITS = 20
+"""Integers are counted in up to 2**-20: multipliers are small fractions, such as thirds of costs."""
+
+FLOAT_BITS = 44
+"""Floating-point costs are rounded down to multiples of 2**-44 of the sum of their magnitudes."""
+
+COST_BITS = 52
+"""Scaled sums of costs stay below 2**52, which leaves room for multipliers."""
+
+LARGEST = 2**61
+"""No sum of scaled constants and entries exceeds this, whatever is chosen."""
+
+ROUNDING = 2.0**-36
+"""Relative rounding error of a sum of floating-point costs, as in :mod:`oocbe.elimination.ranges`."""
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """How the costs of one problem become integers.
+
+    Attributes
+    ----------
+    scale : a power of two; a cost c is counted as c * scale, rounded down. An integer for problems of integers.
+    is_integral : whether all costs are integers: nothing is then lost by rounding.
+    magnitude : sum of the largest absolute values of all functions, and of the constant.
+    """
+
+    scale: int | float
+    is_integral: bool
+    magnitude: int | float
+
+    @classmethod
+    def of(cls, problem: Problem) -> FixedPoint:
+        """The finest fixed point in which sums of the problem's costs keep within :data:`COST_BITS`."""
+        if problem.is_integral:
+            total = abs(int(problem.constant))
+            for f in problem.functions:
+                values = [*f.values.tolist()[:0], int(f.values.min(initial=0)), int(f.values.max(initial=0))]
+                total += max(abs(x) for x in (*values, int(f.default or 0)))
+            bits = COST_BITS - total.bit_length()
+            return cls(1 << min(MOST_SCALE_BITS, max(0, bits)), True, total)
+        largest = abs(float(problem.constant))
+        for f in problem.functions:
+            largest += max(abs(float(f.default or 0)), float(np.abs(f.values.astype(np.float64)).max(initial=0)))
+        exponent = math.frexp(largest)[1] if largest else 0
+        return cls(math.ldexp(1.0, FLOAT_BITS - exponent), False, largest)
+
+    def coarser(self) -> FixedPoint:
+        """The same with a quarter of the scale, at least 1 for integers."""
+        scale = max(1, int(self.scale) // 4) if self.is_integral else self.scale / 4
+        return FixedPoint(scale, self.is_integral, self.magnitude)
+
+    def down(self, values: Any) -> NDArray[np.int64]:
+        """Costs (an array or a number) as integers, rounded down."""
+        if self.is_integral:
+            return np.asarray(values, dtype=np.int64) * np.int64(self.scale)
+        return np.floor(np.asarray(values, dtype=np.float64) * self.scale).astype(np.int64)
+
+    def nearest(self, values: Any) -> NDArray[np.int64]:
+        """Multipliers (an array or a number), rounded to nearest: for what is valid whatever its value."""
+        return np.rint(np.asarray(values, dtype=np.float64) * float(self.scale)).astype(np.int64)

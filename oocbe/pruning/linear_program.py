@@ -1,0 +1,198 @@
+"""A linear relaxation over literals, kept in HiGHS: rows are added and dropped, and multipliers come out.
+
+Each variable has one default value that is no column: its literal is one minus the others. What HiGHS computes is
+never trusted: only the multipliers are used, rounded, and the bound is computed from them again in integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+LARGEST_OBJECTIVE = 1e4
+"""Costs are scaled so that the largest is at most this: the solver's tolerances are absolute."""
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A valid inequality: the sum of coefficients of true literals is at most the right-hand side.
+
+    Attributes
+    ----------
+    literals : int64, ascending. coefficients : int64. right_hand_side : integer. kind : what the row is called.
+    """
+
+    literals: NDArray[np.int64]
+    coefficients: NDArray[np.int64]
+    right_hand_side: int
+    kind: str = "row"
+
+    @classmethod
+    def of(cls, literals: Sequence[int] | NDArray[np.int64], right_hand_side: int, kind: str) -> Row:
+        """Row with coefficients of one."""
+        chosen = np.sort(np.asarray(literals, dtype=np.int64))
+        return cls(chosen, np.ones(len(chosen), dtype=np.int64), right_hand_side, kind)
+
+    def key(self) -> tuple[bytes, bytes, int]:
+        """Equal for equal inequalities."""
+        return self.literals.tobytes(), self.coefficients.tobytes(), self.right_hand_side
+
+    def left_hand_side(self, point: NDArray[np.float64]) -> float:
+        """Sum at a point, float64 (literals,)."""
+        return float(self.coefficients @ point[self.literals])
+
+
+class LinearProgram:
+    """The relaxation: literals between 0 and 1, costs, rows.
+
+    Parameters
+    ----------
+    costs : float64 (literals,). owner : int64 (literals,), variable of each. first : the first literal of each.
+    default : int64 (variables,), the literal of each variable that is no column.
+    removed : uint8 (literals,), 1 for literals that are false (never a default).
+    """
+
+    def __init__(
+        self,
+        costs: NDArray[np.float64],
+        owner: NDArray[np.int64],
+        default: NDArray[np.int64],
+        removed: NDArray[np.uint8],
+    ) -> None:
+        self.rows: list[Row] = []
+        self._owner = owner
+        self._default = default
+        self._is_column = np.ones(len(costs), dtype=bool)
+        self._is_column[default] = False
+        self._column = np.cumsum(self._is_column) - 1
+        self._literals = np.flatnonzero(self._is_column)
+        reduced = costs - costs[default][owner]
+        self._unit = max(1.0, float(np.abs(reduced).max(initial=0)) / LARGEST_OBJECTIVE)
+        self._constant = float(costs[default].sum())
+        self._highs = _quiet()
+        count = len(self._literals)
+        upper = 1.0 - removed[self._literals]
+        self._highs.addVars(count, np.zeros(count), upper.astype(np.float64))
+        columns = np.arange(count, dtype=np.int32)
+        self._highs.changeColsCost(count, columns, reduced[self._literals] / self._unit)
+        self._known: set[tuple[bytes, bytes, int]] = set()
+        self._idle: list[int] = []
+        self.bound = self._constant
+        self.point = np.zeros(len(costs))
+
+    def add(self, rows: Sequence[Row]) -> int:
+        """Add the rows that are not there yet; returns how many were."""
+        fresh = []
+        for row in rows:
+            key = row.key()
+            if key not in self._known:
+                self._known.add(key)
+                fresh.append(row)
+        if not fresh:
+            return 0
+        starts, indices, values, upper = [0], [], [], []
+        for row in fresh:
+            index, value, limit = self._in_columns(row)
+            indices.append(index)
+            values.append(value)
+            upper.append(limit)
+            starts.append(starts[-1] + len(index))
+        self._highs.addRows(
+            len(fresh),
+            np.full(len(fresh), -highspy.kHighsInf),
+            np.array(upper, dtype=np.float64),
+            starts[-1],
+            np.array(starts, dtype=np.int32),
+            np.concatenate(indices).astype(np.int32),
+            np.concatenate(values).astype(np.float64),
+        )
+        self.rows += fresh
+        self._idle += [0] * len(fresh)
+        return len(fresh)
+
+    def _in_columns(self, row: Row) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Columns, coefficients and right-hand side with the defaults written as one minus the others."""
+        is_default = ~self._is_column[row.literals]
+        if not is_default.any():
+            return self._column[row.literals], row.coefficients, row.right_hand_side
+        full = np.zeros(len(self._owner), dtype=np.int64)
+        full[row.literals] = row.coefficients
+        limit = row.right_hand_side - int(full[self._default].sum())
+        full -= full[self._default][self._owner]
+        chosen = np.flatnonzero(full)
+        return self._column[chosen], full[chosen], limit
+
+    def remove_value(self, literal: int) -> bool:
+        """Make a literal false for good; False where it is its variable's default, which only a row can exclude."""
+        if not self._is_column[literal]:
+            return False
+        self._highs.changeColBounds(int(self._column[literal]), 0.0, 0.0)
+        return True
+
+    def solve(self, seconds: float) -> bool:
+        """Solve; sets ``bound`` and ``point``. False where no optimum was found (infeasible, or out of time)."""
+        self._highs.setOptionValue("time_limit", self._highs.getRunTime() + max(0.01, seconds))
+        self._highs.run()
+        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return False
+        self.bound = self._constant + self._unit * self._highs.getInfo().objective_function_value
+        solution = self._highs.getSolution()
+        self.point[self._literals] = np.clip(np.array(solution.col_value), 0.0, 1.0)
+        self.point[self._default] = 0.0
+        rest = 1.0 - np.bincount(self._owner, self.point, minlength=len(self._default))
+        self.point[self._default] = np.clip(rest, 0.0, 1.0)
+        return True
+
+    @property
+    def is_infeasible(self) -> bool:
+        """Whether the solver believes that the relaxation has no point."""
+        return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kInfeasible)
+
+    def contradiction(self, seconds: float) -> NDArray[np.float64]:
+        """Multipliers of the rows, at most 1 each, that show best that there is no point; 0 where none were found.
+
+        They are the dual solution of a program without costs whose rows may all be relaxed by one common amount.
+        """
+        count, columns = len(self.rows), len(self._literals)
+        highs = _quiet()
+        highs.passModel(self._highs.getLp())
+        highs.changeColsCost(columns, np.arange(columns, dtype=np.int32), np.zeros(columns))
+        every = np.arange(count, dtype=np.int32)
+        highs.addCol(1.0, 0.0, highspy.kHighsInf, count, every, np.full(count, -1.0))
+        highs.setOptionValue("time_limit", max(0.1, seconds))
+        highs.run()
+        if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return np.zeros(count)
+        duals: NDArray[np.float64] = np.array(highs.getSolution().row_dual)
+        return np.maximum(0.0, -duals)
+
+    def multipliers(self) -> NDArray[np.float64]:
+        """Of the rows, at the last optimum, in units of cost; never negative."""
+        duals = np.array(self._highs.getSolution().row_dual)
+        return np.maximum(0.0, -duals * self._unit)
+
+    def drop_idle(self, rounds: int) -> int:
+        """Drop the rows that have had no multiplier for some rounds; returns how many."""
+        used = self.multipliers() > 1e-9
+        self._idle = [0 if u else idle + 1 for u, idle in zip(used.tolist(), self._idle, strict=True)]
+        drop = [i for i, idle in enumerate(self._idle) if idle >= rounds]
+        if drop:
+            self._highs.deleteRows(len(drop), np.array(drop, dtype=np.int32))
+            for i in drop:
+                self._known.discard(self.rows[i].key())
+            chosen = set(drop)
+            self.rows = [row for i, row in enumerate(self.rows) if i not in chosen]
+            self._idle = [idle for i, idle in enumerate(self._idle) if i not in chosen]
+        return len(drop)
+
+
+def _quiet() -> highspy.Highs:
+    """A solver that prints nothing and uses one thread."""
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("threads", 1)
+    return highs

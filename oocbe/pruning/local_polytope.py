@@ -1,0 +1,207 @@
+"""The local polytope bound for functions of any arity: sequential dual ascent over the variables.
+
+Each function hands parts of its cost to its variables, value by value; the sum over functions of what is left at least,
+plus the cheapest value of each variable, is a lower bound. A pass visits the variables along an order, takes all that
+their functions can spare, and hands equal parts on to the functions that reach further along it, then back again: the
+bound never falls (Kolmogorov 2006, TRW-S, for pairs; Kolmogorov 2015, SRMP, for larger scopes). Forbidden tuples are
+infinitely dear; values without a row in some function are removed on the way (arc consistency).
+
+Passes run in floating point. What each function handed out is then rounded to fixed point, and what is left of it is
+computed again in integers, so that the bound holds whatever the passes did.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.dual_ascent import least_of_functions, sweep
+from oocbe.problem import Constraint, LinearConstraint, Problem
+from oocbe.pruning.constant_bound import minimum_terms
+from oocbe.pruning.estimators import Terms, first_values, joined
+from oocbe.pruning.fixed_point import FixedPoint
+from oocbe.pruning.forbidden import LARGEST_PART, cheapest, cost_limits
+
+MOST_CELLS = 1 << 24
+"""Cells of all functions together; the largest functions beyond it count with their minimum."""
+
+PATIENCE = 20
+"""Passes with little progress before the ascent ends."""
+
+LITTLE = 1e-5
+"""Progress in a pass, relative to all progress so far."""
+
+NEVER = np.iinfo(np.int64).max
+"""Integer cost of a forbidden tuple."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A function or hard constraint written out: scope, dense costs (infinite where forbidden), and which it is."""
+
+    scope: tuple[int, ...]
+    costs: NDArray[np.float64]
+    exact: NDArray[np.int64]
+    is_hard: bool
+
+
+def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) -> tuple[list[_Part], list[int]]:
+    """Parts over two or more variables that are small enough, and the numbers of the functions that are not."""
+    sizes = problem.sizes
+    limits = cost_limits(problem)
+    parts, skipped = [], []
+    cells = 0
+
+    def is_small(scope: tuple[int, ...]) -> bool:
+        nonlocal cells
+        size = math.prod(sizes[v] for v in scope)
+        if size > LARGEST_PART or cells + size > MOST_CELLS:
+            return False
+        cells += size
+        return True
+
+    for number, f in enumerate(problem.functions):
+        if len(f.scope) < 2:
+            continue
+        if not is_small(f.scope):
+            skipped.append(number)
+            continue
+        values, permitted = f.to_array(sizes)
+        if limits:
+            permitted = permitted & (values < limits[number])
+        exact = np.where(permitted, fixed_point.down(values), NEVER)
+        parts.append(_part(f.scope, exact, fixed_point, False))
+    if with_constraints:
+        hard: list[tuple[tuple[int, ...], Constraint | LinearConstraint]]
+        hard = [(c.scope, c) for c in problem.constraints] + [
+            (linear.scope, linear) for linear in problem.linear_constraints if linear.can_bind
+        ]
+        for scope, c in hard:
+            if len(scope) >= 2 and is_small(scope):
+                permitted = c.to_array(sizes) if isinstance(c, Constraint) else c.to_array()
+                parts.append(_part(scope, np.where(permitted, 0, NEVER), fixed_point, True))
+    return parts, skipped
+
+
+def _part(scope: tuple[int, ...], exact: NDArray[np.int64], fixed_point: FixedPoint, is_hard: bool) -> _Part:
+    costs = np.where(exact == NEVER, np.inf, exact / float(fixed_point.scale))
+    return _Part(scope, costs.ravel(), exact.ravel().astype(np.int64), is_hard)
+
+
+class DualAscent:
+    """Dual ascent for one problem.
+
+    Parameters
+    ----------
+    problem : in the min-sum semiring. fixed_point : of the terms. removed : uint8, values that do not count.
+    with_constraints : whether costs move through hard constraints, too; else through functions only.
+    order : variables along which passes go; None: as they are numbered.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        fixed_point: FixedPoint,
+        removed: NDArray[np.uint8],
+        with_constraints: bool = True,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        self._fixed_point = fixed_point
+        self._parts, self._skipped = _parts(problem, fixed_point, with_constraints)
+        self._problem = problem
+        self._first = first_values(problem.sizes)
+        self._unary = minimum_terms(problem, fixed_point, with_minima=False)
+        self.removed = removed.copy()
+        costs = np.zeros(int(self._first[-1]))
+        for v, offset in zip(self._unary.variable.tolist(), self._unary.offset.tolist(), strict=True):
+            size = problem.sizes[v]
+            costs[self._first[v] : self._first[v + 1]] += self._unary.entries[offset : offset + size]
+        costs /= float(fixed_point.scale)
+        self._costs = costs
+        parts = self._parts
+        self._use_start = np.concatenate([[0], np.cumsum([len(p.scope) for p in parts])]).astype(np.int64)
+        self._use_variable = np.array([v for p in parts for v in p.scope], dtype=np.int64)
+        self._use_size = np.array([problem.sizes[v] for v in self._use_variable.tolist()], dtype=np.int64)
+        self._literal = self._first[self._use_variable]
+        self._offset = (np.cumsum(self._use_size) - self._use_size).astype(np.int64)
+        self._shares = np.zeros(int(self._use_size.sum()))
+        self._cell_start = np.concatenate([[0], np.cumsum([len(p.costs) for p in parts])]).astype(np.int64)
+        self._cells = np.concatenate([p.costs for p in parts]) if parts else np.zeros(0)
+        self._order = np.array(order if order is not None else range(len(problem.sizes)), dtype=np.int64)
+        self.passes = 0
+
+    def run(self, seconds: float) -> None:
+        """Pass forth and back until the time is over or little is gained."""
+        parts = self._parts
+        if not parts:
+            return
+        deadline = time.perf_counter() + seconds
+        use = np.argsort(self._use_variable, kind="stable")
+        counts = np.bincount(self._use_variable, minlength=len(self._problem.sizes))
+        variable_start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        function_of = np.repeat(np.arange(len(parts)), np.diff(self._use_start))
+        start = best = self._bound()
+        patience = 0
+        order = self._order
+        while time.perf_counter() < deadline and patience < PATIENCE and best < math.inf:
+            for _ in range(2):
+                rank = np.empty_like(order)
+                rank[order] = np.arange(len(order))
+                uses = (variable_start, use, function_of)
+                functions = (self._cells, self._cell_start, self._use_start, self._use_variable)
+                rest = (self._use_size, self._offset, self._shares, self._literal, self.removed, self._costs)
+                sweep(order, rank, *uses, *functions, *rest)
+                order = order[::-1].copy()
+            self.passes += 1
+            now = self._bound()
+            patience = patience + 1 if now - best <= LITTLE * (best - start) + 1e-12 * abs(best) else 0
+            best = max(best, now)
+
+    def _bound(self) -> float:
+        """The bound in floating point, for judging progress; infinite where nothing counts."""
+        least = np.empty(len(self._parts))
+        self._least(self._cells, self._shares, np.inf, least)
+        costs = np.where(self.removed > 0, np.inf, self._costs)
+        return float(least.sum() + np.minimum.reduceat(costs, self._first[:-1]).sum())
+
+    def _least(self, cells: NDArray[Any], shares: NDArray[Any], infinity: float, least: NDArray[Any]) -> None:
+        """Least reduced cost of each part among the rows that count."""
+        uses = (self._cell_start, self._use_start, self._use_size, self._offset)
+        least_of_functions(cells, *uses, shares, self._literal, self.removed, infinity, least)
+
+    def terms(self) -> Terms:
+        """Terms of all functions (and constraints, where they take part)."""
+        fixed_point, sizes = self._fixed_point, self._problem.sizes
+        minima = [int(fixed_point.down(cheapest(self._problem.functions[f], sizes))) for f in self._skipped]
+        scopes = [self._problem.functions[f].scope for f in self._skipped]
+        lengths = np.array([sum(sizes[v] for v in scope) for scope in scopes], dtype=np.int64)
+        skipped = Terms(
+            np.concatenate([[0], np.cumsum([len(s) for s in scopes])]).astype(np.int64),
+            np.array([v for s in scopes for v in s], dtype=np.int64),
+            np.zeros(sum(len(s) for s in scopes), dtype=np.int64),
+            np.zeros(int(lengths.max(initial=0)), dtype=np.int64),
+            np.array(minima, dtype=np.int64),
+            np.zeros(len(scopes), dtype=np.uint8),
+        )
+        if not self._parts:
+            return joined(self._unary, skipped)
+        shares = fixed_point.nearest(self._shares)
+        exact = np.concatenate([p.exact for p in self._parts])
+        least = np.empty(len(self._parts), dtype=np.int64)
+        self._least(exact, shares, NEVER, least)
+        shares[np.repeat(least == NEVER, self._share_counts())] = 0
+        is_hard = np.array([p.is_hard for p in self._parts], dtype=np.uint8)
+        least[least == NEVER] = 0
+        own = Terms(self._use_start, self._use_variable, self._offset, shares, least, is_hard)
+        return joined(joined(self._unary, own), skipped)
+
+    def _share_counts(self) -> NDArray[np.int64]:
+        """Entries of each part."""
+        ends = np.append(self._offset, self._use_size.sum())[self._use_start]
+        return np.diff(ends)

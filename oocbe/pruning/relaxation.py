@@ -1,0 +1,212 @@
+"""The linear programming bound: cliques, larger forbidden sets, linear constraints, and cuts found in rounds.
+
+The relaxation is solved again and again; each time inequalities that its point violates are added. Which multipliers
+it ends with decides how good the bound is, not whether it is valid: they are rounded and everything that follows from
+them is computed in integers (:mod:`oocbe.pruning.estimators`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.problem import LinearConstraint, Problem
+from oocbe.pruning.cliques import bit_rows, covering_cliques, violated_cliques
+from oocbe.pruning.estimators import AdditiveSource, Terms, joined
+from oocbe.pruning.fixed_point import FixedPoint
+from oocbe.pruning.forbidden import Forbidden
+from oocbe.pruning.linear_program import LinearProgram, Row
+from oocbe.pruning.local_cuts import LocalCuts, sets_as_rows
+from oocbe.pruning.row_bounds import ValueGrid
+
+BALLS = (20, 32, 48)
+"""Literals of a ball; the next size is tried where the last one has little more to say."""
+
+IDLE_ROUNDS = 8
+"""Rows without a multiplier for so many rounds are dropped from the relaxation."""
+
+PATIENCE = 6
+"""Rounds of little progress before the next size of balls is tried, and after the last one the search ends."""
+
+CONTRADICTION_SCALE = 2**24
+"""What multipliers of at most 1 are multiplied by in a proof that nothing counts."""
+
+CLOSED = 1e-4
+"""How far the solver's bound must be beyond the last value worth having before cutting stops."""
+
+LITTLE = 2e-4
+"""Progress in a round, relative to the bound's distance from where it began."""
+
+
+def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Forbidden) -> Terms:
+    """Hard terms of rows with non-negative multipliers in fixed point; rows without a multiplier are left out."""
+    used = np.flatnonzero(multipliers > 0)
+    chosen = [rows[i] for i in used.tolist()]
+    factor = multipliers[used]
+    lengths = np.array([len(r.literals) for r in chosen], dtype=np.int64)
+    number = np.repeat(np.arange(len(chosen)), lengths)
+    none = np.zeros(0, dtype=np.int64)
+    literal = np.concatenate([r.literals for r in chosen]) if chosen else none
+    value = (np.concatenate([r.coefficients for r in chosen]) if chosen else none) * factor[number]
+    owner, first = forbidden.owner, forbidden.first
+    uses, place = np.unique(number * (len(first) - 1) + owner[literal], return_inverse=True)
+    variable = uses % (len(first) - 1) if len(uses) else none
+    sizes = first[variable + 1] - first[variable]
+    offset = np.cumsum(sizes) - sizes
+    entries = np.zeros(int(sizes.sum()), dtype=np.int64)
+    entries[offset[place] + literal - first[owner[literal]]] = value
+    start = np.searchsorted(uses, np.arange(len(chosen) + 1) * (len(first) - 1))
+    limits = np.array([r.right_hand_side for r in chosen], dtype=np.int64)
+    return Terms(start, variable, offset, entries, -factor * limits, np.ones(len(chosen), dtype=np.uint8))
+
+
+class Relaxation:
+    """The linear program of a problem, and the rounds in which it is tightened.
+
+    Parameters
+    ----------
+    problem : in the min-sum semiring. forbidden : its forbidden sets. fixed_point : for multipliers.
+    base : soft terms of the problem's functions; their sums over values are the costs of the linear program.
+    seed : of the choices between equals.
+    """
+
+    def __init__(self, problem: Problem, forbidden: Forbidden, fixed_point: FixedPoint, base: Terms, seed: int) -> None:
+        self._problem = problem
+        self._forbidden = forbidden
+        self._fixed_point = fixed_point
+        self._base = base
+        self._grid = ValueGrid.of(problem)
+        self.removed = forbidden.removed.copy()
+        self.cuts = {"clique": 0, "local": 0}
+        self.rounds = 0
+        base_source = AdditiveSource("base", "", problem, fixed_point, base, self.removed)
+        costs = base_source.reduced_costs()[1] / float(fixed_point.scale)
+        pairs = forbidden.pairs
+        degree = pairs.sum(axis=1)
+        for sets in forbidden.larger:
+            degree = degree + np.bincount(sets.ravel(), minlength=len(degree))
+        degree = np.where(self.removed > 0, np.iinfo(np.int64).max, degree)
+        default = np.array(
+            [begin + np.argmin(degree[begin:end]) for begin, end in itertools.pairwise(forbidden.first.tolist())],
+            dtype=np.int64,
+        )
+        self._program = LinearProgram(costs, forbidden.owner, default, self.removed)
+        # Values of a variable exclude one another even where none conflicts with anything else; a default that no
+        # conflict names stays out of the cliques, or each variable would be a clique with nothing to say.
+        others = pairs & (forbidden.owner[:, None] != forbidden.owner[None, :])
+        is_idle = np.zeros(len(degree), dtype=bool)
+        is_idle[default] = ~others[default].any(axis=1)
+        self._adjacent = bit_rows(pairs & ~is_idle[:, None] & ~is_idle[None, :])
+        self._program.add([Row.of(c, 1, "clique") for c in covering_cliques(self._adjacent)])
+        # Written without the default, a clique that holds all values of a variable says nothing: at most one of the
+        # others is true all the same.
+        others_of = [np.arange(begin, end) for begin, end in itertools.pairwise(forbidden.first.tolist())]
+        others_of = [o[o != d] for o, d in zip(others_of, default.tolist(), strict=True) if not is_idle[d]]
+        self._program.add([Row.of(o, 1, "clique") for o in others_of if len(o) > 1])
+        self._program.add(sets_as_rows(forbidden.larger, forbidden.owner))
+        self._program.add([_linear_row(c, forbidden) for c in problem.linear_constraints if c.can_bind and c.scope])
+        self._local = LocalCuts(problem, forbidden, seed)
+        self._best: tuple[float, list[Row], NDArray[np.float64]] | None = None
+
+    def tighten(self, seconds: float, upper_bound: int | float | None) -> None:
+        """Solve and cut until the time is over, nothing better than ``upper_bound`` is left, or no cut is found.
+
+        With an upper bound, values whose reduced cost lifts the bound to it are removed on the way.
+        """
+        deadline = time.perf_counter() + seconds
+        program = self._program
+        if not self._solve(seconds):
+            return
+        start = program.bound
+        level, patience = 0, 0
+        while not self._is_closed(upper_bound) and time.perf_counter() < deadline:
+            before = program.bound
+            rows = [Row.of(c, 1, "clique") for c in violated_cliques(self._adjacent, program.point, 1e-3)]
+            self.cuts["clique"] += program.add(rows)
+            share = min(deadline, time.perf_counter() + 0.25 * seconds)
+            found = program.add(self._local.find(program.point, BALLS[level], share))
+            self.cuts["local"] += found
+            self.rounds += 1
+            if not self._solve(deadline - time.perf_counter()):
+                return
+            if program.bound - before > LITTLE * (program.bound - start) + 1e-9 * abs(start):
+                patience = 0
+                program.drop_idle(IDLE_ROUNDS)
+                continue
+            patience += 1
+            if patience >= PATIENCE or (found == 0 and not rows):
+                patience, level = 0, level + 1
+                if self._remove_dear(upper_bound):
+                    level = 0
+                    if not self._solve(deadline - time.perf_counter()):
+                        return
+                if level == len(BALLS):
+                    return
+
+    def _is_closed(self, upper_bound: int | float | None) -> bool:
+        """Whether the bound leaves no value below the upper bound."""
+        if upper_bound is None:
+            return False
+        return self._program.bound > self._grid.largest_below(upper_bound) + CLOSED
+
+    def _remove_dear(self, upper_bound: int | float | None) -> int:
+        """Remove the values that nothing better than the upper bound can have; returns how many."""
+        if upper_bound is None:
+            return 0
+        source = self.source("", "")
+        fresh = 0
+        owner, first = self._forbidden.owner, self._forbidden.first
+        for v, value in source.fixed_values(upper_bound):
+            literal = int(first[v]) + value
+            if self.removed[literal]:
+                continue
+            self.removed[literal] = 1
+            fresh += 1
+            if not self._program.remove_value(literal):
+                others = np.flatnonzero(owner == v)
+                others = others[others != literal]
+                self._program.add([Row(others, np.full(len(others), -1, dtype=np.int64), -1, "taken")])
+        return fresh
+
+    def _solve(self, seconds: float) -> bool:
+        """Solve the program, and keep the multipliers of the best bound; False where no optimum was found.
+
+        A program without a point can prove that nothing counts.
+        """
+        program = self._program
+        if not program.solve(seconds):
+            if program.is_infeasible and self._is_contradiction(program.contradiction(seconds)):
+                self.removed[:] = 1
+            return False
+        if self._best is None or program.bound >= self._best[0]:
+            self._best = (program.bound, list(program.rows), program.multipliers())
+        return True
+
+    def _is_contradiction(self, found: NDArray[np.float64]) -> bool:
+        """Whether rows with these multipliers exclude everything: hard terms are at most 0 for all that counts."""
+        multipliers = np.rint(found * CONTRADICTION_SCALE).astype(np.int64)
+        terms = row_terms(self._program.rows, multipliers, self._forbidden)
+        free = replace(self._problem, constant=0)
+        return AdditiveSource("", "", free, self._fixed_point, terms, self.removed).reduced_costs()[0] > 0
+
+    def source(self, name: str, why: str) -> AdditiveSource:
+        """The bound that the best multipliers give."""
+        terms = self._base
+        if self._best is not None:
+            _, rows, multipliers = self._best
+            terms = joined(terms, row_terms(rows, self._fixed_point.nearest(multipliers), self._forbidden))
+        return AdditiveSource(name, why, self._problem, self._fixed_point, terms, self.removed)
+
+
+def _linear_row(c: LinearConstraint, forbidden: Forbidden) -> Row:
+    """A linear constraint as a row over literals."""
+    literals = np.concatenate([np.arange(forbidden.first[v], forbidden.first[v + 1]) for v in c.scope])
+    coefficients = np.concatenate(c.coefficients)
+    order = np.argsort(literals)
+    order = order[coefficients[order] != 0]
+    return Row(literals[order], coefficients[order], c.capacity, "linear")

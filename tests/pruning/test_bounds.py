@@ -1,0 +1,114 @@
+"""Bounds of every source against brute force: at the root, for each row of random messages, for fixed values."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from bound_problems import anything, check_message, optimum, photographs, random_message
+from small_problems import all_values
+
+from oocbe.errors import UnsupportedError
+from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.pruning.bounds import bound_sources
+from oocbe.pruning.row_bounds import ValueGrid
+from oocbe.semiring import MAX_SUM
+
+MESSAGES = 4
+
+
+def check_all(problem: Problem, seed: int) -> dict[str, tuple[float, float]]:
+    """Check everything that the sources of a problem say; returns root bound and optimum by source."""
+    best = optimum(problem)
+    found = {}
+    for source in bound_sources(problem, 1.0, seed):
+        # A floating-point optimum is itself a rounded sum: the margin is what keeps the bound below it.
+        assert source.root <= best, (problem.name, source.name)
+        found[source.name] = (source.root, best)
+        for number in range(MESSAGES):
+            check_message(problem, source, *random_message(problem, 100 * seed + number))
+        total, counts = all_values(problem)
+        below = best + 1 + (seed % 3) if best < math.inf else 10
+        for v, value in source.fixed_values(below):
+            assert not (counts & (total < below)).take(value, axis=v).any(), (problem.name, source.name, v, value)
+    return found
+
+
+@pytest.mark.parametrize("first", range(0, 300, 50))
+def test_bounds_of_photographs_hold(first):
+    tight = 0
+    for seed in range(first, first + 50):
+        found = check_all(photographs(seed), seed)
+        tight += max(root for root, _ in found.values()) == found["constant"][1]
+    assert tight >= 40  # local cuts over everything close problems as small as these; a broken source would not
+
+
+@pytest.mark.parametrize("first", range(0, 300, 50))
+def test_bounds_of_anything_hold(first):
+    better = 0
+    for seed in range(first, first + 50):
+        found = check_all(anything(seed), seed)
+        better += max(root for root, _ in found.values()) > found["constant"][0]
+    assert better >= 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("make", [photographs, anything])
+def test_bounds_of_many_problems_hold(make):
+    for seed in range(1000, 6000):
+        check_all(make(seed), seed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_upper_bound_at_the_optimum_proves_it(seed):
+    problem = replace(photographs(seed), upper_bound=None)
+    best = optimum(problem)
+    if best == math.inf:
+        return
+    sources = bound_sources(problem, 1.0, seed, upper_bound=best)
+    assert sources[0].root >= best
+    assert bound_sources(problem, 1.0, seed, upper_bound=best + 1)[0].root <= best
+
+
+def test_nothing_to_bound():
+    source = bound_sources(Problem((), constant=4), 1.0)[0]
+    assert source.root == 4
+    assert source.for_message(0, ()).constant == 4 * source.for_message(0, ()).scale
+
+
+def test_infeasible_problems_have_no_finite_bound():
+    x = (Variable("x", 2), Variable("y", 2))
+    assert bound_sources(Problem(x, constraints=(Constraint((0,), [[0], [1]]),)), 1.0)[0].root == math.inf
+    assert bound_sources(Problem(x, functions=(Function((0, 1), np.zeros((0, 2)), []),)), 1.0)[0].root == math.inf
+    conflicts = [Constraint((0, 1), [[a, b]]) for a in range(2) for b in range(2)]
+    assert bound_sources(Problem(x, constraints=tuple(conflicts)), 1.0)[0].root == math.inf
+
+
+def test_other_semirings_are_refused():
+    with pytest.raises(UnsupportedError, match="min-sum semiring only"):
+        bound_sources(Problem((Variable("x", 2),), semiring=MAX_SUM), 1.0)
+
+
+def test_large_costs_keep_within_64_bits():
+    big = 2**58
+    functions = (
+        Function((0,), [[0]], [big], 0),
+        Function((1,), [[0]], [big], 0),
+        Function((0, 1), [[1, 1]], [big], 0),
+    )
+    problem = Problem((Variable("x", 2), Variable("y", 2)), functions)
+    for source in bound_sources(problem, 1.0):
+        bound = source.for_message(1, (1,))
+        assert bound.scale == 1
+        assert source.root <= big
+
+
+def test_values_of_a_grid():
+    function = Function((0,), [[0], [1]], [6, 16], 1)
+    grid = ValueGrid.of(Problem((Variable("x", 3),), (function,), constant=2))
+    assert (grid.step, grid.round_up(9), grid.largest_below(8), grid.largest_below(8.5)) == (5, 13, 3, 8)
+    assert ValueGrid.of(Problem((Variable("x", 1),), constant=3)).round_up(2.5) == 3
+    assert ValueGrid.of(Problem((), constant=0.5)).round_up(2.5) == 2.5
