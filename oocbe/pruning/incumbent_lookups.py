@@ -1,0 +1,171 @@
+"""Lookups for local search: each factor an array indexed by strides, or sorted keys where it is too large for that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.search_state import Factors
+
+LARGEST_DENSE = 1 << 20
+"""Entries of a factor that is looked up in a dense table; larger ones are searched by key."""
+
+DENSE_ENTRIES = 1 << 26
+"""Entries of all dense tables of one kind together; factors beyond that are searched by key."""
+
+LARGEST_INDEX = 1 << 62
+"""Factors with more entries than that get random strides: an index is then a hash of the tuple."""
+
+
+@dataclass
+class Part:
+    """A factor over at least two variables before it is laid out: what its listed tuples and the others are worth.
+
+    ``has_default`` is False where a hard part forbids the others anyway.
+    """
+
+    scope: tuple[int, ...]
+    tuples: NDArray[np.int64]
+    values: NDArray[np.float64]
+    default: float
+    has_default: bool = True
+
+
+def lay_out(sizes: tuple[int, ...], parts: Sequence[Part]) -> Factors:
+    """Lookups of factors, those of one scope merged where they are dense.
+
+    Soft parts of one scope are added up, hard ones forbid what any of them forbids: their entries are 0 or 1, and a sum
+    that is not 0 forbids, too.
+    """
+    number_of: dict[tuple[int, ...], int] = {}
+    factors: list[tuple[int, ...]] = []
+    dense_size: list[int] = []
+    members: list[list[Part]] = []
+    total = 0
+    for part in parts:
+        scope = tuple(sorted(part.scope))
+        number = number_of.get(scope)
+        if number is None:
+            number = len(factors)
+            entries = math.prod([sizes[v] for v in scope])
+            is_dense = entries <= LARGEST_DENSE and total + entries <= DENSE_ENTRIES
+            total += entries if is_dense else 0
+            factors.append(scope)
+            dense_size.append(entries if is_dense else 0)
+            members.append([])
+            if is_dense:
+                number_of[scope] = number
+        members[number].append(part)
+    strides = [_strides(sizes, scope, size > 0) for scope, size in zip(factors, dense_size, strict=True)]
+    offsets = np.cumsum([0, *dense_size])[:-1].astype(np.int64) if factors else np.zeros(0, dtype=np.int64)
+    table = np.zeros(max(1, total))
+    _fill_tables(members, strides, offsets, dense_size, table)
+    keys: list[NDArray[np.int64]] = []
+    key_values: list[NDArray[np.float64]] = []
+    default = np.zeros(len(factors))
+    for number, own in enumerate(members):
+        if dense_size[number] == 0:
+            (part,) = own
+            index = _index(part, factors[number], strides[number])
+            order = np.argsort(index)
+            keys.append(index[order])
+            key_values.append(part.values[order])
+            default[number] = part.default
+            offsets[number] = -1
+        else:
+            keys.append(np.zeros(0, dtype=np.int64))
+            key_values.append(np.zeros(0))
+    lengths = [len(k) for k in keys]
+    arity = [len(s) for s in factors]
+    scope_array = np.array([v for s in factors for v in s], dtype=np.int64)
+    stride_array = np.concatenate([*strides, np.zeros(0, dtype=np.int64)])
+    by_variable = np.argsort(scope_array, kind="stable")
+    owner = np.repeat(np.arange(len(factors)), arity).astype(np.int64)
+    return Factors(
+        use_start=starts_of(np.bincount(scope_array, minlength=len(sizes))),
+        use_factor=owner[by_variable],
+        use_stride=stride_array[by_variable],
+        scope_start=starts_of(arity),
+        scope=scope_array,
+        stride=stride_array,
+        offset=offsets,
+        table=table,
+        key_start=starts_of(lengths),
+        keys=np.concatenate([*keys, np.zeros(0, dtype=np.int64)]),
+        key_values=np.concatenate([*key_values, np.zeros(0)]),
+        default=default,
+    )
+
+
+def starts_of(lengths: Any) -> NDArray[np.int64]:
+    """Where pieces of given lengths begin when laid end to end, and where the last one ends: int64 (pieces + 1,)."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _strides(sizes: tuple[int, ...], scope: tuple[int, ...], is_dense: bool) -> NDArray[np.int64]:
+    if not is_dense and math.prod([sizes[v] for v in scope]) > LARGEST_INDEX:
+        return np.random.default_rng(len(scope)).integers(1, 1 << 63, size=len(scope), dtype=np.int64) | 1
+    strides = [1] * len(scope)
+    for place in range(1, len(scope)):
+        strides[place] = strides[place - 1] * sizes[scope[place - 1]]
+    return np.array(strides, dtype=np.int64)
+
+
+def _index(part: Part, scope: tuple[int, ...], strides: NDArray[np.int64]) -> NDArray[np.int64]:
+    stride_of = dict(zip(scope, strides.tolist(), strict=True))
+    own = np.array([stride_of[v] for v in part.scope], dtype=np.int64)
+    index: NDArray[np.int64] = (part.tuples * own).sum(axis=1)
+    return index
+
+
+def _fill_tables(
+    members: list[list[Part]],
+    strides: list[NDArray[np.int64]],
+    offsets: NDArray[np.int64],
+    dense_size: list[int],
+    table: NDArray[np.float64],
+) -> None:
+    """Write dense factors; parts of one arity at once, as a problem may have tens of thousands of small ones."""
+    by_arity: dict[int, list[tuple[int, Part]]] = {}
+    for number, own in enumerate(members):
+        if dense_size[number]:
+            for part in own:
+                by_arity.setdefault(len(part.scope), []).append((number, part))
+                if part.default:
+                    table[offsets[number] : offsets[number] + dense_size[number]] += part.default
+    for group in by_arity.values():
+        numbers = [number for number, _ in group]
+        stride = np.array([strides[number] for number in numbers])
+        given = np.array([part.scope for _, part in group])
+        rank = np.argsort(np.argsort(given, axis=1), axis=1)
+        own_stride = np.take_along_axis(stride, rank, axis=1)
+        rows = [len(part.tuples) for _, part in group]
+        tuples = np.concatenate([part.tuples for _, part in group])
+        index = np.repeat(offsets[numbers], rows) + (tuples * np.repeat(own_stride, rows, axis=0)).sum(axis=1)
+        values = np.concatenate([part.values for _, part in group])
+        np.add.at(table, index, values - np.repeat([part.default for _, part in group], rows))
+
+
+def harmful_slots(parts: Sequence[Part], start: NDArray[np.int64], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
+    """The slots that occur in an entry but 0, of parts all together."""
+    harmful = np.zeros(int(start[-1]), dtype=np.bool_)
+    by_arity: dict[int, list[Part]] = {}
+    for part in parts:
+        if part.default == 0:
+            by_arity.setdefault(len(part.scope), []).append(part)
+            continue
+        for place, v in enumerate(part.scope):
+            zeros = np.bincount(part.tuples[part.values == 0, place], minlength=sizes[v])
+            others = math.prod([sizes[u] for u in part.scope]) // sizes[v]
+            harmful[start[v] : start[v + 1]] |= zeros != others
+    for group in by_arity.values():
+        rows = [len(part.tuples) for part in group]
+        slots = np.repeat(start[np.array([part.scope for part in group])], rows, axis=0)
+        slots += np.concatenate([part.tuples for part in group])
+        harmful[slots[np.concatenate([part.values for part in group]) != 0].ravel()] = True
+    return harmful
