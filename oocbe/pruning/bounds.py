@@ -22,7 +22,6 @@ from oocbe.pruning.estimators import AdditiveSource, Terms
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import MOST_LITERALS, Forbidden, forbidden_sets
 from oocbe.pruning.local_polytope import DualAscent
-from oocbe.pruning.relaxation import Relaxation
 from oocbe.pruning.row_bounds import BoundSource
 from oocbe.semiring import MIN_SUM
 
@@ -36,6 +35,7 @@ def bound_sources(
     seed: int = 0,
     upper_bound: int | float | None = None,
     order: Sequence[int] | None = None,
+    improve: bool = False,
 ) -> list[BoundSource]:
     """Sources of bounds for the rows of a problem's messages, the one with the best root bound first.
 
@@ -45,6 +45,8 @@ def bound_sources(
     seconds : for all sources together, not counting what it takes to write the problem out as relaxations.
     seed : of the choices between equals.
     upper_bound : only assignments strictly below it count (an incumbent's value); None: the problem's own.
+    improve : let sources look for assignments, too. Where one has an ``assignment``, all that it says holds for
+        assignments strictly better than that one: the caller must take it as incumbent.
     order : variables in an order along which costs are shifted, such as the reverse elimination order; None: as given.
 
     Returns
@@ -88,7 +90,9 @@ def bound_sources(
         base = soft.terms if soft is not None else base
     if has_rows and forbidden is not None and base is not None:
         forbidden = replace(forbidden, removed=removed)
-        linear = _linear(problem, forbidden, fixed_point, base, deadline - time.perf_counter(), seed)
+        linear = _linear(
+            problem, forbidden, fixed_point, base, deadline - time.perf_counter(), seed, improve, sources[0]
+        )
         if linear is not None:
             sources.append(linear)
     sources.sort(key=lambda source: source.root, reverse=True)
@@ -123,18 +127,34 @@ def _ascended(
 
 
 def _linear(
-    problem: Problem, forbidden: Forbidden, fixed_point: FixedPoint, base: Terms, seconds: float, seed: int
+    problem: Problem,
+    forbidden: Forbidden,
+    fixed_point: FixedPoint,
+    base: Terms,
+    seconds: float,
+    seed: int,
+    improve: bool,
+    constant: AdditiveSource,
 ) -> AdditiveSource | None:
-    """The source named ``lp``; None where its sums leave 64-bit integers."""
+    """The source named ``lp``; None where its sums leave 64-bit integers, or, said with ``constant``, without HiGHS."""
+    try:
+        # Only here: loading it takes half a second, and fails beside another copy of the solver's library (as in
+        # OR-Tools) in the same process.
+        from oocbe.pruning.relaxation import Relaxation
+    except ImportError as error:
+        constant.why += f"; there is no linear program, as highspy cannot be loaded: {error}"
+        return None
     relaxation = Relaxation(problem, forbidden, fixed_point, base, seed)
-    relaxation.tighten(seconds, problem.upper_bound)
+    relaxation.tighten(seconds, problem.upper_bound, improve)
     try:
         source = relaxation.source("lp", "")
     except ValueRangeError:
         return None
+    source.assignment = relaxation.rounding.assignment
     cuts = relaxation.cuts
     source.why = (
         f"a linear program, tightened by {cuts['clique']} cliques and {cuts['local']} local cuts in "
         f"{relaxation.rounds} rounds, gives {source.root} at the root"
+        + (f"; rounding it gave an assignment worth {relaxation.rounding.value}" if source.assignment else "")
     )
     return source

@@ -57,8 +57,6 @@ def violated_cliques(adjacent: list[int], point: NDArray[np.float64], least_viol
     support = sum(1 << v for v in heavy)
     found: set[tuple[int, ...]] = set()
     for vertex in heavy:
-        if weight[vertex] > 1 - 1e-6:
-            continue
         for by_degree in (False, True):
             clique, total = [vertex], weight[vertex]
             candidates = adjacent[vertex] & support

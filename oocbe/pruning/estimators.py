@@ -130,6 +130,7 @@ class AdditiveSource:
     ) -> None:
         self.name = name
         self.why = why
+        self.assignment: tuple[int, ...] | None = None
         self.terms = terms
         self.removed = removed
         self.fixed_point = fixed_point

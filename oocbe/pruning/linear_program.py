@@ -81,6 +81,7 @@ class LinearProgram:
         self._highs.changeColsCost(count, columns, reduced[self._literals] / self._unit)
         self._known: set[tuple[bytes, bytes, int]] = set()
         self._idle: list[int] = []
+        self._aside: list[Row] = []
         self.bound = self._constant
         self.point = np.zeros(len(costs))
 
@@ -175,8 +176,22 @@ class LinearProgram:
         duals = np.array(self._highs.getSolution().row_dual)
         return np.maximum(0.0, -duals * self._unit)
 
+    def recall(self, least_violation: float) -> int:
+        """Bring back the rows set aside that the point violates; returns how many."""
+        if not self._aside:
+            return 0
+        number = np.repeat(np.arange(len(self._aside)), [len(row.literals) for row in self._aside])
+        literals = np.concatenate([row.literals for row in self._aside])
+        coefficients = np.concatenate([row.coefficients for row in self._aside])
+        sums = np.bincount(number, coefficients * self.point[literals], minlength=len(self._aside))
+        excess = sums - np.array([row.right_hand_side for row in self._aside], dtype=np.float64)
+        back = set(np.flatnonzero(excess > least_violation).tolist())
+        self.add([self._aside[i] for i in sorted(back)])
+        self._aside = [row for i, row in enumerate(self._aside) if i not in back]
+        return len(back)
+
     def drop_idle(self, rounds: int) -> int:
-        """Drop the rows that have had no multiplier for some rounds; returns how many."""
+        """Set the rows aside that have had no multiplier for some rounds; returns how many."""
         used = self.multipliers() > 1e-9
         self._idle = [0 if u else idle + 1 for u, idle in zip(used.tolist(), self._idle, strict=True)]
         drop = [i for i, idle in enumerate(self._idle) if idle >= rounds]
@@ -184,6 +199,7 @@ class LinearProgram:
             self._highs.deleteRows(len(drop), np.array(drop, dtype=np.int32))
             for i in drop:
                 self._known.discard(self.rows[i].key())
+                self._aside.append(self.rows[i])
             chosen = set(drop)
             self.rows = [row for i, row in enumerate(self.rows) if i not in chosen]
             self._idle = [idle for i, idle in enumerate(self._idle) if i not in chosen]

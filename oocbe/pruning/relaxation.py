@@ -22,13 +22,17 @@ from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import Forbidden
 from oocbe.pruning.linear_program import LinearProgram, Row
 from oocbe.pruning.local_cuts import LocalCuts, sets_as_rows
+from oocbe.pruning.rounding import Rounding
 from oocbe.pruning.row_bounds import ValueGrid
 
 BALLS = (20, 32, 48)
 """Literals of a ball; the next size is tried where the last one has little more to say."""
 
+LEAST_VIOLATION = 1e-3
+"""How much a clique, or a row set aside, must be violated to be added."""
+
 IDLE_ROUNDS = 8
-"""Rows without a multiplier for so many rounds are dropped from the relaxation."""
+"""Rows without a multiplier for so many rounds are set aside, to be recalled where they are violated."""
 
 PATIENCE = 6
 """Rounds of little progress before the next size of balls is tried, and after the last one the search ends."""
@@ -95,6 +99,7 @@ class Relaxation:
             [begin + np.argmin(degree[begin:end]) for begin, end in itertools.pairwise(forbidden.first.tolist())],
             dtype=np.int64,
         )
+        self.rounding = Rounding(problem, forbidden, costs)
         self._program = LinearProgram(costs, forbidden.owner, default, self.removed)
         # Values of a variable exclude one another even where none conflicts with anything else; a default that no
         # conflict names stays out of the cliques, or each variable would be a clique with nothing to say.
@@ -113,20 +118,24 @@ class Relaxation:
         self._local = LocalCuts(problem, forbidden, seed)
         self._best: tuple[float, list[Row], NDArray[np.float64]] | None = None
 
-    def tighten(self, seconds: float, upper_bound: int | float | None) -> None:
+    def tighten(self, seconds: float, upper_bound: int | float | None, improve: bool = False) -> None:
         """Solve and cut until the time is over, nothing better than ``upper_bound`` is left, or no cut is found.
 
-        With an upper bound, values whose reduced cost lifts the bound to it are removed on the way.
+        With an upper bound, values whose reduced cost lifts the bound to it are removed on the way. With ``improve``,
+        assignments found by rounding lower it: the bound then holds for what is better than ``rounding.value``.
         """
         deadline = time.perf_counter() + seconds
         program = self._program
         if not self._solve(seconds):
             return
+        if improve and self.rounding.round(program.point, self.removed):
+            upper_bound = self.rounding.value
         start = program.bound
         level, patience = 0, 0
         while not self._is_closed(upper_bound) and time.perf_counter() < deadline:
             before = program.bound
-            rows = [Row.of(c, 1, "clique") for c in violated_cliques(self._adjacent, program.point, 1e-3)]
+            recalled = program.recall(LEAST_VIOLATION)
+            rows = [Row.of(c, 1, "clique") for c in violated_cliques(self._adjacent, program.point, LEAST_VIOLATION)]
             self.cuts["clique"] += program.add(rows)
             share = min(deadline, time.perf_counter() + 0.25 * seconds)
             found = program.add(self._local.find(program.point, BALLS[level], share))
@@ -134,12 +143,14 @@ class Relaxation:
             self.rounds += 1
             if not self._solve(deadline - time.perf_counter()):
                 return
+            if improve and self.rounding.round(program.point, self.removed):
+                upper_bound = self.rounding.value
             if program.bound - before > LITTLE * (program.bound - start) + 1e-9 * abs(start):
                 patience = 0
                 program.drop_idle(IDLE_ROUNDS)
                 continue
             patience += 1
-            if patience >= PATIENCE or (found == 0 and not rows):
+            if patience >= PATIENCE or (found + recalled == 0 and not rows):
                 patience, level = 0, level + 1
                 if self._remove_dear(upper_bound):
                     level = 0

@@ -50,7 +50,10 @@ class BoundSource(Protocol):
     Attributes
     ----------
     name : what the plan calls it. why : a sentence for the plan: what it is made of, and what it says at the root.
-    root : lower bound on the value of every assignment that counts, rounded up to a value that the problem can have.
+    root : lower bound on the value of every assignment that counts, rounded up to a value that the problem can have;
+        infinite where nothing counts.
+    assignment : an assignment met on the way, None where there is none. Everything that the source says then holds for
+        assignments strictly better than this one.
     """
 
     @property
@@ -59,6 +62,8 @@ class BoundSource(Protocol):
     def why(self) -> str: ...  # noqa: D102
     @property
     def root(self) -> int | float: ...  # noqa: D102
+    @property
+    def assignment(self) -> tuple[int, ...] | None: ...  # noqa: D102
 
     def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
         """Bound the rows of a message.

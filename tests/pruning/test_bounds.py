@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -52,6 +53,26 @@ def test_bounds_of_anything_hold(first):
         found = check_all(anything(seed), seed)
         better += max(root for root, _ in found.values()) > found["constant"][0]
     assert better >= 5
+
+
+@pytest.mark.parametrize("make", [photographs, anything])
+def test_bounds_hold_below_an_assignment_found_on_the_way(make):
+    found = closed = 0
+    for seed in range(7000, 7060):
+        problem = make(seed)
+        for source in bound_sources(problem, 1.0, seed, improve=True):
+            if source.assignment is None:
+                continue
+            found += 1
+            value = problem.evaluate(source.assignment)
+            assert value is not None
+            better = replace(problem, upper_bound=value)
+            closed += source.root >= value
+            assert source.root <= optimum(better)
+            for number in range(MESSAGES):
+                check_message(better, source, *random_message(problem, 100 * seed + number))
+    assert found >= 10
+    assert closed >= found // 4
 
 
 @pytest.mark.slow
@@ -112,3 +133,12 @@ def test_values_of_a_grid():
     assert (grid.step, grid.round_up(9), grid.largest_below(8), grid.largest_below(8.5)) == (5, 13, 3, 8)
     assert ValueGrid.of(Problem((Variable("x", 1),), constant=3)).round_up(2.5) == 3
     assert ValueGrid.of(Problem((), constant=0.5)).round_up(2.5) == 2.5
+
+
+def test_without_highs_the_other_sources_remain(monkeypatch):
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    for module in ("oocbe.pruning.relaxation", "oocbe.pruning.linear_program", "oocbe.pruning.local_cuts"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    sources = bound_sources(photographs(2), 1.0)
+    assert [source.name for source in sources] == ["constant"]
+    assert "highspy cannot be loaded" in sources[0].why
