@@ -4,53 +4,88 @@
 #include "moves.cuh"
 
 #define THREADS 256
-#define ROWS_A_THREAD 4
+#define STEPS 4
+#define WARP_ROWS (64 * STEPS)
 
-// bits u32 (ceil(rows / 32),): rows that differ from the one before in a masked bit, and the first row.
-extern "C" __global__ void __launch_bounds__(THREADS)
-mark_heads(const u64 *keys, i64 rows, Masks masks, i64 words, u32 *bits) {
-    i64 first = (i64)blockIdx.x * (THREADS * ROWS_A_THREAD) + threadIdx.x;
-    u64 differences[ROWS_A_THREAD];
-    #pragma unroll
-    for (int i = 0; i < ROWS_A_THREAD; i++) differences[i] = first + i * THREADS == 0;
-    // Blocks that neither begin nor end the table have loads without a condition, all in flight at the same time.
-    bool whole = blockIdx.x > 0 && (i64)(blockIdx.x + 1) * (THREADS * ROWS_A_THREAD) <= rows;
-    for (int word = 0; word < words; word++) {
-        const u64 *column = keys + word * rows + first;
-        u64 mask = masks.words[word], here[ROWS_A_THREAD], last[ROWS_A_THREAD];
-        if (whole) {
-            #pragma unroll
-            for (int i = 0; i < ROWS_A_THREAD; i++) here[i] = column[i * THREADS], last[i] = column[i * THREADS - 1];
-            #pragma unroll
-            for (int i = 0; i < ROWS_A_THREAD; i++) differences[i] |= (here[i] ^ last[i]) & mask;
-        } else {
-            for (int i = 0; i < ROWS_A_THREAD; i++) {
-                i64 row = first + i * THREADS;
-                if (row > 0 && row < rows) differences[i] |= (column[i * THREADS] ^ column[i * THREADS - 1]) & mask;
-            }
-        }
-    }
-    #pragma unroll
-    for (int i = 0; i < ROWS_A_THREAD; i++) {
-        i64 row = first + i * THREADS;
-        u32 found = __ballot_sync(ALL_LANES, row < rows && differences[i] != 0);
-        if (lane_number() == 0 && row < rows) bits[row >> 5] = found;
-    }
+// Bits 0 to 15 to the even places.
+__device__ __forceinline__ u32 spread(u32 bits) {
+    bits = (bits | bits << 8) & 0x00FF00FF;
+    bits = (bits | bits << 4) & 0x0F0F0F0F;
+    bits = (bits | bits << 2) & 0x33333333;
+    return (bits | bits << 1) & 0x55555555;
 }
 
-// Calls write(marked row, place) for each marked row, neighbouring places by neighbouring lanes. A warp takes 32 words.
+// bits u32 (ceil(rows / 32),): rows that differ from the one before in a masked bit, and the first row. A warp takes
+// WARP_ROWS rows, a lane two neighbours at a time.
+extern "C" __global__ void __launch_bounds__(THREADS)
+mark_heads(const u64 *keys, i64 rows, Masks masks, i64 words, u32 *bits) {
+    i64 first = ((i64)blockIdx.x * (THREADS / 32) + threadIdx.x / 32) * WARP_ROWS;
+    if (first >= rows) return;
+    u32 lane = lane_number();
+    u32 differs = first + lane == 0;  // two bits a step: the even row and the odd one
+    for (int word = 0; word < words; word++) {
+        const u64 *column = keys + word * rows + first;
+        u64 mask = masks.words[word], even[STEPS], odd[STEPS], last = first > 0 ? column[-1] : column[0];
+        if (first + WARP_ROWS <= rows && ((u64)column & 15) == 0) {
+            #pragma unroll
+            for (int i = 0; i < STEPS; i++) {
+                ulonglong2 both = ((const ulonglong2 *)column)[i * 32 + lane];
+                even[i] = both.x;
+                odd[i] = both.y;
+            }
+        } else {
+            #pragma unroll
+            for (int i = 0; i < STEPS; i++) {
+                i64 row = first + i * 64 + 2 * lane;
+                even[i] = row < rows ? column[row - first] : 0;
+                odd[i] = row + 1 < rows ? column[row + 1 - first] : 0;
+            }
+        }
+        // An even row's neighbour is in the lane before, for the first lane in the last one, one step earlier.
+        #pragma unroll
+        for (int i = 0; i < STEPS; i++) {
+            u64 before = __shfl_sync(ALL_LANES, odd[i], (lane + 31) & 31);
+            if (((even[i] ^ (lane == 0 ? last : before)) & mask) != 0) differs |= 1u << 2 * i;
+            if (((even[i] ^ odd[i]) & mask) != 0) differs |= 2u << 2 * i;
+            last = before;
+        }
+    }
+    u32 evens = 0, odds = 0;
+    #pragma unroll
+    for (int i = 0; i < STEPS; i++) {
+        i64 row = first + i * 64 + 2 * lane;
+        u32 found_even = __ballot_sync(ALL_LANES, row < rows && differs >> 2 * i & 1);
+        u32 found_odd = __ballot_sync(ALL_LANES, row + 1 < rows && differs >> 2 * i & 2);
+        // A step makes two words: lanes 2 i and 2 i + 1 write them.
+        if (lane / 2 == i) evens = found_even, odds = found_odd;
+    }
+    u32 half = lane % 2 * 16;
+    i64 word = (first >> 5) + lane;
+    if (lane < 2 * STEPS && word * 32 < rows)
+        bits[word] = spread(evens >> half & 0xFFFF) | spread(odds >> half & 0xFFFF) << 1;
+}
+
+// Calls write(marked row, place) for each marked row, neighbouring places by neighbouring threads. A block takes THREADS
+// words: each thread notes the marked rows of its own one in shared memory, in order, PLACES at a time.
+#define PLACES 4096
 template <typename Write>
 __device__ __forceinline__ void for_marked(const u32 *bits, const i64 *before, i64 words, Write write) {
-    i64 first = ((i64)blockIdx.x * (THREADS / 32) + threadIdx.x / 32) * 32;
-    if (first >= words) return;
-    u32 lane = lane_number(), below = lanes_below();
-    u32 mine = first + lane < words ? bits[first + lane] : 0;
-    i64 place = before[first];
-    for (u32 left = __ballot_sync(ALL_LANES, mine != 0); left; left &= left - 1) {
-        int from = __ffs(left) - 1;
-        u32 word = __shfl_sync(ALL_LANES, mine, from);
-        if (word >> lane & 1) write((first + from) * 32 + lane, place + __popc(word & below));
-        place += __popc(word);
+    __shared__ unsigned short noted[PLACES];
+    i64 first = (i64)blockIdx.x * THREADS, word = first + threadIdx.x;
+    u32 left = word < words ? bits[word] : 0;
+    i64 base = before[first];
+    i64 stop = first + THREADS < words ? before[first + THREADS] : before[words];
+    u32 place = word < words ? (u32)(before[word] - base) : 0, count = (u32)(stop - base);
+    for (u32 done = 0; done < count; done += PLACES) {
+        while (left && place < done + PLACES) {
+            noted[place - done] = (unsigned short)(threadIdx.x * 32 + __ffs(left) - 1);
+            left &= left - 1;
+            place++;
+        }
+        __syncthreads();
+        u32 here = count - done < PLACES ? count - done : PLACES;
+        for (u32 i = threadIdx.x; i < here; i += THREADS) write(first * 32 + noted[i], base + done + i);
+        __syncthreads();
     }
 }
 

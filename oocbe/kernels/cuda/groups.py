@@ -11,7 +11,7 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import kernel, launch
 from oocbe.kernels.cuda.selection import THREADS, WORDS_A_BLOCK, Marked, counted, empty_bits, packed_masks
 
-ROWS_A_BLOCK = 4 * THREADS
+ROWS_A_BLOCK = 8 * THREADS
 
 
 def group_starts(keys: Any, masks: NDArray[np.uint64], piece_rows: int | None = None) -> Any:

@@ -4,12 +4,12 @@
 #define MARGINALISATION 0
 #include "integers.cuh"
 #include "values.cuh"
-#define STAGED 768
+#define STAGED 384
 #include "pairs.cuh"
 
 // keys1 u64 (words1, rows1), keys2 u64 (words, rows2), words1 <= words; the groups as in pairs.cuh. out_keys u64 (words,
 // rows), out_values (rows,), in the order of the pairs.
-extern "C" __global__ void __launch_bounds__(PAIR_THREADS)
+extern "C" __global__ void __launch_bounds__(PAIR_THREADS, 10)
 join_rows(const u64 *keys1, const VALUE *values1, i64 rows1, i64 words1, const u64 *keys2, const VALUE *values2,
           i64 rows2, const i64 *starts1, const i64 *counts1, const i64 *starts2, const i64 *places, const i64 *tiles,
           i64 words, u64 *out_keys, VALUE *out_values, i64 rows) {

@@ -8,11 +8,12 @@ import numpy as np
 
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch
+from oocbe.kernels.cuda.readback import last_entries
 from oocbe.kernels.cuda.selection import PRODUCTS, find_tiles, prefix_sum
 from oocbe.kernels.interface import MatchedGroups
 
-THREADS = 256
-PAIRS_A_BLOCK = 2048
+THREADS = 128
+PAIRS_A_BLOCK = 1024
 """Output rows that a block makes, as in the source."""
 
 
@@ -28,7 +29,7 @@ def join_rows(
 ) -> tuple[Any, Any]:
     """Join the rows of matched groups; see :meth:`oocbe.kernels.interface.Backend.join_rows`."""
     places = prefix_sum(PRODUCTS, groups.counts1, groups.counts2)
-    rows = int(places[-1])
+    rows = last_entries(places)[0]
     keys, values = cupy().empty((words, rows), dtype=np.uint64), cupy().empty(rows, dtype=values1.dtype)
     blocks = -(-rows // PAIRS_A_BLOCK)
     if rows == 0:

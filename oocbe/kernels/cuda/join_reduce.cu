@@ -1,12 +1,27 @@
 // Join and marginalise at once: one output row for each pair of runs (runs.cu) of a group that have an eliminated value
-// in common, its value marginalised over those values, in registers. Pairs are counted first, then written.
-// Up to 64 different eliminated values are sets of bits; with SET_BITS 0 the two runs' ascending lists are merged.
-// variants: SET_BITS=0|32|64 VALUE=int|long long|float|double
+// in common, its value marginalised over those values, in registers. A unit of work is some outer runs of a group with up
+// to CHUNK inner ones, and as many lanes of a warp as outer runs. To write, the lanes walk over the inner runs side by
+// side, each of them meets all of the unit's outer runs, which wait in shared memory, and neighbouring lanes write
+// neighbouring output rows. To count, it is the other way round: each lane has an outer run and meets all inner ones.
+// A lane has TURNS inner runs in registers at a time: where groups have many, rows of one outer run with all of them lie
+// side by side. Written piecemeal, with others in between, they would leave the second-level cache in parts of what memory
+// writes at once.
+// DENSE values of a run are side by side, with gaps where a value does not occur; with DENSE 0 a run's values are its
+// rows, found by counting the lower ones of a set of SET_BITS, or with SET_BITS 0 by merging the two runs' lists.
+// variants: TURNS=1|2|4 DENSE=0|2|4|8 SET_BITS=0|32|64 VALUE=int|long long|float|double
 // variants: COMBINATION=0|1 MARGINALISATION=0|1|2|3
 #include "integers.cuh"
 #include "values.cuh"
-#define STAGED 256
-#include "pairs.cuh"
+
+#define THREADS 256
+#define LEAST_WIDTH 4
+#define CHUNK 512
+
+#if SET_BITS == 32
+typedef u32 SET;
+#else
+typedef u64 SET;
+#endif
 
 // One table's runs: where their rows start, their eliminated values as a set or a list, and the rows' values.
 struct Side {
@@ -17,6 +32,65 @@ struct Side {
     const u64 *keys;
     i64 runs;
 };
+
+// Matched groups: inner runs from inner_starts on, inner_counts of them, and likewise outer ones. units, segments i64
+// (groups + 1,): the group's first unit, and its first pair of an outer run with a chunk of inner ones.
+struct Groups {
+    const i64 *inner_starts, *inner_counts, *outer_starts, *outer_counts, *units, *segments;
+};
+
+// What the lanes of one unit work on: neighbouring lanes, `width` of them, a power of two.
+struct Unit {
+    i64 outer, inner;  // first run of each side
+    i64 segment, step;  // segment of the first outer run, and from one outer run to the next
+    u32 outers, inners;  // runs of each side; none where there is no unit
+    u32 lane, base, lanes;  // lane within the unit, its first lane, ones for its lanes from bit 0 on
+    u32 most_outers, turns;  // of all units of the warp, so that all of its lanes come to the same places
+};
+
+__device__ __forceinline__ u32 greatest_of_warp(u32 value) {
+    for (int step = 16; step > 0; step /= 2) {
+        u32 other = __shfl_xor_sync(ALL_LANES, value, step);
+        value = other > value ? other : value;
+    }
+    return value;
+}
+
+// tiles i64 (blocks + 1,): group of each block's first unit, the last group last.
+__device__ __forceinline__ Unit find_unit(const Groups &groups, const i64 *tiles, i64 units, u32 width) {
+    __shared__ i64 firsts[THREADS / LEAST_WIDTH + 2];  // of the block's groups, their first units
+    Unit unit;
+    u32 lane = lane_number();
+    i64 first = tiles[blockIdx.x];
+    u32 count = (u32)(tiles[blockIdx.x + 1] - first) + 1;
+    for (u32 i = threadIdx.x; i < count; i += THREADS) firsts[i] = groups.units[first + i];
+    __syncthreads();
+    unit.lane = lane & (width - 1);
+    unit.base = lane - unit.lane;
+    unit.lanes = width == 32 ? ALL_LANES : (1u << width) - 1;
+    unit.outers = unit.inners = 0;
+    i64 number = (i64)blockIdx.x * (THREADS / width) + threadIdx.x / width;
+    if (number < units) {
+        i64 local = upper_bound(firsts, (i64)0, (i64)count, number) - 1, group = first + local;
+        i64 inner_runs = groups.inner_counts[group], chunks = (inner_runs + CHUNK - 1) / CHUNK;
+        i64 into = number - firsts[local], chunk = 0;
+        if (chunks > 1) {
+            chunk = into % chunks;
+            into /= chunks;
+        }
+        i64 outer = into * width, outers = groups.outer_counts[group] - outer;
+        unit.outer = groups.outer_starts[group] + outer;
+        unit.inner = groups.inner_starts[group] + chunk * CHUNK;
+        unit.segment = groups.segments[group] + outer * chunks + chunk;
+        unit.step = chunks;
+        unit.outers = outers < width ? (u32)outers : width;
+        inner_runs -= chunk * CHUNK;
+        unit.inners = inner_runs < CHUNK ? (u32)inner_runs : CHUNK;
+    }
+    unit.most_outers = greatest_of_warp(unit.outers);
+    unit.turns = greatest_of_warp((unit.inners + width - 1) / width);
+    return unit;
+}
 
 #if SET_BITS == 0
 __device__ __forceinline__ bool first_common(const Side &a, i64 run_a, const Side &b, i64 run_b, i64 &i, i64 &j) {
@@ -29,161 +103,174 @@ __device__ __forceinline__ bool first_common(const Side &a, i64 run_a, const Sid
     return false;
 }
 
-__device__ __forceinline__ bool have_common(const Side &a, i64 run_a, const Side &b, i64 run_b) {
+// Without sets every pair has to be looked at.
+__device__ __forceinline__ SET set_of(const Side &side, i64 run) { return 1; }
+
+__device__ __forceinline__ bool have_common(const Side &a, i64 run_a, SET, const Side &b, i64 run_b, SET) {
     i64 i = a.starts[run_a], j = b.starts[run_b];
     return first_common(a, run_a, b, run_b, i, j);
 }
 
-// Values of AT_ONCE pairs of runs, marginalised over the eliminated values in common, of which each has one at least.
-__device__ __forceinline__ void over_common(const Side &a, const u32 *runs_a, const Side &b, const u32 *runs_b,
-                                            VALUE *results) {
-    for (int p = 0; p < AT_ONCE; p++) {
-        u32 run_a = runs_a[p], run_b = runs_b[p];
-        i64 i = a.starts[run_a], j = b.starts[run_b];
-        first_common(a, run_a, b, run_b, i, j);
-        VALUE result = combine(a.values[i++], b.values[j++]);
-        while (first_common(a, run_a, b, run_b, i, j))
-            result = marginalise(result, combine(a.values[i++], b.values[j++]));
-        results[p] = result;
-    }
+__device__ __forceinline__ VALUE over_common(const Side &a, i64 run_a, SET, const Side &b, i64 run_b, SET) {
+    i64 i = a.starts[run_a], j = b.starts[run_b];
+    first_common(a, run_a, b, run_b, i, j);
+    VALUE result = combine(a.values[i++], b.values[j++]);
+    while (first_common(a, run_a, b, run_b, i, j))
+        result = marginalise(result, combine(a.values[i++], b.values[j++]));
+    return result;
 }
 #else
-#if SET_BITS == 32
-typedef u32 SET;
-#else
-typedef u64 SET;
-#endif
-
 __device__ __forceinline__ int ones(u32 set) { return __popc(set); }
 __device__ __forceinline__ int ones(u64 set) { return __popcll(set); }
 
-__device__ __forceinline__ bool have_common(const Side &a, i64 run_a, const Side &b, i64 run_b) {
-    return ((const SET *)a.sets)[run_a] & ((const SET *)b.sets)[run_b];
+__device__ __forceinline__ SET set_of(const Side &side, i64 run) { return ((const SET *)side.sets)[run]; }
+
+__device__ __forceinline__ bool have_common(const Side &, i64, SET set_a, const Side &, i64, SET set_b) {
+    return set_a & set_b;
 }
 
-// As above. The first values of all pairs are in flight at the same time; later ones are in the first-level cache.
-__device__ __forceinline__ void over_common(const Side &a, const u32 *runs_a, const Side &b, const u32 *runs_b,
-                                            VALUE *results) {
-    SET sets_a[AT_ONCE], sets_b[AT_ONCE];
-    const VALUE *values_a[AT_ONCE], *values_b[AT_ONCE];
-    #pragma unroll
-    for (int p = 0; p < AT_ONCE; p++) {
-        sets_a[p] = ((const SET *)a.sets)[runs_a[p]];
-        sets_b[p] = ((const SET *)b.sets)[runs_b[p]];
-        values_a[p] = a.values + a.starts[runs_a[p]];
-        values_b[p] = b.values + b.starts[runs_b[p]];
+// A run's rows ascend by eliminated value: as many come before one as the set has lower bits.
+__device__ __forceinline__ VALUE over_common(const Side &a, i64 run_a, SET set_a, const Side &b, i64 run_b, SET set_b) {
+    const VALUE *values_a = a.values + a.starts[run_a], *values_b = b.values + b.starts[run_b];
+    SET common = set_a & set_b, below = (common & -common) - 1;
+    VALUE result = combine(values_a[ones(set_a & below)], values_b[ones(set_b & below)]);
+    for (common &= common - 1; common; common &= common - 1) {
+        below = (common & -common) - 1;
+        result = marginalise(result, combine(values_a[ones(set_a & below)], values_b[ones(set_b & below)]));
     }
-    // A run's rows ascend by eliminated value: as many come before one as the set has lower bits.
-    #pragma unroll
-    for (int p = 0; p < AT_ONCE; p++) {
-        SET common = sets_a[p] & sets_b[p], below = (common & -common) - 1;
-        results[p] = combine(values_a[p][ones(sets_a[p] & below)], values_b[p][ones(sets_b[p] & below)]);
-    }
-    #pragma unroll
-    for (int p = 0; p < AT_ONCE; p++) {
-        SET common = sets_a[p] & sets_b[p];
-        for (common &= common - 1; common; common &= common - 1) {
-            SET below = (common & -common) - 1;
-            VALUE value = combine(values_a[p][ones(sets_a[p] & below)], values_b[p][ones(sets_b[p] & below)]);
-            results[p] = marginalise(results[p], value);
-        }
-    }
+    return result;
 }
 #endif
 
-// Pairs are of an inner (fast) and an outer run; the groups as in pairs.cuh, of runs. counts i64 (blocks,): output rows.
-extern "C" __global__ void __launch_bounds__(PAIR_THREADS)
-count_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_counts, const i64 *outer_starts,
-            const i64 *places, const i64 *tiles, i64 pairs, i64 *counts) {
-    __shared__ PairGroups held;
-    __shared__ u32 total;
-    if (threadIdx.x == 0) total = 0;
-    find_groups(held, places, tiles, inner_starts, inner_counts, outer_starts);
-    i64 start = (i64)blockIdx.x * PAIRS;
-    u32 count = 0;
+#if DENSE
+#define RECORD (DENSE * sizeof(VALUE))
+// The values of one run, read in as few pieces as the hardware allows.
+struct alignas(RECORD < 16 ? RECORD : 16) Record { VALUE values[DENSE]; };
+
+__device__ __forceinline__ Record record_of(const Side &side, i64 run) { return ((const Record *)side.values)[run]; }
+
+// In a fixed number of steps: a value that does not occur in both counts as the neutral one.
+__device__ __forceinline__ VALUE over_common(const Record &a, const Record &b, SET common) {
+#if MARGINALISATION == 3
+    // Too dear for values that do not occur.
+    VALUE result = neutral((VALUE)0);
     #pragma unroll
-    for (int i = 0; i < PAIRS_A_THREAD; i++) {
-        u32 t = threadIdx.x + i * PAIR_THREADS;
-        bool inside = start + t < pairs;
-        Pair pair = pair_of(held, inside ? t : 0, inner_starts, inner_counts, outer_starts);
-        count += have_common(outer, pair.row2, inner, pair.row1) && inside;
+    for (int i = 0; i < DENSE; i++)
+        if (common >> i & 1) result = marginalise(result, combine(a.values[i], b.values[i]));
+#else
+    VALUE result = neutral((VALUE)0);
+    #pragma unroll
+    for (int i = 0; i < DENSE; i++) {
+        VALUE value = combine(a.values[i], b.values[i]);
+        result = marginalise(result, common >> i & 1 ? value : neutral((VALUE)0));
     }
-    for (int step = 16; step > 0; step /= 2) count += __shfl_xor_sync(ALL_LANES, count, step);
-    if (lane_number() == 0) atomicAdd(&total, count);
-    __syncthreads();
-    if (threadIdx.x == 0) counts[blockIdx.x] = total;
+#endif
+    return result;
+}
+#endif
+
+// counts u32 (segments,): output rows of each outer run with each chunk of inner ones.
+extern "C" __global__ void __launch_bounds__(THREADS)
+count_pairs(Side inner, Side outer, Groups groups, const i64 *tiles, i64 units, i64 width, u32 *counts) {
+    Unit unit = find_unit(groups, tiles, units, (u32)width);
+    bool there = unit.lane < unit.outers;
+    i64 run = there ? unit.outer + unit.lane : 0;
+    SET mine = there ? set_of(outer, run) : 0;
+    u32 count = 0;
+#if DENSE
+    for (u32 turn = 0; turn < unit.turns; turn++) {
+        u32 i = turn * (u32)width + unit.lane, met = 0;
+        SET set = i < unit.inners ? set_of(inner, unit.inner + i) : 0;
+        // The inner runs with a value, as a set: the union over this lane's values are those that it meets.
+        #pragma unroll
+        for (int value = 0; value < DENSE; value++) {
+            u32 with = __ballot_sync(ALL_LANES, set >> value & 1);
+            if (mine >> value & 1) met |= with;
+        }
+        count += __popc(met >> unit.base & unit.lanes);
+    }
+#else
+    __shared__ SET held[THREADS];
+    const SET *sets = held + threadIdx.x - unit.lane;
+    for (u32 turn = 0; turn < unit.turns; turn++) {
+        u32 first = turn * (u32)width, i = first + unit.lane;
+        held[threadIdx.x] = i < unit.inners ? set_of(inner, unit.inner + i) : 0;
+        __syncwarp();
+        #pragma unroll 4
+        for (u32 k = 0; k < (u32)width; k++)
+            count += mine && sets[k] && have_common(outer, run, mine, inner, unit.inner + first + k, sets[k]);
+        __syncwarp();
+    }
+#endif
+    if (there) counts[unit.segment + unit.lane * unit.step] = count;
 }
 
-// Tables have fewer than 2^32 runs. row_places i64 (blocks + 1,): the counts' prefix sum. out_keys u64 (words, rows), out_values (rows,), in the order of
-// the pairs.
-extern "C" __global__ void __launch_bounds__(PAIR_THREADS)
-write_pairs(Side inner, Side outer, const i64 *inner_starts, const i64 *inner_counts, const i64 *outer_starts,
-            const i64 *places, const i64 *tiles, i64 pairs, const i64 *row_places, i64 words, u64 *out_keys,
-            VALUE *out_values, i64 rows) {
-    const int warps = PAIR_THREADS / 32;
-    __shared__ PairGroups held;
-    __shared__ u32 before[PAIRS_A_THREAD * warps + 1], found_inner[PAIRS], found_outer[PAIRS];
-    find_groups(held, places, tiles, inner_starts, inner_counts, outer_starts);
-    i64 start = (i64)blockIdx.x * PAIRS;
-    u32 lane = lane_number(), warp = threadIdx.x / 32, found[PAIRS_A_THREAD];
-    u32 inner_runs[PAIRS_A_THREAD], outer_runs[PAIRS_A_THREAD];
-    #pragma unroll
-    for (int i = 0; i < PAIRS_A_THREAD; i++) {
-        u32 t = threadIdx.x + i * PAIR_THREADS;
-        bool inside = start + t < pairs;
-        Pair pair = pair_of(held, inside ? t : 0, inner_starts, inner_counts, outer_starts);
-        bool common = have_common(outer, pair.row2, inner, pair.row1) && inside;
-        inner_runs[i] = (u32)pair.row1;
-        outer_runs[i] = (u32)pair.row2;
-        found[i] = __ballot_sync(ALL_LANES, common);
-        if (lane == 0) before[i * warps + warp] = __popc(found[i]);
-    }
-    __syncthreads();
-    if (warp == 0) {
-        // Exclusive prefix sum of the warps' counts, two a lane.
-        u32 a = before[2 * lane], b = before[2 * lane + 1], sum = a + b;
+// row_places i64 (segments + 1,): the counts' prefix sum. out_keys u64 (words, rows), out_values (rows,), in the order of
+// outer runs, and of inner runs within each.
+extern "C" __global__ void __launch_bounds__(THREADS)
+write_pairs(Side inner, Side outer, Groups groups, const i64 *tiles, i64 units, i64 width, const i64 *row_places,
+            i64 words, u64 *out_keys, VALUE *out_values, i64 rows) {
+    __shared__ SET held_sets[THREADS];
+    __shared__ u64 held_keys[THREADS];
+#if DENSE
+    __shared__ Record held_records[THREADS];
+#endif
+    Unit unit = find_unit(groups, tiles, units, (u32)width);
+    bool there = unit.lane < unit.outers;
+    i64 own = there ? unit.outer + unit.lane : 0;
+    // Where the next row of this lane's outer run goes.
+    i64 next = there ? row_places[unit.segment + unit.lane * unit.step] : 0;
+    held_sets[threadIdx.x] = there ? set_of(outer, own) : 0;
+    held_keys[threadIdx.x] = outer.keys[own];
+#if DENSE
+    held_records[threadIdx.x] = record_of(outer, own);
+#endif
+    __syncwarp();
+    u32 first = threadIdx.x - unit.lane, below = (1u << unit.lane) - 1;
+    for (u32 turn = 0; turn < unit.turns; turn += TURNS) {
+        i64 runs[TURNS];
+        SET sets[TURNS];
+        u64 keys[TURNS];
+#if DENSE
+        Record records[TURNS];
+#endif
         #pragma unroll
-        for (int step = 1; step < 32; step *= 2) {
-            u32 other = __shfl_up_sync(ALL_LANES, sum, step);
-            if (lane >= step) sum += other;
+        for (int t = 0; t < TURNS; t++) {
+            u32 i = (turn + t) * (u32)width + unit.lane;
+            bool inside = i < unit.inners;
+            runs[t] = inside ? unit.inner + i : 0;
+            sets[t] = inside ? set_of(inner, runs[t]) : 0;
+            keys[t] = inner.keys[runs[t]];
+#if DENSE
+            records[t] = record_of(inner, runs[t]);
+#endif
         }
-        before[2 * lane] = sum - a - b;
-        before[2 * lane + 1] = sum - b;
-        if (lane == 31) before[64] = sum;
-    }
-    __syncthreads();
-    // The pairs that are output rows, side by side: no thread idles where pairs without a common value are many.
-    #pragma unroll
-    for (int i = 0; i < PAIRS_A_THREAD; i++) {
-        if (!(found[i] >> lane & 1)) continue;
-        u32 place = before[i * warps + warp] + __popc(found[i] & lanes_below());
-        found_inner[place] = inner_runs[i];
-        found_outer[place] = outer_runs[i];
-    }
-    __syncthreads();
-    i64 base = row_places[blockIdx.x];
-    u32 count = before[64];
-    for (u32 first = threadIdx.x; first < count; first += AT_ONCE * PAIR_THREADS) {
-        u32 inners[AT_ONCE], outers[AT_ONCE];
-        VALUE results[AT_ONCE];
-        #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            u32 place = first + i * PAIR_THREADS < count ? first + i * PAIR_THREADS : first;
-            inners[i] = found_inner[place];
-            outers[i] = found_outer[place];
-        }
-        for (int word = 0; word < words; word++) {
-            u64 keys[AT_ONCE];
+        for (u32 o = 0; o < unit.most_outers; o++) {
+            SET other = held_sets[first + o];
+            u64 key = held_keys[first + o];
+#if DENSE
+            Record record = held_records[first + o];
+#endif
+            i64 place = __shfl_sync(ALL_LANES, next, unit.base + o);
             #pragma unroll
-            for (int i = 0; i < AT_ONCE; i++)
-                keys[i] = outer.keys[word * outer.runs + outers[i]] | inner.keys[word * inner.runs + inners[i]];
-            #pragma unroll
-            for (int i = 0; i < AT_ONCE; i++)
-                if (first + i * PAIR_THREADS < count) out_keys[word * rows + base + first + i * PAIR_THREADS] = keys[i];
+            for (int t = 0; t < TURNS; t++) {
+                if (turn + t >= unit.turns) break;
+                bool common = sets[t] && other && have_common(outer, unit.outer + o, other, inner, runs[t], sets[t]);
+                u32 found = __ballot_sync(ALL_LANES, common) >> unit.base & unit.lanes;
+                i64 row = place + __popc(found & below);
+                place += __popc(found);
+                if (!common) continue;
+                out_keys[row] = key | keys[t];
+                for (i64 word = 1; word < words; word++)
+                    out_keys[word * rows + row] = outer.keys[word * outer.runs + unit.outer + o]
+                                                | inner.keys[word * inner.runs + runs[t]];
+#if DENSE
+                out_values[row] = over_common(record, records[t], other & sets[t]);
+#else
+                out_values[row] = over_common(outer, unit.outer + o, other, inner, runs[t], sets[t]);
+#endif
+            }
+            if (unit.lane == o) next = place;
         }
-        over_common(outer, outers, inner, inners, results);
-        #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++)
-            if (first + i * PAIR_THREADS < count) out_values[base + first + i * PAIR_THREADS] = results[i];
     }
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.device import cupy, multiprocessors
 
 FOLDER = Path(__file__).parent
 
@@ -71,6 +71,12 @@ def kernel(source: str, function: str, **definitions: Definition) -> Any:
     return _function(source, function, tuple(sorted(definitions.items())))
 
 
+def cooperative_kernel(source: str, function: str, threads: int, **definitions: Definition) -> tuple[Any, int]:
+    """A kernel whose blocks wait for one another, and how many of its blocks of so many threads run at once."""
+    found = _function(source, function, tuple(sorted(definitions.items())), cooperative=True)
+    return found, _resident_blocks(found, threads, cupy().cuda.runtime.getDevice())
+
+
 def launch(function: Any, blocks: int, threads: int, *arguments: Any, shared_bytes: int = 0) -> None:
     """Queue a kernel on CuPy's current stream; no block, no launch.
 
@@ -81,6 +87,11 @@ def launch(function: Any, blocks: int, threads: int, *arguments: Any, shared_byt
         function((blocks,), (threads,), tuple(as_struct(a) for a in arguments), shared_mem=shared_bytes)
 
 
+def or_null(array: Any | None) -> Any:
+    """An array, or the null pointer where there is none, as an argument of a kernel."""
+    return 0 if array is None else array
+
+
 def as_struct(argument: Any) -> Any:
     """A NumPy array as one element of its bytes, the only form in which CuPy passes it by value; others as they are."""
     if isinstance(argument, np.ndarray) and argument.size != 1:
@@ -89,10 +100,22 @@ def as_struct(argument: Any) -> Any:
 
 
 @cache
-def _function(source: str, function: str, definitions: tuple[tuple[str, Definition], ...]) -> Any:
-    return _module(source, definitions).get_function(function)
+def _function(
+    source: str, function: str, definitions: tuple[tuple[str, Definition], ...], cooperative: bool = False
+) -> Any:
+    return _module(source, definitions, cooperative).get_function(function)
 
 
 @cache
-def _module(source: str, definitions: tuple[tuple[str, Definition], ...]) -> Any:
-    return cupy().RawModule(code=source_text(source), options=compiler_options(dict(definitions)))
+def _module(source: str, definitions: tuple[tuple[str, Definition], ...], cooperative: bool) -> Any:
+    return cupy().RawModule(
+        code=source_text(source),
+        options=compiler_options(dict(definitions)),
+        enable_cooperative_groups=cooperative,
+    )
+
+
+@cache
+def _resident_blocks(function: Any, threads: int, device: int) -> int:
+    a_multiprocessor = cupy().cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.kernel.ptr, threads, 0)
+    return int(a_multiprocessor) * multiprocessors(device)

@@ -3,7 +3,7 @@
 // which may be a part of one large group or many small groups. Needs integers.cuh, and STAGED: up to so
 // many groups a block keeps their numbers in shared memory.
 
-#define PAIR_THREADS 256
+#define PAIR_THREADS 128
 #define PAIRS_A_THREAD 8
 #define PAIRS (PAIR_THREADS * PAIRS_A_THREAD)
 
@@ -11,12 +11,19 @@
 
 struct Pair { i64 row1, row2; };
 
+// One group of a block, read in two pieces.
+struct alignas(16) Staged {
+    i64 start1, start2;
+    u32 count1, inverse;  // floor((2^32 - 1) / count1), 0 where the count has more than 31 bits
+    i32 place;  // where the group begins, from the block's first pair; before it for the first group
+    u32 unused;
+};
+
 // The groups of a block's pairs, in shared memory.
 struct PairGroups {
     unsigned short owner[PAIRS];  // group of each pair, counted from the block's first one
     i32 places[PAIRS + 2];  // where each group begins, from the block's first pair; each group has a pair at least
-    i64 starts1[STAGED], starts2[STAGED];
-    u32 counts1[STAGED], inverses[STAGED];  // the inverse of a count is floor((2^32 - 1) / count), 0 where it has more bits
+    Staged staged[STAGED];
     u32 warp_last[PAIR_THREADS / 32];
     i64 first, base1, base2;  // first group, and which rows of it the block's first pair has
     i32 groups;
@@ -34,19 +41,26 @@ __device__ __forceinline__ void find_groups(PairGroups &held, const i64 *places,
         held.places[i] = i == 0 ? 0 : (i32)place;
         if (i > 0 && place < PAIRS) held.owner[place] = (unsigned short)i;
         if (i < STAGED) {
-            held.starts1[i] = starts1[first + i];
-            held.starts2[i] = starts2[first + i];
             i64 count = counts1[first + i];
-            held.counts1[i] = (u32)count;
-            held.inverses[i] = (u64)count >> 31 ? 0 : 0xFFFFFFFFu / (u32)count;
+            u32 inverse = (u64)count >> 31 ? 0 : 0xFFFFFFFFu / (u32)count;
+            held.staged[i] = {starts1[first + i], starts2[first + i], (u32)count, inverse, (i32)place, 0};
         }
     }
+    __syncthreads();
     if (threadIdx.x == 0) {
         i64 into = start - places[first], count = counts1[first];
         held.first = first;
         held.groups = groups;
-        held.base1 = into % count;
-        held.base2 = into / count;
+        if (((u64)into | (u64)count) >> 32) {
+            held.base1 = into % count;
+            held.base2 = into / count;
+        } else {
+            held.base1 = (u32)into % (u32)count;
+            held.base2 = (u32)into / (u32)count;
+        }
+        // The block's first pair may lie anywhere in its group: the group begins before it, with a whole row of table 2.
+        held.staged[0].place = -(i32)held.base1;
+        held.staged[0].start2 += held.base2;
     }
     __syncthreads();
     if (groups == 1) return;
@@ -83,21 +97,23 @@ __device__ __forceinline__ void find_groups(PairGroups &held, const i64 *places,
 __device__ __forceinline__ Pair pair_of(const PairGroups &held, u32 t, const i64 *starts1, const i64 *counts1,
                                         const i64 *starts2) {
     i32 low = held.groups == 1 ? 0 : held.owner[t];
+    if (held.groups <= STAGED) {
+        Staged group = held.staged[low];
+        if (group.inverse) {
+            // `rest` is below PAIRS plus the count, so below 2^32, and the quotient is one too small at most.
+            u32 rest = t - (u32)group.place, quotient = __umulhi(rest, group.inverse);
+            rest -= quotient * group.count1;
+            if (rest >= group.count1) {
+                rest -= group.count1;
+                quotient++;
+            }
+            return {group.start1 + rest, group.start2 + quotient};
+        }
+    }
     i64 into = (i32)t - held.places[low], skipped = 0;
     if (low == 0) {
         into += held.base1;
         skipped = held.base2;
-    }
-    if (held.groups <= STAGED && held.inverses[low]) {
-        // Here `into` is below the count or PAIRS plus the count, so below 2^32, and the quotient is one too small at most.
-        u32 count = held.counts1[low], rest = (u32)into;
-        u32 quotient = __umulhi(rest, held.inverses[low]);
-        rest -= quotient * count;
-        if (rest >= count) {
-            rest -= count;
-            quotient++;
-        }
-        return {held.starts1[low] + rest, held.starts2[low] + skipped + quotient};
     }
     i64 group = held.first + low, count = counts1[group];
     if (((u64)into | (u64)count) >> 32) return {starts1[group] + into % count, starts2[group] + skipped + into / count};

@@ -1,27 +1,40 @@
 // Exclusive prefix sums in one pass over memory (Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled
 // Look-back, 2016), and searches in them.
-// variants: TERM=0|1|2
+// variants: TERM=0|1|2|3|4|5
 #include "integers.cuh"
 
-// A warp looks back over 32 tiles at a time, about a microsecond each time. Tiles of 8,192 entries keep that ahead of the
-// rate at which memory brings them.
+// Many small blocks: while one waits for the tiles before its own, others bring entries from memory.
 #define ITEMS 16
-#define THREADS 512
+#define THREADS 96
 #define TILE (ITEMS * THREADS)
+// A lane takes so many neighbours at a time: they are added up in registers, which spares steps between lanes.
+#define TOGETHER 4
 
 // A tile's state: two bits that say what is known, and the sum, of this tile alone or of all up to it.
 #define ALONE (1ull << 62)
 #define UP_TO (2ull << 62)
 #define SUM (ALONE - 1)
 
-// What is summed: TERM 0 counts i64, 1 products of two counts i64, 2 ones of u32 words.
-__device__ __forceinline__ u64 term(const void *first, const void *second, i64 i) {
-#if TERM == 0
-    return ((const u64 *)first)[i];
-#elif TERM == 1
-    return ((const u64 *)first)[i] * ((const u64 *)second)[i];
+// What is summed: TERM 0 counts i64, 1 products of two counts i64, 2 ones of u32 words, 3 counts u32; of the counts of
+// outer and inner runs of a group, 4 units of work (of `part` outer runs) and 5 segments of join_reduce.cu.
+#define CHUNK 512
+#if TERM == 2 || TERM == 3
+typedef u32 ENTRY;
 #else
-    return __popc(((const u32 *)first)[i]);
+typedef u64 ENTRY;
+#endif
+#define ENTRIES_A_LOAD (16 / sizeof(ENTRY))
+struct alignas(16) Load { ENTRY entries[ENTRIES_A_LOAD]; };
+
+__device__ __forceinline__ u64 term(ENTRY first, ENTRY second, u64 part) {
+#if TERM == 0 || TERM == 3
+    return first;
+#elif TERM == 1
+    return first * second;
+#elif TERM == 2
+    return __popc(first);
+#else
+    return (TERM == 4 ? (first + part - 1) / part : first) * ((second + CHUNK - 1) / CHUNK);
 #endif
 }
 
@@ -54,30 +67,48 @@ __device__ u64 sum_before(u64 *states, i64 tile, u64 own, u32 lane) {
     return before;
 }
 
-// out i64 (n + 1,), the sum of all last. states u64 (tiles,) and counter u32 (1,) are zero; tiles are taken in the order
+// first, second ENTRY (n,), at multiples of 16 bytes; out i64 (n + 1,), the sum of all last. states u64 (tiles,) and counter u32 (1,) are zero; tiles are taken in the order
 // in which blocks start, so that a tile never waits for one that has no block yet.
-extern "C" __global__ void __launch_bounds__(THREADS)
-prefix_sum(const void *first, const void *second, u64 *out, i64 n, u64 *states, u32 *counter) {
+extern "C" __global__ void __launch_bounds__(THREADS, 10)
+prefix_sum(const ENTRY *first, const ENTRY *second, u64 *out, i64 n, u64 part, u64 *states, u32 *counter) {
     __shared__ u64 warp_sums[THREADS / 32], before;
     __shared__ i64 taken;
     if (threadIdx.x == 0) taken = atomicAdd(counter, 1u);
     __syncthreads();
     i64 tile = taken;
     u32 lane = lane_number(), warp = threadIdx.x / 32;
-    i64 start = tile * TILE + warp * (32 * ITEMS) + lane;
+    i64 start = tile * TILE + warp * (32 * ITEMS) + lane * TOGETHER;
+    bool whole = (tile + 1) * TILE <= n;
     u64 sums[ITEMS], total = 0;
     // Whole tiles have loads without a condition, all in flight at the same time.
-    if ((tile + 1) * TILE <= n) {
+    if (whole) {
         #pragma unroll
-        for (int i = 0; i < ITEMS; i++) sums[i] = term(first, second, start + i * 32);
+        for (int i = 0; i < ITEMS; i += ENTRIES_A_LOAD) {
+            i64 at = start + i / TOGETHER * (32 * TOGETHER) + i % TOGETHER;
+            Load a = *(const Load *)(first + at), b = a;
+            if (TERM == 1 || TERM > 3) b = *(const Load *)(second + at);
+            #pragma unroll
+            for (int k = 0; k < ENTRIES_A_LOAD; k++) sums[i + k] = term(a.entries[k], b.entries[k], part);
+        }
     } else {
         #pragma unroll
-        for (int i = 0; i < ITEMS; i++) sums[i] = start + i * 32 < n ? term(first, second, start + i * 32) : 0;
+        for (int i = 0; i < ITEMS; i++) {
+            i64 at = start + i / TOGETHER * (32 * TOGETHER) + i % TOGETHER;
+            sums[i] = at < n ? term(first[at], second[at], part) : 0;
+        }
     }
     #pragma unroll
-    for (int i = 0; i < ITEMS; i++) {
-        u64 sum = inclusive_in_warp(sums[i], lane);
-        sums[i] = total + sum - sums[i];
+    for (int i = 0; i < ITEMS; i += TOGETHER) {
+        u64 own = 0;
+        #pragma unroll
+        for (int k = 0; k < TOGETHER; k++) own += sums[i + k];
+        u64 sum = inclusive_in_warp(own, lane), before_mine = total + sum - own;
+        #pragma unroll
+        for (int k = 0; k < TOGETHER; k++) {
+            u64 next = before_mine + sums[i + k];
+            sums[i + k] = before_mine;
+            before_mine = next;
+        }
         total += __shfl_sync(ALL_LANES, sum, 31);
     }
     if (lane == 0) warp_sums[warp] = total;
@@ -96,8 +127,15 @@ prefix_sum(const void *first, const void *second, u64 *out, i64 n, u64 *states, 
     __syncthreads();
     u64 base = before + warp_sums[warp];
     #pragma unroll
-    for (int i = 0; i < ITEMS; i++)
-        if (start + i * 32 < n) out[start + i * 32] = base + sums[i];
+    for (int i = 0; i < ITEMS; i += 2) {
+        i64 at = start + i / TOGETHER * (32 * TOGETHER) + i % TOGETHER;
+        if (whole) {
+            *(ulonglong2 *)(out + at) = make_ulonglong2(base + sums[i], base + sums[i + 1]);
+        } else {
+            if (at < n) out[at] = base + sums[i];
+            if (at + 1 < n) out[at + 1] = base + sums[i + 1];
+        }
+    }
 }
 
 // Group of the first row of each tile; places i64 (groups + 1,) strictly ascending, out i64 (tiles + 1,), the last

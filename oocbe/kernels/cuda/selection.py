@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from oocbe.errors import UnsupportedError
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import kernel, launch
+from oocbe.kernels.cuda.readback import last_entries
 
 THREADS = 256
 
-PREFIX_THREADS, PREFIX_TILE = 512, 8192
+PREFIX_THREADS, PREFIX_TILE = 96, 1536
 """Threads of a block of the prefix sum and entries that it takes, as in the source."""
 
 WORDS_A_BLOCK = THREADS
@@ -23,7 +24,8 @@ WORDS_A_BLOCK = THREADS
 MOST_WORDS = 64
 """Key words whose masks travel as an argument of a kernel, by value."""
 
-COUNTS, PRODUCTS, ONES = 0, 1, 2
+COUNTS, PRODUCTS, ONES, SHORT_COUNTS, UNITS, SEGMENTS = range(6)
+"""What a prefix sum adds up, as in the source."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ class Marked:
     count: int
 
 
-def prefix_sum(term: int, first: Any, second: Any = None) -> Any:
-    """Exclusive prefix sum of counts int64, products of two counts, or ones of words uint32.
+def prefix_sum(term: int, first: Any, second: Any = None, part: int = 1) -> Any:
+    """Exclusive prefix sum of counts int64, products of two counts, ones of words uint32, or as the source says.
 
     Returns int64 (entries + 1,), the sum of all last.
     """
@@ -54,7 +56,8 @@ def prefix_sum(term: int, first: Any, second: Any = None) -> Any:
     tiles = max(1, -(-entries // PREFIX_TILE))
     # The counter lives behind the states, so that one call sets both to zero.
     states = cupy().zeros(tiles + 1, dtype=np.uint64)
-    second = first if second is None else second
+    first = aligned(first)
+    second = first if second is None else aligned(second)
     launch(
         kernel("prefix", "prefix_sum", TERM=term),
         tiles,
@@ -63,10 +66,16 @@ def prefix_sum(term: int, first: Any, second: Any = None) -> Any:
         second,
         out,
         entries,
+        part,
         states,
         states[tiles:],
     )
     return out
+
+
+def aligned(array: Any) -> Any:
+    """The array at a multiple of 16 bytes; a copy where it is a part of another one that begins elsewhere."""
+    return array.copy() if array.data.ptr % 16 else array
 
 
 def find_tiles(places: Any, tile_rows: int, tiles: int) -> Any:
@@ -80,7 +89,7 @@ def find_tiles(places: Any, tile_rows: int, tiles: int) -> Any:
 def counted(bits: Any, rows: int) -> Marked:
     """Marks with their counts; waits for the device to know how many there are."""
     before = prefix_sum(ONES, bits)
-    return Marked(bits, before, rows, int(before[-1]))
+    return Marked(bits, before, rows, last_entries(before)[0])
 
 
 def empty_bits(rows: int) -> Any:

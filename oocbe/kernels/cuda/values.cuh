@@ -24,3 +24,18 @@ __device__ __forceinline__ VALUE marginalise(VALUE a, VALUE b) {
     return (VALUE)(greater + log1p(exp(lesser - greater)));
 #endif
 }
+
+// What marginalising a value with leaves the value as it is, of the argument's type.
+#if MARGINALISATION == 2
+template <typename Value> __device__ __forceinline__ Value neutral(Value) { return 0; }
+#else
+#define LOWEST (MARGINALISATION != 0)
+__device__ __forceinline__ int neutral(int) { return LOWEST ? (int)0x80000000 : 0x7FFFFFFF; }
+__device__ __forceinline__ long long neutral(long long) {
+    return LOWEST ? (long long)0x8000000000000000ull : 0x7FFFFFFFFFFFFFFFll;
+}
+__device__ __forceinline__ float neutral(float) { return __int_as_float(LOWEST ? (int)0xFF800000 : 0x7F800000); }
+__device__ __forceinline__ double neutral(double) {
+    return __longlong_as_double(LOWEST ? (long long)0xFFF0000000000000ull : 0x7FF0000000000000ll);
+}
+#endif
