@@ -35,7 +35,9 @@ def same(found, expected, floats: bool = False) -> None:
 
 @pytest.mark.parametrize("rows", [*ROWS, 3_000_000])
 @pytest.mark.parametrize("bits", [1, 9, 33])
-def test_sort(cuda, rows, bits):
+@pytest.mark.parametrize("at_once", [False, True], ids=["a launch a pass", "one launch"])
+def test_sort(cuda, rows, bits, at_once, monkeypatch):
+    monkeypatch.setattr("oocbe.kernels.cuda.sort.ROWS_AT_ONCE", 1 << 22 if at_once else 0)
     keys, values = random_keys(rows, bits, rows), np.arange(rows, dtype=np.int32)
     same(cuda.sort_rows(keys, values, [(0, 0, 64)]), CPU.sort_rows(keys, values, [(0, 0, 64)]))
     wide = np.concatenate([keys << np.uint64(20), random_keys(rows, 5, 2), keys])
@@ -43,7 +45,17 @@ def test_sort(cuda, rows, bits):
     same(cuda.sort_rows(wide, values, ranges), CPU.sort_rows(wide, values, ranges))
 
 
+def test_sort_of_keys_that_differ_in_few_digits(cuda, monkeypatch):
+    """Digits of one value only are passed over, whatever their number leaves of the two buffers' turns."""
+    for at_once in (0, 1 << 22):
+        monkeypatch.setattr("oocbe.kernels.cuda.sort.ROWS_AT_ONCE", at_once)
+        for mask in (0, 0xFF, 0xFF00FF, 0xF0F0F, 0xFFFFFF << 40, 0x0101010101010101):
+            keys, values = random_keys(20_000, 63, 5) & np.uint64(mask), np.arange(20_000)
+            same(cuda.sort_rows(keys, values, [(0, 0, 64)]), CPU.sort_rows(keys, values, [(0, 0, 64)]))
+
+
 def test_sort_with_room_for_counts_of_64_bits(cuda, monkeypatch):
+    monkeypatch.setattr("oocbe.kernels.cuda.sort.ROWS_AT_ONCE", 0)
     monkeypatch.setattr("oocbe.kernels.cuda.sort.SHORT_ROWS", 1000)
     keys, values = random_keys(100_000, 20, 1), np.arange(100_000)
     same(cuda.sort_rows(keys, values, [(0, 0, 20)]), CPU.sort_rows(keys, values, [(0, 0, 20)]))
@@ -147,6 +159,9 @@ def random_table(scope: dict[str, int], rows: int, seed: int, semiring, dtype, s
 SHAPES = {
     "few large groups": ({"a": 500, "e": 6, "k": 2}, {"b": 400, "e": 6, "k": 2}),
     "many small groups": ({"a": 5, "e": 6, "k": 20_000}, {"b": 5, "e": 6, "k": 20_000}),
+    "two values, large groups": ({"a": 2000, "e": 2, "k": 2}, {"b": 1500, "e": 2, "k": 2}),
+    "eight values, large groups": ({"a": 700, "e": 8, "k": 2}, {"b": 300, "e": 8, "k": 2}),
+    "9 to 32 values": ({"a": 200, "e": 20, "k": 7}, {"b": 90, "e": 20, "k": 7}),
     "33 to 64 values": ({"a": 300, "e": 60, "k": 5}, {"b": 300, "e": 60, "k": 5}),
     "lists of values": ({"a": 100, "e": 3000, "k": 3}, {"b": 30, "e": 3000, "k": 3}),
     "keys of two words": ({"a": 1 << 40, "e": 6, "k": 300}, {"b": 1 << 40, "e": 6, "k": 300}),
@@ -178,6 +193,18 @@ def test_operators(cuda, semiring, shape, shuffled):
         chains.append([in_main_memory(t, kernels) for t in (joined, left, reduced)])
     for a, b in zip(*chains, strict=True):
         same((a.keys, a.values), (b.keys, b.values), floats=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", ["eight values, large groups", "9 to 32 values", "one group"])
+def test_values_of_all_types(cuda, shape, dtype):
+    first, second = SHAPES[shape]
+    for semiring in SEMIRINGS.values():
+        if semiring is not LOG_SUM_EXP or np.dtype(dtype).kind == "f":
+            f = random_table(first, 5000, 3, semiring, dtype, shuffled=False)
+            g = random_table(second, 2000, 4, semiring, dtype, shuffled=False)
+            expected, found = (join_maximise(f, g, "e", backend=name) for name in ("cpu", "cuda"))
+            same((found.keys, found.values), (expected.keys, expected.values), floats=True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
