@@ -37,6 +37,15 @@ def photographs(seed: int) -> Problem:
     return _finished(random, sizes, functions, constraints, linear, f"photographs {seed}")
 
 
+def costly_photographs(seed: int) -> Problem:
+    """The same with conflicts that cost something instead of being forbidden: a great deal, or not so much."""
+    problem = photographs(seed)
+    random = np.random.default_rng(seed + 1)
+    costs = [random.choice([5, 50, 2500, 5000, 10**6], size=len(c.tuples)) for c in problem.constraints]
+    functions = [Function(c.scope, c.tuples, k, 0) for c, k in zip(problem.constraints, costs, strict=True)]
+    return replace(problem, functions=(*problem.functions, *functions), constraints=(), upper_bound=None)
+
+
 def anything(seed: int) -> Problem:
     """A problem with every kind of part: costs of any arity and sign, incomplete, defaults, hard, linear; or floats."""
     random = np.random.default_rng(seed)

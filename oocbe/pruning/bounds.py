@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.problem import Problem
 from oocbe.pruning.constant_bound import constant_source, minimum_terms
-from oocbe.pruning.estimators import AdditiveSource, Terms
+from oocbe.pruning.dear import DearTuples, split_dear
+from oocbe.pruning.estimators import AdditiveSource
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import MOST_LITERALS, Forbidden, forbidden_sets
 from oocbe.pruning.local_polytope import DualAscent
@@ -66,37 +67,51 @@ def bound_sources(
     limits = [b for b in (problem.upper_bound, upper_bound) if b is not None]
     limit = min(limits, default=None)
     problem = replace(problem, upper_bound=limit)
-    sources = [constant_source(problem)]
-    if sources[0].root == math.inf:
-        return [*sources]
+    constant = constant_source(problem)
+    if constant.root == math.inf:
+        return [constant]
     deadline = time.perf_counter() + seconds
-    forbidden = None
+    found = [constant]
+    removed = constant.removed
+    conflicts: list[_Conflicts] = []
     if sum(problem.sizes) <= MOST_LITERALS:
-        forbidden = forbidden_sets(problem)
-        if forbidden.is_empty:
-            sources[0].removed[:] = 1
+        conflicts = _conflicts(problem, constant.fixed_point)
+        if conflicts[-1].forbidden.is_empty:
+            removed[:] = 1
             return [constant_source(problem)]
-    has_rows = forbidden is not None and _has_rows(problem, forbidden)
-    removed = sources[0].removed if forbidden is None else forbidden.removed | sources[0].removed
-    fixed_point = sources[0].fixed_point
-    base: Terms | None = minimum_terms(problem, fixed_point)
+        removed = removed | conflicts[-1].forbidden.removed
+        conflicts = [c for c in conflicts if _has_rows(problem, c.forbidden)]
     if any(len(f.scope) >= 2 for f in problem.functions):
-        share = seconds * (ASCENT_SHARE if has_rows else 1)
-        found = _ascended(problem, fixed_point, removed, share, order, True)
-        if found is not None:
-            sources.append(found)
-            removed = found.removed
-        soft = _ascended(problem, fixed_point, removed, share, order, False) if has_rows else None
-        base = soft.terms if soft is not None else base
-    if has_rows and forbidden is not None and base is not None:
-        forbidden = replace(forbidden, removed=removed)
-        linear = _linear(
-            problem, forbidden, fixed_point, base, deadline - time.perf_counter(), seed, improve, sources[0]
-        )
+        share = seconds * (ASCENT_SHARE if conflicts else 1)
+        ascended = _ascended(problem, constant.fixed_point, removed, share, order, True)
+        if ascended is not None:
+            found.append(ascended)
+            removed = ascended.removed
+    for number, c in enumerate(conflicts):
+        left = (deadline - time.perf_counter()) / (len(conflicts) - number)
+        linear = _linear(problem, c, constant, removed, left, seed, improve, order)
         if linear is not None:
-            sources.append(linear)
-    sources.sort(key=lambda source: source.root, reverse=True)
-    return [*sources]
+            found.append(linear)
+            if linear.root >= max(source.root for source in found):
+                break
+    found.sort(key=lambda source: source.root, reverse=True)
+    return [*found]
+
+
+@dataclass(frozen=True)
+class _Conflicts:
+    """Forbidden sets with dear tuples among them, and the problem in which these are capped."""
+
+    capped: Problem
+    dear: DearTuples
+    forbidden: Forbidden
+
+
+def _conflicts(problem: Problem, fixed_point: FixedPoint) -> list[_Conflicts]:
+    """What linear programs are made of: with dear tuples as conflicts, where there are any, and without."""
+    plain = _Conflicts(problem, DearTuples(), forbidden_sets(problem))
+    capped, dear = split_dear(problem, fixed_point)
+    return [_Conflicts(capped, dear, forbidden_sets(problem, dear.sets)), plain] if dear.sets else [plain]
 
 
 def _has_rows(problem: Problem, forbidden: Forbidden) -> bool:
@@ -128,13 +143,13 @@ def _ascended(
 
 def _linear(
     problem: Problem,
-    forbidden: Forbidden,
-    fixed_point: FixedPoint,
-    base: Terms,
+    conflicts: _Conflicts,
+    constant: AdditiveSource,
+    removed: NDArray[np.uint8],
     seconds: float,
     seed: int,
     improve: bool,
-    constant: AdditiveSource,
+    order: Sequence[int] | None,
 ) -> AdditiveSource | None:
     """The source named ``lp``; None where its sums leave 64-bit integers, or, said with ``constant``, without HiGHS."""
     try:
@@ -144,9 +159,17 @@ def _linear(
     except ImportError as error:
         constant.why += f"; there is no linear program, as highspy cannot be loaded: {error}"
         return None
-    relaxation = Relaxation(problem, forbidden, fixed_point, base, seed)
-    relaxation.tighten(seconds, problem.upper_bound, improve)
+    begin = time.perf_counter()
+    fixed_point = constant.fixed_point
+    base = minimum_terms(conflicts.capped, fixed_point)
+    if any(len(f.scope) >= 2 for f in problem.functions):
+        soft = _ascended(conflicts.capped, fixed_point, removed, seconds * ASCENT_SHARE, order, False)
+        base = base if soft is None else soft.terms
+        removed = removed if soft is None else soft.removed
+    forbidden = replace(conflicts.forbidden, removed=conflicts.forbidden.removed | removed)
     try:
+        relaxation = Relaxation(problem, forbidden, fixed_point, base, seed, conflicts.dear)
+        relaxation.tighten(seconds - (time.perf_counter() - begin), problem.upper_bound, improve)
         source = relaxation.source("lp", "")
     except ValueRangeError:
         return None

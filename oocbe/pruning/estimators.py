@@ -2,12 +2,15 @@
 
 A *term* says ``constant + Σ_v entries_v(x_v) <= part(x)`` about a part of the problem, in fixed point. A *soft* term
 bounds one function. A *hard* term is at most 0 for every assignment that counts: a multiplier times a valid
-inequality (``-y * rhs + Σ y * coef * x <= 0``), or what a hard constraint was charged with. The sum of all terms is a
-lower bound on the problem, and each variable then takes its cheapest value by itself.
+inequality (``-y * rhs + Σ y * coef * x <= 0``), or what a hard constraint was charged with. A *literal* term is an
+inequality of literals with coefficients of at least 0 that the dear tuples of functions (:mod:`oocbe.pruning.dear`) pay
+for where it is violated. The sum of all terms is a lower bound on the problem, and each variable then takes its
+cheapest value by itself.
 
 Outside a message lie the functions whose scope meets no eliminated variable. Their terms are added up; so are hard
 terms, wherever they come from, since an assignment that counts satisfies them, with the least entry in place of
-variables that are already eliminated. What remains depends on the separator's variables, one by one, and on others,
+variables that are already eliminated. Literal terms count without the literals of eliminated variables: what pays for
+the rest lies outside. What remains depends on the separator's variables, one by one, and on others,
 which take their cheapest value.
 """
 
@@ -21,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ValueRangeError
-from oocbe.kernels.cpu.estimators import ELIMINATED, OUTSIDE, SEPARATOR, sum_outside
+from oocbe.kernels.cpu.estimators import ELIMINATED, OUTSIDE, SEPARATOR, SOFT, sum_outside
 from oocbe.problem import Problem
 from oocbe.pruning.fixed_point import LARGEST, ROUNDING, FixedPoint
 from oocbe.pruning.row_bounds import RowBound, ValueGrid
@@ -38,7 +41,7 @@ class Terms:
     ----------
     start : int64 (terms + 1,), CSR into ``variable`` and ``offset``.
     variable, offset : int64, variables of each term and where their entries (domain size each) begin.
-    entries : int64. constant : int64 (terms,). is_hard : uint8 (terms,).
+    entries : int64. constant : int64 (terms,). kind : uint8 (terms,), SOFT, HARD or LITERAL.
     """
 
     start: NDArray[np.int64]
@@ -46,7 +49,7 @@ class Terms:
     offset: NDArray[np.int64]
     entries: NDArray[np.int64]
     constant: NDArray[np.int64]
-    is_hard: NDArray[np.uint8]
+    kind: NDArray[np.uint8]
 
     def magnitude(self) -> float:
         """Sum of the absolute values of all constants and entries: no sum of terms exceeds it."""
@@ -61,7 +64,7 @@ def joined(one: Terms, other: Terms) -> Terms:
         np.concatenate([one.offset, other.offset + len(one.entries)]),
         np.concatenate([one.entries, other.entries]),
         np.concatenate([one.constant, other.constant]),
-        np.concatenate([one.is_hard, other.is_hard]),
+        np.concatenate([one.kind, other.kind]),
     )
 
 
@@ -73,14 +76,14 @@ class TermsBuilder:
         self._variables: list[int] = []
         self._entries: list[NDArray[np.int64]] = []
         self._constants: list[int] = []
-        self._is_hard: list[bool] = []
+        self._kind: list[int] = []
 
-    def add(self, constant: int, entries: Mapping[int, NDArray[np.int64]], is_hard: bool = False) -> None:
+    def add(self, constant: int, entries: Mapping[int, NDArray[np.int64]], kind: int = SOFT) -> None:
         """Add a term; ``entries`` has one int64 array (domain size,) a variable."""
         if constant == 0 and not any(e.any() for e in entries.values()):
             return
         self._constants.append(int(constant))
-        self._is_hard.append(is_hard)
+        self._kind.append(kind)
         self._variables.extend(entries)
         self._entries.extend(entries.values())
         self._start.append(len(self._variables))
@@ -94,7 +97,7 @@ class TermsBuilder:
             np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64),
             np.concatenate(self._entries) if self._entries else np.zeros(0, dtype=np.int64),
             np.array(self._constants, dtype=np.int64),
-            np.array(self._is_hard, dtype=np.uint8),
+            np.array(self._kind, dtype=np.uint8),
         )
 
 
@@ -205,6 +208,6 @@ class AdditiveSource:
             return self._constant, sums
         kept = np.empty(len(terms.constant), dtype=np.uint8)
         uses = (terms.start, terms.variable, terms.offset)
-        parts = (terms.entries, terms.constant, terms.is_hard)
+        parts = (terms.entries, terms.constant, terms.kind)
         total = sum_outside(*uses, *parts, self._first, role, self.removed, SWEEPS, sums, kept)
         return self._constant + int(total), sums

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,8 +76,13 @@ def removed_values(problem: Problem) -> tuple[NDArray[np.uint8], bool]:
     return removed, is_empty
 
 
-def forbidden_sets(problem: Problem) -> Forbidden:
-    """All forbidden sets of a problem of at most :data:`MOST_LITERALS` literals."""
+def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) -> Forbidden:
+    """All forbidden sets of a problem of at most :data:`MOST_LITERALS` literals.
+
+    Parameters
+    ----------
+    besides : int64 (sets, size), sets of two or more literals to be treated as forbidden, too.
+    """
     sizes = problem.sizes
     first = first_values(sizes)
     owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -95,6 +101,8 @@ def forbidden_sets(problem: Problem) -> Forbidden:
             larger.setdefault(len(axes), []).append(literals)
     for c in listed:
         larger.setdefault(len(c.scope), []).append(first[list(c.scope)] + c.tuples)
+    for sets in besides:
+        larger.setdefault(sets.shape[1], []).append(sets)
     for linear in problem.linear_constraints:
         _add_linear(linear, first, pairs, removed)
     for literals in larger.pop(1, []):

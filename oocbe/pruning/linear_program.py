@@ -7,43 +7,15 @@ never trusted: only the multipliers are used, rounded, and the bound is computed
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.pruning.rows import Row
+
 LARGEST_OBJECTIVE = 1e4
 """Costs are scaled so that the largest is at most this: the solver's tolerances are absolute."""
-
-
-@dataclass(frozen=True, eq=False)
-class Row:
-    """A valid inequality: the sum of coefficients of true literals is at most the right-hand side.
-
-    Attributes
-    ----------
-    literals : int64, ascending. coefficients : int64. right_hand_side : integer. kind : what the row is called.
-    """
-
-    literals: NDArray[np.int64]
-    coefficients: NDArray[np.int64]
-    right_hand_side: int
-    kind: str = "row"
-
-    @classmethod
-    def of(cls, literals: Sequence[int] | NDArray[np.int64], right_hand_side: int, kind: str) -> Row:
-        """Row with coefficients of one."""
-        chosen = np.sort(np.asarray(literals, dtype=np.int64))
-        return cls(chosen, np.ones(len(chosen), dtype=np.int64), right_hand_side, kind)
-
-    def key(self) -> tuple[bytes, bytes, int]:
-        """Equal for equal inequalities."""
-        return self.literals.tobytes(), self.coefficients.tobytes(), self.right_hand_side
-
-    def left_hand_side(self, point: NDArray[np.float64]) -> float:
-        """Sum at a point, float64 (literals,)."""
-        return float(self.coefficients @ point[self.literals])
 
 
 class LinearProgram:

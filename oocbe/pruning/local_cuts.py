@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.local_cuts import heaviest, separate
 from oocbe.problem import Problem
 from oocbe.pruning.forbidden import Forbidden
-from oocbe.pruning.linear_program import Row
+from oocbe.pruning.rows import Row
 
 WORD = 64
 """Most literals of an inequality: a set of them is one machine word."""

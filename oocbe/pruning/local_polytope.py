@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.dual_ascent import least_of_functions, sweep
+from oocbe.kernels.cpu.estimators import HARD, SOFT
 from oocbe.problem import Constraint, LinearConstraint, Problem
 from oocbe.pruning.constant_bound import minimum_terms
 from oocbe.pruning.estimators import Terms, first_values, joined
@@ -52,7 +53,10 @@ class _Part:
 
 
 def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) -> tuple[list[_Part], list[int]]:
-    """Parts over two or more variables that are small enough, and the numbers of the functions that are not."""
+    """Parts over two or more variables, and the numbers of the functions of which only the minimum counts.
+
+    These are the constant ones, and those that are too large.
+    """
     sizes = problem.sizes
     limits = cost_limits(problem)
     parts, skipped = [], []
@@ -75,6 +79,10 @@ def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) ->
         values, permitted = f.to_array(sizes)
         if limits:
             permitted = permitted & (values < limits[number])
+        is_constant = len(np.unique(values[permitted])) == 1
+        if is_constant and (permitted.all() or not with_constraints):
+            skipped.append(number)  # its minimum says it all, but for what it forbids
+            continue
         exact = np.where(permitted, fixed_point.down(values), NEVER)
         parts.append(_part(f.scope, exact, fixed_point, False))
     if with_constraints:
@@ -134,34 +142,38 @@ class DualAscent:
         self._cell_start = np.concatenate([[0], np.cumsum([len(p.costs) for p in parts])]).astype(np.int64)
         self._cells = np.concatenate([p.costs for p in parts]) if parts else np.zeros(0)
         self._order = np.array(order if order is not None else range(len(problem.sizes)), dtype=np.int64)
+        counts = np.bincount(self._use_variable, minlength=len(problem.sizes))
+        self._uses = (
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            np.argsort(self._use_variable, kind="stable"),
+            np.repeat(np.arange(len(parts)), np.diff(self._use_start)),
+        )
         self.passes = 0
 
     def run(self, seconds: float) -> None:
         """Pass forth and back until the time is over or little is gained."""
-        parts = self._parts
-        if not parts:
+        if not self._parts:
             return
         deadline = time.perf_counter() + seconds
-        use = np.argsort(self._use_variable, kind="stable")
-        counts = np.bincount(self._use_variable, minlength=len(self._problem.sizes))
-        variable_start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        function_of = np.repeat(np.arange(len(parts)), np.diff(self._use_start))
         start = best = self._bound()
         patience = 0
-        order = self._order
         while time.perf_counter() < deadline and patience < PATIENCE and best < math.inf:
-            for _ in range(2):
-                rank = np.empty_like(order)
-                rank[order] = np.arange(len(order))
-                uses = (variable_start, use, function_of)
-                functions = (self._cells, self._cell_start, self._use_start, self._use_variable)
-                rest = (self._use_size, self._offset, self._shares, self._literal, self.removed, self._costs)
-                sweep(order, rank, *uses, *functions, *rest)
-                order = order[::-1].copy()
+            self._sweep(self._order, True)
+            self._sweep(self._order[::-1].copy(), True)
             self.passes += 1
             now = self._bound()
             patience = patience + 1 if now - best <= LITTLE * (best - start) + 1e-12 * abs(best) else 0
             best = max(best, now)
+        # Costs end where other relaxations find them: with the variables, as far as functions can spare them.
+        self._sweep(self._order, False)
+
+    def _sweep(self, order: NDArray[np.int64], hand_on: bool) -> None:
+        """One pass along an order."""
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        functions = (self._cells, self._cell_start, self._use_start, self._use_variable)
+        rest = (self._use_size, self._offset, self._shares, self._literal, self.removed, self._costs)
+        sweep(order, rank, *self._uses, *functions, *rest, hand_on)
 
     def _bound(self) -> float:
         """The bound in floating point, for judging progress; infinite where nothing counts."""
@@ -196,9 +208,9 @@ class DualAscent:
         least = np.empty(len(self._parts), dtype=np.int64)
         self._least(exact, shares, NEVER, least)
         shares[np.repeat(least == NEVER, self._share_counts())] = 0
-        is_hard = np.array([p.is_hard for p in self._parts], dtype=np.uint8)
+        kind = np.array([HARD if p.is_hard else SOFT for p in self._parts], dtype=np.uint8)
         least[least == NEVER] = 0
-        own = Terms(self._use_start, self._use_variable, self._offset, shares, least, is_hard)
+        own = Terms(self._use_start, self._use_variable, self._offset, shares, least, kind)
         return joined(joined(self._unary, own), skipped)
 
     def _share_counts(self) -> NDArray[np.int64]:

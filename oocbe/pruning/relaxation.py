@@ -15,15 +15,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.estimators import HARD, LITERAL
 from oocbe.problem import LinearConstraint, Problem
 from oocbe.pruning.cliques import bit_rows, covering_cliques, violated_cliques
+from oocbe.pruning.dear import DearTuples
 from oocbe.pruning.estimators import AdditiveSource, Terms, joined
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import Forbidden
-from oocbe.pruning.linear_program import LinearProgram, Row
+from oocbe.pruning.linear_program import LinearProgram
 from oocbe.pruning.local_cuts import LocalCuts, sets_as_rows
 from oocbe.pruning.rounding import Rounding
 from oocbe.pruning.row_bounds import ValueGrid
+from oocbe.pruning.rows import Row
 
 BALLS = (20, 32, 48)
 """Literals of a ball; the next size is tried where the last one has little more to say."""
@@ -47,11 +50,11 @@ LITTLE = 2e-4
 """Progress in a round, relative to the bound's distance from where it began."""
 
 
-def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Forbidden) -> Terms:
-    """Hard terms of rows with non-negative multipliers in fixed point; rows without a multiplier are left out."""
+def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Forbidden, dear: DearTuples) -> Terms:
+    """Terms of rows with non-negative multipliers in fixed point; rows without a multiplier are left out."""
     used = np.flatnonzero(multipliers > 0)
     chosen = [rows[i] for i in used.tolist()]
-    factor = multipliers[used]
+    factor, depends = dear.payable(chosen, multipliers[used])
     lengths = np.array([len(r.literals) for r in chosen], dtype=np.int64)
     number = np.repeat(np.arange(len(chosen)), lengths)
     none = np.zeros(0, dtype=np.int64)
@@ -66,7 +69,7 @@ def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Fo
     entries[offset[place] + literal - first[owner[literal]]] = value
     start = np.searchsorted(uses, np.arange(len(chosen) + 1) * (len(first) - 1))
     limits = np.array([r.right_hand_side for r in chosen], dtype=np.int64)
-    return Terms(start, variable, offset, entries, -factor * limits, np.ones(len(chosen), dtype=np.uint8))
+    return Terms(start, variable, offset, entries, -factor * limits, np.where(depends, LITERAL, HARD).astype(np.uint8))
 
 
 class Relaxation:
@@ -77,13 +80,23 @@ class Relaxation:
     problem : in the min-sum semiring. forbidden : its forbidden sets. fixed_point : for multipliers.
     base : soft terms of the problem's functions; their sums over values are the costs of the linear program.
     seed : of the choices between equals.
+    dear : tuples that ``forbidden`` has besides what is forbidden, and that ``base`` does not count in full.
     """
 
-    def __init__(self, problem: Problem, forbidden: Forbidden, fixed_point: FixedPoint, base: Terms, seed: int) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        forbidden: Forbidden,
+        fixed_point: FixedPoint,
+        base: Terms,
+        seed: int,
+        dear: DearTuples | None = None,
+    ) -> None:
         self._problem = problem
         self._forbidden = forbidden
         self._fixed_point = fixed_point
         self._base = base
+        self._dear = dear or DearTuples()
         self._grid = ValueGrid.of(problem)
         self.removed = forbidden.removed.copy()
         self.cuts = {"clique": 0, "local": 0}
@@ -152,7 +165,7 @@ class Relaxation:
             patience += 1
             if patience >= PATIENCE or (found + recalled == 0 and not rows):
                 patience, level = 0, level + 1
-                if self._remove_dear(upper_bound):
+                if self._remove_costly(upper_bound):
                     level = 0
                     if not self._solve(deadline - time.perf_counter()):
                         return
@@ -165,7 +178,7 @@ class Relaxation:
             return False
         return self._program.bound > self._grid.largest_below(upper_bound) + CLOSED
 
-    def _remove_dear(self, upper_bound: int | float | None) -> int:
+    def _remove_costly(self, upper_bound: int | float | None) -> int:
         """Remove the values that nothing better than the upper bound can have; returns how many."""
         if upper_bound is None:
             return 0
@@ -201,7 +214,9 @@ class Relaxation:
     def _is_contradiction(self, found: NDArray[np.float64]) -> bool:
         """Whether rows with these multipliers exclude everything: hard terms are at most 0 for all that counts."""
         multipliers = np.rint(found * CONTRADICTION_SCALE).astype(np.int64)
-        terms = row_terms(self._program.rows, multipliers, self._forbidden)
+        terms = row_terms(self._program.rows, multipliers, self._forbidden, self._dear)
+        if (terms.kind == LITERAL).any():
+            return False  # dear tuples are possible, after all
         free = replace(self._problem, constant=0)
         return AdditiveSource("", "", free, self._fixed_point, terms, self.removed).reduced_costs()[0] > 0
 
@@ -210,7 +225,7 @@ class Relaxation:
         terms = self._base
         if self._best is not None:
             _, rows, multipliers = self._best
-            terms = joined(terms, row_terms(rows, self._fixed_point.nearest(multipliers), self._forbidden))
+            terms = joined(terms, row_terms(rows, self._fixed_point.nearest(multipliers), self._forbidden, self._dear))
         return AdditiveSource(name, why, self._problem, self._fixed_point, terms, self.removed)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bound_problems import anything, check_message, optimum, photographs, random_message
+from bound_problems import anything, check_message, costly_photographs, optimum, photographs, random_message
 from small_problems import all_values
 
 from oocbe.errors import UnsupportedError
@@ -46,6 +46,15 @@ def test_bounds_of_photographs_hold(first):
     assert tight >= 40  # local cuts over everything close problems as small as these; a broken source would not
 
 
+@pytest.mark.parametrize("first", range(0, 150, 50))
+def test_bounds_of_photographs_with_costly_conflicts_hold(first):
+    better = 0
+    for seed in range(first, first + 50):
+        found = check_all(costly_photographs(seed), seed)
+        better += found.get("lp", (-math.inf, 0))[0] > found["constant"][0]
+    assert better >= 25
+
+
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_bounds_of_anything_hold(first):
     better = 0
@@ -77,7 +86,7 @@ def test_bounds_hold_below_an_assignment_found_on_the_way(make):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("make", [photographs, anything])
+@pytest.mark.parametrize("make", [photographs, costly_photographs, anything])
 def test_bounds_of_many_problems_hold(make):
     for seed in range(1000, 6000):
         check_all(make(seed), seed)

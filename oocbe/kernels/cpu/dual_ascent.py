@@ -80,6 +80,7 @@ def sweep(
     literal: Any,
     removed: Any,
     costs: Any,
+    hand_on: Any,
 ) -> Any:
     """One pass over the variables: all that functions can spare goes to a variable, then on to functions ahead.
 
@@ -90,6 +91,7 @@ def sweep(
     cells, cell_start, use_start, use_size, offset : as for :func:`least_of_values`. use_variable : int64 (uses,).
     shares : float64, updated. literal : as there. removed : as there, updated: values for which a function has no row.
     costs : float64 (values,), updated: sums of a value's shares and its own cost.
+    hand_on : False: what goes to the variables stays there.
     """
     largest = 1
     for use in range(len(use_size)):
@@ -122,7 +124,7 @@ def sweep(
                     is_first = False
             ahead += not is_last
             behind += not is_first
-        if ahead == 0:
+        if ahead == 0 or not hand_on:
             continue
         weight = 1.0 / max(ahead, behind)
         for i in range(variable_start[v], variable_start[v + 1]):

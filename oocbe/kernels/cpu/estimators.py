@@ -9,6 +9,9 @@ from oocbe.kernels.cpu.jit import inline, jit
 OUTSIDE, SEPARATOR, ELIMINATED = 0, 1, 2
 """What a variable is to a message; part of the kernels' interface."""
 
+SOFT, HARD, LITERAL = 0, 1, 2
+"""What a term bounds; see :class:`oocbe.pruning.estimators.Terms`."""
+
 
 @inline
 def _least(sums: Any, begin: Any, end: Any, removed: Any) -> Any:
@@ -46,7 +49,7 @@ def sum_outside(
     offset: Any,
     entries: Any,
     constant: Any,
-    is_hard: Any,
+    kind: Any,
     first: Any,
     role: Any,
     removed: Any,
@@ -59,7 +62,7 @@ def sum_outside(
     Parameters
     ----------
     start, variable, offset : int64, CSR; the variables of each term, and where its entries for them begin.
-    entries : int64. constant, is_hard : int64 and uint8 (terms,).
+    entries : int64. constant, kind : int64 and uint8 (terms,), :data:`SOFT`, :data:`HARD` or :data:`LITERAL`.
     first : int64 (variables + 1,), where a variable's values begin in ``removed`` and ``sums``.
     role : uint8 (variables,), :data:`OUTSIDE`, :data:`SEPARATOR` or :data:`ELIMINATED`.
     removed : uint8 (values,), 1 for values that no assignment in question has.
@@ -70,7 +73,8 @@ def sum_outside(
     Notes
     -----
     A soft term counts if it meets no eliminated variable: its function is part of the message otherwise. A hard term
-    (at most 0 wherever everything is satisfied) holds in any case; its eliminated variables take their least entry.
+    (at most 0 wherever everything is satisfied) holds in any case; its eliminated variables take their least entry,
+    or nothing at all in a literal term.
     One without a variable outside cannot raise the bound of any row and is left out, and one that meets eliminated
     variables is left out where the least bound of all rows does not suffer.
     """
@@ -85,7 +89,7 @@ def sum_outside(
                 is_inside = True
             elif role[variable[u]] == OUTSIDE:
                 is_open = True
-        if is_hard[t]:
+        if kind[t]:
             if not is_open:
                 continue
         elif is_inside:
@@ -96,7 +100,8 @@ def sum_outside(
             v = variable[u]
             begin, end = first[v], first[v + 1]
             if role[v] == ELIMINATED:
-                total += _least_entry(entries, offset[u], begin, end, removed)
+                if kind[t] == HARD:
+                    total += _least_entry(entries, offset[u], begin, end, removed)
             else:
                 for i in range(begin, end):
                     sums[i] += entries[offset[u] + i - begin]
@@ -111,9 +116,10 @@ def sum_outside(
                 v = variable[u]
                 begin, end = first[v], first[v + 1]
                 if role[v] == ELIMINATED:
-                    least = _least_entry(entries, offset[u], begin, end, removed)
-                    own += least
-                    gain -= least
+                    if kind[t] == HARD:
+                        least = _least_entry(entries, offset[u], begin, end, removed)
+                        own += least
+                        gain -= least
                     continue
                 gain -= _least(sums, begin, end, removed)
                 for i in range(begin, end):

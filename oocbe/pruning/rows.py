@@ -1,0 +1,38 @@
+"""Valid inequalities over literals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A valid inequality: the sum of coefficients of true literals is at most the right-hand side.
+
+    Attributes
+    ----------
+    literals : int64, ascending. coefficients : int64. right_hand_side : integer. kind : what the row is called.
+    """
+
+    literals: NDArray[np.int64]
+    coefficients: NDArray[np.int64]
+    right_hand_side: int
+    kind: str = "row"
+
+    @classmethod
+    def of(cls, literals: Sequence[int] | NDArray[np.int64], right_hand_side: int, kind: str) -> Row:
+        """Row with coefficients of one."""
+        chosen = np.sort(np.asarray(literals, dtype=np.int64))
+        return cls(chosen, np.ones(len(chosen), dtype=np.int64), right_hand_side, kind)
+
+    def key(self) -> tuple[bytes, bytes, int]:
+        """Equal for equal inequalities."""
+        return self.literals.tobytes(), self.coefficients.tobytes(), self.right_hand_side
+
+    def left_hand_side(self, point: NDArray[np.float64]) -> float:
+        """Sum at a point, float64 (literals,)."""
+        return float(self.coefficients @ point[self.literals])
