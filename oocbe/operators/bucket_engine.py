@@ -18,7 +18,6 @@ from oocbe.errors import ResourceError
 from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
 from oocbe.operators.inputs import is_on_device
 from oocbe.operators.join_program import JoinProgram
-from oocbe.operators.row_pruning import drop_pruned
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
@@ -88,8 +87,7 @@ class BucketEngine:
     ) -> Table:
         """Message of a bucket; arguments and errors as for :func:`oocbe.operators.bucket_join.join_and_eliminate`.
 
-        Where device memory runs out, ``auto`` falls back to the CPU. A device join does not prune rows on its way: with
-        a bound, ``auto`` stays on the CPU, and ``cuda`` drops the rows afterwards.
+        Where device memory runs out, ``auto`` falls back to the CPU.
 
         Raises
         ------
@@ -106,8 +104,7 @@ class BucketEngine:
             return self._join_on_host(program, layout, tables, semiring, dtype, row_limit)
         if made is None:
             raise TooManyRowsError(len(layout.scope), row_limit)
-        message = Table(layout, *made, semiring, is_sorted=True)
-        return drop_pruned(to_host(message), program.bounds) if program.prunes else message
+        return Table(layout, *made, semiring, is_sorted=True)
 
     def _join_on_host(
         self,
@@ -125,8 +122,6 @@ class BucketEngine:
         rows = max((t.rows for t in tables), default=0)
         if not self.uses_device or program.expected_work(rows) < self._device_work:
             return False
-        if program.prunes and not self._insists:
-            return False
         from oocbe.kernels.cuda.bucket_join import MOST_TABLES
 
         return rows <= LARGEST_DEVICE_ROWS and len(tables) <= MOST_TABLES
@@ -137,7 +132,7 @@ class BucketEngine:
         sign : 1 where small values are better, -1 where large ones are.
         """
         if is_on_device(table):
-            from oocbe.kernels.cuda.bucket_join import drop_dominated
+            from oocbe.kernels.cuda.dominance import drop_dominated
             from oocbe.kernels.cuda.memory import with_retry
 
             try:
@@ -159,7 +154,9 @@ def _join_on_device(
 
     def join() -> tuple[Any, Any] | None:
         pairs = [(t.keys, t.values) for t in map(to_device, tables)]
-        return DeviceProgram(program.runs, program.lookups, program.leaf, pairs, layout.words, dtype).join(row_limit)
+        return DeviceProgram(
+            program.runs, program.lookups, program.leaf, program.bounds, pairs, layout.words, dtype
+        ).join(row_limit)
 
     return with_retry(join)()
 

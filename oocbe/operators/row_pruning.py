@@ -9,7 +9,7 @@ the least value of each table for the variables still to come and the least valu
 with the prefix, so that most rows are dropped long before they exist.
 
 A row's tables are looked up in groups of neighbouring bit fields, up to :data:`MERGED_BITS` bits at once. All of it is
-in flat arrays, so that a device kernel can use the same.
+in flat arrays, which the kernels of both backends use.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.dominance import compact_rows
-from oocbe.kernels.cpu.lookups import mark_pruned, merge_bound_tables
+from oocbe.kernels.cpu.lookups import merge_bound_tables
 from oocbe.tables.layout import Field
-from oocbe.tables.table import Table
 
 MERGED_BITS = 8
 """Bits of a merged table's index: 256 entries of 8 bytes, of which a row needs one for every four binary variables."""
@@ -149,16 +147,3 @@ def _merged_tables(
             entries,
         )
     return entries, base[:-1]
-
-
-def drop_pruned(message: Table, bounds: tuple[Any, ...]) -> Table:
-    """A finished message in host memory without the rows whose bound reaches the threshold.
-
-    For joins that do not prune on their way; bounds : as :class:`BoundArrays` makes them.
-    """
-    pruned = np.zeros(message.rows, dtype=np.uint8)
-    mark_pruned(message.keys, message.values, bounds, pruned)
-    if not pruned.any():
-        return message
-    keys, values = compact_rows(message.keys, message.values, pruned)
-    return Table(message.layout, keys, values, message.semiring, is_sorted=True)

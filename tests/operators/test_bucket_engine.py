@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from bound_sources import ExactSource
+from small_problems import brute_force
 
 from oocbe.elimination.forward import Forward, RowCapError
 from oocbe.elimination.messages import MessageStore
@@ -12,7 +16,8 @@ from oocbe.errors import UsageError
 from oocbe.io import read
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.operators.bucket_engine import BucketEngine, to_host
-from oocbe.semiring import SEMIRINGS
+from oocbe.pruning.pruner import RowPruner
+from oocbe.semiring import MIN_SUM, SEMIRINGS
 from oocbe.synth.networks import random_network
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
@@ -23,10 +28,10 @@ def backend():
     """These tests name their engines themselves; the folder's fixture would run them twice."""
 
 
-def messages(problem, semiring, order, engine, dominance=True):
+def messages(problem, semiring, order, engine, dominance=True, pruner=None):
     """Value of the problem, and keys and values of every message in the order they were made."""
     with MessageStore(1 << 30) as store:
-        outcome = Forward(prepare(problem, semiring, order), dominance, store, engine=engine).run()
+        outcome = Forward(prepare(problem, semiring, order), dominance, store, engine=engine, pruner=pruner).run()
         tables = [to_host(m.table()) for bucket in outcome.buckets for m in bucket.messages]
     return outcome.value, [(t.layout.scope, t.keys, t.values) for t in tables]
 
@@ -54,6 +59,26 @@ def test_random_problems_give_the_same_messages(random_problem, semiring, seed):
     on_cpu = messages(problem, semiring, order, BucketEngine("cpu"))
     on_device = messages(problem, semiring, order, BucketEngine("cuda"))
     same(on_cpu, on_device, exact=prepare(problem, semiring, order).dtype.kind == "i")
+
+
+@pytest.mark.gpu
+@needs_device
+@pytest.mark.parametrize("with_tables", [True, False], ids=["additive bound", "constant bound"])
+@pytest.mark.parametrize("above", [1, 4, 100])
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_that_no_completion_makes_good_enough(random_problem, seed, above, with_tables):
+    problem = replace(random_problem(seed, variables=9, linear=False), upper_bound=None).in_semiring(MIN_SUM)
+    best = brute_force(problem)
+    if best is None:
+        pytest.skip("nothing is feasible")
+    order = np.random.default_rng(seed).permutation(9).tolist()
+    found = []
+    for backend in ("cpu", "cuda"):
+        source = ExactSource(problem, seed, best + above, with_tables)  # draws anew at each call
+        pruner = RowPruner(problem, source, best + above)
+        found.append(messages(problem, MIN_SUM, order, BucketEngine(backend), seed % 2 == 0, pruner))
+    same(*found, exact=prepare(problem, MIN_SUM, order).dtype.kind == "i")
+    assert found[0][0] == pytest.approx(best)
 
 
 @pytest.mark.gpu

@@ -153,20 +153,3 @@ def merge_bound_tables(
             x = (i >> places[t]) & ((1 << bits[t]) - 1)
             if x < sizes[t]:
                 out[first + i] += tables[offsets[t] + x]
-
-
-@jit
-def mark_pruned(keys: Any, values: Any, bounds: Any, pruned: Any) -> Any:
-    """Rows of a finished message whose bound reaches the threshold; for joins that do not prune by themselves.
-
-    Parameters
-    ----------
-    keys : uint64 (words, rows). values : (rows,). bounds : as for :func:`oocbe.kernels.cpu.bucket_join.walk`.
-    pruned : uint8 (rows,), overwritten.
-    """
-    _, word, shift, mask, base, entries, slack, scale = bounds
-    for row in range(len(values)):
-        total = values[row] * scale
-        for b in range(len(word)):
-            total += entries[base[b] + np.int64((keys[word[b], row] >> shift[b]) & mask[b])]
-        pruned[row] = total >= slack[-1]

@@ -2,18 +2,26 @@
 // oocbe/kernels/cpu/bucket_join.py. A level takes two launches: count_children decides for every unit of work (a row of
 // an item's range, or a value of an enumerating run) whether it makes a child, write_children writes the children at
 // places that the prefix sums of the counts give them. Children keep the order of their units, so rows come out sorted.
-// variants: WORDS=2 VALUE=int|double COMBINATION=0|1 MARGINALISATION=1|3
+// With PRUNES, units go whose bound reaches the slack of their level (oocbe/operators/row_pruning.py).
+// variants: WORDS=2 VALUE=int|double COMBINATION=0|1 MARGINALISATION=1|3 PRUNES=0|1
 #include "integers.cuh"
 #include "values.cuh"
+#include "flags.cuh"
 
-#define THREADS 256
 #define MOST_TABLES 32
 
-// What penalties and gains are computed in: differences of two values need not fit their type.
-template <typename Type> struct Widened { typedef i64 type; };
-template <> struct Widened<double> { typedef double type; };
-template <> struct Widened<float> { typedef double type; };
-typedef Widened<VALUE>::type wide;
+#define SCANNED_ROWS 8  // as on the CPU: the least value of longer ranges is taken to be their table's
+
+// A bound that is additive over the key: tables of bit fields, of one level or of all.
+struct Bounds {
+    i64 from, to;
+    const u64 *word, *shift, *mask;
+    const i64 *base;
+    const wide *entries;
+    wide slack, scale;
+    const wide *least;  // (tables,): least value of each
+    const wide *totals; // (items,): bound on each item, least values included; unused for leaves
+};
 
 // All members are 8 bytes wide: the host passes the struct as an array of uint64.
 struct Level {
@@ -31,6 +39,7 @@ struct Level {
     i64 items;
     const i64 *unit_end;        // (items,): inclusive prefix sum of the driving table's range widths
     i64 units;
+    Bounds bounds;
 };
 
 struct Leaf {
@@ -46,6 +55,7 @@ struct Leaf {
     const u64 *item_keys;
     const u32 *item_low, *item_high;
     i64 items;
+    Bounds bounds;
 };
 
 template <typename Program>
@@ -85,8 +95,42 @@ __device__ __forceinline__ i64 item_of(const Level &p, i64 unit, i64 *bounds) {
     return upper_bound(p.unit_end, bounds[0], bounds[1], unit);
 }
 
+// What the tables of a bound say of a key.
+__device__ __forceinline__ wide bound_of(const Bounds &bounds, const u64 *key) {
+    wide total = 0;
+    for (i64 b = bounds.from; b < bounds.to; b++) {
+        u64 word = key[0];
+        #pragma unroll
+        for (int w = 1; w < WORDS; w++) if (bounds.word[b] == (u64)w) word = key[w];
+        total += bounds.entries[bounds.base[b] + (i64)(word >> bounds.shift[b] & bounds.mask[b])];
+    }
+    return total;
+}
+
+// Least value of a range of a table's rows, or of all of them where the range is long.
+__device__ __forceinline__ wide least_of(const Level &p, i64 table, u32 low, u32 high) {
+    if (high - low > SCANNED_ROWS) return p.bounds.least[table];
+    const VALUE *values = (const VALUE *)p.tables[3 * table + 2];
+    VALUE least = values[low];
+    for (u32 row = low + 1; row < high; row++) least = values[row] < least ? values[row] : least;
+    return least;
+}
+
+// By how much the least value of a table's rows grows where an item's range shrinks to one with the field `wanted`.
+__device__ __forceinline__ wide growth(const Level &p, i64 part, i64 item, u32 low, u64 wanted) {
+    i64 t = (i64)p.parts[3 * part];
+    u32 begin = p.item_low[t * p.items + item], end = p.item_high[t * p.items + item], high = low + 1;
+    const u64 *column = (const u64 *)p.tables[3 * t] + p.parts[3 * part + 1] * p.tables[3 * t + 1];
+    u64 shift = p.parts[3 * part + 2];
+    while (high < end && high - low <= SCANNED_ROWS && (column[high] >> shift & p.mask) == wanted) high++;
+    return least_of(p, t, low, high) - least_of(p, t, begin, end);
+}
+
 // Whether a unit makes a child; `field` is what the run's bits become, `row` the driving table's row.
 __device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item, u64 &field, u32 &row) {
+#if PRUNES
+    wide more = 0;
+#endif
     if (p.part_count == 0) {
         field = (u64)(unit - item * p.size);
     } else {
@@ -97,6 +141,9 @@ __device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item, u64
         row = low + (u32)(unit - begin);
         field = (column[row] >> p.parts[2]) & p.mask;
         if (row > low && ((column[row - 1] >> p.parts[2]) & p.mask) == field) return false;
+#if PRUNES
+        more = growth(p, 0, item, row, field);
+#endif
         for (i64 part = 1; part < p.part_count; part++) {
             t = (i64)p.parts[3 * part];
             column = (const u64 *)p.tables[3 * t] + p.parts[3 * part + 1] * p.tables[3 * t + 1];
@@ -104,6 +151,9 @@ __device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item, u64
             u64 shift = p.parts[3 * part + 2];
             u32 at = field_bound(column, p.item_low[t * p.items + item], end, shift, p.mask, field, false);
             if (at == end || ((column[at] >> shift) & p.mask) != field) return false;
+#if PRUNES
+            more += growth(p, part, item, at, field);
+#endif
         }
     }
     u64 key[WORDS];
@@ -122,29 +172,10 @@ __device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item, u64
             if (!bit_at(p.bits + p.base[f], index)) return false;
         }
     }
+#if PRUNES
+    if (p.bounds.totals[item] + bound_of(p.bounds, key) + more * p.bounds.scale >= p.bounds.slack) return false;
+#endif
     return true;
-}
-
-// Lay down a block's flags: one bit a unit, and how many there are in the block.
-__device__ __forceinline__ void record(bool flag, i64 unit, u32 *ballots, i64 *block_counts, u32 *warp_counts) {
-    u32 ones = __ballot_sync(ALL_LANES, flag);
-    if (lane_number() == 0) {
-        ballots[unit >> 5] = ones;
-        warp_counts[threadIdx.x >> 5] = __popc(ones);
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        u32 total = 0;
-        for (int w = 0; w < THREADS / 32; w++) total += warp_counts[w];
-        block_counts[blockIdx.x] = total;
-    }
-}
-
-// Place of a flagged unit among all flagged ones; block_ends is the inclusive prefix sum of the block counts.
-__device__ __forceinline__ i64 place_of(i64 unit, const u32 *ballots, const i64 *block_ends) {
-    i64 place = blockIdx.x == 0 ? 0 : block_ends[blockIdx.x - 1];
-    for (i64 w = (i64)blockIdx.x * (THREADS / 32); w < (unit >> 5); w++) place += __popc(ballots[w]);
-    return place + __popc(ballots[unit >> 5] & lanes_below());
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -159,10 +190,10 @@ count_children(Level p, u32 *ballots, i64 *block_counts) {
     record(flag, unit, ballots, block_counts, warp_counts);
 }
 
-// Children, and the range widths of the table that drives the next level (-1: none does).
+// Children, the range widths of the table that drives the next level (-1: none does), and the bounds on the children.
 extern "C" __global__ void __launch_bounds__(THREADS)
 write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u32 *lows, u32 *highs, i64 children,
-               i64 next_driver, i64 *widths) {
+               i64 next_driver, i64 *widths, wide *totals) {
     __shared__ i64 bounds[2];
     i64 unit = (i64)blockIdx.x * THREADS + threadIdx.x;
     i64 item = item_of(p, unit, bounds);
@@ -178,12 +209,16 @@ write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u3
         row = p.item_low[t * p.items + item] + (u32)(unit - (item == 0 ? 0 : p.unit_end[item - 1]));
         field = (column[row] >> p.parts[2]) & p.mask;
     }
+    u64 key[WORDS];
     #pragma unroll
     for (int w = 0; w < WORDS; w++) {
-        u64 word = p.item_keys[w * p.items + item];
-        if (p.word == w) word |= field << p.shift;
-        keys[w * children + place] = word;
+        key[w] = p.item_keys[w * p.items + item];
+        if (p.word == w) key[w] |= field << p.shift;
+        keys[w * children + place] = key[w];
     }
+#if PRUNES
+    wide more = 0;
+#endif
     for (i64 t = 0; t < p.table_count; t++) {
         lows[t * children + place] = p.item_low[t * p.items + item];
         highs[t * children + place] = p.item_high[t * p.items + item];
@@ -199,7 +234,13 @@ write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u3
         while (step < end - known && ((column[known + step] >> shift) & p.mask) == field) { known += step; step += step; }
         lows[t * children + place] = low;
         highs[t * children + place] = field_bound(column, known + 1, known + min(step, end - known), shift, p.mask, field, true);
+#if PRUNES
+        more += growth(p, part, item, low, field);
+#endif
     }
+#if PRUNES
+    totals[place] = p.bounds.totals[item] + bound_of(p.bounds, key) + more * p.bounds.scale;
+#endif
     if (next_driver >= 0) widths[place] = highs[next_driver * children + place] - lows[next_driver * children + place];
 }
 
@@ -256,86 +297,10 @@ reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *block_counts) {
             total = found ? marginalise(total, value) : value;
             found = true;
         }
+#if PRUNES
+        if (found && bound_of(p.bounds, key) + (wide)total * p.bounds.scale >= p.bounds.slack) found = false;
+#endif
         totals[item] = total;
     }
     record(found, item, ballots, block_counts, warp_counts);
-}
-
-// Rows whose flag is set, in their order, at the places that the flags' prefix sums give them.
-extern "C" __global__ void __launch_bounds__(THREADS)
-keep_flagged(const u64 *keys, const VALUE *values, i64 rows, const u32 *ballots, const i64 *block_ends,
-             u64 *kept_keys, VALUE *kept_values, i64 kept) {
-    i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
-    if (row >= rows || !(ballots[row >> 5] >> lane_number() & 1)) return;
-    i64 place = place_of(row, ballots, block_ends);
-    #pragma unroll
-    for (int w = 0; w < WORDS; w++) kept_keys[w * kept + place] = keys[w * rows + row];
-    kept_values[place] = values[row];
-}
-
-// Substitution dominance; arrays as in oocbe/kernels/cpu/dominance.py, all variables at once. Flags rows that stay.
-struct Substitutions {
-    const i64 *word; const u64 *shift, *mask; const i64 *start_offset;
-    i64 variables;
-    const i64 *start, *target;
-    const wide *penalty;
-    i64 sign;
-};
-
-__device__ __forceinline__ bool is_below(const u64 *keys, i64 rows, i64 row, const u64 *wanted) {
-    #pragma unroll
-    for (int w = WORDS - 1; w >= 0; w--) {
-        u64 here = keys[w * rows + row];
-        if (here != wanted[w]) return here < wanted[w];
-    }
-    return false;
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS)
-flag_undominated(const u64 *keys, const VALUE *values, i64 rows, Substitutions p, u32 *ballots, i64 *block_counts) {
-    __shared__ u32 warp_counts[THREADS / 32];
-    i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
-    bool stays = row < rows;
-    u64 wanted[WORDS];
-    if (stays) {
-        #pragma unroll
-        for (int w = 0; w < WORDS; w++) wanted[w] = keys[w * rows + row];
-    }
-    for (i64 v = 0; v < p.variables && stays; v++) {
-        u64 shift = p.shift[v], mask = p.mask[v], saved = 0;
-        #pragma unroll
-        for (int w = 0; w < WORDS; w++) if (p.word[v] == w) saved = wanted[w];
-        i64 a = (i64)((saved >> shift) & mask);
-        for (i64 pair = p.start[p.start_offset[v] + a]; pair < p.start[p.start_offset[v] + a + 1] && stays; pair++) {
-            i64 b = p.target[pair];
-            u64 changed = (saved & ~(mask << shift)) | ((u64)b << shift);
-            #pragma unroll
-            for (int w = 0; w < WORDS; w++) if (p.word[v] == w) wanted[w] = changed;
-            // The row looked for is on a known side, close by where the variable is of low significance.
-            i64 low, high, step = 1;
-            if (b < a) {
-                high = row;
-                while (step <= row && !is_below(keys, rows, row - step, wanted)) { high = row - step; step += step; }
-                low = step <= row ? row - step + 1 : 0;
-            } else {
-                low = row + 1;
-                while (row + step < rows && is_below(keys, rows, row + step, wanted)) { low = row + step + 1; step += step; }
-                high = min(row + step, rows);
-            }
-            while (low < high) {
-                i64 middle = (low + high) >> 1;
-                if (is_below(keys, rows, middle, wanted)) low = middle + 1; else high = middle;
-            }
-            bool equal = low < rows;
-            #pragma unroll
-            for (int w = 0; w < WORDS; w++) equal = equal && keys[w * rows + low] == wanted[w];
-            if (equal) {
-                wide gain = p.sign * ((wide)values[row] - (wide)values[low]) - p.penalty[pair];
-                if (gain > 0 || (gain == 0 && b < a)) stays = false;
-            }
-        }
-        #pragma unroll
-        for (int w = 0; w < WORDS; w++) if (p.word[v] == w) wanted[w] = saved;
-    }
-    record(stays, row, ballots, block_counts, warp_counts);
 }

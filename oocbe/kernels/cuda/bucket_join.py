@@ -1,4 +1,4 @@
-"""Buckets on the device: join all tables and lookups level by level, reduce the leaves, drop dominated rows.
+"""Buckets on the device: join all tables and lookups level by level, and reduce the leaves.
 
 The walk of :mod:`oocbe.kernels.cpu.bucket_join`, breadth first. The frontier is an array of items (a prefix of the
 separator's key, and a row range of each table); a level turns it into the next one by two launches, count and write,
@@ -6,6 +6,10 @@ with a prefix sum between them. A unit of work is a row of the range of the leve
 enumerating run, so a long range is shared by many threads and short ranges share a block. Where the next frontier would
 not fit the device memory, the items are cut in two and each half is taken to its leaves: both halves' rows, laid end to
 end, are sorted.
+
+With a bound, a unit makes no child where the bound on its prefix reaches the slack of its level. An item carries that
+bound; what the values of the joined rows add to it is a function of the row ranges alone, so that nothing else needs to
+be kept.
 """
 
 from __future__ import annotations
@@ -19,10 +23,10 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cuda import memory
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch
+from oocbe.kernels.cuda.flags import THREADS, blocks_for, flag, keep_flagged, pack
+from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch, or_null
 
 SOURCE = "bucket_join"
-THREADS = 256
 MOST_TABLES = 32
 """Tables of one bucket that a thread can follow, as in the source."""
 
@@ -35,12 +39,14 @@ class _Frontier:
     """Items: uint64 (words, items) key prefixes; uint32 (tables, items) first and one past the last row.
 
     ``widths``, int64 (items,), are the numbers of rows of the next level's driving table; None where none drives it.
+    ``totals``, int64 or float64 (items,), are bounds on the items; None where nothing is pruned.
     """
 
     keys: Any
     low: Any
     high: Any
     widths: Any
+    totals: Any
 
     @property
     def items(self) -> int:
@@ -49,7 +55,8 @@ class _Frontier:
     def part(self, first: int, last: int) -> _Frontier:
         """Items first .. last - 1, copied: kernels want them contiguous."""
         keys, low, high = (cupy().ascontiguousarray(a[:, first:last]) for a in (self.keys, self.low, self.high))
-        return _Frontier(keys, low, high, None if self.widths is None else self.widths[first:last])
+        widths, totals = (None if a is None else a[first:last] for a in (self.widths, self.totals))
+        return _Frontier(keys, low, high, widths, totals)
 
 
 class DeviceProgram:
@@ -57,7 +64,7 @@ class DeviceProgram:
 
     Parameters
     ----------
-    runs, lookups, leaf : as in :class:`oocbe.operators.join_program.JoinProgram`.
+    runs, lookups, leaf, bounds : as in :class:`oocbe.operators.join_program.JoinProgram`.
     tables : device keys uint64 (words, rows) and values of each table; kept alive by this object.
     words : of the separator's keys.
     """
@@ -67,6 +74,7 @@ class DeviceProgram:
         runs: tuple[NDArray[Any], ...],
         lookups: tuple[NDArray[Any], ...],
         leaf: tuple[Any, ...],
+        bounds: tuple[Any, ...],
         tables: Sequence[tuple[Any, Any]],
         words: int,
         dtype: np.dtype[Any],
@@ -79,10 +87,13 @@ class DeviceProgram:
             [[keys.data.ptr, keys.shape[1], values.data.ptr] for keys, values in tables], dtype=np.uint64
         ).reshape(-1, 3)
         parts = np.stack([runs[5].astype(np.uint64), runs[6].astype(np.uint64), runs[7]], axis=1)
-        self._buffer, places = _pack([addresses, parts, *lookups[1:], leaf[3]])
+        self.prunes = len(bounds[6]) > 0
+        self.bound_start, self.slack, self.scale = bounds[0], bounds[6], bounds[7]
+        self._buffer, places = pack([addresses, parts, *bounds[1:6], leaf[3], *lookups[1:]])
         base = int(self._buffer.data.ptr)
         self.tables_at, self.parts_at, *rest = [base + 8 * place for place in places]
-        self.lookups_at, self.masks_at = rest[:-1], rest[-1]
+        self.bounds_at, self.masks_at, self.lookups_at = rest[:5], rest[5], rest[6:]
+        self.least = _least_values(tables, bounds[5].dtype) if self.prunes else None
         self.leaf_size, self.leaf_mask, self.mask_words = int(leaf[0]), int(leaf[1]), int(leaf[2])
         self.leaf_values = cupy().asarray(leaf[4])
         definitions: dict[str, str | int] = {
@@ -90,6 +101,7 @@ class DeviceProgram:
             "VALUE": C_TYPES[dtype],
             "COMBINATION": int(leaf[5]),
             "MARGINALISATION": int(leaf[6]),
+            "PRUNES": int(self.prunes),
         }
         self.kernel: Callable[[str], Any] = lambda name: kernel(SOURCE, name, **definitions)
 
@@ -108,6 +120,7 @@ class DeviceProgram:
             cupy().zeros((count, 1), dtype=np.uint32),
             cupy().asarray(np.array(rows, dtype=np.uint32).reshape(count, 1)),
             None if driver < 0 else cupy().asarray(np.array(rows[driver], dtype=np.int64)),
+            None if self.least is None else self.least.sum(keepdims=True) * self.scale,
         )
         parts = self._descend(root, 0, row_limit)
         if parts is None:
@@ -181,10 +194,10 @@ class DeviceProgram:
             0 if unit_end is None else int(unit_end.data.ptr),
             units,
         ]
-        struct = np.array(arguments, dtype=np.uint64)
-        ballots, block_ends = self._count("count_children", struct, units)
+        struct = self._with_bounds(arguments, level, level + 1, self.slack[level + 1 : level + 2], frontier.totals)
+        ballots, block_ends = flag(self.kernel("count_children"), units, struct)
         children = int(block_ends[-1]) if units else 0
-        item_bytes = 8 * self.words + 8 * count
+        item_bytes = 8 * self.words + 8 * count + 8 * self.prunes
         if items > 1 and children * item_bytes > _free_memory() // FRONTIER_SHARE:
             return None
         keys = cupy().empty((self.words, children), dtype=np.uint64)
@@ -192,10 +205,11 @@ class DeviceProgram:
         high = cupy().empty((count, children), dtype=np.uint32)
         driver = self._driver(level + 1)
         widths = None if driver < 0 else cupy().empty(children, dtype=np.int64)
+        totals = cupy().empty(children, dtype=self.slack.dtype) if self.prunes else None
         if children:
-            written = (keys, low, high, children, driver, keys if widths is None else widths)
-            launch(self.kernel("write_children"), _blocks(units), THREADS, struct, ballots, block_ends, *written)
-        return _Frontier(keys, low, high, widths)
+            written = (keys, low, high, children, driver, or_null(widths), or_null(totals))
+            launch(self.kernel("write_children"), blocks_for(units), THREADS, struct, ballots, block_ends, *written)
+        return _Frontier(keys, low, high, widths, totals)
 
     def _reduce(self, frontier: _Frontier) -> tuple[Any, Any]:
         """Rows of the leaves that have a value."""
@@ -223,98 +237,35 @@ class DeviceProgram:
             items,
         ]
         totals = cupy().empty(items, dtype=self.dtype)
-        struct = np.array(arguments, dtype=np.uint64)
-        ballots, block_ends = self._count("reduce_leaves", struct, items, totals)
-        return self._keep(frontier.keys, totals, ballots, block_ends)
+        struct = self._with_bounds(arguments, 0, levels, self.slack[-1:], None)
+        ballots, block_ends = flag(self.kernel("reduce_leaves"), items, struct, totals)
+        return keep_flagged(self.kernel, frontier.keys, totals, ballots, block_ends)
 
-    def _count(self, name: str, struct: NDArray[np.uint64], units: int, *outputs: Any) -> tuple[Any, Any]:
-        """Launch a kernel that flags units; one bit a unit, and the inclusive prefix sum of the blocks' counts."""
-        blocks = _blocks(units)
-        ballots = cupy().empty(blocks * (THREADS // 32), dtype=np.uint32)
-        counts = cupy().empty(blocks, dtype=np.int64)
-        launch(self.kernel(name), blocks, THREADS, struct, *outputs, ballots, counts)
-        return ballots, cupy().cumsum(counts)
-
-    def _keep(self, keys: Any, values: Any, ballots: Any, block_ends: Any) -> tuple[Any, Any]:
-        return keep_flagged(self.kernel, keys, values, ballots, block_ends)
-
-
-def keep_flagged(
-    kernels: Callable[[str], Any], keys: Any, values: Any, ballots: Any, block_ends: Any
-) -> tuple[Any, Any]:
-    """Rows whose flag is set, in their order; the inputs themselves where all are."""
-    rows = len(values)
-    kept = int(block_ends[-1]) if rows else 0
-    if kept == rows:
-        return keys, values
-    kept_keys = cupy().empty((keys.shape[0], kept), dtype=np.uint64)
-    kept_values = cupy().empty(kept, dtype=values.dtype)
-    arguments = (keys, values, rows, ballots, block_ends, kept_keys, kept_values, kept)
-    launch(kernels("keep_flagged"), _blocks(rows), THREADS, *arguments)
-    return kept_keys, kept_values
+    def _with_bounds(
+        self, arguments: list[Any], first: int, last: int, slack: NDArray[Any], totals: Any
+    ) -> NDArray[np.uint64]:
+        """Arguments and the bound's tables of some levels as the kernels' struct; all zero where nothing is pruned."""
+        bounds = np.zeros(11, dtype=np.uint64)
+        if self.prunes:
+            bounds[:2] = self.bound_start[first], self.bound_start[last]
+            bounds[2:7] = self.bounds_at
+            bounds[7:8] = slack.view(np.uint64)
+            bounds[8:9] = np.array([self.scale], dtype=slack.dtype).view(np.uint64)
+            bounds[9] = 0 if self.least is None else self.least.data.ptr
+            bounds[10] = 0 if totals is None else totals.data.ptr
+        return np.concatenate([np.array(arguments, dtype=np.uint64), bounds])
 
 
-def drop_dominated(
-    keys: Any,
-    values: Any,
-    fields: NDArray[Any],
-    start_offset: NDArray[np.int64],
-    start: NDArray[np.int64],
-    target: NDArray[np.int64],
-    penalty: NDArray[Any],
-    sign: int,
-) -> tuple[Any, Any]:
-    """Rows that no substitution of one variable dominates, on the device, in their order.
-
-    Parameters
-    ----------
-    keys : device uint64 (words, rows), ascending. values : device (rows,).
-    fields : uint64 (variables, 3), word, shift and mask of each variable that can be substituted.
-    start_offset, start, target, penalty : substitutions of value a of variable v are start[start_offset[v] + a] up to,
-        not including, the next entry; see :mod:`oocbe.kernels.cpu.dominance`. penalty is int64 or float64.
-    sign : 1 where small values are better, -1 where large ones are.
-    """
-    rows = len(values)
-    columns = [np.ascontiguousarray(fields[:, i]) for i in range(3)]
-    buffer, places = _pack([*columns, start_offset, start, target, penalty])
-    word, shift, mask, offset, begin, to, worst = (int(buffer.data.ptr) + 8 * place for place in places)
-    struct = np.array([word, shift, mask, offset, len(fields), begin, to, worst], dtype=np.uint64)
-    struct = np.concatenate([struct, np.array([sign], dtype=np.int64).view(np.uint64)])
-    definitions: dict[str, str | int] = {
-        "WORDS": keys.shape[0],
-        "VALUE": C_TYPES[values.dtype],
-        "COMBINATION": 0,
-        "MARGINALISATION": 0,
-    }
-
-    def kernels(name: str) -> Any:
-        return kernel(SOURCE, name, **definitions)
-
-    blocks = _blocks(rows)
-    ballots = cupy().empty(blocks * (THREADS // 32), dtype=np.uint32)
-    counts = cupy().empty(blocks, dtype=np.int64)
-    launch(kernels("flag_undominated"), blocks, THREADS, keys, values, rows, struct, ballots, counts)
-    return keep_flagged(kernels, keys, values, ballots, cupy().cumsum(counts))
-
-
-def _pack(arrays: Sequence[NDArray[Any]]) -> tuple[Any, list[int]]:
-    """Arrays of 8-byte elements in one device buffer (one copy instead of many), and where each begins."""
-    places, end = [], 0
-    for array in arrays:
-        places.append(end)
-        end += max(1, array.size)
-    packed = np.zeros(end, dtype=np.uint64)
-    for array, place in zip(arrays, places, strict=True):
-        packed[place : place + array.size] = np.ascontiguousarray(array).reshape(-1).view(np.uint64)
-    return cupy().asarray(packed), places
+def _least_values(tables: Sequence[tuple[Any, Any]], dtype: np.dtype[Any]) -> Any:
+    """Least value of each table, on the device; none of them is empty."""
+    least = cupy().zeros(len(tables), dtype=dtype)
+    for number, (_, values) in enumerate(tables):
+        least[number] = values.min()
+    return least
 
 
 def _addresses(frontier: _Frontier) -> tuple[int, int, int]:
     return int(frontier.keys.data.ptr), int(frontier.low.data.ptr), int(frontier.high.data.ptr)
-
-
-def _blocks(units: int) -> int:
-    return -(-units // THREADS)
 
 
 def _free_memory() -> int:

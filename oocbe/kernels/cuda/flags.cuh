@@ -1,0 +1,44 @@
+// Units of work that flag whether they leave something: flags are recorded, counted, and what is flagged is written in
+// order. WORDS, VALUE: key words and type of the rows. Needs integers.cuh.
+
+#define THREADS 256
+
+// What penalties, gains and bounds are computed in: differences of two values need not fit their type.
+template <typename Type> struct Widened { typedef i64 type; };
+template <> struct Widened<double> { typedef double type; };
+template <> struct Widened<float> { typedef double type; };
+typedef Widened<VALUE>::type wide;
+
+// Lay down a block's flags: one bit a unit, and how many there are in the block.
+__device__ __forceinline__ void record(bool flag, i64 unit, u32 *ballots, i64 *block_counts, u32 *warp_counts) {
+    u32 ones = __ballot_sync(ALL_LANES, flag);
+    if (lane_number() == 0) {
+        ballots[unit >> 5] = ones;
+        warp_counts[threadIdx.x >> 5] = __popc(ones);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        u32 total = 0;
+        for (int w = 0; w < THREADS / 32; w++) total += warp_counts[w];
+        block_counts[blockIdx.x] = total;
+    }
+}
+
+// Place of a flagged unit among all flagged ones; block_ends is the inclusive prefix sum of the block counts.
+__device__ __forceinline__ i64 place_of(i64 unit, const u32 *ballots, const i64 *block_ends) {
+    i64 place = blockIdx.x == 0 ? 0 : block_ends[blockIdx.x - 1];
+    for (i64 w = (i64)blockIdx.x * (THREADS / 32); w < (unit >> 5); w++) place += __popc(ballots[w]);
+    return place + __popc(ballots[unit >> 5] & lanes_below());
+}
+
+// Rows whose flag is set, in their order, at the places that the flags' prefix sums give them.
+extern "C" __global__ void __launch_bounds__(THREADS)
+keep_flagged(const u64 *keys, const VALUE *values, i64 rows, const u32 *ballots, const i64 *block_ends,
+             u64 *kept_keys, VALUE *kept_values, i64 kept) {
+    i64 row = (i64)blockIdx.x * THREADS + threadIdx.x;
+    if (row >= rows || !(ballots[row >> 5] >> lane_number() & 1)) return;
+    i64 place = place_of(row, ballots, block_ends);
+    #pragma unroll
+    for (int w = 0; w < WORDS; w++) kept_keys[w * kept + place] = keys[w * rows + row];
+    kept_values[place] = values[row];
+}
