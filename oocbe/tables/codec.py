@@ -83,7 +83,7 @@ def encode(column: NDArray[Any]) -> NDArray[np.uint64]:
     payload_words = measure_blocks(words, rotation, signed, headers)
     start = FRONT_WORDS + HEADER_WORDS * blocks
     chunk = np.zeros(start + payload_words + 1, dtype=np.uint64)
-    chunk[0] = MAGIC | VERSION << 32 | column.dtype.itemsize << 40 | rotation << 48 | BLOCK_BITS << 56
+    chunk[0] = front_word(column.dtype.itemsize, rotation)
     chunk[1], chunk[2] = len(column), payload_words
     chunk[FRONT_WORDS:start] = headers.ravel()
     pack_blocks(words, rotation, headers, chunk[start:])
@@ -95,6 +95,41 @@ def rows_in(data: bytes | memoryview) -> int:
     if len(data) < 8 * (FRONT_WORDS + 1) or len(data) % 8:
         raise CorruptDataError(f"a packed chunk cannot have {len(data):,} bytes")
     return int(np.frombuffer(data, dtype="<u8", count=2)[1])
+
+
+def front_word(itemsize: int, rotation: int) -> int:
+    """The first word of a packed chunk."""
+    return MAGIC | VERSION << 32 | itemsize << 40 | rotation << 48 | BLOCK_BITS << 56
+
+
+def checked(data: Any, rows: int, itemsize: int) -> tuple[NDArray[np.uint64], int]:
+    """A chunk's words, after all that a decoder relies on was checked, and its rotation.
+
+    Parameters
+    ----------
+    data : the packed chunk, any buffer, not copied. rows, itemsize : what it must have.
+
+    Raises
+    ------
+    CorruptDataError : not a packed chunk of that many rows of that size, or damaged.
+    """
+    view = memoryview(data).cast("B")
+    if rows_in(view) != rows:
+        raise CorruptDataError(f"a packed chunk has {rows_in(view):,} rows instead of {rows:,}")
+    chunk = np.frombuffer(view, dtype="<u8")
+    front, blocks = int(chunk[0]), -(-rows // BLOCK)
+    rotation = front >> 48 & 0xFF
+    first_payload, payload_words = FRONT_WORDS + HEADER_WORDS * blocks, int(chunk[2])
+    if front != front_word(itemsize, rotation) or rotation > 63 or chunk[3] != 0:
+        raise CorruptDataError(f"not a packed chunk of {itemsize}-byte items (its first word is {front:016x})")
+    if first_payload + payload_words + 1 != len(chunk):
+        raise CorruptDataError(
+            f"a packed chunk of {blocks:,} blocks and {payload_words:,} words of payload has {len(chunk):,} words"
+        )
+    damaged = check_headers(chunk[FRONT_WORDS:first_payload].reshape(blocks, HEADER_WORDS), rows, payload_words)
+    if damaged >= 0:
+        raise CorruptDataError(f"block {damaged:,} of a packed chunk has an impossible header")
+    return chunk, rotation
 
 
 def decode(data: bytes | memoryview, rows: int, out: NDArray[Any], start: int = 0) -> None:
@@ -109,25 +144,9 @@ def decode(data: bytes | memoryview, rows: int, out: NDArray[Any], start: int = 
     ------
     CorruptDataError : not a packed chunk of that many rows of that size, or damaged.
     """
-    if rows_in(data) != rows:
-        raise CorruptDataError(f"a packed chunk has {rows_in(data):,} rows instead of {rows:,}")
-    chunk = np.frombuffer(data, dtype="<u8")
-    front, blocks = int(chunk[0]), -(-rows // BLOCK)
-    rotation = front >> 48 & 0xFF
-    expected = MAGIC | VERSION << 32 | out.dtype.itemsize << 40 | rotation << 48 | BLOCK_BITS << 56
-    first_payload, payload_words = FRONT_WORDS + HEADER_WORDS * blocks, int(chunk[2])
-    if front != expected or rotation > 63 or chunk[3] != 0:
-        raise CorruptDataError(
-            f"not a packed chunk of {out.dtype.itemsize}-byte items (its first word is {front:016x})"
-        )
-    if first_payload + payload_words + 1 != len(chunk):
-        raise CorruptDataError(
-            f"a packed chunk of {blocks:,} blocks and {payload_words:,} words of payload has {len(chunk):,} words"
-        )
-    headers = chunk[FRONT_WORDS:first_payload].reshape(blocks, HEADER_WORDS)
-    damaged = check_headers(headers, rows, payload_words)
-    if damaged >= 0:
-        raise CorruptDataError(f"block {damaged:,} of a packed chunk has an impossible header")
+    chunk, rotation = checked(data, rows, out.dtype.itemsize)
+    first_payload = FRONT_WORDS + HEADER_WORDS * -(-rows // BLOCK)
+    headers = chunk[FRONT_WORDS:first_payload].reshape(-1, HEADER_WORDS)
     stop = start + len(out)
     if not 0 <= start <= stop <= rows:
         raise ValueError(f"rows {start} to {stop} of a chunk of {rows}")
