@@ -8,11 +8,12 @@ copies; otherwise it is brought back to main memory.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from oocbe.errors import ModelError
+from oocbe.errors import ModelError, UsageError
 from oocbe.kernels import backend_for
 from oocbe.tables.table import Table
 
@@ -21,6 +22,31 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
     TableLike: TypeAlias = Table | StoredTable
+
+
+@dataclass(frozen=True)
+class OutOfCore:
+    """How an operator works out of core.
+
+    Attributes
+    ----------
+    output : the table to write; None: the operator works in memory, and none of the rest may be given.
+    memory : limit in bytes on rows, indices and buffers (or text such as ``256MiB``); None: 80 % of what there is.
+    scratch : folder for temporary files; None: the system's.
+    streams : pieces at work at a time; None: as many as cores, from 2 to 4.
+    """
+
+    output: str | Path | None = None
+    memory: int | str | None = None
+    scratch: str | Path | None = None
+    streams: int | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a table is to be written; UsageError where settings are given without one."""
+        if self.output is None and not (self.memory is None and self.scratch is None and self.streams is None):
+            raise UsageError("memory, scratch and streams are for results on disk: name the output table as well")
+        return self.output is not None
 
 
 @dataclass(frozen=True)
@@ -68,7 +94,7 @@ def in_main_memory(table: Table, kernels: Backend) -> Table:
     return table if keys is table.keys and values is table.values else replace(table, keys=keys, values=values)
 
 
-def check_pair(table1: Table, table2: Table) -> tuple[str, ...]:
+def check_pair(table1: TableLike, table2: TableLike) -> tuple[str, ...]:
     """Variables that two tables share, in the order of the first one's scope.
 
     Raises

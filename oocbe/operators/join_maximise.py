@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
-from oocbe.kernels.interface import EliminationPlan
-from oocbe.operators.arrange import arrange, match
-from oocbe.operators.inputs import check_pair, workplace
+from oocbe.kernels.interface import EliminationPlan, MatchedGroups
+from oocbe.operators.arrange import Arranged, arrange, match
+from oocbe.operators.inputs import OutOfCore, check_pair, workplace
 from oocbe.operators.join_sum import join_sum
 from oocbe.operators.maximise import maximise
 from oocbe.operators.ranges import distributes, joined_dtype
+from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import field_masks, move_plan
 from oocbe.tables.table import Table
@@ -20,6 +26,37 @@ from oocbe.tables.table import Table
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
     from oocbe.operators.inputs import TableLike
+    from oocbe.tables.stored import StoredTable
+
+
+@overload
+def join_maximise(
+    table1: TableLike,
+    table2: TableLike,
+    variables: str | Sequence[str],
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | str | None = None,
+    output: None = None,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+) -> Table: ...
+
+
+@overload
+def join_maximise(
+    table1: TableLike,
+    table2: TableLike,
+    variables: str | Sequence[str],
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | str | None = None,
+    output: str | Path,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+) -> StoredTable: ...
 
 
 def join_maximise(
@@ -29,7 +66,11 @@ def join_maximise(
     *,
     piece_rows: int | None = None,
     backend: Backend | str | None = None,
-) -> Table:
+    output: str | Path | None = None,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+) -> Table | StoredTable:
     """The same rows as ``maximise(join_sum(table1, table2), variables)``, in the time and memory of its result.
 
     Variables of one table only are marginalised out of it first (combination distributes over marginalisation); shared
@@ -41,10 +82,12 @@ def join_maximise(
     variables : name of one variable in a scope, or several names.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
     backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
+    output, memory, scratch, streams : with ``output``, tables of any size are treated piece by piece and the same rows
+        written to a table on disk; see :class:`oocbe.operators.inputs.OutOfCore`.
 
     Returns
     -------
-    Table : the variables that stay. Where a shared variable is eliminated: those of the table with fewer rows alone,
+    Table, or StoredTable with ``output`` : the variables that stay. Where a shared variable is eliminated: those of the table with fewer rows alone,
         those of the other one alone, the shared ones, the least significant first, and sorted; otherwise the layout of
         :func:`join_sum`.
 
@@ -61,6 +104,12 @@ def join_maximise(
     >>> join_maximise(f, g, "x")
     <Table (z, y): 2 rows, density 0.5, 32 B, 2 key bits, int64, max-sum>
     """
+    settings = OutOfCore(output, memory, scratch, streams)
+    if settings.wanted:
+        from oocbe.operators.out_of_core.join_maximise import join_maximise_stored
+
+        gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
+        return join_maximise_stored(table1, table2, gone, settings, piece_rows, backend)
     place = workplace(backend, table1, table2)
     t1, t2 = place.tables
     return place.hand_over(_join_maximise(t1, t2, variables, piece_rows, place.kernels))
@@ -84,14 +133,14 @@ def _join_maximise(
         t1 = maximise(t1, alone1, piece_rows=piece_rows, backend=kernels)
     if alone2:
         t2 = maximise(t2, alone2, piece_rows=piece_rows, backend=kernels)
-    while_joining, later = _one_word([name for name in shared if name in gone], t1.layout)
+    while_joining, later = one_word([name for name in shared if name in gone], t1.layout)
     if not while_joining:
         return join_sum(t1, t2, piece_rows=piece_rows, backend=kernels)
     result = _join_eliminating(t1, t2, shared, while_joining, kernels, piece_rows)
     return maximise(result, later, piece_rows=piece_rows, backend=kernels) if later else result
 
 
-def _one_word(names: Sequence[str], layout: Layout) -> tuple[list[str], list[str]]:
+def one_word(names: Sequence[str], layout: Layout) -> tuple[list[str], list[str]]:
     """Variables cut into as many as fit in one key word, which the kernel looks up by, and the rest."""
     fitting = 0
     while fitting < len(names) and layout.select(names[: fitting + 1]).words == 1:
@@ -103,36 +152,107 @@ def _join_eliminating(
     t1: Table, t2: Table, shared: Sequence[str], gone: Sequence[str], kernels: Backend, piece_rows: int | None
 ) -> Table:
     """Join two tables and eliminate shared variables that fit in one key word."""
-    kept = tuple(name for name in shared if name not in gone)
     outer, inner = (t1, t2) if t1.rows >= t2.rows else (t2, t1)
-    own_outer = tuple(name for name in outer.scope if name not in shared)
-    own_inner = tuple(name for name in inner.scope if name not in shared)
     terms = min(prod(t1.layout.select(gone).sizes), max(1, t1.rows * t2.rows))
     dtype = joined_dtype(t1.values, t2.values, t1.semiring, terms)
-    rows1 = arrange(outer, (*kept, *gone, *own_outer), (*own_outer, *kept), dtype, kernels, piece_rows)
-    rows2 = arrange(inner, (*kept, *gone, *own_inner), (*own_inner, *kept), dtype, kernels, piece_rows)
-    eliminated = t1.layout.select(gone)
-    layout = Layout(
-        (*own_inner, *own_outer, *kept),
-        (*inner.layout.select(own_inner).sizes, *outer.layout.select((*own_outer, *kept)).sizes),
-    )
-    plan = EliminationPlan(
-        outer_eliminated=move_plan(rows1.layout, eliminated),
-        inner_eliminated=move_plan(rows2.layout, eliminated),
-        outer_run=field_masks(rows1.layout, (*kept, *own_outer)),
-        inner_rank=field_masks(rows2.layout, (*kept, *own_inner)),
-        outer_move=move_plan(rows1.layout, layout, (*kept, *own_outer)),
-        inner_move=move_plan(rows2.layout, layout, own_inner),
-        eliminated_bits=eliminated.bits,
-        words=layout.words,
-    )
-    keys, values = kernels.join_reduce(
-        (rows1.keys, rows1.values),
-        (rows2.keys, rows2.values),
-        match(rows1, rows2, kept, kernels, piece_rows),
-        plan,
-        t1.semiring.combination,
-        t1.semiring.marginalisation,
-        piece_rows,
-    )
-    return Table(layout, keys, values, t1.semiring, is_sorted=True)
+    elimination = Elimination(outer.layout, inner.layout, tuple(shared), tuple(gone))
+    join = elimination.prepare(outer, inner, dtype, kernels, piece_rows)
+    keys, values = join.rows(0, len(join.outer.values), join.groups)
+    return Table(elimination.layout, keys, values, t1.semiring, is_sorted=True)
+
+
+@dataclass(frozen=True)
+class Elimination:
+    """The layouts of a join that eliminates shared variables.
+
+    Attributes
+    ----------
+    outer_layout, inner_layout : of the tables.
+    shared : the variables that both have. gone : those of them that are eliminated, which fit in one key word.
+    """
+
+    outer_layout: Layout
+    inner_layout: Layout
+    shared: tuple[str, ...]
+    gone: tuple[str, ...]
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Shared variables that stay."""
+        return tuple(name for name in self.shared if name not in self.gone)
+
+    @property
+    def own_outer(self) -> tuple[str, ...]:
+        """Variables that only the outer table has."""
+        return tuple(name for name in self.outer_layout.scope if name not in self.shared)
+
+    @property
+    def own_inner(self) -> tuple[str, ...]:
+        """Variables that only the inner table has."""
+        return tuple(name for name in self.inner_layout.scope if name not in self.shared)
+
+    @property
+    def outer_scope(self) -> tuple[str, ...]:
+        """Places of the outer table's variables while joining, the least significant first."""
+        return (*self.kept, *self.gone, *self.own_outer)
+
+    @property
+    def inner_scope(self) -> tuple[str, ...]:
+        """Places of the inner table's variables while joining, the least significant first."""
+        return (*self.kept, *self.gone, *self.own_inner)
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the result."""
+        outer = (*self.own_outer, *self.kept)
+        sizes = (*self.inner_layout.select(self.own_inner).sizes, *self.outer_layout.select(outer).sizes)
+        return Layout((*self.own_inner, *outer), sizes)
+
+    def prepare(
+        self, outer: Table, inner: Table, dtype: np.dtype[Any], kernels: Backend, piece_rows: int | None = None
+    ) -> PreparedElimination:
+        """Sort two tables by the variables that stay and find the groups that both have."""
+        layout = self.layout
+        rows1 = arrange(outer, self.outer_scope, (*self.own_outer, *self.kept), dtype, kernels, piece_rows)
+        rows2 = arrange(inner, self.inner_scope, (*self.own_inner, *self.kept), dtype, kernels, piece_rows)
+        eliminated = outer.layout.select(self.gone)
+        plan = EliminationPlan(
+            outer_eliminated=move_plan(rows1.layout, eliminated),
+            inner_eliminated=move_plan(rows2.layout, eliminated),
+            outer_run=field_masks(rows1.layout, (*self.kept, *self.own_outer)),
+            inner_rank=field_masks(rows2.layout, (*self.kept, *self.own_inner)),
+            outer_move=move_plan(rows1.layout, layout, (*self.kept, *self.own_outer)),
+            inner_move=move_plan(rows2.layout, layout, self.own_inner),
+            eliminated_bits=eliminated.bits,
+            words=layout.words,
+        )
+        groups = match(rows1, rows2, self.kept, kernels, piece_rows)
+        return PreparedElimination(rows1, rows2, groups, plan, outer.semiring, kernels, piece_rows)
+
+
+@dataclass(frozen=True)
+class PreparedElimination:
+    """Two tables ready to be joined with variables eliminated."""
+
+    outer: Arranged
+    inner: Arranged
+    groups: MatchedGroups
+    plan: EliminationPlan
+    semiring: Semiring
+    kernels: Backend
+    piece_rows: int | None
+
+    def rows(self, low: int, high: int, groups: MatchedGroups) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Result rows from outer rows ``low`` to ``high``, with their groups counted from ``low``."""
+        keys, values = self.outer.keys, self.outer.values
+        if high - low < len(values):
+            keys, values = keys[:, low:high].copy(), values[low:high]
+        return self.kernels.join_reduce(
+            (keys, values),
+            (self.inner.keys, self.inner.values),
+            groups,
+            self.plan,
+            self.semiring.combination,
+            self.semiring.marginalisation,
+            self.piece_rows,
+        )

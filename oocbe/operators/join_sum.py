@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
-from oocbe.operators.arrange import arrange, match
-from oocbe.operators.inputs import check_pair, workplace
+from oocbe.kernels.interface import MatchedGroups
+from oocbe.operators.arrange import Arranged, arrange, match
+from oocbe.operators.inputs import OutOfCore, check_pair, workplace
 from oocbe.operators.ranges import joined_dtype
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
@@ -15,11 +22,48 @@ from oocbe.tables.table import Table, format_bytes
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
     from oocbe.operators.inputs import TableLike
+    from oocbe.tables.stored import StoredTable
+
+
+@overload
+def join_sum(
+    table1: TableLike,
+    table2: TableLike,
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | str | None = None,
+    output: None = None,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+) -> Table: ...
+
+
+@overload
+def join_sum(
+    table1: TableLike,
+    table2: TableLike,
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | str | None = None,
+    output: str | Path,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+) -> StoredTable: ...
 
 
 def join_sum(
-    table1: TableLike, table2: TableLike, *, piece_rows: int | None = None, backend: Backend | str | None = None
-) -> Table:
+    table1: TableLike,
+    table2: TableLike,
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | str | None = None,
+    output: str | Path | None = None,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+) -> Table | StoredTable:
     """Join two tables on their shared variables.
 
     Both are preprocessed by :mod:`oocbe.operators.arrange`; then each output row is gathered from its two input rows
@@ -30,10 +74,12 @@ def join_sum(
     table1, table2 : tables in memory or stored, of one semiring; scopes may be disjoint, equal or empty.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
     backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
+    output, memory, scratch, streams : with ``output``, tables of any size are joined piece by piece and the same rows are
+        written to a table on disk; see :class:`oocbe.operators.inputs.OutOfCore`.
 
     Returns
     -------
-    Table : scope = shared variables (in the first table's order), the rest of the first table's, the rest of the
+    Table, or StoredTable with ``output`` : scope = shared variables (in the first table's order), the rest of the first table's, the rest of the
         second's, the least significant first. Rows are grouped by the shared variables, not sorted within a group.
 
     Raises
@@ -50,27 +96,67 @@ def join_sum(
     >>> join_sum(f, g).to_dict()
     {(0, 0, 1): 11, (0, 1, 1): 12}
     """
+    settings = OutOfCore(output, memory, scratch, streams)
+    if settings.wanted:
+        from oocbe.operators.out_of_core.join_sum import join_sum_stored
+
+        return join_sum_stored(table1, table2, settings, piece_rows, backend)
     place = workplace(backend, table1, table2)
     (t1, t2), kernels = place.tables, place.kernels
     shared = check_pair(t1, t2)
     dtype = joined_dtype(t1.values, t2.values, t1.semiring)
-    own1 = tuple(name for name in t1.scope if name not in shared)
-    own2 = tuple(name for name in t2.scope if name not in shared)
+    join = prepare_join(t1, t2, shared, dtype, kernels, piece_rows)
+    try:
+        keys, values = join.rows(join.groups)
+    except MemoryError:
+        needed = join.groups.joined_rows * (8 * join.layout.words + dtype.itemsize)
+        raise ResourceError(
+            f"joining {t1!r} and {t2!r} gives {join.groups.joined_rows:,} rows, {format_bytes(needed)}, more than the "
+            "memory left; eliminate a variable in the same step (join_maximise), which writes no joined row, or name an "
+            "output table on disk"
+        ) from None
+    return place.hand_over(Table(join.layout, keys, values, t1.semiring, is_sorted=len(values) < 2))
+
+
+@dataclass(frozen=True)
+class PreparedJoin:
+    """Two tables ready to be joined: both grouped by their shared variables, the groups that both have matched."""
+
+    layout: Layout
+    first: Arranged
+    second: Arranged
+    added: NDArray[np.uint64]
+    groups: MatchedGroups
+    combination: int
+    kernels: Backend
+    piece_rows: int | None
+
+    def rows(self, groups: MatchedGroups) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+        """Keys and values of the joined rows of some of the groups."""
+        first, second = self.first, self.second
+        return self.kernels.join_rows(
+            first.keys, first.values, self.added, second.values, groups, self.layout.words, self.combination,
+            self.piece_rows,
+        )  # fmt: skip
+
+
+def joined_layout(layout1: Layout, layout2: Layout, shared: Sequence[str]) -> Layout:
+    """Layout of a join: the shared variables, the rest of the first table's, the rest of the second one's."""
+    own1 = [name for name in layout1.scope if name not in shared]
+    own2 = [name for name in layout2.scope if name not in shared]
+    sizes = (*layout1.select((*shared, *own1)).sizes, *layout2.select(own2).sizes)
+    return Layout((*shared, *own1, *own2), sizes)
+
+
+def prepare_join(
+    t1: Table, t2: Table, shared: Sequence[str], dtype: np.dtype[Any], kernels: Backend, piece_rows: int | None = None
+) -> PreparedJoin:
+    """Bring two tables into the order of their shared variables and find the groups that both have."""
+    layout = joined_layout(t1.layout, t2.layout, shared)
+    own1 = [name for name in t1.scope if name not in shared]
+    own2 = [name for name in t2.scope if name not in shared]
     first = arrange(t1, (*shared, *own1), shared, dtype, kernels, piece_rows)
     second = arrange(t2, (*shared, *own2), shared, dtype, kernels, piece_rows)
     groups = match(first, second, shared, kernels, piece_rows)
-    layout = Layout(
-        (*shared, *own1, *own2), (*first.layout.sizes, *(t2.layout.sizes[t2.layout.place(n)] for n in own2))
-    )
     added = kernels.permute(second.keys, move_plan(second.layout, layout, own2), layout.words, piece_rows)
-    try:
-        keys, values = kernels.join_rows(
-            first.keys, first.values, added, second.values, groups, layout.words, t1.semiring.combination, piece_rows
-        )
-    except MemoryError:
-        needed = groups.joined_rows * (8 * layout.words + dtype.itemsize)
-        raise ResourceError(
-            f"joining {t1!r} and {t2!r} gives {groups.joined_rows:,} rows, {format_bytes(needed)}, more than the "
-            "memory left; eliminate a variable in the same step (join_maximise), which writes no joined row"
-        ) from None
-    return place.hand_over(Table(layout, keys, values, t1.semiring, is_sorted=len(values) < 2))
+    return PreparedJoin(layout, first, second, added, groups, t1.semiring.combination, kernels, piece_rows)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
 
 from oocbe.operators.arrange import arrange
-from oocbe.operators.inputs import workplace
+from oocbe.operators.inputs import OutOfCore, workplace
 from oocbe.operators.ranges import reduced_dtype
 from oocbe.tables.moves import field_masks
 from oocbe.tables.table import Table
@@ -15,6 +16,35 @@ from oocbe.tables.table import Table
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
     from oocbe.operators.inputs import TableLike
+    from oocbe.tables.stored import StoredTable
+
+
+@overload
+def maximise(
+    table: TableLike,
+    variables: str | Sequence[str],
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | str | None = None,
+    output: None = None,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+) -> Table: ...
+
+
+@overload
+def maximise(
+    table: TableLike,
+    variables: str | Sequence[str],
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | str | None = None,
+    output: str | Path,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+) -> StoredTable: ...
 
 
 def maximise(
@@ -23,7 +53,11 @@ def maximise(
     *,
     piece_rows: int | None = None,
     backend: Backend | str | None = None,
-) -> Table:
+    output: str | Path | None = None,
+    memory: int | str | None = None,
+    scratch: str | Path | None = None,
+    streams: int | None = None,
+) -> Table | StoredTable:
     """Marginalise variables out of a table: by maximum, minimum or sum, as its semiring says.
 
     All other variables go to the low places and rows are sorted by them, so that rows to reduce are neighbours
@@ -36,10 +70,12 @@ def maximise(
     variables : name of one variable of its scope, or several names.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
     backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
+    output, memory, scratch, streams : with ``output``, a table of any size is treated piece by piece and the same rows
+        written to a table on disk; see :class:`oocbe.operators.inputs.OutOfCore`.
 
     Returns
     -------
-    Table : scope = the other variables in the table's order; sorted.
+    Table, or StoredTable with ``output`` : scope = the other variables in the table's order; sorted.
 
     Raises
     ------
@@ -52,9 +88,14 @@ def maximise(
     >>> maximise(Table.from_rows({"x": 2, "y": 2}, [[0, 0], [1, 0], [1, 1]], [1, 2, 3]), "x").to_dict()
     {(0,): 2, (1,): 3}
     """
+    gone = (variables,) if isinstance(variables, str) else tuple(variables)
+    settings = OutOfCore(output, memory, scratch, streams)
+    if settings.wanted:
+        from oocbe.operators.out_of_core.maximise import maximise_stored
+
+        return maximise_stored(table, gone, settings, piece_rows, backend)
     place = workplace(backend, table)
     (t,), kernels = place.tables, place.kernels
-    gone = (variables,) if isinstance(variables, str) else tuple(variables)
     sizes = [t.layout.sizes[t.layout.place(name)] for name in gone]
     kept = tuple(name for name in t.scope if name not in gone)
     dtype = reduced_dtype(t.values, t.semiring, min(prod(sizes), max(1, t.rows)))

@@ -1,0 +1,111 @@
+"""Pieces of work in streams: several at once, results in order, everything stopped by the first error.
+
+Piece i runs on stream ``i mod streams`` (Bistaffa, Bombieri and Farinelli 2016, figures 9 to 11), a thread that reads and
+decodes the piece's rows, calls the kernels and hands results over, one at a time, through a queue of one place. The
+caller takes them in the order of the pieces and encodes and writes meanwhile: reading, computing and writing of
+different pieces overlap, and no more than ``streams`` pieces, with one waiting result each, are in memory.
+
+A piece's ``compute`` is told its stream, so that what belongs to one stream (buffers, a CUDA stream with its events) is
+used by one piece at a time: the next piece of a stream starts only when all results of the one before were taken.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import Empty, Full, Queue
+from typing import Generic, Protocol, TypeVar
+
+Result = TypeVar("Result", covariant=True)
+Item = TypeVar("Item")
+
+LOOK_UP_SECONDS = 0.2
+"""Waiting threads look up this often whether all is to stop, and let signals through."""
+
+
+class Piece(Protocol[Result]):
+    """A piece of work."""
+
+    def compute(self, stream: int) -> Iterator[Result]:
+        """The piece's results, in their order; runs on a thread of its own.
+
+        A result must not lie in buffers that the next piece of the same stream uses, unless it was consumed before the
+        next result is asked for.
+        """
+
+
+class _End:
+    """Behind the last result of a piece."""
+
+
+class _Stopped(Exception):
+    """The caller wants no further result."""
+
+
+class _Lane(Generic[Item]):
+    """One piece at work on its stream."""
+
+    def __init__(self, piece: Piece[Item], stream: int, stop: threading.Event) -> None:
+        self.piece, self.stream, self._stop = piece, stream, stop
+        self._queue: Queue[Item | _End] = Queue(maxsize=1)
+        self.future: Future[None] | None = None
+
+    def run(self) -> None:
+        """On the stream's thread: compute, and hand over."""
+        try:
+            for result in self.piece.compute(self.stream):
+                self._put(result)
+            self._put(_End())
+        except _Stopped:
+            pass
+
+    def _put(self, item: Item | _End) -> None:
+        while not self._stop.is_set():
+            try:
+                self._queue.put(item, timeout=LOOK_UP_SECONDS)
+                return
+            except Full:
+                continue
+        raise _Stopped
+
+    def results(self) -> Iterator[Item]:
+        """On the caller's thread: results as they come; the error of the piece where it failed."""
+        assert self.future is not None
+        while True:
+            try:
+                item = self._queue.get(timeout=LOOK_UP_SECONDS)
+            except Empty:
+                if self.future.done() and self._queue.empty():
+                    self.future.result()  # raises what the piece raised
+                    raise RuntimeError("a piece ended without its end mark") from None
+                continue
+            if isinstance(item, _End):
+                return
+            yield item
+
+
+def run_in_order(pieces: Iterable[Piece[Item]], streams: int) -> Iterator[Item]:
+    """Compute pieces on ``streams`` threads and yield their results, piece after piece.
+
+    Pieces are taken from their iterator on the caller's thread, one whenever a stream is free. When this generator is
+    closed, or an exception passes through it (a piece's error, Ctrl-C), no further piece starts, and it returns only
+    when all threads have ended.
+    """
+    stop = threading.Event()
+    lanes: deque[_Lane[Item]] = deque()
+    pool = ThreadPoolExecutor(streams, thread_name_prefix="oocbe-stream")
+    try:
+        for number, piece in enumerate(pieces):
+            lane = _Lane(piece, number % streams, stop)
+            lane.future = pool.submit(lane.run)
+            lanes.append(lane)
+            del lane, piece  # what a piece holds goes when its results are taken
+            if len(lanes) == streams:
+                yield from lanes.popleft().results()
+        while lanes:
+            yield from lanes.popleft().results()
+    finally:
+        stop.set()
+        pool.shutdown(wait=True, cancel_futures=True)

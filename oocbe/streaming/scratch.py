@@ -1,0 +1,140 @@
+"""A scratch file of rows: written once by several threads, read by row numbers, gone when nobody holds it any more.
+
+The file has no name (it is unlinked at once), so that no way of ending a process leaves it behind. Rows lie in *runs* of
+a fixed number of rows, each column of a run by itself; each *segment* of a run (what is read together later on) has a
+checksum, which is compared whenever the segment is read whole.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import CorruptDataError, ResourceError
+from oocbe.streaming.sources import even_ranges, row_bytes
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import format_bytes
+
+
+class ScratchFile:
+    """Rows on disk for as long as this object lives.
+
+    Parameters
+    ----------
+    folder : where the file is made; None: the system's folder for temporary files.
+    layout, dtype : of keys and values.
+    run_rows : most rows of a run.
+
+    Raises
+    ------
+    ResourceError : the file cannot be made.
+    """
+
+    def __init__(self, folder: Path | None, layout: Layout, dtype: np.dtype[Any], run_rows: int) -> None:
+        self.layout, self.dtype, self.is_sorted = layout, dtype, False
+        self.rows = 0
+        self._run_rows = run_rows
+        self._row_bytes = row_bytes(layout, dtype)
+        self._run_starts: list[int] = []
+        self._segments: dict[int, tuple[int, list[int]]] = {}
+        self._lock = Lock()
+        try:
+            handle, name = tempfile.mkstemp(prefix="oocbe-", dir=folder)
+        except OSError as error:
+            where = folder or tempfile.gettempdir()
+            raise ResourceError(
+                f"no scratch file can be made in {where} ({error.strerror}); choose another folder"
+            ) from None
+        os.unlink(name)
+        self._name = f"scratch file in {Path(name).parent}"
+        self._handle = handle
+        self._close = weakref.finalize(self, os.close, handle)
+
+    def append(self, keys: NDArray[np.uint64], values: NDArray[Any], bounds: Sequence[int]) -> int:
+        """Write a run; several threads may at once.
+
+        Parameters
+        ----------
+        keys, values : the run's rows, at most ``run_rows``. bounds : segment bounds in the run, from 0 to its rows.
+
+        Returns
+        -------
+        int : the run's first row in this file.
+        """
+        with self._lock:
+            run, start = len(self._run_starts), self.rows
+            self._run_starts.append(start)
+            self.rows += len(values)
+        columns = [*keys, values]
+        offset = run * self._run_rows * self._row_bytes
+        for column in columns:
+            self._write(np.ascontiguousarray(column).view(np.uint8).data, offset)
+            offset += column.nbytes
+        for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+            if high > low:
+                self._segments[start + low] = start + high, [_checksum(column[low:high]) for column in columns]
+        return start
+
+    def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
+        """Rows ``start`` and following, of one run or several, into the caller's arrays; see ``Source``."""
+        done, wanted = 0, keys.shape[1]
+        while done < wanted:
+            run = bisect_right(self._run_starts, start + done) - 1
+            first = self._run_starts[run]
+            last = self._run_starts[run + 1] if run + 1 < len(self._run_starts) else self.rows
+            low = start + done - first
+            count = min(last - first - low, wanted - done)
+            columns = [column[done : done + count] for column in (*keys, *([] if values is None else [values]))]
+            offset = run * self._run_rows * self._row_bytes
+            for column in columns:
+                self._read(column.view(np.uint8).data, offset + low * column.dtype.itemsize)
+                offset += (last - first) * 8
+            self._verify(start + done, columns)
+            done += count
+
+    def _verify(self, start: int, columns: Sequence[NDArray[Any]]) -> None:
+        """Compare the checksums of the segments that were read whole."""
+        place, stop = start, start + len(columns[0])
+        while place in self._segments and self._segments[place][0] <= stop:
+            end, expected = self._segments[place]
+            if [_checksum(column[place - start : end - start]) for column in columns] != expected[: len(columns)]:
+                raise CorruptDataError(f"{self._name}: rows {place:,} to {end:,} changed since they were written")
+            place = end
+
+    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
+        """See ``Source``: runs where they are small enough."""
+        for first, last in zip(self._run_starts, [*self._run_starts[1:], self.rows], strict=True):
+            for low, high in even_ranges(last - first, most):
+                yield first + low, first + high
+
+    def _write(self, data: memoryview, offset: int) -> None:
+        try:
+            while len(data):
+                written = os.pwrite(self._handle, data, offset)
+                data, offset = data[written:], offset + written
+        except OSError as error:
+            raise ResourceError(
+                f"{self._name}: writing {format_bytes(len(data))} at {format_bytes(offset)} failed ({error.strerror}); "
+                "free some space or choose another scratch folder"
+            ) from None
+
+    def _read(self, data: memoryview, offset: int) -> None:
+        while len(data):
+            read = os.preadv(self._handle, [data], offset)
+            if read == 0:
+                raise CorruptDataError(f"{self._name}: ends before {format_bytes(offset)}")
+            data, offset = data[read:], offset + read
+
+
+def _checksum(column: NDArray[Any]) -> int:
+    return zlib.crc32(column.view(np.uint8).data)
