@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oocbe.facade import plan, solve, verify
     from oocbe.io import read, write
     from oocbe.observer import Observer
-    from oocbe.operators import join_sum, maximise
+    from oocbe.operators import join_maximise, join_sum, maximise
     from oocbe.options import SolveOptions
     from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
     from oocbe.result import Result
@@ -84,6 +84,7 @@ __all__ = [
     "Variable",
     "Verdict",
     "__version__",
+    "join_maximise",
     "join_sum",
     "maximise",
     "plan",
@@ -101,7 +102,7 @@ _HOMES = {
     "oocbe.facade": "plan solve verify",
     "oocbe.io": "read write",
     "oocbe.observer": "Observer",
-    "oocbe.operators": "join_sum maximise",
+    "oocbe.operators": "join_maximise join_sum maximise",
     "oocbe.options": "SolveOptions",
     "oocbe.problem": "Constraint Function LinearConstraint Problem Variable",
     "oocbe.result": "Result",

@@ -87,9 +87,9 @@ def join_maximise(
 
     Returns
     -------
-    Table, or StoredTable with ``output`` : the variables that stay. Where a shared variable is eliminated: those of the table with fewer rows alone,
-        those of the other one alone, the shared ones, the least significant first, and sorted; otherwise the layout of
-        :func:`join_sum`.
+    Table, or StoredTable with ``output`` : the variables that stay. Where a shared variable is eliminated: those of
+        the table with fewer rows alone, those of the other one alone, the shared ones, the least significant first,
+        and sorted; otherwise the layout of :func:`join_sum`.
 
     Raises
     ------

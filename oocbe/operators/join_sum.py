@@ -74,13 +74,14 @@ def join_sum(
     table1, table2 : tables in memory or stored, of one semiring; scopes may be disjoint, equal or empty.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
     backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
-    output, memory, scratch, streams : with ``output``, tables of any size are joined piece by piece and the same rows are
-        written to a table on disk; see :class:`oocbe.operators.inputs.OutOfCore`.
+    output, memory, scratch, streams : with ``output``, tables of any size are joined piece by piece and the same rows
+        are written to a table on disk; see :class:`oocbe.operators.inputs.OutOfCore`.
 
     Returns
     -------
-    Table, or StoredTable with ``output`` : scope = shared variables (in the first table's order), the rest of the first table's, the rest of the
-        second's, the least significant first. Rows are grouped by the shared variables, not sorted within a group.
+    Table, or StoredTable with ``output`` : scope = shared variables (in the first table's order), the rest of the
+        first table's, the rest of the second's, the least significant first. Rows are grouped by the shared variables,
+    not sorted within a group.
 
     Raises
     ------
@@ -112,8 +113,8 @@ def join_sum(
         needed = join.groups.joined_rows * (8 * join.layout.words + dtype.itemsize)
         raise ResourceError(
             f"joining {t1!r} and {t2!r} gives {join.groups.joined_rows:,} rows, {format_bytes(needed)}, more than the "
-            "memory left; eliminate a variable in the same step (join_maximise), which writes no joined row, or name an "
-            "output table on disk"
+            "memory left; eliminate a variable in the same step (join_maximise), which writes no joined row, or name "
+            "an output table on disk"
         ) from None
     return place.hand_over(Table(join.layout, keys, values, t1.semiring, is_sorted=len(values) < 2))
 

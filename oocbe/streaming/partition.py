@@ -1,11 +1,12 @@
 """Radix partition: rows of several sources cut into parts that fit, alike in all of them.
 
 Rows are ordered by some *common* variables. Their key bits, most significant first, are taken a *window* at a time: one
-sequential pass over a source sorts each run of rows by the bits of the window (the kernels' stable radix sort) and writes
-it to a scratch file, with the places where each *digit* (value of the window's bits) begins. Neighbouring digits are then
-put together to parts that fit; rows of a part lie in a slice of each run. A digit that does not fit alone is partitioned
-again by the bits behind the window: so skew costs passes over the rows concerned only. Stable passes and ascending
-digits keep the order of the rows: parts laid end to end are sorted by the common variables, ties as in the source.
+sequential pass over a source sorts each run of rows by the bits of the window (the kernels' stable radix sort) and
+writes it to a scratch file, with the places where each *digit* (value of the window's bits) begins. Neighbouring
+digits are then put together to parts that fit; rows of a part lie in a slice of each run. A digit that does not fit
+alone is partitioned again by the bits behind the window: so skew costs passes over the rows concerned only. Stable
+passes and ascending digits keep the order of the rows: parts laid end to end are sorted by the common variables, ties
+as in the source.
 
 A source that is sorted by the common variables is not written again: its runs are ranges of its own rows.
 """
@@ -62,7 +63,7 @@ class Ordered:
     def in_order(self) -> bool:
         """Whether the source is sorted by the common variables already."""
         count = len(self.common)
-        return self.source.is_sorted and (not count or self.source.layout.scope[-count:] == self.common)
+        return not count or (self.source.is_sorted and self.source.layout.scope[-count:] == self.common)
 
     @cached_property
     def places(self) -> list[tuple[int, int]]:
@@ -218,7 +219,7 @@ def _sample(source: Source) -> NDArray[np.uint64]:
 
 
 class _Runs(NamedTuple):
-    """Where the digits of one run begin: digits, bounds in the run, bits given up in the digits, the run's first row."""
+    """Where the digits of a run begin: digits, bounds in the run, lowest bits given up, the run's first row."""
 
     digits: NDArray[np.uint64]
     bounds: NDArray[np.int64]
@@ -291,7 +292,7 @@ class _Run:
             keys = kernels.permute(keys, move_plan(source.layout, partition.layout), partition.layout.words)
         keys, values = kernels.sort_rows(keys, values, partition.window.ranges(partition.written), own=moved)
         digits, bounds, given_up = _digits(keys, partition)
-        start = partition.scratch.append(kernels.download(keys), kernels.download(values), bounds.tolist())
+        start = partition.scratch.append(kernels.download(keys), kernels.download(values), bounds)
         yield _Runs(digits, bounds, given_up, start)
 
 

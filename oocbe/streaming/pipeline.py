@@ -1,7 +1,7 @@
 """Pieces of work in streams: several at once, results in order, everything stopped by the first error.
 
-Piece i runs on stream ``i mod streams`` (Bistaffa, Bombieri and Farinelli 2016, figures 9 to 11), a thread that reads and
-decodes the piece's rows, calls the kernels and hands results over, one at a time, through a queue of one place. The
+Piece i runs on stream ``i mod streams`` (Bistaffa, Bombieri and Farinelli 2016, figures 9 to 11), a thread that reads
+and decodes the piece's rows, calls the kernels and hands results over, one at a time, through a queue of one place. The
 caller takes them in the order of the pieces and encodes and writes meanwhile: reading, computing and writing of
 different pieces overlap, and no more than ``streams`` pieces, with one waiting result each, are in memory.
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, Full, Queue
 from typing import Generic, Protocol, TypeVar
@@ -40,7 +40,7 @@ class _End:
     """Behind the last result of a piece."""
 
 
-class _Stopped(Exception):
+class _StoppedError(Exception):
     """The caller wants no further result."""
 
 
@@ -58,7 +58,7 @@ class _Lane(Generic[Item]):
             for result in self.piece.compute(self.stream):
                 self._put(result)
             self._put(_End())
-        except _Stopped:
+        except _StoppedError:
             pass
 
     def _put(self, item: Item | _End) -> None:
@@ -68,7 +68,7 @@ class _Lane(Generic[Item]):
                 return
             except Full:
                 continue
-        raise _Stopped
+        raise _StoppedError
 
     def results(self) -> Iterator[Item]:
         """On the caller's thread: results as they come; the error of the piece where it failed."""
@@ -86,7 +86,7 @@ class _Lane(Generic[Item]):
             yield item
 
 
-def run_in_order(pieces: Iterable[Piece[Item]], streams: int) -> Iterator[Item]:
+def run_in_order(pieces: Iterable[Piece[Item]], streams: int) -> Generator[Item, None, None]:
     """Compute pieces on ``streams`` threads and yield their results, piece after piece.
 
     Pieces are taken from their iterator on the caller's thread, one whenever a stream is free. When this generator is

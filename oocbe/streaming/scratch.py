@@ -1,8 +1,8 @@
 """A scratch file of rows: written once by several threads, read by row numbers, gone when nobody holds it any more.
 
-The file has no name (it is unlinked at once), so that no way of ending a process leaves it behind. Rows lie in *runs* of
-a fixed number of rows, each column of a run by itself; each *segment* of a run (what is read together later on) has a
-checksum, which is compared whenever the segment is read whole.
+The file has no name (it is unlinked at once), so that no way of ending a process leaves it behind. Rows lie in *runs*
+of a fixed number of rows, each column of a run by itself; each *segment* of a run (what is read together later on) has
+a checksum, which is compared whenever the segment is read whole.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import weakref
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -46,7 +47,7 @@ class ScratchFile:
         self._run_rows = run_rows
         self._row_bytes = row_bytes(layout, dtype)
         self._run_starts: list[int] = []
-        self._segments: dict[int, tuple[int, list[int]]] = {}
+        self._segments: dict[int, tuple[NDArray[np.int64], NDArray[np.uint32]]] = {}
         self._lock = Lock()
         try:
             handle, name = tempfile.mkstemp(prefix="oocbe-", dir=folder)
@@ -55,17 +56,18 @@ class ScratchFile:
             raise ResourceError(
                 f"no scratch file can be made in {where} ({error.strerror}); choose another folder"
             ) from None
-        os.unlink(name)
+        Path(name).unlink()
         self._name = f"scratch file in {Path(name).parent}"
         self._handle = handle
         self._close = weakref.finalize(self, os.close, handle)
 
-    def append(self, keys: NDArray[np.uint64], values: NDArray[Any], bounds: Sequence[int]) -> int:
+    def append(self, keys: NDArray[np.uint64], values: NDArray[Any], bounds: NDArray[np.int64]) -> int:
         """Write a run; several threads may at once.
 
         Parameters
         ----------
-        keys, values : the run's rows, at most ``run_rows``. bounds : segment bounds in the run, from 0 to its rows.
+        keys, values : the run's rows, at most ``run_rows``.
+        bounds : segment bounds in the run, int64, ascending from 0 to its rows.
 
         Returns
         -------
@@ -80,9 +82,8 @@ class ScratchFile:
         for column in columns:
             self._write(np.ascontiguousarray(column).view(np.uint8).data, offset)
             offset += column.nbytes
-        for low, high in zip(bounds[:-1], bounds[1:], strict=True):
-            if high > low:
-                self._segments[start + low] = start + high, [_checksum(column[low:high]) for column in columns]
+        sums = [[_checksum(column[low:high]) for column in columns] for low, high in pairwise(bounds.tolist())]
+        self._segments[run] = bounds, np.array(sums, dtype=np.uint32).reshape(-1, len(columns))
         return start
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
@@ -99,21 +100,24 @@ class ScratchFile:
             for column in columns:
                 self._read(column.view(np.uint8).data, offset + low * column.dtype.itemsize)
                 offset += (last - first) * 8
-            self._verify(start + done, columns)
+            self._verify(run, low, columns)
             done += count
 
-    def _verify(self, start: int, columns: Sequence[NDArray[Any]]) -> None:
-        """Compare the checksums of the segments that were read whole."""
-        place, stop = start, start + len(columns[0])
-        while place in self._segments and self._segments[place][0] <= stop:
-            end, expected = self._segments[place]
-            if [_checksum(column[place - start : end - start]) for column in columns] != expected[: len(columns)]:
-                raise CorruptDataError(f"{self._name}: rows {place:,} to {end:,} changed since they were written")
-            place = end
+    def _verify(self, run: int, low: int, columns: Sequence[NDArray[Any]]) -> None:
+        """Compare the checksums of those segments of a run that were read whole, from its row ``low`` on."""
+        bounds, sums = self._segments[run]
+        first = int(np.searchsorted(bounds, low))
+        last = int(np.searchsorted(bounds, low + len(columns[0]), side="right")) - 1
+        for segment in range(first, last):
+            rows = slice(int(bounds[segment]) - low, int(bounds[segment + 1]) - low)
+            if any(
+                _checksum(column[rows]) != expected for column, expected in zip(columns, sums[segment], strict=False)
+            ):
+                raise CorruptDataError(f"{self._name}: rows of run {run:,} changed since they were written")
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
         """See ``Source``: runs where they are small enough."""
-        for first, last in zip(self._run_starts, [*self._run_starts[1:], self.rows], strict=True):
+        for first, last in pairwise([*self._run_starts, self.rows]):
             for low, high in even_ranges(last - first, most):
                 yield first + low, first + high
 

@@ -25,8 +25,8 @@ class Space:
     folder : for scratch files; None: the system's.
     streams : pieces at work at a time.
     piece_rows : most rows of each table in a piece, and of a result handed over; None: as many as fit.
-    pieces, partition, nested : shares of the budget for the pieces at work, for a partition before any piece is at work,
-        and for one while some are. The rest is for the chunks being written, and for indices.
+    pieces, partition, nested : shares of the budget for the pieces at work, for a partition before any piece is at
+        work, and for one while some are. The rest is for the chunks being written, and for indices.
     """
 
     budget: Budget

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 
@@ -16,3 +19,14 @@ def backend(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OOCBE_BACKEND", request.param)
         yield request.param
+
+
+@pytest.fixture
+def memory_folder(tmp_path):
+    """A folder in memory where the system has one: forcing thousands of small tables to a disk would take minutes."""
+    root = Path("/dev/shm")
+    if not root.is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=root) as folder:
+        yield Path(folder)

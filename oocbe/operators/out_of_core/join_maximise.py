@@ -12,7 +12,7 @@ each part is joined as in memory; results laid end to end are sorted. For one co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ModelError
 from oocbe.kernels.interface import Backend, MatchedGroups
 from oocbe.operators.inputs import OutOfCore, check_pair, on_device
-from oocbe.operators.join_maximise import Elimination, one_word
+from oocbe.operators.join_maximise import Elimination, PreparedElimination, one_word
 from oocbe.operators.out_of_core.join_sum import join_sum_stored
 from oocbe.operators.out_of_core.maximise import MaximiseOutOfCore, maximise_stored
 from oocbe.operators.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
@@ -75,7 +75,7 @@ def join_maximise_stored(
         ]
         while_joining, later = one_word([name for name in shared if name in variables], table1.layout)
         if not while_joining:
-            return join_sum_stored(*tables, settings, piece_rows, backend)
+            return join_sum_stored(tables[0], tables[1], settings, piece_rows, backend)
         target = place.settings_inside(folder / "eliminated") if later else settings
         result = _eliminate(tables, shared, while_joining, target, place)
         return maximise_stored(result, tuple(later), settings, piece_rows, backend) if later else result
@@ -92,7 +92,9 @@ def _eliminate(
     step = EliminateOutOfCore(Elimination(outer.layout, inner.layout, tuple(shared), tuple(gone)), dtype, t1.semiring)
     pieces = step.pieces((step.outer(source_of(outer)), step.inner(source_of(inner))), place)
     assert settings.output is not None
-    return place.write(settings.output, step.elimination.layout, dtype, t1.semiring, place.run(pieces))
+    layout = step.elimination.layout
+    closed = MaximiseOutOfCore(layout, dtype, t1.semiring).closed(place.run(pieces), place.kernels)
+    return place.write(settings.output, layout, dtype, t1.semiring, closed)
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ class EliminateOutOfCore:
         for rows in inside.run(self._partial_pieces(inputs, inside)):
             for low in range(0, len(rows.values), most):
                 high = min(low + most, len(rows.values))
-                scratch.append(rows.keys[:, low:high], rows.values[low:high], [0, high - low])
+                scratch.append(rows.keys[:, low:high], rows.values[low:high], np.array([0, high - low]))
         step = MaximiseOutOfCore(layout, self.dtype, self.semiring)
         yield from step.pieces(step.ordered(scratch), place, outermost=False)
 
@@ -185,18 +187,38 @@ class EliminateOutOfCore:
         most = place.space.rows_of(2 * row_bytes(self.elimination.layout, self.dtype) + 16, 1 - INPUT_SHARE)
         runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))
         ranks = kernels.download(kernels.group_starts(join.inner.keys, join.plan.inner_rank))
-        for low, high, groups in split_runs(join.groups, runs, ranks, most, kernels):
+        met = partial(self._met_rows, join, kernels)
+        for low, high, groups in split_runs(join.groups, runs, ranks, most, kernels, met):
             keys, values = join.rows(low, high, groups)
             if len(values):
                 yield Rows(kernels.download(keys), kernels.download(values))
 
+    def _met_rows(self, join: PreparedElimination, kernels: Backend) -> NDArray[np.int64]:
+        """For each outer row, how many inner rows agree with it on the eliminated variables."""
+        outer = kernels.download(kernels.permute(join.outer.keys, join.plan.outer_eliminated, 1))[0]
+        inner = kernels.download(kernels.permute(join.inner.keys, join.plan.inner_eliminated, 1))[0]
+        eliminated, counts = np.unique(inner, return_counts=True)
+        places = np.minimum(np.searchsorted(eliminated, outer), len(eliminated) - 1)
+        return np.where(eliminated[places] == outer, counts[places], 0)
+
 
 def split_runs(
-    groups: MatchedGroups, runs: NDArray[np.int64], ranks: NDArray[np.int64], most: int, kernels: Backend
+    groups: MatchedGroups,
+    runs: NDArray[np.int64],
+    ranks: NDArray[np.int64],
+    most: int,
+    kernels: Backend,
+    met_rows: Callable[[], NDArray[np.int64]],
 ) -> Iterator[tuple[int, int, MatchedGroups]]:
     """Ranges of outer rows that give at most ``most`` result rows (one run may give more), and their groups.
 
+    A run gives no more rows than its group has columns. Where that is too much and there is one group alone, such as
+    where all shared variables are eliminated, neither does it give more than the inner rows that its rows meet.
+
+    Parameters
+    ----------
     runs, ranks : where runs of outer rows and columns of inner rows begin, and the number of rows last.
+    met_rows : gives, for each outer row, the inner rows that it meets; asked for only where it matters.
     """
     starts1, counts1 = kernels.download(groups.starts1), kernels.download(groups.counts1)
     starts2, counts2 = kernels.download(groups.starts2), kernels.download(groups.counts2)
@@ -207,7 +229,11 @@ def split_runs(
     many = np.searchsorted(runs, starts1 + counts1) - firsts
     group_of = np.repeat(np.arange(len(many)), many)
     run_of = np.arange(len(group_of)) + np.repeat(firsts - (np.cumsum(many) - many), many)
-    ends = np.cumsum(columns[group_of])
+    bounds = columns[group_of]
+    if len(starts1) == 1 and bounds.sum() > most:
+        first, last = int(runs[run_of[0]]), int(runs[run_of[-1] + 1])
+        bounds = np.minimum(bounds, np.add.reduceat(met_rows()[first:last], runs[run_of] - first))
+    ends = np.cumsum(bounds)
     low, done = 0, 0
     while low < len(ends):
         high = max(low + 1, int(np.searchsorted(ends, done + most, side="right")))

@@ -1,9 +1,9 @@
 """Join sum of tables of any size: the rows of the operator in memory, in the same order, written to disk.
 
 Both tables are partitioned by their shared variables; each part is joined in memory, its result handed over in pieces.
-A group too large for a piece is cut: blocks of the second table's rows are joined with all of the first one's where these
-fit, else single rows with block after block, which keeps the order (second table's rows outermost) and reads no more
-than a constant times what is written.
+A group too large for a piece is cut: blocks of the second table's rows are joined with all of the first one's where
+these fit, else single rows with block after block, which keeps the order (second table's rows outermost) and reads no
+more than a constant times what is written.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Maximisation of a table of any size: the rows of the operator in memory, in the same order, written to disk.
 
-The table is partitioned by the variables that stay; each part is sorted and reduced in memory, and parts laid end to end
-are sorted. A group too large for a piece is reduced block by block: what came out of the blocks before goes in front of
-the next one, so that values are combined in the very order in which the operator in memory combines them. A table sorted
-by the variables that stay is read once, in any ranges, and groups across their bounds are put together the same way.
+The table is partitioned by the variables that stay; each part is sorted and reduced in memory, and parts laid end to
+end are sorted. A group too large for a piece is reduced block by block: what came out of the blocks before goes in
+front of the next one, so that values are combined in the very order in which the operator in memory combines them. A
+table sorted by the variables that stay is read once, in any ranges, and groups across their bounds are put together
+the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -110,17 +111,18 @@ class MaximiseOutOfCore:
             keys = kernels.download(rows.keys[: len(masks), low:high]) & masks[:, np.newaxis]
             return Rows(np.ascontiguousarray(keys), kernels.download(rows.values[low:high]).copy(), is_open=True)
 
-        if first:
-            yield raw(0, int(starts[1]))
+        # All before the first one is handed over: a second attempt, after memory ran out, may cut elsewhere.
+        results = [raw(0, int(starts[1]))] if first else []
         if last > first:
             keys, values = kernels.reduce_groups(
                 rows.keys, rows.values, starts[first : last + 1], masks, self.semiring.marginalisation
             )
-            yield Rows(kernels.download(keys), kernels.download(values))
+            results.append(Rows(kernels.download(keys), kernels.download(values)))
         if is_open and groups > 1:
-            yield raw(int(starts[last]), int(starts[-1]))
+            results.append(raw(int(starts[last]), int(starts[-1])))
+        yield from results
 
-    def closed(self, results: Iterable[Rows], kernels: Backend) -> Iterator[Rows]:
+    def closed(self, results: Iterable[Rows], kernels: Backend) -> Generator[Rows, None, None]:
         """Results with the open groups put together."""
         held: Rows | None = None
         for rows in results:
@@ -131,7 +133,7 @@ class MaximiseOutOfCore:
                 yield rows
                 continue
             if held is not None:
-                rows = Rows(*(np.concatenate(pair, axis=-1) for pair in zip(held[:2], rows[:2], strict=True)))
+                rows = Rows(np.concatenate((held.keys, rows.keys), axis=1), np.concatenate((held.values, rows.values)))
             held = self._reduced(rows, kernels)
         if held is not None:
             yield held

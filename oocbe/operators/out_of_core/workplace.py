@@ -1,10 +1,10 @@
-"""What the operators out of core share: settings, results, pieces that halve themselves, and the table being written."""
+"""What the operators out of core share: settings, results, pieces that halve themselves, the table being written."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,11 +94,12 @@ class Workplace:
         layout: Layout,
         dtype: np.dtype[Any],
         semiring: Semiring,
-        results: Iterable[Rows],
+        results: Generator[Rows, None, None],
     ) -> StoredTable:
         """Write a table chunk by chunk and open it; nothing is left of it where an exception passes through."""
         chunk_rows = max(1, min(CHUNK_ROWS, self.space.chunk_bytes // row_bytes(layout, dtype)))
         with (
+            closing(results),
             self.space.budget.reserve("chunks being written", 3 * chunk_rows * row_bytes(layout, dtype)),
             StoredTable.create(output, layout, dtype, semiring, chunk_rows=chunk_rows) as writer,
         ):
@@ -106,9 +107,9 @@ class Workplace:
                 writer.append(rows.keys, rows.values)
         return StoredTable.open(output)
 
-    def run(self, pieces: Iterable[Piece[Rows]]) -> Iterator[Rows]:
+    def run(self, pieces: Iterable[Piece[Rows]]) -> Generator[Rows, None, None]:
         """Results of pieces in their order; all threads have ended when this ends, however it does."""
-        with closing(run_in_order(pieces, self.space.streams)) as results:  # type: ignore[type-var]
+        with closing(run_in_order(pieces, self.space.streams)) as results:
             yield from results
 
 

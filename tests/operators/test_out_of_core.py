@@ -1,0 +1,359 @@
+"""Operators out of core where small tables do not reach: large groups, skew, wide keys, limits, failures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from out_of_core import MODES, also_out_of_core, same_rows
+
+from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
+from oocbe.operators import join_maximise, join_sum, maximise
+from oocbe.operators.out_of_core import workplace
+from oocbe.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
+from oocbe.streaming import partition
+from oocbe.tables.layout import Layout
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import Table
+
+
+@pytest.fixture
+def folder(memory_folder) -> Path:
+    return memory_folder
+
+
+def random_table(scope: dict[str, int], rows: int, seed: int, semiring=MIN_SUM, dtype=np.int64, skew=False) -> Table:
+    """Rows at random, in no order; with ``skew`` most values are small."""
+    rng = np.random.default_rng(seed)
+    sizes = np.array(list(scope.values()))
+    share = rng.random((rows, len(scope)))
+    tuples = np.unique((sizes * (share**6 if skew else share)).astype(np.int64), axis=0)
+    table = Table.from_rows(scope, tuples, rng.integers(1, 90, len(tuples)).astype(dtype), semiring)
+    order = rng.permutation(table.rows)
+    return Table(table.layout, np.ascontiguousarray(table.keys[:, order]), table.values[order], semiring)
+
+
+A, B, C, D = 300, 40, 25, 60
+NARROW = ({"a": A, "b": B, "c": C}, {"c": C, "d": D, "b": B})
+WIDE = ({"a": 1 << 50, "b": 40, "c": 1 << 60}, {"c": 1 << 60, "d": 1 << 33, "b": 40})
+CUTS = [(5, 2), (64, 2), (700, 8), (None, 2)]
+
+
+@pytest.mark.parametrize("mode", CUTS, ids=str)
+@pytest.mark.parametrize("skew", [False, True], ids=["even", "skewed"])
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+class TestTablesOfSomeThousandRows:
+    def test_join_sum(self, dtype, skew, mode):
+        t1, t2 = (random_table(s, 400, i, dtype=dtype, skew=skew) for i, s in enumerate(NARROW))
+        assert also_out_of_core(join_sum, t1, t2, mode=mode).rows > 100
+
+    def test_maximise(self, dtype, skew, mode):
+        table = random_table(NARROW[0], 2000, 3, SUM_PRODUCT, dtype, skew)
+        table = Table(table.layout, table.keys, table.values / 7 if dtype is np.float64 else table.values, SUM_PRODUCT)
+        assert also_out_of_core(maximise, table, ["b"], mode=mode).rows > 100
+        also_out_of_core(maximise, table, ["c", "a"], mode=mode)
+        also_out_of_core(maximise, table, ["a", "b", "c"], mode=mode)
+
+    def test_join_maximise(self, dtype, skew, mode):
+        t1, t2 = (random_table(s, 600, i, dtype=dtype, skew=skew) for i, s in enumerate(NARROW))
+        assert also_out_of_core(join_maximise, t1, t2, "b", mode=mode).rows > 50
+        also_out_of_core(join_maximise, t1, t2, ["b", "c"], mode=mode)
+        also_out_of_core(join_maximise, t1, t2, ["a", "c"], mode=mode)
+
+
+@pytest.mark.parametrize("mode", CUTS, ids=str)
+def test_keys_of_several_words(mode):
+    rng = np.random.default_rng(5)
+    spread = rng.integers(0, 1 << 60, 30)
+    tables = []
+    for number, scope in enumerate(WIDE):
+        columns = [spread[rng.integers(0, 30, 500)] % size for size in scope.values()]
+        tuples = np.unique(np.column_stack(columns), axis=0)
+        tables.append(Table.from_rows(scope, tuples, np.arange(len(tuples)) + number, MIN_SUM))
+    assert also_out_of_core(join_sum, *tables, mode=mode).rows > 400
+    also_out_of_core(join_maximise, *tables, ["c"], mode=mode)
+    also_out_of_core(join_maximise, *tables, ["b", "d"], mode=mode)
+    also_out_of_core(maximise, tables[0], ["b"], mode=mode)
+
+
+@pytest.mark.parametrize("mode", [(3, 2), (50, 8)], ids=str)
+def test_one_group_larger_than_a_piece(mode):
+    """All rows have the same shared key: both sides are cut, and the order stays."""
+    t1 = random_table({"a": 1 << 20, "k": 5}, 60, 1)
+    t2 = random_table({"b": 1 << 20, "k": 5}, 90, 2)
+    for t in (t1, t2):
+        t.keys[0] &= np.uint64((1 << 20) - 1)
+    assert also_out_of_core(join_sum, t1, t2, mode=mode).rows == t1.rows * t2.rows
+    also_out_of_core(join_sum, t2, t1, mode=mode)
+    assert also_out_of_core(maximise, t1, "a", mode=mode).rows == 1
+    assert also_out_of_core(join_maximise, t1, t2, ["k"], mode=mode).rows == t1.rows * t2.rows
+
+
+@pytest.mark.parametrize("mode", [(3, 2), (50, 8)], ids=str)
+@pytest.mark.parametrize("semiring", [MIN_SUM, COUNTING], ids=str)
+def test_a_product_over_one_long_variable(semiring, mode):
+    """Every variable is eliminated: one row comes out of sums over all rows."""
+    f = random_table({"x": 1 << 40}, 300, 1, semiring)
+    g = Table(f.layout, f.keys[:, ::-1].copy(), f.values.copy(), semiring)
+    assert also_out_of_core(join_maximise, f, g, "x", mode=mode).rows == 1
+
+
+@pytest.mark.parametrize("semiring", [SUM_PRODUCT, LOG_SUM_EXP], ids=str)
+def test_sums_of_floats_are_added_in_the_same_order(semiring):
+    """Rounded sums depend on their order: bit-equal results show that pieces keep it."""
+    rng = np.random.default_rng(7)
+    keys = rng.permutation(4000).astype(np.uint64)[np.newaxis]
+    table = Table(Layout(("x", "y"), (512, 8)), keys, rng.random(4000), semiring)
+    for mode in ((1, 1), (37, 8), (1000, 2)):
+        also_out_of_core(maximise, table, "x", mode=mode)
+        also_out_of_core(maximise, table, ["x", "y"], mode=mode)
+    other = random_table({"y": 8, "z": 100, "x": 512}, 5000, 8, semiring, np.float64)
+    also_out_of_core(join_maximise, table, other, "x", mode=(None, 2))
+
+
+def test_sorted_tables_are_not_written_to_scratch(monkeypatch, folder):
+    def refuse(*_):
+        raise AssertionError("wrote a sorted table to scratch")
+
+    monkeypatch.setattr(partition, "ScratchFile", refuse)
+    tuples = [[x, y, z] for z in range(9) for y in range(9) for x in range(9)]
+    table = Table.from_rows({"x": 9, "y": 9, "z": 9}, tuples, range(729))
+    also_out_of_core(maximise, table, ["x"], mode=(10, 2))
+    also_out_of_core(join_sum, table, maximise(table, "x"), mode=(10, 2))
+    with pytest.raises(AssertionError, match="wrote a sorted table"):
+        maximise(table, "y", output=folder / "out", piece_rows=10)
+
+
+def test_tables_of_the_first_format_version(folder):
+    t1, t2 = (random_table(scope, 300, i) for i, scope in enumerate(NARROW))
+    with StoredTable.create(
+        folder / "old", t1.layout, t1.values.dtype, MIN_SUM, chunk_rows=50, codec="blosc"
+    ) as writer:
+        writer.append(t1.keys, t1.values)
+    found = join_sum(StoredTable.open(folder / "old"), t2, output=folder / "out", piece_rows=40)
+    same_rows(found, join_sum(t1, t2))
+
+
+@pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
+def test_empty_tables_and_scopes(semiring):
+    empty, full = (random_table({"x": 50}, rows, 1, semiring) for rows in (0, 40))
+    scalar = Table(Layout((), ()), np.zeros((1, 1), dtype=np.uint64), np.array([5]), semiring)
+    for mode in ((1, 1), (1000, 2)):
+        for pair in ((empty, full), (full, empty), (scalar, scalar), (full, scalar), (scalar, empty)):
+            also_out_of_core(join_sum, *pair, mode=mode)
+            also_out_of_core(join_maximise, *pair, [], mode=mode)
+        also_out_of_core(join_maximise, full, full, "x", mode=mode, exact=semiring is not LOG_SUM_EXP)
+        also_out_of_core(maximise, empty, "x", mode=mode)
+        also_out_of_core(maximise, full, [], mode=mode)
+
+
+class TestRefusals:
+    def test_settings_without_an_output(self):
+        table = random_table({"x": 9}, 5, 1)
+        for settings in ({"memory": "1GiB"}, {"scratch": "."}, {"streams": 2}):
+            with pytest.raises(UsageError, match="name the output table"):
+                maximise(table, "x", **settings)
+
+    @pytest.mark.parametrize(
+        "settings", [{"streams": 0}, {"piece_rows": 0}, {"memory": "lots"}, {"memory": 5}, {"streams": 1.5}], ids=str
+    )
+    def test_impossible_settings(self, folder, settings):
+        with pytest.raises(UsageError):
+            maximise(random_table({"x": 9}, 5, 1), "x", output=folder / "out", **settings)
+
+    def test_unknown_variables_and_other_semirings(self, folder):
+        table = random_table({"x": 9}, 5, 1)
+        with pytest.raises(ModelError, match="variable z is not in scope"):
+            maximise(table, "z", output=folder / "out")
+        with pytest.raises(ModelError, match="variable z is in neither scope"):
+            join_maximise(table, table, "z", output=folder / "out")
+        with pytest.raises(ModelError, match=r"min-sum.*counting"):
+            join_sum(table, random_table({"x": 9}, 5, 1, COUNTING), output=folder / "out")
+        assert not list(folder.iterdir())
+
+    def test_an_existing_output(self, folder):
+        table = random_table({"x": 9}, 5, 1)
+        StoredTable.save(folder / "out", table)
+        with pytest.raises(UsageError, match="exists already"):
+            maximise(table, [], output=folder / "out")
+        same_rows(StoredTable.open(folder / "out"), table)
+
+    def test_a_scratch_folder_that_is_not_there(self, folder):
+        with pytest.raises((ResourceError, OSError), match="nowhere"):
+            maximise(
+                random_table({"x": 900}, 50, 1), [], output=folder / "out", scratch=folder / "nowhere", piece_rows=5
+            )
+        assert not list(folder.iterdir())
+
+
+class TestFailures:
+    """Errors and interrupts in any stage: all threads end, nothing is left on disk."""
+
+    def run(self, folder, tables):
+        before = set(threading.enumerate())
+        try:
+            join_sum(*tables, output=folder / "out", scratch=folder, piece_rows=40, streams=3)
+        finally:
+            assert not [t for t in set(threading.enumerate()) - before if t.name.startswith("oocbe-stream")]
+            assert {path.name for path in folder.iterdir()} == {"in"}
+
+    @pytest.fixture
+    def tables(self, folder):
+        (folder / "in").mkdir()
+        made = [random_table(scope, 500, i) for i, scope in enumerate(NARROW)]
+        return [StoredTable.save(folder / "in" / str(i), t, chunk_rows=100) for i, t in enumerate(made)]
+
+    @pytest.mark.parametrize("call", [0, 1, 5, 30])
+    @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, OSError])
+    def test_in_a_kernel(self, folder, tables, monkeypatch, error, call):
+        from oocbe.kernels.cpu.backend import CpuBackend
+
+        calls = []
+
+        def failing(*arguments, **named):
+            calls.append(1)
+            if len(calls) > call:
+                raise error("on purpose")
+            return sort(*arguments, **named)
+
+        sort = CpuBackend.sort_rows
+        monkeypatch.setattr(CpuBackend, "sort_rows", staticmethod(failing))
+        with pytest.raises(error, match="on purpose"):
+            self.run(folder, tables)
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, ResourceError])
+    def test_while_writing(self, folder, tables, monkeypatch, error):
+        from oocbe.tables.writer import StoredTableWriter
+
+        def failing(*_):
+            raise error("on purpose")
+
+        monkeypatch.setattr(StoredTableWriter, "append", failing)
+        with pytest.raises(error, match="on purpose"):
+            self.run(folder, tables)
+
+    def test_a_damaged_input(self, folder, tables):
+        chunk = folder / "in" / "1" / "values" / "c" / "3"
+        data = bytearray(chunk.read_bytes())
+        data[-20] ^= 1
+        chunk.write_bytes(data)
+        with pytest.raises(CorruptDataError, match="chunk 3 of values"):
+            self.run(folder, tables)
+
+    def test_a_full_disk(self, folder, tables, monkeypatch):
+        from oocbe.streaming import scratch
+
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(scratch.os, "pwrite", full)
+        with pytest.raises(ResourceError, match="No space left"):
+            self.run(folder, tables)
+
+    def test_scratch_that_changed_is_noticed(self, folder, tables, monkeypatch):
+        from oocbe.streaming.scratch import ScratchFile
+
+        def damaging(self, data, offset):
+            damaged = bytearray(data)
+            damaged[0] ^= 1
+            write(self, memoryview(bytes(damaged)), offset)
+
+        write = ScratchFile._write
+        monkeypatch.setattr(ScratchFile, "_write", damaging)
+        with pytest.raises(CorruptDataError, match="changed since they were written"):
+            self.run(folder, tables)
+
+
+@pytest.mark.parametrize("call", [0, 1, 2, 5])
+@pytest.mark.parametrize("mode", [(40, 2), (None, 2)], ids=str)
+def test_memory_that_cannot_be_had_halves_the_piece(monkeypatch, mode, call):
+    """Some joins find no memory although the budget has it, twice in a row at first: the rows are the same."""
+    from oocbe.kernels.cpu.backend import CpuBackend
+
+    t1, t2 = (random_table(scope, 600, i) for i, scope in enumerate(NARROW))
+    expected = {name: (op(t1, t2, *rest)) for name, op, *rest in JOINS}
+    calls = []
+
+    def failing(kernel):
+        def call_it(*arguments, **named):
+            calls.append(1)
+            if len(calls) in (call + 1, call + 2, call + 9):
+                raise MemoryError
+            return kernel(*arguments, **named)
+
+        return staticmethod(call_it)
+
+    for name in ("join_rows", "join_reduce"):
+        monkeypatch.setattr(CpuBackend, name, failing(getattr(CpuBackend, name)))
+    monkeypatch.setattr(workplace, "CHUNK_ROWS", 100)
+    for name, op, *rest in JOINS:
+        with tempfile.TemporaryDirectory() as place:
+            found = op(t1, t2, *rest, output=Path(place) / "out", piece_rows=mode[0], streams=mode[1], memory="64MiB")
+            same_rows(found, expected[name])
+    assert len(calls) > (5 if mode[0] else 1 + (call < 2))
+
+
+JOINS = [("join_sum", join_sum), ("join_maximise", join_maximise, "b")]
+
+
+def test_memory_that_can_never_be_had_is_an_error_with_numbers(monkeypatch, folder):
+    from oocbe.kernels.cpu.backend import CpuBackend
+
+    def failing(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(CpuBackend, "join_rows", staticmethod(failing))
+    t1, t2 = (random_table(scope, 600, i) for i, scope in enumerate(NARROW))
+    with pytest.raises(ResourceError, match=r"memory could not be had even for a piece of .* limit of 64\.0 MiB"):
+        join_sum(t1, t2, output=folder / "out", memory="64MiB")
+    assert not list(folder.iterdir())
+
+
+PEAK = """
+import sys, resource
+import numpy as np
+from oocbe.operators import join_maximise, join_sum, maximise
+from oocbe.tables.stored import StoredTable
+folder, memory = sys.argv[1], int(sys.argv[2])
+f, g = StoredTable.open(folder + "/f"), StoredTable.open(folder + "/g")
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+small = [StoredTable.save(folder + f"/small{i}", t.read(0, 100)) for i, t in enumerate((f, g))]
+def run(a, b, to):  # everything that is compiled or loaded is loaded by small tables first
+    joined = join_sum(a, b, output=f"{folder}/{to} joined", memory=memory, scratch=folder)
+    maximise(joined, "k", output=f"{folder}/{to} maximised", memory=memory, scratch=folder)
+    join_maximise(a, b, "k", output=f"{folder}/{to} fused", memory=memory, scratch=folder)
+run(*small, "small")
+before = peak()
+run(f, g, "large")
+print(before, peak())
+"""
+
+
+@pytest.mark.parametrize("megabytes", [64, 192])
+def test_peak_memory_stays_within_the_budget(folder, megabytes):
+    """Resident memory grows by no more than the budget, on tables several times as large as it."""
+    rows = 8_000_000
+    rng = np.random.default_rng(1)
+    for name, own in (("f", "a"), ("g", "b")):
+        layout = Layout((own, "k"), (1 << 10, 1 << 24))
+        with StoredTable.create(folder / name, layout, np.int64, MIN_SUM) as writer:
+            for start in range(0, rows, 1 << 20):
+                many = min(1 << 20, rows - start)
+                k = (np.arange(start, start + many) * 11 % rows).astype(np.uint64)
+                keys = rng.integers(0, 1 << 10, many).astype(np.uint64) | (k << np.uint64(10))
+                writer.append(keys[np.newaxis], rng.integers(0, 1 << 40, many))
+    command = [sys.executable, "-c", PEAK, str(folder), str(megabytes << 20)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    before, peak = map(int, done.stdout.split())
+    assert peak - before < megabytes << 20
+
+
+def test_all_modes_are_tried():
+    assert {streams for _, streams in MODES} == {1, 2, 8}
+    assert {rows for rows, _ in MODES} >= {1, 1000, None}
