@@ -29,6 +29,9 @@ from oocbe.problem import Problem
 from oocbe.pruning.fixed_point import LARGEST, ROUNDING, FixedPoint
 from oocbe.pruning.row_bounds import RowBound, ValueGrid
 
+LARGEST_SUM = 2**62
+"""Removed values are made as dear as that only where the sum over a row cannot leave 64-bit integers."""
+
 SWEEPS = 3
 """How often the hard terms that meet eliminated variables are judged; a third sweep hardly ever changes anything."""
 
@@ -144,6 +147,8 @@ class AdditiveSource:
         magnitude = terms.magnitude()
         if magnitude + abs(float(self._constant)) > LARGEST:
             raise ValueRangeError(f"{problem.name}: the terms of the {name} bound leave 64-bit integers")
+        # More than any bound or value is from another: a row with a removed value goes.
+        self._excess = 2 * (int(magnitude) + abs(self._constant) + int(fixed_point.magnitude * fixed_point.scale)) + 2
         sums_to = float(fixed_point.magnitude) + magnitude / float(fixed_point.scale)
         self._margin = 0.0 if fixed_point.is_integral else sums_to * ROUNDING
         everything, self._sums = self._sum(np.full(len(self._sizes), OUTSIDE, dtype=np.uint8))
@@ -159,6 +164,8 @@ class AdditiveSource:
         role[list(separator)] = SEPARATOR
         constant, sums = self._sum(role)
         constant += int(self._least_of_each(sums)[role == OUTSIDE].sum())
+        if self._excess * (len(separator) + 1) < LARGEST_SUM:
+            sums[self.removed > 0] += self._excess
         tables = {v: sums[self._slice(v)] for v in separator}
         tables = {v: table for v, table in tables.items() if table.any()}
         if self.fixed_point.is_integral:

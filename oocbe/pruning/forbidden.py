@@ -116,6 +116,18 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     return Forbidden(first, owner, removed, pairs, tuple(sets for sets in kept if len(sets)), is_empty)
 
 
+def propagated(forbidden: Forbidden, removed: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Removed literals, and those that exclude all that is left of some variable (arc consistency)."""
+    removed = removed.copy()
+    while True:
+        # For each variable, the literals that exclude every literal left of it.
+        excludes = np.logical_and.reduceat(forbidden.pairs | (removed[:, None] > 0), forbidden.first[:-1], axis=0)
+        fresh = excludes.any(axis=0) & (removed == 0)
+        if not fresh.any():
+            return removed
+        removed[fresh] = 1
+
+
 def _add_linear(
     c: LinearConstraint, first: NDArray[np.int64], pairs: NDArray[np.bool_], removed: NDArray[np.uint8]
 ) -> None:

@@ -47,8 +47,8 @@ class LinearProgram:
         self._constant = float(costs[default].sum())
         self._highs = _quiet()
         count = len(self._literals)
-        upper = 1.0 - removed[self._literals]
-        self._highs.addVars(count, np.zeros(count), upper.astype(np.float64))
+        self._upper = 1.0 - removed[self._literals].astype(np.float64)
+        self._highs.addVars(count, np.zeros(count), self._upper)
         columns = np.arange(count, dtype=np.int32)
         self._highs.changeColsCost(count, columns, reduced[self._literals] / self._unit)
         self._known: set[tuple[bytes, bytes, int]] = set()
@@ -103,8 +103,18 @@ class LinearProgram:
         """Make a literal false for good; False where it is its variable's default, which only a row can exclude."""
         if not self._is_column[literal]:
             return False
+        self._upper[self._column[literal]] = 0.0
         self._highs.changeColBounds(int(self._column[literal]), 0.0, 0.0)
         return True
+
+    def lift(self, least: NDArray[np.float64] | None) -> None:
+        """Ask for at least a little of each literal that is a column (float64 (literals,)); None: of none again.
+
+        Among the optimal multipliers this picks those with large reduced costs where much is asked for.
+        """
+        count = len(self._literals)
+        lower = np.zeros(count) if least is None else np.minimum(least[self._literals], self._upper)
+        self._highs.changeColsBounds(count, np.arange(count, dtype=np.int32), lower, self._upper)
 
     def solve(self, seconds: float) -> bool:
         """Solve; sets ``bound`` and ``point``. False where no optimum was found (infeasible, or out of time)."""

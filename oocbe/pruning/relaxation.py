@@ -21,7 +21,7 @@ from oocbe.pruning.cliques import bit_rows, covering_cliques, violated_cliques
 from oocbe.pruning.dear import DearTuples
 from oocbe.pruning.estimators import AdditiveSource, Terms, joined
 from oocbe.pruning.fixed_point import FixedPoint
-from oocbe.pruning.forbidden import Forbidden
+from oocbe.pruning.forbidden import Forbidden, propagated
 from oocbe.pruning.linear_program import LinearProgram
 from oocbe.pruning.local_cuts import LocalCuts, sets_as_rows
 from oocbe.pruning.rounding import Rounding
@@ -34,6 +34,9 @@ BALLS = (20, 32, 48)
 LEAST_VIOLATION = 1e-3
 """How much a clique, or a row set aside, must be violated to be added."""
 
+BALLS_SHARE = 0.25
+"""Share of the time that one round may spend on local cuts."""
+
 IDLE_ROUNDS = 8
 """Rows without a multiplier for so many rounds are set aside, to be recalled where they are violated."""
 
@@ -42,6 +45,12 @@ PATIENCE = 6
 
 CONTRADICTION_SCALE = 2**24
 """What multipliers of at most 1 are multiplied by in a proof that nothing counts."""
+
+VERTICES = 8
+"""Optimal multipliers that are averaged."""
+
+LIFT = 1e-5
+"""How much of each literal is asked for, at most, to get at other optimal multipliers."""
 
 CLOSED = 1e-4
 """How far the solver's bound must be beyond the last value worth having before cutting stops."""
@@ -70,6 +79,10 @@ def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Fo
     start = np.searchsorted(uses, np.arange(len(chosen) + 1) * (len(first) - 1))
     limits = np.array([r.right_hand_side for r in chosen], dtype=np.int64)
     return Terms(start, variable, offset, entries, -factor * limits, np.where(depends, LITERAL, HARD).astype(np.uint8))
+
+
+_Multipliers = tuple[float, list[Row], NDArray[np.float64]]
+"""A bound in floating point, rows, and their multipliers."""
 
 
 class Relaxation:
@@ -101,6 +114,7 @@ class Relaxation:
         self.removed = forbidden.removed.copy()
         self.cuts = {"clique": 0, "local": 0}
         self.rounds = 0
+        self._upper_bound: int | float | None = None
         base_source = AdditiveSource("base", "", problem, fixed_point, base, self.removed)
         costs = base_source.reduced_costs()[1] / float(fixed_point.scale)
         pairs = forbidden.pairs
@@ -129,7 +143,8 @@ class Relaxation:
         self._program.add(sets_as_rows(forbidden.larger, forbidden.owner))
         self._program.add([_linear_row(c, forbidden) for c in problem.linear_constraints if c.can_bind and c.scope])
         self._local = LocalCuts(problem, forbidden, seed)
-        self._best: tuple[float, list[Row], NDArray[np.float64]] | None = None
+        self._best: _Multipliers | None = None
+        self._random = np.random.default_rng(seed)
 
     def tighten(self, seconds: float, upper_bound: int | float | None, improve: bool = False) -> None:
         """Solve and cut until the time is over, nothing better than ``upper_bound`` is left, or no cut is found.
@@ -138,26 +153,29 @@ class Relaxation:
         assignments found by rounding lower it: the bound then holds for what is better than ``rounding.value``.
         """
         deadline = time.perf_counter() + seconds
+        self._upper_bound = upper_bound
+        if self._solve(deadline):
+            self._cut(deadline, improve)
+            self._spread(deadline)
+
+    def _cut(self, deadline: float, improve: bool) -> None:
+        """Rounds of cuts, with larger and larger balls."""
         program = self._program
-        if not self._solve(seconds):
-            return
-        if improve and self.rounding.round(program.point, self.removed):
-            upper_bound = self.rounding.value
-        start = program.bound
+        start, seconds = program.bound, deadline - time.perf_counter()
         level, patience = 0, 0
-        while not self._is_closed(upper_bound) and time.perf_counter() < deadline:
+        self._round(improve)
+        while not self._is_closed() and time.perf_counter() < deadline:
             before = program.bound
             recalled = program.recall(LEAST_VIOLATION)
             rows = [Row.of(c, 1, "clique") for c in violated_cliques(self._adjacent, program.point, LEAST_VIOLATION)]
             self.cuts["clique"] += program.add(rows)
-            share = min(deadline, time.perf_counter() + 0.25 * seconds)
+            share = min(deadline, time.perf_counter() + BALLS_SHARE * seconds)
             found = program.add(self._local.find(program.point, BALLS[level], share))
             self.cuts["local"] += found
             self.rounds += 1
-            if not self._solve(deadline - time.perf_counter()):
+            if not self._solve(deadline):
                 return
-            if improve and self.rounding.round(program.point, self.removed):
-                upper_bound = self.rounding.value
+            self._round(improve)
             if program.bound - before > LITTLE * (program.bound - start) + 1e-9 * abs(start):
                 patience = 0
                 program.drop_idle(IDLE_ROUNDS)
@@ -165,46 +183,85 @@ class Relaxation:
             patience += 1
             if patience >= PATIENCE or (found + recalled == 0 and not rows):
                 patience, level = 0, level + 1
-                if self._remove_costly(upper_bound):
+                if self._remove_costly():
                     level = 0
-                    if not self._solve(deadline - time.perf_counter()):
+                    if not self._solve(deadline):
                         return
                 if level == len(BALLS):
                     return
 
-    def _is_closed(self, upper_bound: int | float | None) -> bool:
-        """Whether the bound leaves no value below the upper bound."""
-        if upper_bound is None:
-            return False
-        return self._program.bound > self._grid.largest_below(upper_bound) + CLOSED
+    def _round(self, improve: bool) -> None:
+        """Look for an assignment at the program's point; one that is found is to be beaten."""
+        if improve and self.rounding.round(self._program.point, self.removed):
+            self._upper_bound = self.rounding.value
 
-    def _remove_costly(self, upper_bound: int | float | None) -> int:
-        """Remove the values that nothing better than the upper bound can have; returns how many."""
-        if upper_bound is None:
+    def _is_closed(self) -> bool:
+        """Whether the bound leaves no value below the upper bound."""
+        if self._upper_bound is None:
+            return False
+        return self._program.bound > self._grid.largest_below(self._upper_bound) + CLOSED
+
+    def _remove_costly(self) -> int:
+        """Remove what, by the best multipliers, nothing better than the upper bound has; returns how many values."""
+        if self._upper_bound is None:
             return 0
-        source = self.source("", "")
-        fresh = 0
-        owner, first = self._forbidden.owner, self._forbidden.first
-        for v, value in source.fixed_values(upper_bound):
-            literal = int(first[v]) + value
-            if self.removed[literal]:
-                continue
-            self.removed[literal] = 1
-            fresh += 1
+        first = self._forbidden.first
+        removed = self.removed.copy()
+        for v, value in self.source("", "").fixed_values(self._upper_bound):
+            removed[int(first[v]) + value] = 1
+        if not self._dear.sets:  # what only dear tuples exclude is possible, after all
+            removed = propagated(self._forbidden, removed)
+        fresh = np.flatnonzero(removed & ~self.removed).tolist()
+        self.removed = removed
+        for literal in fresh:
             if not self._program.remove_value(literal):
-                others = np.flatnonzero(owner == v)
+                v = int(self._forbidden.owner[literal])
+                others = np.arange(first[v], first[v + 1])
                 others = others[others != literal]
                 self._program.add([Row(others, np.full(len(others), -1, dtype=np.int64), -1, "taken")])
-        return fresh
+        return len(fresh)
 
-    def _solve(self, seconds: float) -> bool:
+    def _spread(self, deadline: float) -> None:
+        """Replace the best multipliers by the mean of several equally good ones, as far from any extreme as they go.
+
+        A solver returns one of many optimal multipliers, in which most reduced costs are 0. Their mean bounds more rows
+        and values away from the optimum, and each of them by itself may show values to be too costly.
+        """
+        program = self._program
+        fresh = 1
+        while fresh and not self._is_closed() and time.perf_counter() < deadline and self._solve(deadline):
+            if self._best is None or program.bound < self._best[0] - CLOSED:
+                return  # rows were set aside since the best
+            best, found, fresh = self._best, [], 0
+            for _ in range(VERTICES):
+                program.lift(LIFT * self._random.random(len(self.removed)))
+                if program.solve(deadline - time.perf_counter()):
+                    found.append(program.multipliers())
+                    self._best = (best[0], list(program.rows), found[-1])
+                    fresh += self._remove_costly()
+            program.lift(None)
+            self._best = best
+            if found:
+                # Rows about removed values came in between: they had no multiplier before.
+                padded = [np.pad(f, (0, len(program.rows) - len(f))) for f in found]
+                self._best = self._better((best[0], list(program.rows), np.mean(padded, axis=0)))
+
+    def _better(self, other: _Multipliers) -> _Multipliers:
+        """Other multipliers, unless the bound that they give, exactly, is worse than that of the best."""
+        assert self._best is not None
+        best, root = self._best, self.source("", "").root
+        self._best = other
+        return other if self.source("", "").root >= root else best
+
+    def _solve(self, deadline: float) -> bool:
         """Solve the program, and keep the multipliers of the best bound; False where no optimum was found.
 
         A program without a point can prove that nothing counts.
         """
         program = self._program
-        if not program.solve(seconds):
-            if program.is_infeasible and self._is_contradiction(program.contradiction(seconds)):
+        if not program.solve(deadline - time.perf_counter()):
+            left = deadline - time.perf_counter()
+            if program.is_infeasible and self._is_contradiction(program.contradiction(left)):
                 self.removed[:] = 1
             return False
         if self._best is None or program.bound >= self._best[0]:
@@ -219,6 +276,11 @@ class Relaxation:
             return False  # dear tuples are possible, after all
         free = replace(self._problem, constant=0)
         return AdditiveSource("", "", free, self._fixed_point, terms, self.removed).reduced_costs()[0] > 0
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows that the best multipliers belong to."""
+        return [] if self._best is None else self._best[1]
 
     def source(self, name: str, why: str) -> AdditiveSource:
         """The bound that the best multipliers give."""
