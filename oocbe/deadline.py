@@ -14,11 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import LimitError
-
-
-class TimeLimitError(LimitError):
-    """The time limit was reached before the proof."""
+from oocbe.errors import TimeLimitError
 
 
 class Deadline:

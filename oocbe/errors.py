@@ -11,6 +11,7 @@ from pathlib import Path
 EXIT_OPTIMAL = 0
 EXIT_USAGE = 2
 EXIT_INFEASIBLE = 10
+EXIT_NOTHING_BETTER = 11
 EXIT_LIMIT = 20
 EXIT_RESOURCES = 30
 EXIT_CORRUPT = 40
@@ -65,6 +66,10 @@ class LimitError(OocbeError):
     """A time, row or gap limit given by the user was reached before the proof."""
 
     exit_code = EXIT_LIMIT
+
+
+class TimeLimitError(LimitError):
+    """The time limit was reached before the proof."""
 
 
 class ResourceError(OocbeError):

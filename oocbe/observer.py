@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Receives the events of one solve, in this order, on the thread that called ``solve``."""
+    """Receives the events of one solve on the thread that called ``solve``.
+
+    All methods do nothing unless overridden.
+    """
 
     def started(self, plan: Plan) -> None:
         """The plan is made and elimination begins.
@@ -26,6 +29,15 @@ class Observer(Protocol):
         variable : name of the variable that was eliminated.
         rows : rows of the message.
         bytes : bytes of the message's keys and values.
+        """
+
+    def bounds_changed(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+        """More is known about the optimum; called before, between and after eliminations.
+
+        Parameters
+        ----------
+        lower : proven bound on the optimum (from below where costs are minimised, from above where values are
+            maximised), or None. value : of the best assignment so far, or None. why : what found it.
         """
 
     def finished(self, result: Result) -> None:

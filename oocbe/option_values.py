@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from oocbe.errors import UsageError
@@ -17,6 +18,8 @@ from oocbe.semiring import Semiring, semiring_by_name
 ORDER_NAMES = ("auto", "min-degree", "min-fill", "weighted-min-fill", "linear")
 
 BACKENDS = ("auto", "cpu", "cuda")
+
+BOUNDS = ("auto", "none", "constant", "lp", "local-polytope")
 
 _BYTE_UNITS = {
     "": 1,
@@ -46,6 +49,73 @@ def parse_seconds(name: str, value: object) -> float:
     if math.isfinite(seconds) and seconds >= 0:
         return seconds
     raise UsageError(f"{name}: {value!r} is not a number of seconds; give 0 or more, such as 0.5")
+
+
+def parse_time_limit(name: str, value: object) -> float | None:
+    """A finite number of seconds, not negative; None stays None."""
+    return None if value is None else parse_seconds(name, value)
+
+
+def parse_number(name: str, value: object) -> int | float | None:
+    """A finite number, an integer where it is written as one; None stays None."""
+    if value is None:
+        return None
+    number: int | float | None = None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, str):
+        try:
+            number = int(value) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", value) else float(value)
+        except ValueError:
+            number = None
+    if number is not None and math.isfinite(number):
+        return number
+    raise UsageError(f"{name}: {value!r} is not a finite number")
+
+
+def parse_bounds(name: str, value: object) -> str:
+    """One of :data:`BOUNDS`."""
+    if isinstance(value, str) and value.strip() in BOUNDS:
+        return value.strip()
+    raise UsageError(f"{name}: {value!r} is not one of {', '.join(BOUNDS)}")
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far apart bound and incumbent may stay: a difference, or a part of the incumbent's size.
+
+    Attributes
+    ----------
+    absolute : a difference of values. relative : a fraction, 0.01 for 1 %.
+    """
+
+    absolute: float = 0
+    relative: float = 0
+
+    def is_reached(self, lower: float, upper: float) -> bool:
+        """Whether a lower bound and an incumbent's value are as near as that."""
+        return upper - lower <= max(self.absolute, self.relative * abs(upper))
+
+    def __str__(self) -> str:
+        return f"{self.relative * 100:g}%" if self.relative else f"{self.absolute:g}"
+
+
+NO_GAP = Gap()
+
+
+def parse_gap(name: str, value: object) -> Gap:
+    """A difference of values such as 5, or a part of the incumbent's value such as 1%."""
+    if isinstance(value, Gap):
+        return value
+    text = value.strip() if isinstance(value, str) else value
+    is_relative = isinstance(text, str) and text.endswith("%")
+    try:
+        number = parse_number(name, text[:-1] if is_relative else text)  # type: ignore[index]
+    except UsageError:
+        number = None
+    if number is None or number < 0:
+        raise UsageError(f"{name}: {value!r} is no gap; give a difference of values such as 5, or a part such as 1%")
+    return Gap(relative=number / 100) if is_relative else Gap(absolute=number)
 
 
 def parse_integer(name: str, value: object, least: int = 0) -> int:

@@ -18,14 +18,20 @@ from typing import Any
 from oocbe.errors import UsageError
 from oocbe.machine import default_memory_limit
 from oocbe.option_values import (
+    NO_GAP,
+    Gap,
     parse_backend,
     parse_boolean,
+    parse_bounds,
     parse_bytes,
+    parse_gap,
     parse_integer,
+    parse_number,
     parse_order,
     parse_path,
     parse_seconds,
     parse_semiring,
+    parse_time_limit,
 )
 from oocbe.semiring import Semiring
 
@@ -56,6 +62,13 @@ class SolveOptions:
     chunk_rows : rows in a chunk of a stored table, at least 1.
     backend : ``cpu``, ``cuda``, or ``auto``: large buckets on a CUDA device where there is one.
     device_memory : limit in bytes on device memory, or None for all of it.
+    bounds : which lower bound rows are held against, where costs are minimised or values maximised: ``auto``, ``none``,
+        ``constant``, ``lp`` (a linear relaxation) or ``local-polytope``.
+    incumbent_seconds, bound_seconds : time shares for the search of good assignments and for the bound, before
+        elimination; where elimination does not end soon, both get as much again between its attempts. 0: none.
+    ub : only assignments strictly better than this count, or None for all.
+    time_limit : seconds after which the best bound and assignment so far are returned, or None.
+    gap : how far apart they may stay; a difference such as 5 or a part such as ``1%``.
 
     Raises
     ------
@@ -72,6 +85,12 @@ class SolveOptions:
     chunk_rows: int = 1 << 20
     backend: str = "auto"
     device_memory: int | None = None
+    bounds: str = "auto"
+    incumbent_seconds: float = 1.0
+    bound_seconds: float = 2.0
+    ub: int | float | None = None
+    time_limit: float | None = None
+    gap: Gap = NO_GAP
 
     def __post_init__(self) -> None:
         for name, parse in _PARSERS.items():
@@ -141,6 +160,12 @@ _PARSERS: dict[str, Callable[[str, object], object]] = {
     "chunk_rows": lambda name, value: parse_integer(name, value, least=1),
     "backend": parse_backend,
     "device_memory": parse_bytes,
+    "bounds": parse_bounds,
+    "incumbent_seconds": parse_seconds,
+    "bound_seconds": parse_seconds,
+    "ub": parse_number,
+    "time_limit": parse_time_limit,
+    "gap": parse_gap,
 }
 
 

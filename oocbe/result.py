@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_LIMIT, EXIT_OPTIMAL
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
 from oocbe.problem import Variable
 
 SCHEMA_VERSION = 1
 """Version of the JSON layout; raised when a field is removed or changes its meaning, not when one is added."""
 
-Status = Literal["optimal", "exact", "infeasible", "limit"]
+Status = Literal["optimal", "exact", "infeasible", "nothing-better", "limit"]
 LinearHandling = Literal["none", "enforced", "shown not to bind", "relaxed"]
 
 EXIT_CODES: dict[Status, int] = {
     "optimal": EXIT_OPTIMAL,
     "exact": EXIT_OPTIMAL,
     "infeasible": EXIT_INFEASIBLE,
+    "nothing-better": EXIT_NOTHING_BETTER,
     "limit": EXIT_LIMIT,
 }
 
@@ -30,9 +31,10 @@ class Result:
     Attributes
     ----------
     status : ``optimal`` (proven), ``exact`` (proven value of a semiring that optimises nothing), ``infeasible``
-        (proven that no assignment is feasible), ``limit`` (a limit was reached before the proof).
+        (proven that no assignment is feasible), ``nothing-better`` (proven that none is better than the value that the
+        option ``ub`` gave), ``limit`` (a limit was reached before the proof).
     value : value of the best assignment, or of the whole problem where status is ``exact``; None where none is known.
-    bound : proven bound on the optimum where status is ``limit``, else None.
+    bound : proven bound on the optimum where status is ``limit`` or ``nothing-better``, else None.
     assignment : value index of each variable, in the problem's order; None where there is none.
     variables : the problem's variables, to name what the assignment means.
     problem : the problem's name.
@@ -49,6 +51,7 @@ class Result:
     backend : ``cpu``, or ``cuda`` where large buckets could be computed on a device.
     linear_constraints : what became of the linear constraints; ``relaxed`` means that the value is a bound only.
     notes : sentences for people about anything unusual.
+    bounds : which bound rows were held against, and what it said; empty where none was.
     """
 
     status: Status
@@ -70,6 +73,16 @@ class Result:
     linear_constraints: LinearHandling = "none"
     bound: int | float | None = None
     notes: tuple[str, ...] = ()
+    bounds: str = ""
+
+    @property
+    def gap(self) -> int | float | None:
+        """Difference between the best assignment's value and the bound; 0 where proven, None where one is missing."""
+        if self.value is None:
+            return None
+        if self.status != "limit":
+            return 0
+        return None if self.bound is None else abs(self.value - self.bound)
 
     @property
     def exit_code(self) -> int:
@@ -90,6 +103,8 @@ class Result:
             "status": self.status,
             "value": self.value,
             "bound": self.bound,
+            "gap": self.gap,
+            "bounds": self.bounds,
             "problem": self.problem,
             "semiring": self.semiring,
             "sense": self.sense,

@@ -42,6 +42,24 @@ BackendFlag = Annotated[
 DeviceMemoryFlag = Annotated[
     str | None, typer.Option("--device-memory", metavar="BYTES", help="Limit on device memory, such as 16GiB.")
 ]
+BoundsFlag = Annotated[
+    str | None, typer.Option("--bounds", help="Prune rows by: auto, none, constant, lp, local-polytope.")
+]
+IncumbentSecondsFlag = Annotated[
+    str | None, typer.Option("--incumbent-seconds", metavar="SECONDS", help="Time share to search for assignments.")
+]
+BoundSecondsFlag = Annotated[
+    str | None, typer.Option("--bound-seconds", metavar="SECONDS", help="Time share for the bound.")
+]
+UpperBoundFlag = Annotated[
+    str | None, typer.Option("--ub", metavar="VALUE", help="Only strictly better assignments count.")
+]
+TimeLimitFlag = Annotated[
+    str | None, typer.Option("--time-limit", metavar="SECONDS", help="Then end with the best bound and assignment.")
+]
+GapFlag = Annotated[
+    str | None, typer.Option("--gap", metavar="GAP", help="End when bound and value are this near, such as 5 or 1%.")
+]
 
 
 def options_from(**flags: str | bool | None) -> SolveOptions:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 LOG_INTERVAL_SECONDS = 60.0
 
+SETTLING_SECONDS = 5.0
+"""Between two lines that only say what is known now: a solve that takes less prints none."""
+
 
 class SilentObserver:
     """Shows nothing, and is the base of the others."""
@@ -43,6 +46,9 @@ class SilentObserver:
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
         """See :class:`oocbe.observer.Observer`."""
 
+    def bounds_changed(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+        """See :class:`oocbe.observer.Observer`."""
+
     def finished(self, result: Result) -> None:
         """See :class:`oocbe.observer.Observer`."""
 
@@ -58,24 +64,44 @@ class VerboseObserver(SilentObserver):
         """Print the bucket."""
         note(_bucket_line(number, total, variable, rows, bytes))
 
+    def bounds_changed(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+        """Print what is known now."""
+        note(f"{_bounds_line(lower, value)} ({why})")
+
 
 class LogObserver(SilentObserver):
-    """The latest bucket once an interval, also while a long one is running.
+    """The latest bucket and what is known about the optimum once an interval, also while a long bucket is running.
 
     Parameters
     ----------
     interval : seconds between lines; a solve that takes less prints nothing.
+    settling : seconds after which a change in what is known has a line of its own, where the last one is so old.
     """
 
-    def __init__(self, interval: float = LOG_INTERVAL_SECONDS) -> None:
+    def __init__(self, interval: float = LOG_INTERVAL_SECONDS, settling: float = SETTLING_SECONDS) -> None:
         self._interval = interval
-        self._latest = "elimination begins"
+        self._settling = settling
+        self._begin = self._told = time.monotonic()
+        self._known = ""
+        self._latest = "bounds"
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
     def started(self, plan: Plan) -> None:
         """Begin to log, where that was not done for an order given up before."""
         self._latest = "elimination begins"
+        self._begin_to_log()
+
+    def bounds_changed(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+        """Remember what is known for the next line, or print it where the last one is old."""
+        self._known = _bounds_line(lower, value)
+        now = time.monotonic()
+        if now - self._told >= self._settling:
+            self._told = now
+            note(f"{seconds(now - self._begin)}: {self._known} ({why})")
+        self._begin_to_log()
+
+    def _begin_to_log(self) -> None:
         if self._thread is not None:
             return
         self._thread = threading.Thread(target=self._log, name="oocbe-log", daemon=True)
@@ -92,9 +118,9 @@ class LogObserver(SilentObserver):
             self._thread.join()
 
     def _log(self) -> None:
-        begin = time.monotonic()
         while not self._ended.wait(self._interval):
-            note(f"{seconds(time.monotonic() - begin)}: {self._latest}")
+            known = f"; {self._known}" if self._known else ""
+            note(f"{seconds(time.monotonic() - self._begin)}: {self._latest}{known}")
 
 
 class BarObserver(SilentObserver):
@@ -103,6 +129,7 @@ class BarObserver(SilentObserver):
     def __init__(self) -> None:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
+        self._known = ""
 
     def started(self, plan: Plan) -> None:
         """Show the bar, in place of that of an order given up before."""
@@ -127,8 +154,12 @@ class BarObserver(SilentObserver):
         from oocbe.tables.table import format_bytes
 
         if self._progress is not None and self._task is not None:
-            text = f"{variable}: {rows:,} rows, {format_bytes(bytes)}"
+            text = f"{variable}: {rows:,} rows, {format_bytes(bytes)}{self._known}"
             self._progress.update(self._task, completed=number, total=total, description=text)
+
+    def bounds_changed(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+        """Show what is known beside the next bucket."""
+        self._known = f"; {_bounds_line(lower, value)}"
 
     def close(self) -> None:
         """Take the bar away."""
@@ -149,3 +180,12 @@ def _bucket_line(number: int, total: int, variable: str, rows: int, size: int) -
     from oocbe.tables.table import format_bytes
 
     return f"bucket {number} of {total}, {variable}: {rows:,} rows, {format_bytes(size)}"
+
+
+def _bounds_line(lower: int | float | None, value: int | float | None) -> str:
+    """Bound, incumbent and gap, as far as they are known."""
+    parts = [f"{name} {number:,}" for name, number in (("bound", lower), ("incumbent", value)) if number is not None]
+    if lower is not None and value is not None:
+        share = f" ({100 * abs(value - lower) / abs(value):.2g} %)" if value else ""
+        parts.append(f"gap {abs(value - lower):,}{share}")
+    return ", ".join(parts)

@@ -10,12 +10,16 @@ import typer
 from oocbe.cli.failures import guarded
 from oocbe.cli.flags import (
     BackendFlag,
+    BoundSecondsFlag,
+    BoundsFlag,
     ChunkRowsFlag,
     DebugFlag,
     DeviceMemoryFlag,
     DominanceFlag,
     EvidenceFlag,
     FormatFlag,
+    GapFlag,
+    IncumbentSecondsFlag,
     JsonFlag,
     MemoryFlag,
     OrderFlag,
@@ -23,6 +27,8 @@ from oocbe.cli.flags import (
     ProblemFile,
     SeedFlag,
     SemiringFlag,
+    TimeLimitFlag,
+    UpperBoundFlag,
     WorkdirFlag,
     load,
     options_from,
@@ -49,6 +55,12 @@ def solve(
     chunk_rows: ChunkRowsFlag = None,
     backend: BackendFlag = None,
     device_memory: DeviceMemoryFlag = None,
+    bounds: BoundsFlag = None,
+    incumbent_seconds: IncumbentSecondsFlag = None,
+    bound_seconds: BoundSecondsFlag = None,
+    ub: UpperBoundFlag = None,
+    time_limit: TimeLimitFlag = None,
+    gap: GapFlag = None,
     evidence: EvidenceFlag = None,
     format: FormatFlag = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print status and value only.")] = False,
@@ -57,8 +69,9 @@ def solve(
 ) -> int:
     """Solve FILE exactly by bucket elimination.
 
-    Ends with 0 when the optimum is proven, 10 when the problem is infeasible, 20 when a limit was reached, 30 when
-    memory or disk ran out, 40 for corrupt data, 2 for wrong use or input.
+    Ends with 0 when the optimum is proven, 10 when the problem is infeasible, 11 when nothing is better than --ub, 20
+    when a limit was reached (with the best bound and assignment), 30 when memory or disk ran out, 40 for corrupt data,
+    2 for wrong use or input.
     """
     from oocbe.facade import solve_timed
     from oocbe.solution_file import write_solution
@@ -74,6 +87,12 @@ def solve(
         chunk_rows=chunk_rows,
         backend=backend,
         device_memory=device_memory,
+        bounds=bounds,
+        incumbent_seconds=incumbent_seconds,
+        bound_seconds=bound_seconds,
+        ub=ub,
+        time_limit=time_limit,
+        gap=gap,
     )
     if solution is not None:
         _check_solution_target(solution, file)
@@ -117,6 +136,8 @@ def _rows(result: Result) -> list[tuple[str, object]]:
         ("status", result.status),
         (value_name, result.value),
         ("bound", result.bound),
+        ("gap", result.gap or None),
+        ("bounds", result.bounds),
         ("width", result.width),
         ("largest message", f"{result.largest_message_rows:,} rows"),
         ("all messages", f"{result.total_rows:,} rows"),

@@ -20,7 +20,7 @@ from oocbe.elimination.ranges import check_product, largest_magnitude, rounding_
 from oocbe.elimination.scaling import rescale, split
 from oocbe.errors import LimitError, ResourceError
 from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.operators.bucket_join import TooManyRowsError
+from oocbe.operators.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
 from oocbe.operators.factors import PackedFactor
 from oocbe.operators.join_program import BucketScope, ProgramBuilder
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
@@ -30,6 +30,9 @@ from oocbe.tables.table import Table, format_bytes
 
 WORKING_COPIES = 2
 """A message is held twice while its blocks are laid end to end, or its dominated rows are dropped."""
+
+STEPS_A_ROW = 64
+"""Steps that a capped run may take for each row that its cap allows: bounds may drop nearly all that a join tries."""
 
 
 @dataclass
@@ -78,7 +81,8 @@ class Forward:
     prepared : the problem, packed for its order.
     dominance : whether to drop dominated rows (where the semiring allows it).
     store : where messages are kept.
-    row_cap : a message with more rows ends the run with :class:`RowCapError`; None: only memory limits it.
+    row_cap : a message with more rows, or :data:`STEPS_A_ROW` times as many steps, ends the run with
+        :class:`RowCapError`; None: only memory limits it.
     engine : computes the buckets; None: the CPU.
     pruner : the bound to hold rows against, in min-sum; None: all are kept.
     """
@@ -198,12 +202,16 @@ class Forward:
             None if self._pruner is None else self._pruner.for_message(subtree_members(subtree), bucket.separator),
         )
         row_bytes = (8 * layout.words + prepared.dtype.itemsize) * WORKING_COPIES
+        step_limit = NO_LIMIT if self._row_cap is None else self._row_cap * STEPS_A_ROW
         while True:
             limit = max(0, self._store.free - charged) // row_bytes
             cap = limit + 1 if self._row_cap is None else self._row_cap
             try:
-                message = self._engine.join(program, layout, tables, prepared.semiring, prepared.dtype, min(cap, limit))
+                limits = (min(cap, limit), step_limit)
+                message = self._engine.join(program, layout, tables, prepared.semiring, prepared.dtype, *limits)
                 break
+            except TooManyStepsError:
+                raise
             except TooManyRowsError:
                 if cap <= limit:
                     raise

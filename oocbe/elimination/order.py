@@ -201,6 +201,11 @@ def search_orders(problem: Problem, wanted: str, seconds: float, seed: int) -> l
     return sorted(best, key=lambda choice: sum(choice.predicted_rows))
 
 
+def judge_order(problem: Problem, order: Sequence[int], name: str, seed: int) -> OrderChoice:
+    """What a given order is predicted to cost; ``name`` is how it was found."""
+    return _judged(PrimalGraph(problem), np.array(order, dtype=np.int64), name, 1, seed)
+
+
 def _candidates(graph: PrimalGraph, names: Sequence[str], seed: int) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """Orders of each heuristic in turn, without end."""
     for restart in count():

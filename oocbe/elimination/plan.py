@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-
-import numpy as np
 
 from oocbe.elimination.order import OrderChoice, search_orders
 from oocbe.elimination.ranges import value_dtype
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
+from oocbe.pruning.dominance import applies_to
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import WORD_BITS, Layout
 from oocbe.tables.table import format_bytes
@@ -55,6 +53,7 @@ class Plan:
     problem : what is to be solved. semiring, dtype : of the messages' values.
     choice : the order and how it was found.
     buckets : in elimination order.
+    bounds : what rows are held against, a sentence; empty where nothing is pruned.
     """
 
     problem: Problem
@@ -62,6 +61,7 @@ class Plan:
     dtype: str
     choice: OrderChoice
     buckets: tuple[PlannedBucket, ...]
+    bounds: str = ""
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -88,6 +88,7 @@ class Plan:
             "dtype": self.dtype,
             "heuristic": self.choice.heuristic,
             "candidates": self.choice.candidates,
+            "bounds": self.bounds,
             "width": self.width,
             "predicted_rows": sum(b.predicted_rows for b in self.buckets),
             "predicted_bytes": sum(b.predicted_bytes for b in self.buckets),
@@ -113,6 +114,8 @@ class Plan:
             f"(best of {self.choice.candidates}), induced width {self.width}, {self.semiring} over {self.dtype}",
             f"  predicted without dominance: {_powers(rows)} rows, {format_bytes(size)} in all messages",
         ]
+        if self.bounds:
+            lines.append(f"  bounds: {self.bounds}")
         if self.largest is not None:
             largest = self.largest
             lines.append(
@@ -153,12 +156,36 @@ def make_plan(problem: Problem, options: SolveOptions) -> Plan:
 def candidate_plans(problem: Problem, options: SolveOptions) -> list[Plan]:
     """The most promising plan of each heuristic that the options allow, the best first; errors as for make_plan."""
     semiring = options.semiring or problem.semiring
-    dtype = value_dtype(problem, semiring)
     choices = search_orders(problem, options.order, options.order_seconds, options.seed)
-    return [_plan_for(problem, semiring, dtype, choice) for choice in choices]
+    return [plan_for(problem, semiring, choice, bounds_to_come(semiring, choice, options)) for choice in choices]
 
 
-def _plan_for(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], choice: OrderChoice) -> Plan:
+EASY_ROWS = 500_000.0
+"""Predicted rows up to which ``auto`` goes ahead without bounds: a tenth of a second or two."""
+
+
+def needs_no_bounds(choice: OrderChoice) -> bool:
+    """Whether elimination with an order is over before a bound could be had."""
+    return sum(choice.predicted_rows) <= EASY_ROWS
+
+
+def bounds_to_come(semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> str:
+    """What a solve would do about bounds, as far as that is known before it begins."""
+    if options.bounds == "none" or not applies_to(semiring):
+        return ""
+    if options.bounds != "auto":
+        return f"{options.bounds}, in {options.bound_seconds:g} s"
+    if needs_no_bounds(choice):
+        return "none: elimination is over before they are there"
+    return (
+        f"incumbent in {options.incumbent_seconds:g} s and the best at the root of constant, local-polytope and lp in "
+        f"{options.bound_seconds:g} s, then elimination of what they leave open"
+    )
+
+
+def plan_for(problem: Problem, semiring: Semiring, choice: OrderChoice, bounds: str = "") -> Plan:
+    """The plan of one order; ``bounds`` as in :class:`Plan`."""
+    dtype = value_dtype(problem, semiring)
     buckets = []
     for v, separator, rows in zip(choice.order, choice.separators, choice.predicted_rows, strict=True):
         names = tuple(problem.variables[u].name for u in separator)
@@ -169,4 +196,4 @@ def _plan_for(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], choice
         buckets.append(
             PlannedBucket(v, name, separator, layout.bits, predicted, layout.complete_rows, predicted * row_bytes)
         )
-    return Plan(problem, semiring.name, dtype.name, choice, tuple(buckets))
+    return Plan(problem, semiring.name, dtype.name, choice, tuple(buckets), bounds)

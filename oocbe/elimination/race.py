@@ -21,6 +21,7 @@ from oocbe.elimination.prepare import Prepared, prepare
 from oocbe.errors import ResourceError
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.problem import Problem
+from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import Semiring
 
 FIRST_CAP = 1 << 20
@@ -51,6 +52,92 @@ class Finish:
     attempts: int
 
 
+class Race:
+    """Orders of one problem that run under a cap, round after round, until one ends.
+
+    Parameters
+    ----------
+    problem, semiring : what is solved.
+    choices : orders, the most promising first.
+    dominance : whether to drop dominated rows.
+    make_store : a new place for the messages of one run. engine : computes the buckets.
+    start : called when a run begins; returns what to call after each bucket.
+    pruner : the bound to hold rows against; None: all are kept.
+
+    Attributes
+    ----------
+    attempts : runs that were given up.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        semiring: Semiring,
+        choices: list[OrderChoice],
+        dominance: bool,
+        make_store: Callable[[], MessageStore],
+        engine: BucketEngine,
+        start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
+        pruner: RowPruner | None = None,
+    ) -> None:
+        self._problem = problem
+        self._semiring = semiring
+        self._dominance = dominance
+        self._make_store = make_store
+        self._engine = engine
+        self._start = start
+        self._pruner = pruner
+        self._standing = [_Runner(number, choice, sum(choice.predicted_rows)) for number, choice in enumerate(choices)]
+        self._turn = 0
+        self.attempts = 0
+
+    @property
+    def contenders(self) -> int:
+        """Orders that have not run out of memory."""
+        return len(self._standing)
+
+    def round(self, cap: int | None) -> Finish | None:
+        """Run the orders that may still be the best one; None where all were given up.
+
+        Parameters
+        ----------
+        cap : a message with more rows ends its run; None: only memory limits it.
+
+        Raises
+        ------
+        ResourceError : no order fits the memory limit (the error of the one that got furthest).
+        TimeLimitError : the engine's deadline came.
+        """
+        self._standing.sort(key=lambda r: (r.expected_rows, r.number))
+        # Before anything has run, every prediction is uncorrected and worth a try.
+        line = self._standing[0].expected_rows * CONTENTION if self._turn else float("inf")
+        self._turn += 1
+        failure: ResourceError | None = None
+        for runner in [r for r in self._standing if r.expected_rows <= line]:
+            prepared = prepare(self._problem, self._semiring, runner.choice.order)
+            store = self._make_store()
+            forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner)
+            try:
+                outcome = forward.run(self._start(runner.choice))
+            except RowCapError as reached:
+                store.close()
+                runner.correct(reached)
+            except ResourceError as error:
+                store.close()
+                failure = error
+                self._standing.remove(runner)
+            except BaseException:
+                store.close(interrupted=True)
+                raise
+            else:
+                return Finish(runner.choice, prepared, outcome, store, self.attempts)
+            self.attempts += 1
+        if not self._standing:
+            assert failure is not None
+            raise failure
+        return None
+
+
 def race(
     problem: Problem,
     semiring: Semiring,
@@ -60,47 +147,12 @@ def race(
     engine: BucketEngine,
     start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
 ) -> Finish:
-    """Run the forward pass with each order until one ends.
-
-    Parameters
-    ----------
-    choices : orders, the most promising first. A single one runs without a cap.
-    make_store : a new place for the messages of one run. engine : computes the buckets.
-    start : called when a run begins; returns what to call after each bucket.
-
-    Raises
-    ------
-    ResourceError : no order fits the memory limit (the error of the one that got furthest).
-    """
-    standing = [_Runner(number, choice, sum(choice.predicted_rows)) for number, choice in enumerate(choices)]
-    attempts = 0
-    failure: ResourceError | None = None
+    """Run rounds of a :class:`Race` with growing caps until an order ends; the last one standing has no cap."""
+    contest = Race(problem, semiring, choices, dominance, make_store, engine, start)
     for turn in count():
-        cap = FIRST_CAP * CAP_FACTOR**turn if len(standing) > 1 else None
-        standing.sort(key=lambda r: (r.expected_rows, r.number))
-        # Before anything has run, every prediction is uncorrected and worth a try.
-        line = standing[0].expected_rows * CONTENTION if turn else float("inf")
-        for runner in [r for r in standing if r.expected_rows <= line]:
-            prepared = prepare(problem, semiring, runner.choice.order)
-            store = make_store()
-            try:
-                outcome = Forward(prepared, dominance, store, cap, engine).run(start(runner.choice))
-            except RowCapError as reached:
-                store.close()
-                runner.correct(reached)
-            except ResourceError as error:
-                store.close()
-                failure = error
-                standing.remove(runner)
-            except BaseException:
-                store.close(interrupted=True)
-                raise
-            else:
-                return Finish(runner.choice, prepared, outcome, store, attempts)
-            attempts += 1
-        if not standing:
-            assert failure is not None
-            raise failure
+        finish = contest.round(FIRST_CAP * CAP_FACTOR**turn if contest.contenders > 1 else None)
+        if finish is not None:
+            return finish
     raise AssertionError("unreachable")
 
 

@@ -1,28 +1,43 @@
-"""Solve a problem: plan, forward pass, backward pass, result."""
+"""Solve a problem: with bounds where costs are minimised or values maximised, by plain elimination otherwise.
+
+Small problems go straight to elimination: no bound pays for what it takes to compute. Which problems are small is read
+off the predicted rows of the first orders found.
+"""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from oocbe.deadline import Deadline
 from oocbe.elimination.assignment import backward_pass
-from oocbe.elimination.forward import ForwardPass
+from oocbe.elimination.bounded import BoundedSolve, Statistics
+from oocbe.elimination.incumbent_search import IncumbentSearch
+from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.order import OrderChoice
-from oocbe.elimination.plan import candidate_plans
+from oocbe.elimination.negate import negated
+from oocbe.elimination.order import OrderChoice, search_orders
+from oocbe.elimination.outcome import (
+    bound_can_bind,
+    minimises,
+    result_of_bounds,
+    result_of_elimination,
+)
+from oocbe.elimination.plan import needs_no_bounds, plan_for
 from oocbe.elimination.prepare import is_tabulated
-from oocbe.elimination.race import Finish, race
-from oocbe.errors import UnsupportedError
+from oocbe.elimination.race import race
+from oocbe.elimination.ranges import value_dtype
+from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.machine import peak_memory, resident_memory
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.pruning.dominance import applies_to
-from oocbe.result import LinearHandling, Result
-from oocbe.semiring import Combination, Marginalisation, Semiring
+from oocbe.result import Result
+from oocbe.semiring import MIN_SUM, Marginalisation, Semiring
 
 if TYPE_CHECKING:
     from oocbe.observer import Observer
@@ -37,194 +52,168 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     Parameters
     ----------
     problem : what to solve; ``options.semiring`` overrides the semiring that its values mean by themselves.
-    options : settings. observer : told about the plan, every bucket and the result.
+    options : settings. observer : told about the plan, every bucket, what is known about the optimum, and the result.
 
     Returns
     -------
-    Result : ``optimal`` with an assignment (semirings that select), ``exact`` (others), ``infeasible``, or ``limit``
-        where the optimum found violates a linear constraint that elimination does not enforce, so that it is a bound.
+    Result : ``optimal`` with an assignment (semirings that select), ``exact`` (others), ``infeasible``,
+        ``nothing-better`` than ``options.ub``, or ``limit`` with the best bound and assignment that were found, where
+        time, gap or memory ended the search, or the optimum violates a linear constraint that elimination does not
+        enforce.
 
     Raises
     ------
-    ResourceError : messages do not fit the memory limit, or the disk is full.
+    ResourceError : messages do not fit the memory limit, or the disk is full, and no bound and no assignment is known.
+    TimeLimitError : the time limit was reached in a semiring without bounds.
     ValueRangeError : values that no supported dtype can combine exactly.
     UnsupportedError : a linear constraint that can bind, in a semiring that sums over assignments, or an upper bound
         that can bind, in any semiring but min-sum.
+    UsageError : ``options.ub`` in any semiring but min-sum.
     FormatError : the file named by ``options.order`` is no order of this problem.
     """
-    semiring = options.semiring or problem.semiring
-    if not _minimises(semiring) and _bound_can_bind(problem):
-        raise UnsupportedError(
-            f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and the "
-            f"{semiring} semiring cannot tell them apart; solve it in min-sum, or without the upper bound"
-        )
-    problem = problem.in_semiring(semiring)
-    relaxed = [c for c in problem.linear_constraints if c.can_bind and not is_tabulated(problem, c)]
-    if relaxed and not semiring.selects:
-        raise UnsupportedError(
-            f"{problem.name}: {relaxed[0].name} over {len(relaxed[0].scope)} variables can bind, and elimination does "
-            f"not enforce large linear constraints yet; the {semiring} semiring needs every constraint enforced"
-        )
     begin = time.perf_counter()
-    plans = candidate_plans(problem, options)
-    forward_begin = time.perf_counter()
-
-    def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
-        nonlocal forward_begin
-        forward_begin = time.perf_counter()
-        if observer is None:
-            return None
-        plan = next(p for p in plans if p.choice is choice)
-        observer.started(plan)
-        names = [problem.variables[v].name for v in choice.order]
-        told = observer
-
-        def bucket_done(number: int, rows: int, size: int) -> None:
-            told.bucket_done(number, len(names), names[number - 1], rows, size)
-
-        return bucket_done
-
-    engine = BucketEngine(options.backend, options.device_memory)
-    budget = max(LEAST_BUDGET, options.memory_limit - resident_memory())
-
-    def make_store() -> MessageStore:
-        return MessageStore(budget, options.workdir, options.chunk_rows)
-
-    finish = race(problem, semiring, [p.choice for p in plans], options.dominance, make_store, engine, start)
-    with finish.store:
-        forward_end = time.perf_counter()
-        outcome = finish.outcome
-        assignment = None
-        if outcome.value is not None and semiring.selects:
-            assignment = backward_pass(finish.prepared, outcome.buckets)
-        backward_end = time.perf_counter()
-    result = _result(problem, semiring, options, finish, assignment, "cuda" if engine.uses_device else "cpu")
-    seconds = {
-        "order": forward_begin - begin,
-        "forward": forward_end - forward_begin,
-        "backward": backward_end - forward_end,
-        "total": time.perf_counter() - begin,
-    }
+    semiring = options.semiring or problem.semiring
+    problem = _checked(problem, semiring, options).in_semiring(semiring)
+    with Deadline(options.time_limit) as deadline:
+        run = _Run(problem, semiring, options, observer, deadline)
+        result = run.solve()
+    seconds = {**result.seconds, "total": time.perf_counter() - begin}
     result = replace(result, seconds=seconds, peak_memory_bytes=peak_memory())
     if observer is not None:
         observer.finished(result)
     return result
 
 
-def _result(
-    problem: Problem,
-    semiring: Semiring,
-    options: SolveOptions,
-    finish: Finish,
-    assignment: tuple[int, ...] | None,
-    backend: str,
-) -> Result:
-    """Everything but times and memory."""
-    outcome, choice = finish.outcome, finish.choice
-    value, notes = _unscaled(outcome, semiring)
-    if finish.attempts:
-        notes += (f"{finish.attempts} runs with other orders or smaller row caps were given up before this one",)
-    bound = None
-    status: str = "optimal" if semiring.selects else "exact"
-    if _is_worthless(problem, semiring, value):
-        status, value, assignment = "infeasible", None, None
-    handling, note = _linear_handling(problem, assignment)
-    if note:
-        notes += (note,)
-    if handling == "relaxed":
-        status, bound, value, assignment = "limit", value, None, None
-    return Result(
-        status=status,  # type: ignore[arg-type]
-        value=value,
-        bound=bound,
-        assignment=assignment,
-        variables=problem.variables,
-        problem=problem.name,
-        semiring=semiring.name,
-        sense=semiring.marginalisation.name.lower() if semiring.selects else "sum",
-        width=outcome.width,
-        order=choice.order,
-        largest_message_rows=outcome.largest_rows,
-        total_rows=outcome.total_rows,
-        seconds={},
-        peak_memory_bytes=0,
-        dominance=options.dominance and applies_to(semiring),
-        dtype=finish.prepared.dtype.name,
-        backend=backend,
-        linear_constraints=handling,
-        notes=notes,
-    )
-
-
-def _unscaled(outcome: ForwardPass, semiring: Semiring) -> tuple[int | float | None, tuple[str, ...]]:
-    """The value with its power of two multiplied in, and a note where float64 cannot hold that."""
-    value = outcome.value
-    if value is None and semiring.counts:
-        return 0, ()
-    if isinstance(value, float) and value == 0 and semiring.combination is Combination.MULTIPLY:
-        return value, (
-            "the value is 0: terms cancel, or products underflow float64; give logarithms to tell them apart",
+def _checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Problem:
+    """The problem with the upper bound of the options, refused where nothing can enforce what it asks for."""
+    if options.ub is not None and semiring != MIN_SUM:
+        raise UsageError(f"ub: only the min-sum semiring has an upper bound, not {semiring}")
+    if not minimises(semiring) and bound_can_bind(problem):
+        raise UnsupportedError(
+            f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and the "
+            f"{semiring} semiring cannot tell them apart; solve it in min-sum, or without the upper bound"
         )
-    if value is None or outcome.exponent == 0:
-        return value, ()
-    try:
-        scaled = math.ldexp(value, outcome.exponent)
-    except OverflowError:
-        scaled = math.inf
-    logarithm = math.log(abs(value)) + outcome.exponent * math.log(2) if value else -math.inf
-    if value and (scaled == 0 or math.isinf(scaled)):
-        return scaled, (f"the value is outside the range of float64; its natural logarithm is {logarithm:.12g}",)
-    return scaled, ()
-
-
-def _minimises(semiring: Semiring) -> bool:
-    return semiring.combination is Combination.ADD and semiring.marginalisation is Marginalisation.MIN
-
-
-def _bound_can_bind(problem: Problem) -> bool:
-    """Whether some assignment may reach the upper bound: the sum of the functions' largest values does."""
-    if problem.upper_bound is None:
-        return False
-    largest = problem.constant
-    for f in problem.functions:
-        entries = f.values.tolist() if f.default is None else [*f.values.tolist(), f.default]
-        largest += max(entries, default=0)
-    return largest >= problem.upper_bound
-
-
-def _is_worthless(problem: Problem, semiring: Semiring, value: int | float | None) -> bool:
-    """No assignment is feasible, or none is below the upper bound that the file sets."""
-    if value is None:
-        return True
-    return _minimises(semiring) and problem.upper_bound is not None and value >= problem.upper_bound
-
-
-def _linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tuple[LinearHandling, str]:
-    """What became of the linear constraints, and a sentence about it.
-
-    A large linear constraint that can bind is left out of elimination. The optimum of what remains is a bound, and
-    where its assignment satisfies the constraint it is the optimum: the constraint is then shown not to bind. Where
-    there is no assignment, because what remains is already infeasible or the semiring picks none (and so left no
-    constraint out that can bind), "shown not to bind" means that the constraint was not needed for the proof.
-    """
-    if not problem.linear_constraints:
-        return "none", ""
-    loose = [c for c in problem.linear_constraints if not c.can_bind]
     relaxed = [c for c in problem.linear_constraints if c.can_bind and not is_tabulated(problem, c)]
-    if assignment is None:
-        return ("shown not to bind" if loose or relaxed else "enforced"), ""
-    for c in relaxed:
-        used = c.consumption(assignment)
-        if used > c.capacity:
-            return "relaxed", (
-                f"{c.name}: the optimum without it uses {used} of {c.capacity}; enforcing linear constraints over more "
-                "than a few variables is not supported yet, so the value is a bound only"
-            )
-    if relaxed:
-        c = relaxed[0]
-        return "shown not to bind", (
-            f"{c.name}: shown not to bind, the optimum without it uses {c.consumption(assignment)} of {c.capacity}"
+    if relaxed and not semiring.selects:
+        raise UnsupportedError(
+            f"{problem.name}: {relaxed[0].name} over {len(relaxed[0].scope)} variables can bind, and elimination does "
+            f"not enforce large linear constraints yet; the {semiring} semiring needs every constraint enforced"
         )
-    if loose:
-        return "shown not to bind", f"{loose[0].name}: cannot bind, whatever is chosen"
-    return "enforced", ""
+    if options.ub is None or (problem.upper_bound is not None and problem.upper_bound <= options.ub):
+        return problem
+    return replace(problem, upper_bound=options.ub)
+
+
+@dataclass
+class _Run:
+    """One solve: what it works on, and the ways through it."""
+
+    problem: Problem
+    semiring: Semiring
+    options: SolveOptions
+    observer: Observer | None
+    deadline: Deadline
+
+    def __post_init__(self) -> None:
+        self._engine = BucketEngine(self.options.backend, self.options.device_memory, deadline=self.deadline)
+        self._budget = max(LEAST_BUDGET, self.options.memory_limit - resident_memory())
+        self._sign = -1 if self.semiring.marginalisation is Marginalisation.MAX else 1
+
+    def solve(self) -> Result:
+        """By elimination alone, or with bounds, or first the one and then the other."""
+        options, problem = self.options, self.problem
+        dtype = value_dtype(problem, self.semiring)
+        bounded = bool(problem.variables) and applies_to(self.semiring) and options.bounds != "none"
+        begin = time.perf_counter()
+        if not bounded:
+            seconds = min(options.order_seconds, self.deadline.remaining)
+            choices = search_orders(problem, options.order, seconds, options.seed)
+            return self._eliminate(choices, time.perf_counter() - begin)
+        spent = 0.0
+        if options.bounds == "auto":
+            choices = search_orders(problem, options.order, 0.0, options.seed)
+            spent = time.perf_counter() - begin
+            if needs_no_bounds(choices[0]):
+                result = self._eliminate(choices, spent)
+                if result.linear_constraints != "relaxed":
+                    return result
+        target = problem if self._sign > 0 else negated(problem)
+        known = Knowledge(target, options.gap, self._report)
+        search = BoundedSolve(target, options, known, self._engine, self._make_store, self._start)
+        search.statistics.seconds["order"] = spent
+        search.run()
+        result = result_of_bounds(problem, options, known, search.statistics, dtype.name, self._backend)
+        return replace(result, seconds=search.statistics.seconds)
+
+    def _eliminate(self, choices: list[OrderChoice], order_seconds: float) -> Result:
+        """Elimination without bounds; where it cannot end, what the search for assignments has found by then."""
+        options, problem, begin = self.options, self.problem, time.perf_counter()
+        with self._incumbents() as incumbents:
+            try:
+                finish = race(
+                    problem,
+                    self.semiring,
+                    choices,
+                    options.dominance,
+                    self._make_store,
+                    self._engine,
+                    lambda choice: self._start(problem, choice, ""),
+                )
+            except (TimeLimitError, ResourceError) as error:
+                best = None if incumbents is None else incumbents.best
+                if best is None:
+                    raise
+                known = Knowledge(problem, options.gap, self._report)
+                known.offer(self._sign * best.value, best.assignment, best.method)
+                statistics = Statistics(stopped=str(error))
+                dtype = value_dtype(problem, self.semiring).name
+                return result_of_bounds(problem, options, known, statistics, dtype, self._backend)
+        with finish.store:
+            forward_end = time.perf_counter()
+            assignment = None
+            if finish.outcome.value is not None and self.semiring.selects:
+                assignment = backward_pass(finish.prepared, finish.outcome.buckets)
+        result = result_of_elimination(problem, self.semiring, options, finish, assignment, self._backend)
+        seconds = {
+            "order": order_seconds,
+            "forward": forward_end - begin,
+            "backward": time.perf_counter() - forward_end,
+        }
+        return replace(result, seconds=seconds)
+
+    @contextmanager
+    def _incumbents(self) -> Iterator[IncumbentSearch | None]:
+        """The search for assignments where a limit may end elimination early."""
+        options = self.options
+        wanted = options.time_limit is not None and options.incumbent_seconds > 0 and applies_to(self.semiring)
+        if not wanted:
+            yield None
+            return
+        with IncumbentSearch(self.problem, options.incumbent_seconds, options.seed) as incumbents:
+            yield incumbents
+
+    @property
+    def _backend(self) -> str:
+        return "cuda" if self._engine.uses_device else "cpu"
+
+    def _make_store(self) -> MessageStore:
+        return MessageStore(self._budget, self.options.workdir, self.options.chunk_rows)
+
+    def _report(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+        """Tell the observer, in the problem's own sense."""
+        if self.observer is not None:
+            own = [None if number is None else self._sign * number for number in (lower, value)]
+            self.observer.bounds_changed(own[0], own[1], why)
+
+    def _start(self, problem: Problem, choice: OrderChoice, bounds: str) -> Callable[[int, int, int], None] | None:
+        """Tell the observer that a run begins; returns what tells it about the run's buckets."""
+        told = self.observer
+        if told is None:
+            return None
+        told.started(plan_for(problem, self.semiring, choice, bounds))
+        names = [problem.variables[v].name for v in choice.order]
+
+        def bucket_done(number: int, rows: int, size: int) -> None:
+            told.bucket_done(number, len(names), names[number - 1], rows, size)
+
+        return bucket_done

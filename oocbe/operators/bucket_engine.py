@@ -15,7 +15,7 @@ import numpy as np
 
 from oocbe.deadline import Deadline
 from oocbe.errors import ResourceError
-from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.operators.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
 from oocbe.operators.inputs import is_on_device
 from oocbe.operators.join_program import JoinProgram
 from oocbe.semiring import Semiring
@@ -84,6 +84,7 @@ class BucketEngine:
         semiring: Semiring,
         dtype: np.dtype[Any],
         row_limit: int,
+        step_limit: int = NO_LIMIT,
     ) -> Table:
         """Message of a bucket; arguments and errors as for :func:`oocbe.operators.bucket_join.join_and_eliminate`.
 
@@ -95,13 +96,13 @@ class BucketEngine:
         """
         self.deadline.check()
         if not self._belongs_on_device(program, tables):
-            return self._join_on_host(program, layout, tables, semiring, dtype, row_limit)
+            return self._join_on_host(program, layout, tables, semiring, dtype, row_limit, step_limit)
         try:
             made = _join_on_device(program, layout, tables, dtype, row_limit)
         except ResourceError:
             if self._insists:
                 raise
-            return self._join_on_host(program, layout, tables, semiring, dtype, row_limit)
+            return self._join_on_host(program, layout, tables, semiring, dtype, row_limit, step_limit)
         if made is None:
             raise TooManyRowsError(len(layout.scope), row_limit)
         return Table(layout, *made, semiring, is_sorted=True)
@@ -114,9 +115,11 @@ class BucketEngine:
         semiring: Semiring,
         dtype: np.dtype[Any],
         row_limit: int,
+        step_limit: int,
     ) -> Table:
         host = [to_host(t) for t in tables]
-        return join_and_eliminate(program, layout, host, semiring, dtype, row_limit, self._block_rows, self.deadline)
+        limits = (row_limit, self._block_rows, self.deadline, step_limit)
+        return join_and_eliminate(program, layout, host, semiring, dtype, *limits)
 
     def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
         rows = max((t.rows for t in tables), default=0)

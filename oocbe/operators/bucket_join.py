@@ -47,6 +47,10 @@ class TooManyRowsError(LimitError):
         self.limit = limit
 
 
+class TooManyStepsError(TooManyRowsError):
+    """The join has taken too many steps before it reached the row limit."""
+
+
 def join_and_eliminate(
     program: JoinProgram,
     layout: Layout,
@@ -56,6 +60,7 @@ def join_and_eliminate(
     row_limit: int,
     block_rows: int | None = None,
     deadline: Deadline | None = None,
+    step_limit: int = NO_LIMIT,
 ) -> Table:
     """Message of a bucket.
 
@@ -68,6 +73,7 @@ def join_and_eliminate(
     row_limit : most rows the message may have.
     block_rows : rows of the largest table that make a block (None: from the number of threads).
     deadline : when to give up; None: never.
+    step_limit : about how many steps the walks may take together; with a bound, many may lead to few rows.
 
     Returns
     -------
@@ -75,7 +81,7 @@ def join_and_eliminate(
 
     Raises
     ------
-    TooManyRowsError : the message would pass ``row_limit`` rows.
+    TooManyRowsError : the message would pass ``row_limit`` rows, or take more steps.
     TimeLimitError : the deadline came.
     """
     deadline = deadline or Deadline()
@@ -102,22 +108,24 @@ def join_and_eliminate(
     while level + 1 < most_levels and items.filled < wanted_blocks and not _is_fine(items, largest, block_rows):
         # Prefixes that no table narrows can outnumber all rows: stop short of those.
         most = max(rows, SERIAL_WORK)
-        narrower = _run(
-            program, flat, items, 0, items.filled, level, level + 1, most, (np.zeros(1, np.int64), deadline.flag)
-        )
+        unshared = (np.zeros(2, np.int64), deadline.flag)
+        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, most, step_limit, unshared)
         if not narrower.complete:
             break
         items = narrower
         level += 1
     items = _cut_ranges(program, flat, items, level, block_rows)
     blocks = _blocks(items, largest, block_rows, wanted_blocks)
-    made = np.zeros(1, dtype=np.int64)
-    shared = (made, deadline.flag)
-    calls = [(program, flat, items, first, last, level, program.levels, row_limit, shared) for first, last in blocks]
+    shared = (np.zeros(2, dtype=np.int64), deadline.flag)
+    limits = (row_limit, step_limit, shared)
+    calls = [(program, flat, items, first, last, level, program.levels, *limits) for first, last in blocks]
     parts: list[Walk] = run_all(_run, calls)
     deadline.check()
-    if sum(p.filled for p in parts) > row_limit or not all(p.complete for p in parts):
+    if sum(p.filled for p in parts) > row_limit:
         raise TooManyRowsError(len(layout.scope), row_limit)
+    if not all(p.complete for p in parts):
+        # Walks that gave up for the rows of all have fewer of them each, and may have fewer together.
+        raise (TooManyStepsError if shared[0][1] > step_limit else TooManyRowsError)(len(layout.scope), row_limit)
     keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
     values = _laid_end_to_end([p.values[: p.filled] for p in parts])
     return Table(layout, keys, values, semiring, is_sorted=True)
@@ -164,10 +172,13 @@ def _run(
     level: int,
     stop: int,
     row_limit: int,
+    step_limit: int,
     shared: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> Walk:
     start = (items.keys, items.low, items.high, first, last, level, stop)
-    return Walk(*walk(flat, program.runs, program.lookups, program.leaf, program.bounds, start, row_limit, shared))
+    return Walk(
+        *walk(flat, program.runs, program.lookups, program.leaf, program.bounds, start, row_limit, step_limit, shared)
+    )
 
 
 def _cut_ranges(program: JoinProgram, flat: tuple[NDArray[Any], ...], items: Walk, level: int, block_rows: int) -> Walk:

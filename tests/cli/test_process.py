@@ -75,6 +75,7 @@ def test_interruption_leaves_no_temporary_files(number: signal.Signals, code: in
     work.mkdir()
     assert call("synth", "spot5", str(hard), "-n", "300", "--window", "60").returncode == 0
     arguments = ["solve", str(hard), "--verbose", "--order-seconds", "0", "--workdir", str(work), "--memory", "1GiB"]
+    arguments += ["--bounds", "none"]
     command = subprocess.Popen(
         [*OOCBE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment()
     )

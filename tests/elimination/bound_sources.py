@@ -16,6 +16,7 @@ class ExactSource:
 
     name = "exact"
     why = "every assignment was looked at"
+    assignment = None
 
     def __init__(self, problem: Problem, seed: int, upper_bound: float, with_tables: bool = True) -> None:
         self._problem = problem

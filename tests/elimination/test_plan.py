@@ -55,7 +55,20 @@ def test_text():
     assert "chain: 20 variables, order min-degree" in text
     assert "induced width 1, min-sum over int32" in text
     assert "8 smaller buckets" in text
-    assert len(text.splitlines()) == 4 + 12 + 1
+    assert "bounds: none: elimination is over before they are there" in text
+    assert len(text.splitlines()) == 5 + 12 + 1
+
+
+def test_the_plan_says_which_bounds_would_be_had():
+    for bounds, part in (("none", ""), ("lp", "lp, in 2 s"), ("constant", "constant, in 2 s")):
+        assert oocbe.plan(chain(), order_seconds=0, bounds=bounds).bounds == part
+    random = np.random.default_rng(0)
+    pairs = [(u, v) for u in range(20) for v in range(u + 1, 20)]
+    dense = Problem(
+        tuple(Variable(f"x{v}", 4) for v in range(20)),
+        tuple(Function.from_array(pair, random.integers(0, 9, (4, 4))) for pair in pairs),
+    )
+    assert "the best at the root of constant, local-polytope and lp in 2 s" in oocbe.plan(dense, order_seconds=0).bounds
 
 
 def test_text_of_plans_with_astronomical_predictions():
@@ -67,13 +80,13 @@ def test_text_of_plans_with_astronomical_predictions():
     )
     order = tuple(range(count))
     from oocbe.elimination.order import OrderChoice
-    from oocbe.elimination.plan import _plan_for
+    from oocbe.elimination.plan import plan_for
 
     separators = tuple(order[v + 1 :] for v in order)
     choice = OrderChoice(
         order, "by hand", 1, separators, tuple(min(2.0**960, 2.0 ** min(1000, 1099 - v)) for v in order)
     )
-    plan = _plan_for(problem, problem.semiring, np.dtype(np.int32), choice)
+    plan = plan_for(problem, problem.semiring, choice)
     text = str(plan)
     assert "2^960.0 rows predicted" in text
     assert "complete 2^1099.0" in text

@@ -42,8 +42,8 @@ SCANNED_ROWS = 8
 SHARED_STEP = 4095
 """Rows, less one, after which a walk adds to the count that all walks of a bucket share; ones in the low bits."""
 
-LOOK_UP_STEP = (1 << 16) - 1
-"""Arrivals, less one, after which a walk that makes no rows looks whether the others have given up."""
+LOOK_UP_STEP = (1 << 14) - 1
+"""Steps, less one, after which a walk that makes no rows looks whether to give up; ones in the low bits."""
 
 
 class Walk(NamedTuple):
@@ -55,7 +55,7 @@ class Walk(NamedTuple):
     values : value dtype (capacity,), one a leaf; unused for partial walks.
     low, high : int64 (tables, capacity), row range of each table; used for partial walks only.
     filled : rows in use.
-    complete : False where ``row_limit`` was passed, or ``stop`` was set, and the walk given up.
+    complete : False where a limit was passed, or ``stop`` was set, and the walk given up.
     pruned : prefixes and rows dropped because no completion of them is below the threshold.
     """
 
@@ -69,7 +69,17 @@ class Walk(NamedTuple):
 
 
 @jit
-def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, bounds: Any, start: Any, row_limit: Any, shared: Any) -> Any:
+def walk(
+    tables: Any,
+    runs: Any,
+    lookups: Any,
+    leaf: Any,
+    bounds: Any,
+    start: Any,
+    row_limit: Any,
+    step_limit: Any,
+    shared: Any,
+) -> Any:
     """Walk the tries from given items down to a level; see the module and :class:`Walk`.
 
     Parameters
@@ -83,10 +93,11 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, bounds: Any, start: An
     bounds : (level_start, word, shift, mask, base, entries, slack, scale) — see
         :class:`oocbe.operators.row_pruning.RowPruning`; ``slack`` is empty where nothing is pruned.
     start : (item_keys, item_low, item_high, first, last, start_level, stop_level).
-    row_limit : give up beyond this many rows, or partial walks.
-    shared : (made, stop), arrays of one int64 that all walks of a bucket share. ``made`` counts the rows so far, in
-        steps. Threads add to it without a lock, so it may fall behind a little; the caller checks the sum at the end.
-        Whoever sets ``stop`` to another value than 0 makes all walks give up soon.
+    row_limit : give up beyond this many rows, or partial walks. step_limit : give up beyond about this many steps, each
+        of which takes up or leaves one field of a key: with a bound, many may lead to few rows.
+    shared : (made, stop), int64 (2,) and (1,), which all walks of a bucket share. ``made`` counts the rows and steps so
+        far, now and then. Threads add to it without a lock, so it may fall behind a little; the caller checks the rows
+        at the end. Whoever sets ``stop`` to another value than 0 makes all walks give up soon.
     """
     keys, values, key_base, table_rows, value_base, table_least = tables
     run_word, run_shift, run_mask, run_size, part_start, part_table, part_word, part_shift = runs
@@ -126,7 +137,7 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, bounds: Any, start: An
     out_high = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
     count = 0
     pruned = 0
-    arrivals = 0
+    steps = 0
 
     for item in range(first, last):
         for w in range(words):
@@ -145,11 +156,13 @@ def walk(tables: Any, runs: Any, lookups: Any, leaf: Any, bounds: Any, start: An
         level = start_level
         arriving = True
         while level >= start_level:
+            steps += 1
+            if steps & LOOK_UP_STEP == 0:
+                made[1] += LOOK_UP_STEP + 1
+                if made[1] > step_limit or made[0] > row_limit or stop[0] != 0:
+                    return out_keys, out_values, out_low, out_high, count, False, pruned
             if arriving:
                 arriving = False
-                arrivals += 1
-                if arrivals & LOOK_UP_STEP == 0 and (made[0] > row_limit or stop[0] != 0):
-                    return out_keys, out_values, out_low, out_high, count, False, pruned
                 if level == stop_level:
                     level -= 1
                     if count == capacity:

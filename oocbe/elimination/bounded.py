@@ -1,0 +1,296 @@
+"""Solve with bounds: an incumbent from above, a relaxation from below, elimination for what lies between.
+
+Elimination searches below a *threshold*: rows that cannot be completed to less go, and before that the values that the
+bound rules out (:mod:`oocbe.elimination.restrict`). Where it finds an assignment, that is the optimum; where it finds
+none, the threshold is a proven lower bound. The first threshold is the least that the bound leaves open and the next
+ones lie further up, to the incumbent at most: rows grow steeply with the distance between threshold and bound, so the
+narrow searches that find nothing cost little, and a poor incumbent costs nothing.
+
+At each threshold a few orders race under a cap on rows. Where none ends, what is left of the problem gets a bound of
+its own, tighter than the one of the whole, the search for orders gets its time, and the cap rises. Time limit, gap and
+memory end it all with what is known.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from oocbe.elimination.assignment import backward_pass
+from oocbe.elimination.incumbent_search import IncumbentSearch
+from oocbe.elimination.knowledge import Knowledge
+from oocbe.elimination.messages import MessageStore
+from oocbe.elimination.order import HEURISTICS, OrderChoice, judge_order, read_order, search_orders
+from oocbe.elimination.prepare import is_tabulated
+from oocbe.elimination.race import CAP_FACTOR, Finish, Race
+from oocbe.elimination.restrict import restrict
+from oocbe.errors import ResourceError, TimeLimitError
+from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.options import SolveOptions
+from oocbe.problem import Problem
+from oocbe.pruning.pruner import RowPruner
+from oocbe.pruning.row_bounds import BoundSource
+
+QUICK_CAP = 1 << 16
+"""Rows of a message in the first round at a threshold, with one order of each heuristic."""
+
+FIRST_LOOK_SECONDS = 0.1
+"""How long the bound waits for a first incumbent: it ends early where it knows what there is to reach."""
+
+WIDER = 4
+"""How much further from the lower bound the next threshold lies."""
+
+GAP_PARTS = 16
+"""Thresholds but the first cover at least this part (a sixteenth) of the gap."""
+
+LEAST_WIDTH = 2.0**-30
+"""Width of the first threshold relative to the upper bound, where values are no integers."""
+
+Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
+"""Told the problem, the order and the bound of each run; returns what to call after each bucket."""
+
+
+@dataclass
+class Statistics:
+    """What a bounded solve took.
+
+    Attributes
+    ----------
+    seconds : by phase. attempts : runs given up.
+    order, width, total_rows, dtype : of the last run that ended; fixed variables come first in the order.
+    largest_rows : of any run that ended.
+    bounds : the bound used, a sentence. stopped : why the search ended before the proof, a sentence, or empty.
+    spoiled : the best assignment without the linear constraints that elimination left out violates one of them.
+    """
+
+    seconds: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("order", "bounds", "forward", "backward"), 0.0)
+    )
+    attempts: int = 0
+    order: tuple[int, ...] = ()
+    width: int = 0
+    total_rows: int = 0
+    dtype: str = ""
+    largest_rows: int = 0
+    bounds: str = ""
+    stopped: str = ""
+    spoiled: bool = False
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What a restriction left of a problem, and a bound on it.
+
+    Attributes
+    ----------
+    source : None where no bound has been computed yet.
+    lift : turns an assignment into one of the whole problem. variables : the variables' indices there.
+    """
+
+    problem: Problem
+    source: BoundSource | None
+    lift: Callable[[Sequence[int]], tuple[int, ...]]
+    variables: tuple[int, ...]
+
+    def below(self, threshold: int | float) -> _Scope | None:
+        """What can be part of an assignment below a threshold; None where nothing can."""
+        assert self.source is not None
+        if self.source.root >= threshold:
+            return None
+        made = restrict(self.problem, self.source.fixed_values(threshold))
+        if made.problem is None:
+            return None
+        problem = replace(made.problem, upper_bound=threshold)
+        variables = tuple(self.variables[v] for v in made.variables)
+        return _Scope(problem, made.source(self.source), lambda a: self.lift(made.lift(a)), variables)
+
+
+class BoundedSolve:
+    """One solve of a min-sum problem.
+
+    Parameters
+    ----------
+    problem : in min-sum; its upper bound counts. options : settings. knowledge : filled in.
+    engine : computes the buckets; its deadline ends the search. make_store : a new place for one run's messages.
+    start : see :data:`Start`.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        options: SolveOptions,
+        knowledge: Knowledge,
+        engine: BucketEngine,
+        make_store: Callable[[], MessageStore],
+        start: Start,
+    ) -> None:
+        self._problem = problem
+        self._options = options
+        self._known = knowledge
+        self._engine = engine
+        self._make_store = make_store
+        self._start = start
+        self._given: list[int] | None = None
+        if options.order != "auto" and options.order not in HEURISTICS:
+            self._given = read_order(problem, options.order)
+        self.statistics = Statistics()
+
+    def run(self) -> None:
+        """Search until the optimum is proven, a limit is reached, or memory ends.
+
+        Raises
+        ------
+        ResourceError : memory or disk ran out, and nothing at all is known.
+        """
+        known, options, deadline = self._known, self._options, self._engine.deadline
+        share = min(options.incumbent_seconds, deadline.remaining)
+        with IncumbentSearch(self._problem, share, options.seed) as incumbents:
+            try:
+                incumbents.wait(FIRST_LOOK_SECONDS)
+                self._take(incumbents)
+                variables = tuple(range(len(self._problem.variables)))
+                whole = self._bound(_Scope(self._problem, None, tuple, variables), math.inf, options.bound_seconds)
+                self._take(incumbents)
+                width = known.grid.step or self._first_width()
+                while not known.is_near_enough:
+                    assert known.lower is not None
+                    if not self._search_below(whole, min(known.lower + width, known.upper_bound), incumbents):
+                        break
+                    width = self._next_width(width)
+                    self._take(incumbents)
+            except TimeLimitError as reached:
+                self.statistics.stopped = str(reached)
+            except ResourceError as error:
+                self._take(incumbents)
+                if known.lower is None and known.value is None:
+                    raise
+                self.statistics.stopped = str(error)
+            self._take(incumbents)
+
+    def _take(self, incumbents: IncumbentSearch) -> None:
+        """Look at what the search for assignments has found by now."""
+        best = incumbents.best
+        if best is not None:
+            self._known.offer(best.value, best.assignment, best.method)
+
+    def _first_width(self) -> float:
+        """Where values are no integers: a part of what lies between the bounds."""
+        known = self._known
+        assert known.lower is not None
+        return max((known.upper_bound - known.lower) / GAP_PARTS, abs(known.upper_bound) * LEAST_WIDTH)
+
+    def _next_width(self, width: int | float) -> int | float:
+        """Wider than before, and at least a part of what now lies between the bounds."""
+        known = self._known
+        part = 0 if known.lower is None or known.value is None else (known.upper_bound - known.lower) / GAP_PARTS
+        if known.grid.step == 0:
+            return max(WIDER * width, part)
+        return max(WIDER * width, math.floor(part) // known.grid.step * known.grid.step)
+
+    def _search_below(self, whole: _Scope, threshold: int | float, incumbents: IncumbentSearch) -> bool:
+        """Find the optimum, or prove that it is not below the threshold; False where neither is possible."""
+        known, statistics, options = self._known, self.statistics, self._options
+        scope = whole.below(threshold)
+        cap, seconds, share = QUICK_CAP, 0.0, options.bound_seconds
+        while scope is not None:
+            choices = self._orders(scope, seconds)
+            begin = time.perf_counter()
+            assert scope.source is not None
+            # What dominance keeps may violate a constraint that elimination leaves out and that bounds know.
+            dominance = options.dominance and not _left_out(scope.problem)
+            pruner = RowPruner(scope.problem, scope.source, threshold)
+            start = self._starter(scope)
+            semiring = scope.problem.semiring
+            race = Race(scope.problem, semiring, choices, dominance, self._make_store, self._engine, start, pruner)
+            finish = race.round(cap)
+            statistics.attempts += race.attempts
+            statistics.seconds["forward"] += time.perf_counter() - begin
+            if finish is not None:
+                return self._conclude(finish, scope, threshold)
+            self._take(incumbents)
+            if known.upper_bound < threshold:
+                return True  # the incumbent has come down below the threshold: begin again from there
+            incumbents.extend(options.incumbent_seconds)
+            tighter = self._bound(scope, threshold, share)
+            if known.upper_bound < threshold:
+                return True
+            scope = scope if tighter.source is scope.source else tighter.below(threshold)
+            seconds = options.order_seconds
+            share *= 2
+            cap *= CAP_FACTOR
+        known.raise_lower(threshold, "bounds")
+        return True
+
+    def _starter(self, scope: _Scope) -> Callable[[OrderChoice], Callable[[int, int, int], None] | None]:
+        return lambda choice: self._start(scope.problem, choice, "" if scope.source is None else scope.source.why)
+
+    def _conclude(self, finish: Finish, scope: _Scope, threshold: int | float) -> bool:
+        """Take what a finished run proves; False where a constraint that was left out spoils it."""
+        known, statistics, outcome = self._known, self.statistics, finish.outcome
+        with finish.store:
+            statistics.width, statistics.total_rows = outcome.width, outcome.total_rows
+            statistics.largest_rows = max(statistics.largest_rows, outcome.largest_rows)
+            statistics.dtype = finish.prepared.dtype.name
+            left = [scope.variables[v] for v in finish.choice.order]
+            fixed = set(range(len(self._problem.variables))) - set(left)
+            statistics.order = (*sorted(fixed), *left)
+            if outcome.value is None or outcome.value >= threshold:
+                known.raise_lower(threshold, "elimination")
+                return True
+            begin = time.perf_counter()
+            assignment = scope.lift(backward_pass(finish.prepared, outcome.buckets))
+            statistics.seconds["backward"] += time.perf_counter() - begin
+        if all(c.permits(assignment) for c in self._problem.linear_constraints):
+            known.offer(outcome.value, assignment, "elimination")
+            known.raise_lower(outcome.value, "elimination")
+            return True
+        known.raise_lower(outcome.value, "elimination without the linear constraints")
+        statistics.spoiled = True
+        return False
+
+    def _orders(self, scope: _Scope, seconds: float) -> list[OrderChoice]:
+        """Orders for what is left, searched for so many seconds; the one that was given where one was."""
+        begin = time.perf_counter()
+        problem, options = scope.problem, self._options
+        if self._given is None:
+            choices = search_orders(problem, options.order, min(seconds, self._engine.deadline.remaining), options.seed)
+        else:
+            index = {v: i for i, v in enumerate(scope.variables)}
+            order = [index[v] for v in self._given if v in index]
+            choices = [judge_order(problem, order, options.order, options.seed)]
+        self.statistics.seconds["order"] += time.perf_counter() - begin
+        return choices
+
+    def _bound(self, scope: _Scope, threshold: int | float, seconds: float) -> _Scope:
+        """The scope with the best bound that can be had in so many seconds, of those that the options allow."""
+        from oocbe.pruning.bounds import bound_sources
+
+        begin = time.perf_counter()
+        known, options = self._known, self._options
+        seconds = min(seconds, self._engine.deadline.remaining)
+        limit = min(threshold, known.upper_bound)
+        sources = bound_sources(scope.problem, seconds, options.seed, limit, improve=True)
+        for source in sources:
+            if source.assignment is not None:
+                assignment = scope.lift(source.assignment)
+                value = self._problem.evaluate(assignment)
+                assert value is not None
+                known.offer(value, assignment, source.name)
+        allowed = [s for s in sources if options.bounds in ("auto", s.name)]
+        source = allowed[0] if allowed else next(s for s in sources if s.name == "constant")
+        if not self.statistics.bounds:
+            others = ", ".join(f"{s.name} {s.root}" for s in sources if s is not source)
+            self.statistics.bounds = f"{source.name}: {source.why}" + (f" (others: {others})" if others else "")
+        # What is not in this scope is worth the threshold at least.
+        known.raise_lower(min(source.root, threshold), source.name)
+        if scope.source is not None and scope.source.root >= source.root:
+            source = scope.source
+        self.statistics.seconds["bounds"] += time.perf_counter() - begin
+        return replace(scope, source=source)
+
+
+def _left_out(problem: Problem) -> bool:
+    """Whether elimination leaves a linear constraint out that can bind."""
+    return any(c.can_bind and not is_tabulated(problem, c) for c in problem.linear_constraints)

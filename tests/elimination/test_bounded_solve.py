@@ -1,0 +1,199 @@
+"""Solving with bounds: the optimum with every source, upper bound and incumbent; limits end with what is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_problems import brute_force, check, make_problem, structures, without_bound
+
+import oocbe
+from oocbe.elimination import bounded
+from oocbe.elimination import solve as solving
+from oocbe.errors import TimeLimitError, UsageError
+from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.result import Result
+from oocbe.semiring import MAX_SUM, MIN_SUM
+
+SOURCES = ["constant", "lp", "local-polytope"]
+
+
+def solve(problem: Problem, **options) -> Result:
+    return oocbe.solve(problem, **{"order_seconds": 0, "incumbent_seconds": 0.002, "bound_seconds": 0.05, **options})
+
+
+@settings(deadline=None, max_examples=120)
+@given(structures((MIN_SUM, MAX_SUM)), st.sampled_from(SOURCES), st.booleans(), st.booleans())
+def test_the_optimum_with_every_source(structure, source, with_incumbent, dominance):
+    problem = make_problem(structure)
+    expected = brute_force(problem)
+    seconds = 0.002 if with_incumbent else 0
+    result = solve(problem, bounds=source, incumbent_seconds=seconds, dominance=dominance, seed=structure["seed"])
+    if expected is None:
+        assert (result.status, result.value, result.assignment) == ("infeasible", None, None)
+        return
+    assert result.status == "optimal"
+    check(problem, result.value, result.assignment, expected)
+
+
+@settings(deadline=None, max_examples=120)
+@given(structures((MIN_SUM,)), st.sampled_from(SOURCES), st.sampled_from([-2, 0, 1, 30]))
+def test_only_what_is_better_than_the_upper_bound(structure, source, above):
+    problem = without_bound(make_problem({**structure, "integral": True}))
+    expected = brute_force(problem)
+    ub = (0 if expected is None else expected) + above
+    result = solve(problem, bounds=source, ub=ub)
+    if expected is None or above <= 0:
+        assert (result.status, result.value, result.assignment) == ("nothing-better", None, None)
+        assert (result.exit_code, result.bound) == (11, ub)
+        return
+    assert result.status == "optimal"
+    check(problem, result.value, result.assignment, expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(structures((MIN_SUM,)), st.integers(1, 40), st.integers(1, 7))
+def test_tiny_caps_blocks_and_memory(structure, cap, threads):
+    """Every round gives up at first, so that bounds of what is left and more incumbents come in between."""
+    problem = make_problem(structure)
+    expected = brute_force(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OOCBE_THREADS", str(threads))
+        patch.setattr(bounded, "QUICK_CAP", cap)
+        patch.setattr(bounded, "CAP_FACTOR", 2)
+        result = solve(problem, bounds="constant", incumbent_seconds=0)
+    if expected is None:
+        assert (result.status, result.value) == ("infeasible", None)
+        return
+    assert result.status == "optimal"
+    check(problem, result.value, result.assignment, expected)
+
+
+def chain(count=24, size=5, seed=0) -> Problem:
+    """Costs over triples along a line, a few of them forbidden, and crossings that make separators wide."""
+    random = np.random.default_rng(seed)
+    scopes = [(v, v + 1, v + 2) for v in range(count - 2)] + [(v, (v + count // 2) % count) for v in range(count // 2)]
+    return Problem(
+        tuple(Variable(f"x{v}", size) for v in range(count)),
+        tuple(Function.from_array(s, random.integers(0, 100, [size] * len(s))) for s in scopes),
+        tuple(Constraint(s, [random.integers(0, size, len(s))]) for s in scopes),
+        name="chain",
+    )
+
+
+def test_a_time_limit_ends_with_bound_and_assignment():
+    problem = chain(60, 6)
+    result = solve(problem, time_limit=0.3, incumbent_seconds=1, bound_seconds=0.05)
+    assert (result.status, result.exit_code) == ("limit", 20)
+    assert result.bound is not None
+    assert result.value == problem.evaluate(result.assignment)
+    assert result.bound < result.value
+    assert result.gap == result.value - result.bound
+    assert any("time limit" in note for note in result.notes)
+
+
+def test_no_time_at_all_still_gives_a_bound():
+    result = solve(chain(60, 6), time_limit=0)
+    assert result.status == "limit"
+    assert result.bound is not None
+
+
+def test_a_time_limit_without_bounds_ends_with_an_assignment():
+    problem = chain(60, 6)
+    result = solve(problem, time_limit=0.5, incumbent_seconds=1, bounds="none", order="min-fill")
+    assert (result.status, result.bound) == ("limit", None)
+    assert result.value == problem.evaluate(result.assignment)
+
+
+def test_a_time_limit_stops_what_has_no_incumbent():
+    problem = chain(60, 6)
+    with pytest.raises(TimeLimitError):
+        solve(problem, time_limit=0.2, semiring="log-sum-exp")
+
+
+@pytest.mark.parametrize("gap", ["100%", 100_000])
+def test_a_gap_ends_the_search(gap):
+    problem = chain(60, 6)
+    result = solve(problem, gap=gap, incumbent_seconds=0.5)
+    assert (result.status, result.exit_code) == ("limit", 20)
+    assert result.value == problem.evaluate(result.assignment)
+    assert result.bound < result.value
+
+
+def test_too_little_memory_still_gives_a_bound_and_an_assignment(monkeypatch):
+    monkeypatch.setattr(solving, "LEAST_BUDGET", 5000)
+    problem = chain(60, 6)
+    result = solve(problem, memory="1MiB", incumbent_seconds=0.2, bounds="constant")
+    assert result.status == "limit"
+    assert result.bound < result.value == problem.evaluate(result.assignment)
+    assert any("--memory" in note for note in result.notes)
+
+
+def test_the_observer_hears_of_bounds_in_the_problem_s_own_sense():
+    problem = chain(14, 3)
+    negative = Problem(
+        problem.variables,
+        tuple(Function(f.scope, f.tuples, -f.values, f.default) for f in problem.functions),
+        problem.constraints,
+        semiring=MAX_SUM,
+    )
+
+    class Listening(oocbe.Observer):
+        def __init__(self):
+            self.heard = []
+
+        def bounds_changed(self, lower, value, why):
+            self.heard.append((lower, value))
+
+    least, greatest = Listening(), Listening()
+    result = solve(problem, bounds="local-polytope", observer=least)
+    assert solve(negative, bounds="local-polytope", observer=greatest).value == -result.value
+    for listening, sign in ((least, 1), (greatest, -1)):
+        assert listening.heard[-1] == (sign * result.value, sign * result.value)
+        lower = [sign * bound for bound, _ in listening.heard if bound is not None]
+        values = [sign * value for _, value in listening.heard if value is not None]
+        assert lower == sorted(lower)
+        assert values == sorted(values, reverse=True)
+        assert max(lower) <= result.value <= min(values)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_linear_constraint_that_elimination_leaves_out(seed):
+    """Too many variables to tabulate: the answer is the optimum, or a limit with a bound and an assignment."""
+    random = np.random.default_rng(seed)
+    count = 22
+    coefficients = tuple(np.array([0, int(random.integers(1, 9))]) for _ in range(count))
+    problem = Problem(
+        tuple(Variable(f"x{v}", 2) for v in range(count)),
+        tuple(Function.from_array((v,), [int(random.integers(1, 50)), 0]) for v in range(count)),
+        tuple(Constraint((v, v + 1), [[1, 1]]) for v in range(0, count - 1, 3)),
+        (LinearConstraint(tuple(range(count)), coefficients, int(random.integers(20, 60))),),
+    )
+    total, feasible = grid_of(problem)
+    expected = int(total[feasible].min())
+    for source in SOURCES:
+        result = solve(problem, bounds=source, incumbent_seconds=0.02)
+        assert result.status in ("optimal", "limit")
+        if result.status == "optimal":
+            assert result.value == expected == problem.evaluate(result.assignment)
+        else:
+            assert result.bound <= expected <= result.value == problem.evaluate(result.assignment)
+
+
+def grid_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Values and feasibility of all assignments of binary variables with unary functions and few constraints."""
+    count = len(problem.variables)
+    bits = (np.arange(1 << count)[:, None] >> np.arange(count)) & 1
+    total = sum(f.to_array(problem.sizes)[0][bits[:, f.scope[0]]] for f in problem.functions)
+    feasible = np.ones(1 << count, dtype=bool)
+    for c in problem.constraints:
+        feasible &= c.to_array(problem.sizes)[tuple(bits[:, v] for v in c.scope)]
+    for c in problem.linear_constraints:
+        feasible &= sum(a[bits[:, v]] for v, a in zip(c.scope, c.coefficients, strict=True)) <= c.capacity
+    return total, feasible
+
+
+def test_an_upper_bound_needs_min_sum():
+    with pytest.raises(UsageError, match="max-sum"):
+        oocbe.solve(chain(5, 2), semiring="max-sum", ub=3)
