@@ -81,6 +81,11 @@ def bound_sources(
             return [constant_source(problem)]
         removed = removed | conflicts[-1].forbidden.removed
         conflicts = [c for c in conflicts if _has_rows(problem, c.forbidden)]
+    else:
+        constant.why += (
+            f"; there is no linear program, as {sum(problem.sizes):,} values of variables are more than the "
+            f"{MOST_LITERALS:,} whose conflicts it can take"
+        )
     if any(len(f.scope) >= 2 for f in problem.functions):
         share = seconds * (ASCENT_SHARE if conflicts else 1)
         ascended = _ascended(problem, constant.fixed_point, removed, share, order, True)

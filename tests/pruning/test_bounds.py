@@ -117,6 +117,17 @@ def test_infeasible_problems_have_no_finite_bound():
     assert bound_sources(Problem(x, constraints=tuple(conflicts)), 1.0)[0].root == math.inf
 
 
+def test_more_values_than_a_linear_program_takes():
+    problem = Problem(
+        (Variable("x", 5000), Variable("y", 4000)),
+        (Function((0,), [[3]], [4], 7),),
+        (Constraint((0, 1), [[3, 0]]),),
+    )
+    sources = bound_sources(problem, 1.0)
+    assert [(source.name, source.root) for source in sources] == [("constant", 4)]
+    assert "9,000 values of variables are more than" in sources[0].why
+
+
 def test_other_semirings_are_refused():
     with pytest.raises(UnsupportedError, match="min-sum semiring only"):
         bound_sources(Problem((Variable("x", 2),), semiring=MAX_SUM), 1.0)
