@@ -6,8 +6,8 @@
 
 Every solve has a process of its own, one at a time. oocbe is measured twice over. *Process* is ``oocbe solve FILE``
 from start to finish: interpreter, imports, reading, order search, elimination. *Warm* is the same solve in a process
-that has solved the example before, so that compiled code is loaded: the order search (runs given up in the race among
-orders included), then forward and backward pass of the run that ended, and that process's peak resident set. A peer's
+that has solved the example before, so that compiled code is loaded: the order search, the bounds (where a problem is
+not over before), forward and backward passes (runs given up included), and that process's peak resident set. A peer's
 time runs from the problem in memory to its answer, modelling included, starting a process and importing excluded; the
 limit counts for each. Of ``--repeat`` runs the one in the middle counts; what reached the limit is not tried again.
 
@@ -31,8 +31,8 @@ from typing import Any
 
 from measuring import EXAMPLE, data_folder, describe_run, median, print_table, run_child, run_timed
 
-INSTANCES = "8,54,29,404,503,505,42,5,412,1502"
-TIMEOUT_SECONDS = 3600.0  # for oocbe, which has no time limit of its own
+INSTANCES = "8,54,29,404,503,505,42,5,408,412,11,509,1502"
+TIMEOUT_SECONDS = 3600.0  # for oocbe
 GRACE_SECONDS = 60.0  # for a peer to start, import, read, and notice its limit
 
 
@@ -52,8 +52,13 @@ PEERS = {
     "highs": Peer("highs", "scipy", {}),
 }
 
-WARM_SECONDS = {"54": 0.2, "29": 0.2, "404": 0.2, "503": 0.2, "505": 1.0, "42": 2.5, "5": 8.0, "412": 60.0}
-"""What forward and backward pass may take, by instance: two cores, filters and dominance only."""
+PROCESS_SECONDS = {
+    **dict.fromkeys(("8", "54", "29", "404", "503", "505", "42", "5"), 3.0),
+    **dict.fromkeys(("408", "412"), 6.0),
+    "11": 60.0,
+    "1502": 1.0,
+}
+"""What a whole process may take on two cores, by instance."""
 
 MEMORY_BYTES = 2 << 30
 """What each of them may take of memory."""
@@ -77,13 +82,15 @@ def solve_warm(path: str, repeat: str) -> Run:
                 "status": result.status,
                 "value": result.value,
                 "order": result.seconds["order"],
+                "bounds": result.seconds.get("bounds", 0.0),
                 "passes": result.seconds["forward"] + result.seconds["backward"],
+                "total": result.seconds["total"],
                 "largest": result.largest_message_rows,
                 "rows": result.total_rows,
                 "bytes": result.peak_memory_bytes,
             }
         )
-    return {**median(runs, "passes"), "bytes": runs[-1]["bytes"]}
+    return {**median(runs, "total"), "bytes": runs[-1]["bytes"]}
 
 
 def solve_peer(name: str, path: str, seconds: str) -> Run:
@@ -184,11 +191,11 @@ def _known_optimum(path: Path) -> int | None:
 
 def table_rows(instances: Sequence[Instance], peers: Sequence[str]) -> list[list[str]]:
     """Heading and a row an instance; seconds but for rows and MiB."""
-    head = ["instance", "optimum", "order", "forward+backward", "process", "largest rows", "total rows", "MiB", *peers]
+    head = ["instance", "optimum", "order", "bounds", "passes", "process", "largest rows", "total rows", "MiB", *peers]
     rows = [head]
     for i in instances:
         w = i.warm
-        figures = [f"{w['order']:.3f}", f"{w['passes']:.3f}", f"{i.process['seconds']:.2f}"]
+        figures = [*(f"{w[phase]:.3f}" for phase in ("order", "bounds", "passes")), f"{i.process['seconds']:.2f}"]
         sizes = [f"{w['largest']:,}", f"{w['rows']:,}", f"{w['bytes'] / 2**20:.0f}"]
         rows.append([i.name, f"{w['value']:,}", *figures, *sizes, *(_peer_cell(i.peers[p]) for p in peers)])
     return rows
@@ -208,11 +215,11 @@ def criteria(instances: Sequence[Instance]) -> list[tuple[bool, str]]:
     """Whether each criterion of an instance that was run is met, and what it says."""
     judged = []
     for i in instances:
-        limit = WARM_SECONDS.get(i.name)
+        limit = PROCESS_SECONDS.get(i.name)
         if limit is None or i.optimum is None:
             continue
-        seconds, size = i.warm["passes"], i.warm["bytes"]
-        judged.append((seconds <= limit, f"{i.name}: forward + backward {seconds:.3f} s, at most {limit:g} s"))
+        seconds, size = i.process["seconds"], i.warm["bytes"]
+        judged.append((seconds <= limit, f"{i.name}: whole process {seconds:.2f} s, at most {limit:g} s"))
         judged.append((size < MEMORY_BYTES, f"{i.name}: peak {size / 2**20:.0f} MiB, under {MEMORY_BYTES >> 20} MiB"))
     return judged
 

@@ -52,6 +52,9 @@ def common(
 
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
+    # Numba looks for SciPy's BLAS when it loads its first loop, which takes longer than many a solve. Nothing in this
+    # process needs it; a program that uses the library may, so the library leaves it alone.
+    sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]
     try:
         app()
     except KeyboardInterrupt:  # outside of any command, such as while modules load
