@@ -13,6 +13,7 @@ from oocbe.cli.failures import EXIT_INTERRUPTED
 from oocbe.cli.inspect import inspect
 from oocbe.cli.plan import plan
 from oocbe.cli.solve import solve
+from oocbe.cli.stress import stress
 from oocbe.cli.synth import synth_app
 from oocbe.cli.verify import verify
 
@@ -32,6 +33,7 @@ app.command(epilog="Example: oocbe plan examples/daily.spot --order min-fill")(p
 app.command(epilog="Example: oocbe verify examples/daily.spot daily.sol")(verify)
 app.command(epilog="Example: oocbe inspect examples/grid.wcsp")(inspect)
 app.command(epilog="Example: oocbe convert examples/daily.spot daily.wcsp.gz")(convert)
+app.command(epilog="Example: oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch")(stress)
 app.add_typer(synth_app, name="synth")
 
 

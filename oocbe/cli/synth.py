@@ -1,4 +1,4 @@
-"""``oocbe synth``: problems made from a seed."""
+"""``oocbe synth``: problems and tables made from a seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oocbe.cli.failures import guarded
 from oocbe.cli.flags import DebugFlag
 
 synth_app = typer.Typer(
-    help="Make a problem from a seed and write it to a file.",
+    help="Make a problem, or a table, from a seed.",
     epilog="Example: oocbe synth grid grid.wcsp --side 6 --domain 4",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -97,3 +97,56 @@ def spot5(
 
     settings = Spot5Settings(photographs, window, stereo, down_only, urgent, ternary, seed)
     save(spot5_day(settings), out, to)
+
+
+@synth_app.command("table", epilog="Example: oocbe synth table big --rows 1e8 --groups 1e6 --sizes zipf")
+@guarded
+def table(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The table's folder, which must not be there yet.")],
+    rows: Annotated[str, typer.Option("--rows", metavar="NUMBER", help="Rows, such as 1e9.")] = "1e6",
+    groups: Annotated[str, typer.Option("--groups", metavar="NUMBER", help="Combinations of shared values.")] = "1e4",
+    variables: Annotated[int, typer.Option("--variables", "-n", min=3, help="Number of variables.")] = 3,
+    domain: Annotated[int, typer.Option("--domain", "-d", min=2, help="Values of e, an even number.")] = 8,
+    density: Annotated[float, typer.Option("--density", help="Share of the own variable's values that occur.")] = 0.25,
+    sizes: Annotated[str, typer.Option("--sizes", help="Sizes of groups: uniform or zipf.")] = "uniform",
+    in_order: Annotated[bool, typer.Option("--sorted", help="Rows in the order of their keys, not scattered.")] = False,
+    own: Annotated[str, typer.Option("--own", help="Name of the own variable; another one in a table to join.")] = "a",
+    seed: Annotated[int, typer.Option(min=0, help="Of the values; another one in a table to join.")] = 0,
+    dtype: Annotated[str, typer.Option("--dtype", help="Of the values: int32, int64, float32 or float64.")] = "int32",
+    debug: DebugFlag = False,
+) -> None:
+    """Make a stored table of any size, chunk by chunk, on all cores."""
+    import numpy as np
+
+    from oocbe.errors import UsageError
+    from oocbe.synth.tables import SyntheticTable
+
+    if dtype not in ("int32", "int64", "float32", "float64"):
+        raise UsageError(f"dtype: {dtype!r} is not int32, int64, float32 or float64")
+    made = SyntheticTable(
+        whole_number("rows", rows),
+        whole_number("groups", groups),
+        variables,
+        domain,
+        density,
+        sizes,
+        in_order,
+        own,
+        seed,
+    )
+    typer.echo(repr(made.write(out, np.dtype(dtype))))
+
+
+def whole_number(name: str, text: str) -> int:
+    """A number of rows or groups, such as 1000000 or 1e6."""
+    from decimal import Decimal, InvalidOperation
+
+    from oocbe.errors import UsageError
+
+    try:
+        number = Decimal(text)
+        if number.is_finite() and number == number.to_integral_value() and 0 < number < 1 << 48:
+            return int(number)
+    except InvalidOperation:
+        pass
+    raise UsageError(f"{name}: {text!r} is not a whole number from 1 to 2^48; give one such as 1000000 or 1e6")

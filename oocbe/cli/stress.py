@@ -1,0 +1,112 @@
+"""``oocbe stress``: an operator out of core on synthetic tables of any size, checked against the closed form."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oocbe.cli.failures import guarded
+from oocbe.cli.flags import BackendFlag, DebugFlag, JsonFlag
+from oocbe.cli.output import note, print_json, print_rows
+
+if TYPE_CHECKING:
+    from oocbe.synth.answers import Verdict
+    from oocbe.synth.tables import SyntheticTable
+    from oocbe.tables.stored import StoredTable
+
+OPERATORS = ("join-maximise", "join-sum", "maximise")
+EXIT_WRONG = 1
+
+
+@guarded
+def stress(
+    rows: Annotated[str, typer.Option("--rows", metavar="NUMBER", help="Rows of each table, such as 1e8.")] = "1e7",
+    operator: Annotated[str, typer.Option("--operator", help=f"One of {', '.join(OPERATORS)}.")] = OPERATORS[0],
+    memory: Annotated[str | None, typer.Option("--memory", metavar="BYTES", help="Limit such as 256MiB.")] = None,
+    workdir: Annotated[
+        Path | None, typer.Option("--workdir", help="Folder for all tables, removed at the end.")
+    ] = None,
+    backend: BackendFlag = None,
+    group_rows: Annotated[int, typer.Option("--group-rows", min=1, help="Mean rows of a group.")] = 32,
+    sizes: Annotated[str, typer.Option("--sizes", help="Sizes of groups: uniform or zipf.")] = "uniform",
+    in_order: Annotated[bool, typer.Option("--sorted", help="Tables in the order of their keys.")] = False,
+    streams: Annotated[int | None, typer.Option("--streams", min=1, help="Pieces at work at a time.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the tables' values.")] = 0,
+    json: JsonFlag = False,
+    debug: DebugFlag = False,
+) -> int:
+    """Make synthetic tables, apply an operator out of core, and check every row of the result."""
+    from oocbe.cli.synth import whole_number
+    from oocbe.errors import UsageError
+    from oocbe.machine import peak_memory, resident_memory
+    from oocbe.synth.tables import SyntheticTable
+
+    if operator not in OPERATORS:
+        raise UsageError(f"operator: {operator!r} is not one of {', '.join(OPERATORS)}")
+    count = whole_number("rows", rows)
+    shape: dict[str, Any] = {
+        "rows": count,
+        "groups": max(1, count // group_rows),
+        "sizes": sizes,
+        "is_sorted": in_order,
+    }
+    specs = [SyntheticTable(**shape, own=own, seed=2 * seed + i) for i, own in enumerate("ab")]
+    if workdir is not None:
+        workdir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="oocbe-stress-", dir=workdir) as name:
+        folder = Path(name)
+        begin = time.perf_counter()
+        tables = [spec.write(folder / spec.own) for spec in specs[: 1 if operator == "maximise" else 2]]
+        written = time.perf_counter()
+        note(f"made {', '.join(map(repr, tables))} in {written - begin:.1f} s")
+        before = resident_memory()
+        settings = {"memory": memory, "scratch": folder, "backend": backend, "streams": streams}
+        result = _apply(operator, tables, specs, folder / "result", settings)
+        ended = time.perf_counter()
+        note(f"made {result!r} in {ended - written:.1f} s")
+        verdict = _check(operator, result, specs)
+        rows_in = sum(table.rows for table in tables)
+        report: dict[str, object] = {
+            "operator": operator,
+            "rows_in": rows_in,
+            "rows_out": result.rows,
+            "bytes_in": sum(table.nbytes for table in tables),
+            "stored_bytes_in": sum(table.stored_bytes for table in tables),
+            "bytes_out": result.nbytes,
+            "stored_bytes_out": result.stored_bytes,
+            "seconds_making": written - begin,
+            "seconds": ended - written,
+            "seconds_checking": time.perf_counter() - ended,
+            "rows_in_per_second": round(rows_in / (ended - written)),
+            "memory_before": before,
+            "peak_memory": peak_memory(),
+            "fault": verdict.fault,
+        }
+    if json:
+        print_json({"schema_version": 1, **report})
+    else:
+        print_rows((key.replace("_", " "), f"{v:,}" if isinstance(v, int) else v) for key, v in report.items())
+        print_rows([("answer", "wrong" if verdict.fault else "right: every row checked against the closed form")])
+    return EXIT_WRONG if verdict.fault else 0
+
+
+def _apply(
+    operator: str, tables: list[StoredTable], specs: list[SyntheticTable], output: Path, settings: dict[str, Any]
+) -> StoredTable:
+    from oocbe.operators import join_maximise, join_sum, maximise
+
+    if operator == "maximise":
+        return maximise(tables[0], specs[0].own, output=output, **settings)
+    if operator == "join-sum":
+        return join_sum(tables[0], tables[1], output=output, **settings)
+    return join_maximise(tables[0], tables[1], "e", output=output, **settings)
+
+
+def _check(operator: str, result: StoredTable, specs: list[SyntheticTable]) -> Verdict:
+    from oocbe.synth.answers import check_joined, check_maximised
+
+    return check_maximised(result, specs[0]) if operator == "maximise" else check_joined(result, *specs)

@@ -1,0 +1,60 @@
+"""``oocbe synth table`` and ``oocbe stress``: as a user calls them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from oocbe.cli.main import app
+from oocbe.tables.stored import StoredTable
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def test_a_table(tmp_path):
+    done = call("synth", "table", tmp_path / "t", "--rows", "2e4", "--groups", 500, "--sizes", "zipf", "-n", 4)
+    assert done.exit_code == 0, done.output
+    table = StoredTable.open(tmp_path / "t")
+    assert table.scope == ("e", "a", "k0", "k1")
+    assert 15_000 < table.rows <= 20_000
+    assert "20" in done.output or f"{table.rows:,}" in done.output
+
+
+@pytest.mark.parametrize("operator", ["join-maximise", "join-sum", "maximise"])
+@pytest.mark.parametrize("flags", [[], ["--sizes", "zipf"], ["--sorted"]], ids=str)
+def test_stress_finds_right_answers(tmp_path, operator, flags):
+    done = call(
+        "stress", "--rows", "3e4", "--operator", operator, "--memory", "32MiB", "--workdir", tmp_path, *flags, "--json"
+    )
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout[done.stdout.index("{") :])
+    assert report["fault"] == ""
+    assert report["rows_out"] > 1000
+    assert not list(tmp_path.iterdir())
+
+
+def test_stress_notices_a_wrong_kernel(tmp_path, monkeypatch):
+    from oocbe.kernels.cpu.backend import CpuBackend
+
+    def off_by_one(*arguments):
+        keys, values = join(*arguments)
+        values[np.argmax(values)] += 1
+        return keys, values
+
+    join = CpuBackend.join_rows
+    monkeypatch.setattr(CpuBackend, "join_rows", staticmethod(off_by_one))
+    done = call("stress", "--rows", "3e4", "--operator", "join-sum", "--workdir", tmp_path, "--backend", "cpu")
+    assert done.exit_code == 1
+    assert "has another value" in done.output
+
+
+@pytest.mark.parametrize(
+    "flags", [["--rows", "many"], ["--rows", "1.5"], ["--operator", "sort"], ["--sizes", "normal"]], ids=str
+)
+def test_wrong_use(tmp_path, flags):
+    assert call("stress", "--workdir", tmp_path, *flags).exit_code == 2
