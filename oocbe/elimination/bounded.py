@@ -39,11 +39,11 @@ QUICK_CAP = 1 << 16
 FIRST_LOOK_SECONDS = 0.1
 """How long the bound waits for a first incumbent: it ends early where it knows what there is to reach."""
 
-WIDER = 4
+WIDER = 8
 """How much further from the lower bound the next threshold lies."""
 
-GAP_PARTS = 16
-"""Thresholds but the first cover at least this part (a sixteenth) of the gap."""
+GAP_PARTS = 8
+"""Thresholds but the first cover at least this part (an eighth) of the gap."""
 
 LEAST_WIDTH = 2.0**-30
 """Width of the first threshold relative to the upper bound, where values are no integers."""

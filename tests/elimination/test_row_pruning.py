@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import brute_force, check, eliminate, make_problem, structures, without_bound
 
+from oocbe.problem import Function, Problem, Variable
 from oocbe.pruning.pruner import RowPruner
+from oocbe.pruning.row_bounds import RowBound
 from oocbe.semiring import MIN_SUM
 
 
@@ -61,3 +64,33 @@ def test_through_stored_tables(structure, above, chunk_rows):
     with tempfile.TemporaryDirectory() as folder:
         check_bounds(structure, above, workdir=Path(folder), chunk_rows=chunk_rows)
         assert list(Path(folder).iterdir()) == []
+
+
+@settings(deadline=None, max_examples=80)
+@given(structures((MIN_SUM,)), st.sampled_from([0, 1, 4]), st.sampled_from([10**9, 10**14]))
+def test_values_of_64_bits(structure, above, factor):
+    """Where fixed point would leave 64 bits nothing is pruned, and the value says that it is no better."""
+    small = without_bound(make_problem({**structure, "integral": True}))
+    functions = tuple(
+        Function(f.scope, f.tuples, f.values * factor, None if f.default is None else f.default * factor)
+        for f in small.functions
+    )
+    problem = replace(small, functions=functions, constant=small.constant * factor)
+    expected = brute_force(problem)
+    upper_bound = (0 if expected is None else expected) + above * factor
+    source = ExactSource(problem, structure["seed"], upper_bound)
+    order = np.random.default_rng(structure["seed"]).permutation(len(problem.variables)).tolist()
+    value, assignment = eliminate(problem, order, pruner=RowPruner(problem, source, upper_bound))
+    if expected is None or above == 0:
+        assert value is None or value >= upper_bound
+    else:
+        check(problem, value, assignment, expected)
+
+
+def test_a_bound_that_would_leave_64_bits_prunes_nothing():
+    problem = Problem((Variable("a", 2),), (Function.from_array((0,), [1 << 50, 5]),))
+    source = ExactSource(problem, 0, 1 << 51)
+    fine = RowBound(1 << 4, 0, {})
+    for bound, prunes in ((fine, True), (RowBound(1 << 20, 0, {}), False)):
+        source.for_message = lambda eliminated, separator, bound=bound: bound
+        assert (RowPruner(problem, source, 1 << 51).for_message(1, []) is not None) == prunes
