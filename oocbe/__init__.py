@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from oocbe.tables.layout import Layout
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.table import Table
+    from oocbe.tasks.result import TaskResult
+    from oocbe.tasks.verbs import count, count_optimal, k_best, log_partition, marginals, min_marginals
     from oocbe.verification import Verdict
 
 __version__ = "0.1.0"
@@ -78,15 +80,22 @@ __all__ = [
     "SolveOptions",
     "StoredTable",
     "Table",
+    "TaskResult",
     "UnsupportedError",
     "UsageError",
     "ValueRangeError",
     "Variable",
     "Verdict",
     "__version__",
+    "count",
+    "count_optimal",
     "join_maximise",
     "join_sum",
+    "k_best",
+    "log_partition",
+    "marginals",
     "maximise",
+    "min_marginals",
     "plan",
     "read",
     "solve",
@@ -110,6 +119,8 @@ _HOMES = {
     "oocbe.tables.layout": "Layout",
     "oocbe.tables.stored": "StoredTable",
     "oocbe.tables.table": "Table",
+    "oocbe.tasks.result": "TaskResult",
+    "oocbe.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals",
     "oocbe.verification": "Verdict",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -43,9 +43,9 @@ def solve(
     UsageError : an unknown or unusable option. FormatError, UnsupportedError : the file. ResourceError : memory or
         disk ran out. ValueRangeError : values that no supported dtype can sum exactly.
     """
-    settings = _settings(options, overrides)
+    settings = settings_from(options, overrides)
     if isinstance(problem, str | Path):
-        return solve_timed(lambda: _load(problem), settings, observer)
+        return solve_timed(lambda: load_problem(problem), settings, observer)
     from oocbe.elimination.solve import solve as run
 
     return run(problem, settings, observer)
@@ -67,21 +67,23 @@ def plan(problem: Problem | str | Path, options: SolveOptions | None = None, **o
     """Choose an order and predict each bucket's rows and bytes without computing any; arguments as for ``solve``."""
     from oocbe.elimination.plan import make_plan
 
-    return make_plan(_load(problem), _settings(options, overrides))
+    return make_plan(load_problem(problem), settings_from(options, overrides))
 
 
 def verify(problem: Problem | str | Path, solution: str | Path) -> Verdict:
     """Judge the assignment in a solution file against a problem; see :mod:`oocbe.verification`."""
     from oocbe.verification import read_solution, verify_solution
 
-    return verify_solution(_load(problem), read_solution(solution))
+    return verify_solution(load_problem(problem), read_solution(solution))
 
 
-def _settings(options: SolveOptions | None, overrides: dict[str, Any]) -> SolveOptions:
+def settings_from(options: SolveOptions | None, overrides: dict[str, Any]) -> SolveOptions:
+    """The options given, or those of the environment, with single ones overridden."""
     return (SolveOptions.from_environment() if options is None else options).with_overrides(**overrides)
 
 
-def _load(problem: Problem | str | Path) -> Problem:
+def load_problem(problem: Problem | str | Path) -> Problem:
+    """The problem, read where a path is given."""
     if isinstance(problem, str | Path):
         from oocbe.io import read
 

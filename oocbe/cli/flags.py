@@ -61,6 +61,19 @@ GapFlag = Annotated[
     str | None, typer.Option("--gap", metavar="GAP", help="End when bound and value are this near, such as 5 or 1%.")
 ]
 
+TaskFlag = Annotated[
+    str,
+    typer.Option(
+        "--task",
+        help="optimum, count, count-optimal, kbest, logz, marginals, min-marginals; all but the first keep all rows.",
+    ),
+]
+KFlag = Annotated[int, typer.Option("--k", metavar="INTEGER", help="How many assignments the task kbest finds.")]
+TemperatureFlag = Annotated[
+    float,
+    typer.Option("--temperature", metavar="NUMBER", help="Of the tasks logz and marginals; inf weighs all alike."),
+]
+
 
 def options_from(**flags: str | bool | None) -> SolveOptions:
     """Options from the environment, overridden by the flags that were given (those that are not None)."""

@@ -21,12 +21,15 @@ from oocbe.cli.flags import (
     GapFlag,
     IncumbentSecondsFlag,
     JsonFlag,
+    KFlag,
     MemoryFlag,
     OrderFlag,
     OrderSecondsFlag,
     ProblemFile,
     SeedFlag,
     SemiringFlag,
+    TaskFlag,
+    TemperatureFlag,
     TimeLimitFlag,
     UpperBoundFlag,
     WorkdirFlag,
@@ -37,6 +40,7 @@ from oocbe.cli.output import note, print_json, print_rows, seconds
 from oocbe.cli.progress import observer_for
 
 if TYPE_CHECKING:
+    from oocbe.options import SolveOptions
     from oocbe.result import Result
 
 
@@ -52,6 +56,9 @@ def solve(
     memory: MemoryFlag = None,
     workdir: WorkdirFlag = None,
     semiring: SemiringFlag = None,
+    task: TaskFlag = "optimum",
+    k: KFlag = 10,
+    temperature: TemperatureFlag = 1.0,
     chunk_rows: ChunkRowsFlag = None,
     backend: BackendFlag = None,
     device_memory: DeviceMemoryFlag = None,
@@ -96,6 +103,8 @@ def solve(
     )
     if solution is not None:
         _check_solution_target(solution, file)
+    if task != "optimum":
+        return _run_task(task, file, format, evidence, options, k, temperature, (json, quiet, verbose), solution)
     with observer_for(quiet, verbose) as observer:
         result = solve_timed(lambda: load(file, format, evidence), options, observer)
     if json:
@@ -110,6 +119,31 @@ def solve(
             note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
         else:
             write_solution(result, solution)
+    return result.exit_code
+
+
+def _run_task(
+    task: str,
+    file: Path,
+    format_name: str | None,
+    evidence: Path | None,
+    options: SolveOptions,
+    k: int,
+    temperature: float,
+    output: tuple[bool, bool, bool],
+    solution: Path | None,
+) -> int:
+    from oocbe.cli.task import print_task
+    from oocbe.errors import UsageError
+    from oocbe.tasks.verbs import run_task
+
+    if solution is not None:
+        raise UsageError("--solution: only the task optimum has one assignment to write; kbest prints them with --json")
+    json, quiet, verbose = output
+    with observer_for(quiet, verbose) as observer:
+        problem = load(file, format_name, evidence)
+        result = run_task(task, problem, options, k=k, temperature=temperature, observer=observer)
+    print_task(result, json, quiet)
     return result.exit_code
 
 

@@ -18,17 +18,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from oocbe.errors import UnsupportedError
-from oocbe.kernels.cpu.local_search import search
+from oocbe.kernels.cpu.local_search import Settings, search
 from oocbe.kernels.cpu.search_state import State
 from oocbe.problem import Problem
 from oocbe.pruning.incumbent_model import SearchModel, search_model
 from oocbe.semiring import Combination, Marginalisation
 
-TENURE = 10
-"""Iterations for which a value given up is tabu, at least; at most twice as many."""
+TENURE, TENURE_SHARE = 40, 8
+"""Iterations for which a value given up is tabu, at least (at most twice as many); an eighth of the slots in small
+problems."""
 
-PATIENCE, PATIENCE_A_SLOT = 3000, 5
+REST_SHARE, LONGEST_REST = 4, 10
+"""A variable that has moved rests for up to a quarter as many iterations as there are variables, and a limit."""
+
+PATIENCE, PATIENCE_A_SLOT = 900, 1.5
 """Iterations without improvement after which the search is shaken: some for each slot, and a limit."""
+
+KICK_SHARE = 8
+"""A shake moves up to one variable of so many."""
+
+RISE = 1.002
+"""Factor by which the multiplier of a linear constraint changes in an iteration."""
 
 CHUNK_WORK = 10_000_000
 """Slots looked at in one compiled call: some hundredths of a second, after which signals and limits are looked at."""
@@ -102,12 +112,11 @@ def find_incumbent(
     found = search_model(problem)
     if found.is_infeasible or not problem.variables:
         return best or _evaluated(problem, (), begin, 0) if not problem.variables else best
-    state, weight_step = _initial_state(found, start)
+    state, settings = _initial_state(found, start)
     if best is not None:
         state.totals[1] = sign * best.value - found.constant
     chunk = max(1, min(LONGEST_CHUNK, CHUNK_WORK // int(found.model.start[-1])))
     goal = -math.inf if target is None else sign * target
-    patience = min(PATIENCE, PATIENCE_A_SLOT * int(found.model.permitted.sum()))
     found_at = 0.0
     call = 0
     left = math.inf if iterations is None else iterations
@@ -117,7 +126,7 @@ def find_incumbent(
         steps = int(min(chunk, left))
         left -= steps
         call_seed = np.random.SeedSequence((seed, call)).generate_state(1)[0]
-        if search(found.model, found.soft, found.hard, state, call_seed, steps, TENURE, patience, weight_step):
+        if search(found.model, found.soft, found.hard, state, settings, call_seed, steps):
             found_at = time.perf_counter()
         call += 1
     if not found_at:
@@ -138,8 +147,8 @@ def _evaluated(
     return Incumbent(value, assignment, seconds, iterations, "tabu search with ejection")
 
 
-def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[State, float]:
-    """The state before the first call, and the step of the constraints' weights."""
+def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[State, Settings]:
+    """The state before the first call, and how to search."""
     model = found.model
     variables = len(model.start) - 1
     slots = int(model.start[-1])
@@ -173,4 +182,12 @@ def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[Sta
         counts=np.zeros(8, dtype=np.int64),
         totals=np.full(4, np.inf),
     )
-    return state, scale / 8
+    settings = Settings(
+        tenure=min(TENURE, max(1, slots // TENURE_SHARE)),
+        rest=min(LONGEST_REST, max(1, variables // REST_SHARE)),
+        patience=min(PATIENCE, int(PATIENCE_A_SLOT * model.permitted.sum())),
+        kick=max(2, variables // KICK_SHARE),
+        weight_step=scale / 8,
+        rise=RISE,
+    )
+    return state, settings

@@ -8,16 +8,34 @@ while they are not (strategic oscillation, Glover 1977). Where nothing improves 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.search_state import assign, rebuild, reprice, victim_of
 
-REST_SHARE = 4
-"""A variable that has moved rests for up to a quarter as many iterations as there are variables (and no more than the
-tenure), or one with many values as good as each other would move all the time."""
+
+class Settings(NamedTuple):
+    """How the search behaves.
+
+    Attributes
+    ----------
+    tenure : int, iterations for which a value given up is tabu, at least; at most twice that.
+    rest : int, iterations for which a variable that has moved rests, at most: one with many values as good as each
+        other would move all the time.
+    patience : int, iterations without improvement before the search is shaken.
+    kick : int, moves of a shake at most.
+    weight_step : float, growth of a violated constraint's weight; also the unit of multipliers.
+    rise : float, factor by which the multiplier of a linear constraint changes in an iteration.
+    """
+
+    tenure: Any
+    rest: Any
+    patience: Any
+    kick: Any
+    weight_step: Any
+    rise: Any
 
 
 @jit
@@ -82,11 +100,11 @@ def _best_move(model: Any, state: Any) -> Any:
 
 
 @jit
-def _move(model: Any, soft: Any, hard: Any, state: Any, v: Any, b: Any, tenure: Any) -> Any:
+def _move(model: Any, soft: Any, hard: Any, state: Any, v: Any, b: Any, settings: Any) -> Any:
     """Let v take b and eject what it conflicts with; values given up are tabu for a while."""
     iteration = state.counts[1]
-    rest = min(tenure, max(1, len(state.values) // REST_SHARE))
-    until = iteration + np.random.randint(rest + 1)
+    tenure = settings.tenure
+    until = iteration + np.random.randint(settings.rest + 1)
     for slot in range(model.start[v], model.start[v + 1]):
         state.tabu_until[slot] = max(until, state.tabu_until[slot])
     state.tabu_until[model.start[v] + state.values[v]] = iteration + tenure + np.random.randint(tenure + 1)
@@ -111,7 +129,9 @@ def _balance(model: Any, state: Any, rise: Any, unit: Any) -> Any:
         if state.used[c] > model.capacity[c]:
             state.multiplier[c] = min(state.multiplier[c] * rise, 1e9 * unit)
             holds = False
-        else:
+    # None falls while another is violated: two that take turns would never hold both.
+    if holds:
+        for c in range(len(model.capacity)):
             state.multiplier[c] = max(state.multiplier[c] / rise, 1e-3 * unit)
     return holds
 
@@ -133,23 +153,8 @@ def _record(state: Any) -> Any:
 
 
 @jit
-def search(
-    model: Any,
-    soft: Any,
-    hard: Any,
-    state: Any,
-    seed: Any,
-    iterations: Any,
-    tenure: Any,
-    patience: Any,
-    weight_step: Any,
-) -> Any:
-    """Run some iterations of tabu search, with kicks where nothing improves.
-
-    Parameters
-    ----------
-    seed : of this call. tenure : iterations for which a value given up is tabu, at least; at most twice that.
-    patience : iterations without improvement before a kick. weight_step : growth of a violated constraint's weight.
+def search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, seed: Any, iterations: Any) -> Any:
+    """Run some iterations of tabu search from ``state``, which is changed; ``seed`` is that of this call.
 
     Returns
     -------
@@ -157,7 +162,7 @@ def search(
     """
     np.random.seed(seed)
     rebuild(model, soft, hard, state)
-    improved = _balance(model, state, 1.0, weight_step) and _record(state)
+    improved = _balance(model, state, 1.0, settings.weight_step) and _record(state)
     for _ in range(iterations):
         state.counts[1] += 1
         iteration = state.counts[1]
@@ -167,19 +172,19 @@ def search(
                 # A local minimum: violated constraints become dearer.
                 for i in range(state.counts[0]):
                     f = state.violations[i]
-                    reprice(model, hard, state, f, weight_step)
-            _move(model, soft, hard, state, best_v, best_b, tenure)
-        holds = _balance(model, state, 1.02, weight_step)
+                    reprice(model, hard, state, f, settings.weight_step)
+            _move(model, soft, hard, state, best_v, best_b, settings)
+        holds = _balance(model, state, settings.rise, settings.weight_step)
         if holds:
             improved |= _record(state)
-        if iteration - state.counts[2] > patience or best_v < 0:
-            _kick(model, soft, hard, state, tenure)
-            improved |= _balance(model, state, 1.0, weight_step) and _record(state)
+        if iteration - state.counts[2] > settings.patience:
+            _kick(model, soft, hard, state, settings)
+            improved |= _balance(model, state, 1.0, settings.weight_step) and _record(state)
     return improved
 
 
 @jit
-def _kick(model: Any, soft: Any, hard: Any, state: Any, tenure: Any) -> Any:
+def _kick(model: Any, soft: Any, hard: Any, state: Any, settings: Any) -> Any:
     """Start a new run from the best assignment (or, now and then, from where the search stands), shaken."""
     n = len(state.values)
     state.counts[3] += 1
@@ -187,12 +192,12 @@ def _kick(model: Any, soft: Any, hard: Any, state: Any, tenure: Any) -> Any:
     if state.totals[1] < np.inf and np.random.randint(4) != 0:
         for v in range(n):
             assign(model, soft, hard, state, v, state.best[v])
-    strength = 1 + np.random.randint(max(2, n // 8))
+    strength = 1 + np.random.randint(settings.kick)
     for _ in range(strength):
         v = np.random.randint(n)
         size = model.start[v + 1] - model.start[v]
         b = np.random.randint(size)
         if model.permitted[model.start[v] + b]:
-            _move(model, soft, hard, state, v, b, tenure)
+            _move(model, soft, hard, state, v, b, settings)
     state.totals[2] = np.inf
     state.tabu_until[:] = 0

@@ -1,0 +1,68 @@
+"""``oocbe solve --task``: what only tables can answer, printed."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import typer
+
+from oocbe.cli.output import print_json, print_rows, seconds
+
+if TYPE_CHECKING:
+    from oocbe.tasks.result import TaskResult
+
+SHOWN_DIGITS = 60
+"""Longer counts are shown by their magnitude on a terminal; --json and --quiet have all digits."""
+
+
+def print_task(result: TaskResult, json: bool, quiet: bool) -> None:
+    """Print a task's result the way ``solve`` prints an optimum: JSON, one line, or rows."""
+    if json:
+        print_json(result.to_json())
+    if quiet:
+        if not json:
+            typer.echo(f"{result.status} {result.value}")
+        return
+    print_rows(_rows(result), err=json)
+    if json:
+        return
+    for value, assignment in result.assignments:
+        labels = result.labels(assignment)
+        typer.echo(f"{value}  " + " ".join(f"{name}={label}" for name, label in labels.items()))
+    for v, own in zip(result.variables, result.marginals, strict=bool(result.marginals)):
+        typer.echo(f"{v.name}  " + "  ".join(f"{v.label(i)}: {x:.6g}" for i, x in enumerate(own.tolist())))
+
+
+def _rows(result: TaskResult) -> list[tuple[str, object]]:
+    from oocbe.tables.table import format_bytes
+
+    phases = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in result.seconds.items() if phase != "total")
+    return [
+        ("problem", result.problem),
+        ("task", result.task),
+        ("status", result.status),
+        *_value_rows(result),
+        ("temperature", result.temperature),
+        ("width", result.width),
+        ("largest message", f"{result.largest_message_rows:,} rows"),
+        ("all messages", f"{result.total_rows:,} rows"),
+        ("passes", result.passes),
+        ("time", f"{seconds(result.seconds.get('total', 0.0))} ({phases})"),
+        ("peak memory", format_bytes(result.peak_memory_bytes)),
+        *(("note", text) for text in result.notes),
+    ]
+
+
+def _value_rows(result: TaskResult) -> list[tuple[str, object]]:
+    if result.counts:
+        assert isinstance(result.value, int)
+        digits = str(result.value)
+        logarithm = result.logarithm
+        assert logarithm is not None
+        magnitude = f"10^{logarithm / math.log(10):.6g}" if result.value else "0"
+        rows: list[tuple[str, object]] = [("count", digits if len(digits) <= SHOWN_DIGITS else f"{magnitude}")]
+        return [*rows, ("optimum", result.optimum)]
+    if result.task in ("logz", "marginals"):
+        return [("log Z", result.value)]
+    return [("optimum", result.value)]

@@ -1,0 +1,210 @@
+"""The exact number of feasible assignments, of any size, and of optimal ones.
+
+Counts of hundreds of bits do not fit the values of a table. So the forward pass runs several times over the same rows:
+
+1. In float64, with exact scaling. All terms are positive, so the relative error is at most the number of roundings on
+   a path times 2^-53, and the count lies in an interval that is known. Where it holds one integer, that is the count.
+2. In 64-bit integers that wrap around: the count modulo 2^64, whatever its size.
+3. Modulo primes, as many as it takes until 2^64 times the primes exceed the interval's width. A prime is so small that
+   a bucket's products of residues, summed over its variable, fit 63 bits; where a bucket has received many messages,
+   some of them are joined, and residues taken, before.
+
+The Chinese remainder theorem then leaves one integer in the interval. (Knuth 1997, section 4.3.2.)
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.buckets import Bucket
+from oocbe.elimination.forward import Forward
+from oocbe.elimination.messages import Message, MessageStore
+from oocbe.elimination.prepare import prepare
+from oocbe.errors import LimitError
+from oocbe.operators.bucket_engine import to_host
+from oocbe.operators.join_sum import join_sum
+from oocbe.options import SolveOptions
+from oocbe.problem import Function, Problem
+from oocbe.semiring import COUNTING, SUM_PRODUCT
+from oocbe.tables.table import Table
+from oocbe.tasks.result import TaskResult, finished
+from oocbe.tasks.tables import Tables, compute_tables, without_upper_bound
+
+if TYPE_CHECKING:
+    from oocbe.observer import Observer
+
+WRAP_BITS = 64
+"""Counts modulo 2^64 come for free: integer arithmetic wraps around, and residues need not be taken."""
+
+SMALLEST_FACTOR = 2.0**-900
+"""Products of a bucket's smallest entries stay above this, or rounding below the range of float64 would not be relative
+any more."""
+
+
+MOST_FACTORS = 3
+"""Messages of a bucket whose residues are multiplied at once: their primes then have 20 bits."""
+
+
+def count(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
+    """The number of feasible assignments.
+
+    Raises
+    ------
+    UnsupportedError : see :func:`oocbe.tasks.tables.compute_tables`, and an upper bound that sums can reach.
+    LimitError : counts of one message differ so much that float64 cannot hold them side by side.
+    """
+    bare = hard_part(without_upper_bound(problem))
+    tables = compute_tables(bare, options, observer)
+    with tables.store:
+        if tables.outcome.value is None:
+            return finished("count", problem, tables, 0, status="infeasible")
+        low, high = _interval(tables)
+        factors = max((len(b.messages) for b in tables.outcome.buckets), default=1)
+    residues: list[tuple[int, int]] = []
+    modulus = 1
+    begin = time.perf_counter()
+    for m in _moduli(min(max(1, factors), MOST_FACTORS), max(problem.sizes, default=1)):
+        if high - low < modulus:
+            break
+        residues.append((_residue(bare, tables, options, m), m))
+        modulus *= m
+    tables.seconds["residues"] = time.perf_counter() - begin
+    value = low + (_combined(residues) - low) % modulus
+    passes = 1 + len(residues)
+    return finished("count", problem, tables, value, passes=passes, dtype="int64" if residues else "float64")
+
+
+def hard_part(problem: Problem) -> Problem:
+    """The problem in which every feasible assignment is worth 1, as floating-point products."""
+    functions = []
+    for f in problem.functions:
+        is_product = problem.semiring.one == 1 and not problem.semiring.counts
+        keep = f.values != 0 if is_product else np.ones(len(f.values), dtype=bool)
+        default = None if f.default is None or (is_product and f.default == 0) else 1.0
+        if default is not None and not keep.all():
+            ones = np.where(keep, 1.0, 0.0)
+            functions.append(Function(f.scope, f.tuples, ones, default))
+        else:
+            functions.append(Function(f.scope, f.tuples[keep], np.ones(int(keep.sum())), default))
+    return replace(problem, functions=tuple(functions), constant=1.0, semiring=SUM_PRODUCT)
+
+
+def _interval(tables: Tables) -> tuple[int, int]:
+    """Integers between which the count lies, from the float64 pass."""
+    prepared, outcome = tables.prepared, tables.outcome
+    assert outcome.value is not None
+    roundings = 0
+    for bucket in outcome.buckets:
+        roundings += len(bucket.messages) + prepared.problem.sizes[bucket.variable] + 2
+        least = math.prod(_least(bucket)) if bucket.messages else 1.0
+        if least < SMALLEST_FACTOR:
+            raise LimitError(
+                f"{prepared.problem.name}, bucket of {prepared.problem.variables[bucket.variable].name}: counts of its "
+                "rows differ by more than float64 can hold side by side"
+            )
+    error = Fraction(2 * roundings, 1 << 53)
+    estimate = Fraction(outcome.value) * Fraction(2) ** outcome.exponent
+    return max(0, math.ceil(estimate * (1 - error))), math.floor(estimate * (1 + error))
+
+
+def _least(bucket: Bucket) -> list[float]:
+    return [float(to_host(m.table()).values.min(initial=1)) for m in bucket.messages]
+
+
+def _moduli(factors: int, largest_size: int) -> Iterator[int]:
+    """2^64, then primes downwards from the largest whose residues' products fit; see the module.
+
+    Parameters
+    ----------
+    factors : messages in one bucket at most.
+    """
+    yield 1 << WRAP_BITS
+    candidate = int(((2.0**63 - 1) / largest_size) ** (1 / factors))
+    while candidate**factors * largest_size >= 1 << 63:
+        candidate -= 1
+    while candidate > 2:
+        if _is_prime(candidate):
+            yield candidate
+        candidate -= 1
+    raise LimitError(f"a bucket joins {factors} messages: too many for residues of their products to fit 64 bits")
+
+
+def _is_prime(number: int) -> bool:
+    """Whether a number between 3 and 2^64 is prime (Miller and Rabin, with the bases of Sorenson and Webster 2015)."""
+    if number % 2 == 0:
+        return False
+    power = ((number - 1) & (1 - number)).bit_length() - 1
+    odd = (number - 1) >> power
+    for base in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):
+        if base % number == 0:
+            continue
+        x = pow(base, odd, number)
+        if x in (1, number - 1):
+            continue
+        if all((x := x * x % number) != number - 1 for _ in range(power - 1)):
+            return False
+    return True
+
+
+class _Modular(Forward):
+    """The forward pass of counting modulo 2^64 (wrapping around) or a prime."""
+
+    modulus = 1 << WRAP_BITS
+
+    def _check_range(self, bucket: Bucket) -> None:
+        """Wrapping around is meant, and residues of a small prime cannot."""
+
+    def _message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
+        if self.modulus == 1 << WRAP_BITS:
+            return super()._message(bucket, subtree)
+        factors = Bucket(bucket.variable, (), bucket.functions, bucket.constraints, list(bucket.messages))
+        while len(factors.messages) > MOST_FACTORS:
+            factors.messages.sort(key=lambda m: -m.rows)
+            factors.messages.append(self._joined(factors.messages.pop(), factors.messages.pop()))
+        message = super()._message(factors, subtree)
+        bucket.separator = factors.separator
+        return self._reduced(message)
+
+    def _joined(self, one: Message, other: Message) -> Message:
+        """Two messages as one; the constraints that only both together cover are still to be applied."""
+        prepared = self._prepared
+        scope = tuple(sorted({*one.scope, *other.scope}, key=prepared.position.__getitem__))
+        layout = prepared.layout(scope)
+        product = self._reduced(join_sum(to_host(one.table()), to_host(other.table()), backend="cpu"))
+        tuples = product.layout.unpack(product.keys)[:, [product.layout.place(name) for name in layout.scope]]
+        keys = layout.pack(tuples)
+        rows = np.lexsort(keys)
+        table = Table(layout, np.ascontiguousarray(keys[:, rows]), product.values[rows], product.semiring, True)
+        return Message(scope, table.rows, table.nbytes, is_filtered=False, _table=table)
+
+    def _reduced(self, table: Table) -> Table:
+        values: NDArray[Any] = table.values % self.modulus
+        return Table(table.layout, table.keys, values, table.semiring, table.is_sorted)
+
+
+def _residue(bare: Problem, tables: Tables, options: SolveOptions, modulus: int) -> int:
+    """The count modulo a number, with the order that the first pass was run with."""
+    prepared = prepare(bare, COUNTING, tables.choice.order)
+    with MessageStore(tables.store.memory_limit, options.workdir, options.chunk_rows) as store:
+        forward = _Modular(prepared, False, store, engine=tables.engine)
+        forward.modulus = modulus
+        outcome = forward.run()
+    assert isinstance(outcome.value, int)
+    return outcome.value % modulus
+
+
+def _combined(residues: list[tuple[int, int]]) -> int:
+    """The number that has all residues, modulo the product of the moduli (Chinese remainder theorem)."""
+    value, modulus = 0, 1
+    for residue, m in residues:
+        value += modulus * ((residue - value) * pow(modulus, -1, m) % m)
+        modulus *= m
+    return value

@@ -1,0 +1,96 @@
+"""The exact number of optimal assignments.
+
+An assignment is optimal where every bucket's value is the one that its message keeps. Going back over the tables, the
+rows that occur in an optimal assignment are marked, with the values of the bucket's variable that are as good as the
+best: the *ties*. Going forward over these alone, each marked row gets the number of ways to complete it below. Python's
+integers hold it; where floating-point numbers hold it exactly, they are used, since no number exceeds the count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.buckets import Bucket
+from oocbe.elimination.ranges import rounding_margin
+from oocbe.errors import UnsupportedError
+from oocbe.options import SolveOptions
+from oocbe.problem import Problem
+from oocbe.tasks.bucket_rows import Evaluated
+from oocbe.tasks.result import TaskResult, finished
+from oocbe.tasks.tables import Tables, compute_tables
+from oocbe.tasks.top_down import descend, gaps
+
+if TYPE_CHECKING:
+    from oocbe.observer import Observer
+
+EXACT = 2.0**52
+"""Up to here, sums and products of integers are exact in float64."""
+
+
+@dataclass
+class _Ties:
+    """Optimal rows of a bucket's join: their row in the bucket's own message, and in each message received."""
+
+    rows: list[NDArray[np.int64]]
+    places: list[list[NDArray[np.int64]]]
+
+
+def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
+    """The number of assignments that have the optimum.
+
+    Values that differ by less than rounding can make count as equal.
+
+    Raises
+    ------
+    UnsupportedError : a semiring that does not select; else as for :func:`oocbe.tasks.tables.compute_tables`.
+    """
+    if not problem.semiring.selects:
+        raise UnsupportedError(f"{problem.name}: the {problem.semiring} semiring has no optimal assignments")
+    tables = compute_tables(problem, options, observer)
+    margin = rounding_margin(problem) if problem.semiring.one == 0 else RELATIVE_MARGIN
+    ties: dict[int, _Ties] = {}
+
+    def share(bucket: Bucket, rows: NDArray[np.int64], _: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
+        tight = evaluated.feasible & (gaps(tables, evaluated) <= margin)
+        found = ties.setdefault(bucket.variable, _Ties([], []))
+        found.rows.append(np.broadcast_to(rows[:, None], tight.shape)[tight])
+        found.places.append([places[tight] for places in evaluated.places])
+        return tight
+
+    with tables.store:
+        value = tables.outcome.value
+        if value is None or (problem.upper_bound is not None and value >= problem.upper_bound):
+            return finished("count-optimal", problem, tables, 0, status="infeasible")
+        descend(tables, np.True_, np.False_, np.logical_or, share)
+        ways = _ways(tables, ties, np.dtype(np.float64))
+        if ways > EXACT:
+            ways = _ways(tables, ties, np.dtype(object))
+        return finished("count-optimal", problem, tables, int(ways), optimum=value)
+
+
+RELATIVE_MARGIN = 2.0**-40
+"""Relative difference of two products that rounding can make."""
+
+
+def _ways(tables: Tables, ties: dict[int, _Ties], dtype: np.dtype[Any]) -> Any:
+    """Ways to complete every marked row, from the first bucket to the last; the product over buckets that end one."""
+    ways: dict[int, NDArray[Any]] = {}
+    total: Any = 1
+    for bucket, own in zip(tables.outcome.buckets, tables.sent(), strict=True):
+        found = ties[bucket.variable]
+        rows = np.concatenate(found.rows)
+        product = np.full(len(rows), 1, dtype=dtype)
+        for m, message in enumerate(bucket.messages):
+            if message.is_filtered:
+                product = product * ways.pop(id(message))[np.concatenate([p[m] for p in found.places])]
+        summed = np.full(1 if own is None else own.rows, 0, dtype=dtype)
+        np.add.at(summed, rows, product)
+        if own is None:
+            total = total * summed[0]
+        else:
+            ways[id(own)] = summed
+    return total

@@ -1,0 +1,73 @@
+"""The k best assignments, from exact messages.
+
+After the forward pass, the value of the best completion of any partial assignment of the variables eliminated last is
+known exactly: it is the cost so far plus what the messages say. So the variables are assigned in reverse order, all
+partial assignments of a level side by side, and the k with the best completions are kept. None of the k best is lost: a
+prefix that is dropped has k others whose completions are at least as good, and different. (Best-first search with such
+a heuristic, as in Flerova, Marinescu and Dechter 2016, needs a queue and expands the same prefixes one by one.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import UnsupportedError
+from oocbe.options import SolveOptions
+from oocbe.problem import Problem
+from oocbe.tasks.bucket_rows import BucketRows
+from oocbe.tasks.result import TaskResult, finished, unsatisfiable
+from oocbe.tasks.tables import Tables, compute_tables
+from oocbe.tasks.top_down import gaps
+
+if TYPE_CHECKING:
+    from oocbe.observer import Observer
+
+
+def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer | None = None) -> TaskResult:
+    """The k best distinct assignments, best first; fewer where fewer are feasible.
+
+    Each is evaluated by the problem itself. Floating-point sums that differ by rounding only may come in any order
+    of those sums; equal values come in the order of the assignments.
+
+    Raises
+    ------
+    UnsupportedError : a semiring that does not select; else as for :func:`oocbe.tasks.tables.compute_tables`.
+    """
+    if not problem.semiring.selects:
+        raise UnsupportedError(f"{problem.name}: the {problem.semiring} semiring has no best assignments")
+    tables = compute_tables(problem, options, observer)
+    with tables.store:
+        found: list[tuple[int | float, tuple[int, ...]]] = []
+        if tables.outcome.value is not None:
+            for assignment in _prefixes(tables, k).tolist():
+                value = problem.evaluate(assignment)
+                if value is not None:  # at or above the problem's upper bound it does not count
+                    found.append((value, tuple(assignment)))
+        sign = -1 if problem.sense == "max" else 1
+        found.sort(key=lambda pair: (sign * pair[0], pair[1]))
+        if not found:
+            return unsatisfiable("kbest", problem, tables, None)
+        return finished("kbest", problem, tables, found[0][0], assignments=tuple(found))
+
+
+def _prefixes(tables: Tables, k: int) -> NDArray[np.int64]:
+    """The k assignments with the smallest gaps to the optimum: int64 (at most k, variables)."""
+    variables = len(tables.prepared.problem.variables)
+    chosen = np.zeros((1, variables), dtype=np.int64)
+    behind: NDArray[Any] = np.zeros(1, dtype=np.int64 if tables.prepared.dtype.kind == "i" else np.float64)
+    for bucket in reversed(tables.outcome.buckets):
+        columns = {v: np.ascontiguousarray(chosen[:, v]) for v in bucket.separator}
+        evaluated = BucketRows(tables.prepared, bucket).evaluate(columns, len(chosen))
+        totals = behind[:, None] + gaps(tables, evaluated)
+        rows, values = np.nonzero(evaluated.feasible)
+        totals = totals[rows, values]
+        if len(totals) > k:
+            keep = np.sort(np.argsort(totals, kind="stable")[:k])
+            rows, values, totals = rows[keep], values[keep], totals[keep]
+        chosen = chosen[rows]
+        chosen[:, bucket.variable] = values
+        behind = totals
+    return chosen

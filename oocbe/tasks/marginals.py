@@ -1,0 +1,145 @@
+"""Partition functions and marginals at a temperature, and min-marginals.
+
+At temperature T an assignment of cost c weighs exp(-c / T), one of utility u exp(u / T), one of product p p^(1/T).
+The infinite temperature weighs all feasible assignments alike: marginals are then shares of the count. Everything is
+computed with logarithms (log-sum-exp), so that nothing leaves the range of float64.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.buckets import Bucket
+from oocbe.errors import UnsupportedError, UsageError
+from oocbe.options import SolveOptions
+from oocbe.problem import Function, Problem
+from oocbe.semiring import LOG_SUM_EXP, Combination, Marginalisation
+from oocbe.tasks.bucket_rows import Evaluated
+from oocbe.tasks.result import TaskResult, finished, unsatisfiable
+from oocbe.tasks.tables import compute_tables, without_upper_bound
+from oocbe.tasks.top_down import descend, gaps
+
+if TYPE_CHECKING:
+    from oocbe.observer import Observer
+
+
+def log_partition(
+    problem: Problem, options: SolveOptions, temperature: float = 1.0, observer: Observer | None = None
+) -> TaskResult:
+    """Natural logarithm of the sum of all feasible assignments' weights at a temperature (see the module).
+
+    Raises
+    ------
+    UsageError : a temperature that is not above 0. UnsupportedError : a factor of a product is negative; else as for
+        :func:`oocbe.tasks.tables.compute_tables`.
+    """
+    energies = at_temperature(problem, temperature)
+    tables = compute_tables(energies, options, observer)
+    with tables.store:
+        if tables.outcome.value is None:
+            return unsatisfiable("logz", problem, tables, -math.inf, temperature=temperature)
+        return finished("logz", problem, tables, float(tables.outcome.value), temperature=temperature)
+
+
+def marginals(
+    problem: Problem, options: SolveOptions, temperature: float = 1.0, observer: Observer | None = None
+) -> TaskResult:
+    """Probability of each value of each variable at a temperature, and the partition function; errors as above."""
+    energies = at_temperature(problem, temperature)
+    tables = compute_tables(energies, options, observer)
+    found = [np.zeros(size) for size in problem.sizes]
+
+    def share(bucket: Bucket, _: NDArray[np.int64], weights: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
+        logs = np.where(evaluated.feasible, evaluated.values, -np.inf)
+        odds = np.exp(logs - logs.max(axis=1)[:, None])
+        shares: NDArray[Any] = weights[:, None] * odds / odds.sum(axis=1)[:, None]
+        found[bucket.variable] += shares.sum(axis=0)
+        return shares
+
+    with tables.store:
+        if tables.outcome.value is None:
+            return unsatisfiable("marginals", problem, tables, -math.inf, temperature=temperature)
+        descend(tables, 1.0, 0.0, np.add, share)
+        value = float(tables.outcome.value)
+        return finished("marginals", problem, tables, value, temperature=temperature, marginals=tuple(found))
+
+
+def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
+    """The best value that an assignment with each value of each variable has, NaN where none is feasible.
+
+    Raises
+    ------
+    UnsupportedError : a semiring that does not add values and select one sum, or an upper bound that sums can reach.
+    """
+    semiring = problem.semiring
+    if not semiring.selects or semiring.combination is not Combination.ADD:
+        raise UnsupportedError(f"{problem.name}: min-marginals are sums that are compared, not {semiring}")
+    tables = compute_tables(without_upper_bound(problem), options, observer)
+    found = [np.full(size, np.inf) for size in problem.sizes]
+
+    def share(bucket: Bucket, _: NDArray[np.int64], weights: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
+        totals = np.where(evaluated.feasible, weights[:, None] + gaps(tables, evaluated), np.inf)
+        np.minimum(found[bucket.variable], totals.min(axis=0), out=found[bucket.variable])
+        return totals
+
+    with tables.store:
+        best = tables.outcome.value
+        if best is None:
+            return unsatisfiable("min-marginals", problem, tables, None)
+        descend(tables, 0.0, np.inf, np.minimum, share)
+        sign = -1 if semiring.marginalisation is Marginalisation.MAX else 1
+        values = tuple(np.where(np.isinf(gap), np.nan, best + sign * gap) for gap in found)
+        return finished("min-marginals", problem, tables, best, marginals=values)
+
+
+def at_temperature(problem: Problem, temperature: float) -> Problem:
+    """The problem whose values are logarithms of weights, in the log-sum-exp semiring."""
+    if not temperature > 0:
+        raise UsageError(f"temperature: {temperature} is not above 0")
+    problem = without_upper_bound(problem)
+    semiring = problem.semiring
+    if semiring == LOG_SUM_EXP or semiring.marginalisation is Marginalisation.MAX:
+        factor = 1.0 / temperature
+    else:
+        factor = -1.0 / temperature if semiring.combination is Combination.ADD else 1.0 / temperature
+    if semiring.counts:
+        factor = 0.0
+    if semiring.combination is Combination.ADD or semiring.counts:
+        functions = tuple(_scaled(f, factor) for f in problem.functions)
+        return replace(
+            problem,
+            functions=functions,
+            constant=0.0 if semiring.counts else problem.constant * factor,
+            semiring=LOG_SUM_EXP,
+        )
+    functions = tuple(_logarithms(problem, f, factor) for f in problem.functions)
+    if problem.constant < 0:
+        raise UnsupportedError(f"{problem.name}: the constant is negative; weights need products that are not")
+    if problem.constant == 0:
+        functions = (*functions, Function((), np.zeros((0, 0), dtype=np.int64), np.zeros(0)))
+        return replace(problem, functions=functions, constant=0.0, semiring=LOG_SUM_EXP)
+    return replace(problem, functions=functions, constant=math.log(problem.constant) * factor, semiring=LOG_SUM_EXP)
+
+
+def _scaled(f: Function, factor: float) -> Function:
+    default = None if f.default is None else f.default * factor
+    return Function(f.scope, f.tuples, np.asarray(f.values * float(factor), dtype=np.float64), default)
+
+
+def _logarithms(problem: Problem, f: Function, factor: float) -> Function:
+    """Logarithms of the values that are not 0; an unlisted 0 or a listed one is infeasible."""
+    if (f.values < 0).any() or (f.default or 0) < 0:
+        raise UnsupportedError(
+            f"{problem.name}: function over {f.scope} has a negative value; weights cannot be negative"
+        )
+    if f.default:  # what is listed as 0 must not become the default
+        dense, feasible = f.to_array(problem.sizes)
+        f = Function.from_array(f.scope, np.where(feasible, dense, 0), infeasible=0)
+    keep = f.values != 0
+    values = np.asarray(np.log(f.values[keep]) * factor, dtype=np.float64)
+    return Function(f.scope, f.tuples[keep], values, None)

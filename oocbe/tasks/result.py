@@ -1,0 +1,153 @@
+"""What a task returns; the same content as ``--json``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_OPTIMAL
+from oocbe.machine import peak_memory
+from oocbe.problem import Problem, Variable
+from oocbe.result import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from oocbe.tasks.tables import Tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskResult:
+    """Outcome of a task.
+
+    Attributes
+    ----------
+    task : ``count``, ``count-optimal``, ``kbest``, ``logz``, ``marginals`` or ``min-marginals``.
+    status : ``exact``, or ``infeasible`` where no assignment is feasible.
+    value : the count (an integer of any size), the natural logarithm of the partition function, or the optimum.
+    optimum : of what count is the number, for ``count-optimal``; else None.
+    assignments : for ``kbest``, value and value indices of each, best first.
+    marginals : an array (domain size,) a variable.
+    temperature : where weights depend on one.
+    variables, problem, semiring : of the problem.
+    width, largest_message_rows, total_rows, order, dtype, backend : of the (last) forward pass.
+    passes : forward passes over all tables.
+    seconds : wall time by phase. peak_memory_bytes : largest resident set of the process until the end.
+    notes : sentences for people.
+    """
+
+    task: str
+    status: str
+    value: int | float | None
+    problem: str
+    semiring: str
+    variables: tuple[Variable, ...] = field(repr=False)
+    width: int
+    largest_message_rows: int
+    total_rows: int
+    order: tuple[int, ...] = field(repr=False)
+    dtype: str
+    backend: str
+    seconds: Mapping[str, float]
+    peak_memory_bytes: int
+    passes: int = 1
+    optimum: int | float | None = None
+    assignments: tuple[tuple[int | float, tuple[int, ...]], ...] = field(default=(), repr=False)
+    marginals: tuple[NDArray[np.float64], ...] = field(default=(), repr=False)
+    temperature: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns for this result."""
+        return EXIT_INFEASIBLE if self.status == "infeasible" else EXIT_OPTIMAL
+
+    @property
+    def counts(self) -> bool:
+        """Whether the value is a count."""
+        return self.task.startswith("count")
+
+    @property
+    def logarithm(self) -> float | None:
+        """Natural logarithm of a count, -inf of 0; None for other tasks."""
+        if not self.counts or self.value is None:
+            return None
+        return math.log(self.value) if self.value else -math.inf
+
+    def labels(self, assignment: tuple[int, ...]) -> dict[str, str]:
+        """An assignment as variable name to value label."""
+        return {v.name: v.label(value) for v, value in zip(self.variables, assignment, strict=True)}
+
+    def to_json(self) -> dict[str, object]:
+        """Everything as JSON types, with ``schema_version``.
+
+        Counts are decimal strings, since readers of JSON round large numbers, with their natural ``logarithm``;
+        infinities and what is not a number are null.
+        """
+        content: dict[str, object] = {
+            "schema_version": SCHEMA_VERSION,
+            "task": self.task,
+            "status": self.status,
+            "value": str(self.value) if self.counts else _number(self.value),
+            "problem": self.problem,
+            "semiring": self.semiring,
+            "width": self.width,
+            "largest_message_rows": self.largest_message_rows,
+            "total_rows": self.total_rows,
+            "passes": self.passes,
+            "seconds": {phase: round(spent, 6) for phase, spent in self.seconds.items()},
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "dtype": self.dtype,
+            "backend": self.backend,
+            "notes": list(self.notes),
+            "order": [self.variables[v].name for v in self.order],
+        }
+        if self.counts:
+            content["logarithm"] = _number(self.logarithm)
+        if self.task == "count-optimal":
+            content["optimum"] = self.optimum
+        if self.temperature is not None:
+            content["temperature"] = _number(self.temperature)
+        if self.task == "kbest":
+            content["assignments"] = [{"value": v, "assignment": self.labels(a)} for v, a in self.assignments]
+        if self.marginals:
+            content["marginals"] = {
+                v.name: {v.label(i): _number(float(x)) for i, x in enumerate(own)}
+                for v, own in zip(self.variables, self.marginals, strict=True)
+            }
+        return content
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def finished(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:
+    """A result with what the tables cost; ``seconds`` gets the total."""
+    outcome = tables.outcome
+    seconds = dict(tables.seconds)
+    settings: dict[str, Any] = {
+        "task": task,
+        "status": "exact",
+        "value": value,
+        "problem": problem.name,
+        "semiring": problem.semiring.name,
+        "variables": problem.variables,
+        "width": outcome.width,
+        "largest_message_rows": outcome.largest_rows,
+        "total_rows": outcome.total_rows,
+        "order": tables.choice.order,
+        "dtype": tables.prepared.dtype.name,
+        "backend": "cuda" if tables.engine.uses_device else "cpu",
+        "seconds": seconds,
+        "peak_memory_bytes": peak_memory(),
+    }
+    return TaskResult(**{**settings, **more})
+
+
+def unsatisfiable(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:
+    """The result where nothing is feasible."""
+    return finished(task, problem, tables, value, status="infeasible", **more)

@@ -1,0 +1,145 @@
+"""The tables that the tasks work on: one forward pass without dominance or bounds, kept until the task is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from oocbe.elimination.forward import ForwardPass
+from oocbe.elimination.messages import Message, MessageStore
+from oocbe.elimination.order import OrderChoice
+from oocbe.elimination.plan import candidate_plans
+from oocbe.elimination.prepare import Prepared, is_tabulated
+from oocbe.elimination.race import race
+from oocbe.errors import UnsupportedError
+from oocbe.machine import resident_memory
+from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.options import SolveOptions
+from oocbe.problem import Constraint, Function, Problem
+from oocbe.semiring import Combination, Marginalisation
+
+if TYPE_CHECKING:
+    from oocbe.observer import Observer
+
+LEAST_BUDGET = 1 << 24
+"""Bytes that messages may take even where the process itself has used up the memory limit."""
+
+
+@dataclass
+class Tables:
+    """A finished forward pass.
+
+    Attributes
+    ----------
+    prepared, outcome : of the forward pass.
+    store : holds the messages; whoever has the tables closes it.
+    choice : the order. engine : what computed them.
+    seconds : wall time by phase.
+    """
+
+    prepared: Prepared
+    outcome: ForwardPass
+    store: MessageStore
+    choice: OrderChoice
+    engine: BucketEngine
+    seconds: dict[str, float]
+
+    def sent(self) -> list[Message | None]:
+        """The message that each bucket sent, in elimination order; None where it had no variables left.
+
+        A bucket received the problem's own tables first, then one message from each sender in elimination order.
+        """
+        buckets, position = self.outcome.buckets, self.prepared.position
+        own = [sum(t.scope[0] == bucket.variable for t in self.prepared.tables) for bucket in buckets]
+        sent: list[Message | None] = []
+        for bucket in buckets:
+            if not bucket.separator:
+                sent.append(None)
+                continue
+            target = position[bucket.separator[0]]
+            sent.append(buckets[target].messages[own[target]])
+            own[target] += 1
+        return sent
+
+
+def compute_tables(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> Tables:
+    """Run the forward pass in the problem's semiring, every feasible row kept.
+
+    Raises
+    ------
+    UnsupportedError : a linear constraint that can bind over more variables than fit a lookup.
+    ResourceError : messages do not fit the memory limit, or the disk is full.
+    """
+    for c in problem.linear_constraints:
+        if c.can_bind and not is_tabulated(problem, c):
+            raise UnsupportedError(
+                f"{problem.name}: {c.name} over {len(c.scope)} variables can bind, and tables do not carry linear "
+                "constraints of that size yet; the task needs every constraint enforced"
+            )
+    begin = time.perf_counter()
+    plans = candidate_plans(problem, replace(options, semiring=problem.semiring))
+    ordered = time.perf_counter()
+    engine = BucketEngine(options.backend, options.device_memory)
+    budget = max(LEAST_BUDGET, options.memory_limit - resident_memory())
+
+    def make_store() -> MessageStore:
+        return MessageStore(budget, options.workdir, options.chunk_rows)
+
+    def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
+        if observer is None:
+            return None
+        told = observer
+        told.started(next(p for p in plans if p.choice is choice))
+        names = [problem.variables[v].name for v in choice.order]
+
+        def bucket_done(number: int, rows: int, size: int) -> None:
+            told.bucket_done(number, len(names), names[number - 1], rows, size)
+
+        return bucket_done
+
+    finish = race(problem, problem.semiring, [p.choice for p in plans], False, make_store, engine, start)
+    seconds = {"order": ordered - begin, "forward": time.perf_counter() - ordered}
+    return Tables(finish.prepared, finish.outcome, finish.store, finish.choice, engine, seconds)
+
+
+def without_upper_bound(problem: Problem) -> Problem:
+    """The same feasible assignments without the upper bound: what exceeds it by itself becomes a hard constraint.
+
+    Raises
+    ------
+    UnsupportedError : values that are each below the bound can still add up to it.
+    """
+    bound = problem.upper_bound
+    if bound is None:
+        return problem
+    if (
+        problem.semiring.combination is not Combination.ADD
+        or problem.semiring.marginalisation is not Marginalisation.MIN
+    ):
+        raise UnsupportedError(f"{problem.name}: an upper bound has a meaning in min-sum only, not {problem.semiring}")
+    least = [_extreme(f, min) for f in problem.functions]
+    slack = bound - problem.constant - sum(least)
+    functions: list[Function] = []
+    constraints = list(problem.constraints)
+    for f, low in zip(problem.functions, least, strict=True):
+        keep = f.values - low < slack
+        default = None if f.default is None or f.default - low >= slack else f.default
+        if not keep.all() and default is not None:
+            constraints.append(Constraint(f.scope, f.tuples[~keep], allowed=False))
+        if keep.all() and default == f.default:
+            functions.append(f)
+        else:
+            functions.append(Function(f.scope, f.tuples[keep], f.values[keep], default))
+    if problem.constant + sum(_extreme(f, max) for f in functions) >= bound:
+        raise UnsupportedError(
+            f"{problem.name}: only assignments below its upper bound of {bound} count, and sums of smaller values can "
+            "reach it, which this task cannot tell apart; use a problem without an upper bound, or a larger one"
+        )
+    return replace(problem, functions=tuple(functions), constraints=tuple(constraints), upper_bound=None)
+
+
+def _extreme(f: Function, choose: Callable[[list[int | float]], int | float]) -> int | float:
+    entries = f.values.tolist() if f.default is None else [*f.values.tolist(), f.default]
+    return choose(entries) if entries else 0

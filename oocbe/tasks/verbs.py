@@ -1,0 +1,120 @@
+"""The library's verbs for tasks: questions about a problem other than its optimum, answered from all feasible rows.
+
+Each takes a problem, or the path of one, and the options of :func:`oocbe.solve`; dominance is never applied. The
+problem's own semiring says what its values mean; ``semiring`` overrides it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oocbe.errors import UsageError
+from oocbe.facade import load_problem, settings_from
+
+if TYPE_CHECKING:
+    from oocbe.observer import Observer
+    from oocbe.options import SolveOptions
+    from oocbe.problem import Problem
+    from oocbe.tasks.result import TaskResult
+
+TASKS = ("count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
+
+
+def run_task(
+    task: str,
+    problem: Problem | str | Path,
+    options: SolveOptions | None = None,
+    *,
+    k: int = 10,
+    temperature: float = 1.0,
+    observer: Observer | None = None,
+    **overrides: Any,
+) -> TaskResult:
+    """Answer a question about a problem from the tables of bucket elimination.
+
+    Parameters
+    ----------
+    task : one of :data:`TASKS`.
+    problem : the problem, or a path that :func:`oocbe.read` accepts.
+    options, overrides, observer : as for :func:`oocbe.solve`.
+    k : how many assignments ``kbest`` finds, at least 1.
+    temperature : of ``logz`` and ``marginals``, above 0; ``math.inf`` weighs all feasible assignments alike.
+
+    Raises
+    ------
+    UsageError : an unknown task, or a k or temperature out of range.
+    UnsupportedError : a constraint that tables cannot carry, or a semiring in which the task has no meaning.
+    ResourceError : memory or disk ran out.
+    """
+    if task not in TASKS:
+        raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
+    if k < 1:
+        raise UsageError(f"k: {k} is not at least 1")
+    if math.isnan(temperature) or temperature <= 0:
+        raise UsageError(f"temperature: {temperature} is not above 0")
+    from oocbe.tasks import count_optimal as optimal
+    from oocbe.tasks import k_best as best
+    from oocbe.tasks import marginals as weights
+    from oocbe.tasks.count import count as count_feasible
+
+    begin = time.perf_counter()
+    settings = settings_from(options, overrides)
+    loaded = load_problem(problem)
+    loaded = loaded.in_semiring(settings.semiring or loaded.semiring)
+    reading = time.perf_counter() - begin
+    if task == "count":
+        result = count_feasible(loaded, settings, observer)
+    elif task == "count-optimal":
+        result = optimal.count_optimal(loaded, settings, observer)
+    elif task == "kbest":
+        result = best.k_best(loaded, settings, k, observer)
+    elif task == "logz":
+        result = weights.log_partition(loaded, settings, temperature, observer)
+    elif task == "marginals":
+        result = weights.marginals(loaded, settings, temperature, observer)
+    else:
+        result = weights.min_marginals(loaded, settings, observer)
+    known = sum(result.seconds.values())
+    total = time.perf_counter() - begin
+    seconds = {"read": reading, **result.seconds, "backward": max(0.0, total - reading - known), "total": total}
+    return replace(result, seconds=seconds)
+
+
+def count(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> TaskResult:
+    """The exact number of feasible assignments, an integer of any size; see :func:`run_task`."""
+    return run_task("count", problem, options, **overrides)
+
+
+def count_optimal(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> TaskResult:
+    """The exact number of optimal assignments; see :func:`run_task`."""
+    return run_task("count-optimal", problem, options, **overrides)
+
+
+def k_best(
+    problem: Problem | str | Path, k: int = 10, options: SolveOptions | None = None, **overrides: Any
+) -> TaskResult:
+    """The k best distinct assignments in order; see :func:`run_task`."""
+    return run_task("kbest", problem, options, k=k, **overrides)
+
+
+def log_partition(
+    problem: Problem | str | Path, temperature: float = 1.0, options: SolveOptions | None = None, **overrides: Any
+) -> TaskResult:
+    """Natural logarithm of the partition function at a temperature; see :func:`run_task`."""
+    return run_task("logz", problem, options, temperature=temperature, **overrides)
+
+
+def marginals(
+    problem: Problem | str | Path, temperature: float = 1.0, options: SolveOptions | None = None, **overrides: Any
+) -> TaskResult:
+    """Probability of each value of each variable at a temperature; see :func:`run_task`."""
+    return run_task("marginals", problem, options, temperature=temperature, **overrides)
+
+
+def min_marginals(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> TaskResult:
+    """The best value of an assignment with each value of each variable; see :func:`run_task`."""
+    return run_task("min-marginals", problem, options, **overrides)

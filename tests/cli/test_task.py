@@ -1,0 +1,101 @@
+"""``oocbe solve --task`` on the shipped examples."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import oocbe
+from oocbe.cli.main import app
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DAILY, GRID = str(EXAMPLES / "daily.spot"), str(EXAMPLES / "grid.wcsp")
+FAST = ["--order-seconds", "0", "--backend", "cpu"]
+
+run = CliRunner().invoke
+
+
+def answer(file, task, *flags):
+    done = run(app, ["solve", file, "--task", task, "--json", *FAST, *flags])
+    assert done.exit_code == 0, done.stderr
+    content = json.loads(done.stdout)
+    assert (content["schema_version"], content["task"], content["status"]) == (1, task, "exact")
+    assert {"read", "forward", "total"} <= set(content["seconds"])
+    return content
+
+
+def test_count_has_all_digits_and_a_logarithm() -> None:
+    content = answer(DAILY, "count")
+    assert int(content["value"]) == oocbe.count(DAILY, order_seconds=0).value
+    assert content["logarithm"] == pytest.approx(math.log(int(content["value"])))
+    quiet = run(app, ["solve", DAILY, "--task", "count", "--quiet", *FAST])
+    assert (quiet.stdout, quiet.stderr) == (f"exact {content['value']}\n", "")
+
+
+def test_count_optimal_and_kbest_agree() -> None:
+    optimal = answer(GRID, "count-optimal")
+    ways = int(optimal["value"])
+    assert optimal["optimum"] == 1812
+    best = answer(GRID, "kbest", "--k", str(ways + 1))["assignments"]
+    assert [b["value"] for b in best[:-1]] == [1812] * ways
+    assert best[-1]["value"] > 1812
+    assert len({tuple(b["assignment"].items()) for b in best}) == ways + 1
+
+
+def test_marginals_add_up_and_logz_is_theirs() -> None:
+    content = answer(GRID, "marginals", "--temperature", "50")
+    assert content["temperature"] == 50
+    for own in content["marginals"].values():
+        assert sum(own.values()) == pytest.approx(1)
+    assert answer(GRID, "logz", "--temperature", "50")["value"] == content["value"]
+
+
+def test_min_marginals_reach_the_optimum_in_every_variable() -> None:
+    content = answer(GRID, "min-marginals")
+    assert content["value"] == 1812
+    for own in content["marginals"].values():
+        assert min(x for x in own.values() if x is not None) == 1812
+
+
+def test_at_infinite_temperature_marginals_are_shares_of_the_count() -> None:
+    content = answer(GRID, "marginals", "--temperature", "inf")
+    assert content["temperature"] is None
+    assert content["value"] == pytest.approx(answer(GRID, "count")["logarithm"])
+
+
+def test_rows_for_people() -> None:
+    done = run(app, ["solve", GRID, "--task", "kbest", "--k", "2", *FAST])
+    lines = done.stdout.splitlines()
+    rows = dict(line.split(maxsplit=1) for line in lines[:-2])
+    assert (rows["task"], rows["optimum"]) == ("kbest", "1812")
+    assert lines[-2].startswith("1812  ")
+    assert "count" in run(app, ["solve", GRID, "--task", "count", *FAST]).stdout
+    assert "log Z" in run(app, ["solve", GRID, "--task", "marginals", *FAST]).stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--task", "median"], "median"),
+        (["--task", "kbest", "--k", "0"], "k: 0"),
+        (["--task", "logz", "--temperature", "-1"], "temperature: -1"),
+        (["--task", "kbest", "--semiring", "sum-product"], "no best assignments"),
+        (["--task", "count", "--solution", "out.sol"], "--solution"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_wrong_use_is_refused(flags: list[str], message: str) -> None:
+    done = run(app, ["solve", GRID, *flags])
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_nothing_feasible(tmp_path: Path) -> None:
+    file = tmp_path / "none.wcsp"
+    file.write_text("none 1 2 1 10\n2\n1 0 10 2\n0 10\n1 10\n")
+    for task in ("count", "count-optimal", "kbest", "logz", "marginals", "min-marginals"):
+        done = run(app, ["solve", str(file), "--task", task, "--json", *FAST])
+        assert done.exit_code == 10, (task, done.stderr)
+        assert json.loads(done.stdout)["status"] == "infeasible"

@@ -1,0 +1,166 @@
+"""Counts beyond 64 bits, of structures whose count follows from elsewhere."""
+
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.errors import LimitError, UnsupportedError
+from oocbe.options import SolveOptions
+from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.semiring import MAX_PRODUCT
+from oocbe.tasks import count as counting
+from oocbe.tasks.count import count
+
+OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
+SPOT5 = Path(os.environ.get("OOCBE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "spot5"
+
+
+def chain(length, size, forbidden):
+    """Neighbours on a chain may not take any of the forbidden pairs."""
+    constraints = tuple(Constraint((v, v + 1), forbidden) for v in range(length - 1))
+    return Problem(tuple(Variable(f"v{v}", size) for v in range(length)), constraints=constraints, name="chain")
+
+
+def chain_count(length, size, forbidden):
+    ways = [1] * size
+    for _ in range(length - 1):
+        ways = [sum(w for a, w in enumerate(ways) if (a, b) not in forbidden) for b in range(size)]
+    return sum(ways)
+
+
+@pytest.mark.parametrize("length", [10, 40, 64, 250])
+def test_a_chain(length):
+    forbidden = [(0, 0), (1, 2), (2, 1)]
+    assert count(chain(length, 3, forbidden), OPTIONS).value == chain_count(length, 3, forbidden)
+
+
+def test_independent_variables():
+    problem = Problem(tuple(Variable(f"v{v}", 5 + v % 3) for v in range(100)))
+    result = count(problem, OPTIONS)
+    assert result.value == math.prod(problem.sizes)
+    assert result.logarithm == pytest.approx(math.log(math.prod(problem.sizes)))
+
+
+@pytest.mark.parametrize("leaves", [2, 5, 9])
+def test_a_bucket_that_joins_many_messages(leaves):
+    """Each leaf of a star is a chain of its own that ends in the hub: as many messages meet there."""
+    length, size = 20, 3
+    variables = [Variable("hub", size)]
+    constraints = []
+    for leaf in range(leaves):
+        before = 0
+        for step in range(length):
+            variables.append(Variable(f"v{leaf}.{step}", size))
+            constraints.append(Constraint((before, len(variables) - 1), [[0, 0], [1, 1]]))
+            before = len(variables) - 1
+    problem = Problem(tuple(variables), constraints=tuple(constraints), name="star")
+    ways = [1] * size
+    for _ in range(length):
+        ways = [sum(w for b, w in enumerate(ways) if not (a == b and a < 2)) for a in range(size)]
+    result = count(problem, OPTIONS)
+    assert result.value == sum(w**leaves for w in ways)
+    assert result.passes > 2 or leaves == 2
+
+
+def test_moduli_are_coprime_and_their_products_fit():
+    for factors, size in [(1, 2), (2, 4), (3, 130), (12, 5)]:
+        moduli = [m for m, _ in zip(counting._moduli(factors, size), range(8), strict=False)]
+        assert moduli[0] == 1 << 64
+        assert all(m**factors * size < 1 << 63 for m in moduli[1:])
+        assert all(math.gcd(a, b) == 1 for i, a in enumerate(moduli) for b in moduli[:i])
+
+
+def test_too_many_messages_for_residues():
+    with pytest.raises(LimitError, match="60 messages"):
+        list(counting._moduli(60, 3))
+
+
+def test_the_chinese_remainder_theorem():
+    value = 3**200 + 17
+    moduli = [1 << 64, 2147483647, 2147483629, 1000003, 10007, 101, 3**150]
+    assert counting._combined([(value % m, m) for m in moduli]) == value % math.prod(moduli)
+
+
+def test_counts_whose_sizes_differ_too_much_for_floats_are_refused():
+    """One value of the hub permits everything in a long chain, the other a single assignment."""
+    length = 500
+    nothing_but_zero = [[1, x] for x in range(1, 4)]
+    constraints = tuple(Constraint((0, v), nothing_but_zero) for v in range(1, length))
+    variables = (Variable("hub", 2), *(Variable(f"v{v}", 4) for v in range(1, length)))
+    problem = Problem(variables, constraints=constraints, name="spread")
+    with pytest.raises(LimitError, match="float64"):
+        count(problem, OPTIONS)
+
+
+def test_an_upper_bound_that_only_single_values_reach():
+    functions = (Function((0,), [[0], [1]], [0, 100], 1), Function((1,), [[0]], [100], 2))
+    problem = Problem((Variable("a", 3), Variable("b", 3)), functions, upper_bound=50, name="bounded")
+    expected = sum(problem.evaluate((a, b)) is not None for a in range(3) for b in range(3))
+    assert count(problem, OPTIONS).value == expected == 4
+    with pytest.raises(UnsupportedError, match="upper bound"):
+        sums = (Function((0,), [[0], [1]], [0, 20], 30), Function((1,), [[0]], [25], 2))
+        count(Problem(problem.variables, sums, upper_bound=50, name="bounded"), OPTIONS)
+
+
+def test_zero_probabilities_do_not_count():
+    f = Function((0, 1), [[0, 0], [1, 1]], [0.0, 0.5], 0.25)
+    problem = Problem((Variable("a", 2), Variable("b", 2)), (f,), semiring=MAX_PRODUCT, name="zeros")
+    assert count(problem, OPTIONS).value == 3
+
+
+def test_a_capacity_over_many_variables_is_refused():
+    variables = tuple(Variable(f"v{v}", 2) for v in range(40))
+    capacity = LinearConstraint(tuple(range(40)), (np.array([0, 1]),) * 40, 7, "recorder capacity")
+    with pytest.raises(UnsupportedError, match="recorder capacity"):
+        count(Problem(variables, linear_constraints=(capacity,)), OPTIONS)
+
+
+def search_count(problem):
+    """Independent count: variables one by one, constraints checked as soon as all their variables are set."""
+    forbidden = [[] for _ in problem.variables]
+    for c in problem.constraints:
+        assert not c.allowed
+        forbidden[max(c.scope)].append((c.scope, {tuple(t) for t in c.tuples.tolist()}))
+    values = [0] * len(problem.sizes)
+
+    def below(v):
+        if v == len(values):
+            return 1
+        total = 0
+        for x in range(problem.sizes[v]):
+            values[v] = x
+            if all(tuple(values[u] for u in scope) not in tuples for scope, tuples in forbidden[v]):
+                total += below(v + 1)
+        return total
+
+    return below(0)
+
+
+@pytest.mark.parametrize("name", ["54", "29", "404", "503", "505"])
+def test_parts_of_real_instances_against_search(name):
+    path = SPOT5 / f"{name}.spot"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    whole = oocbe.read(path)
+    random = np.random.default_rng(int(name))
+    mentioned = np.bincount([v for c in whole.constraints for v in c.scope])
+    near = [int(mentioned.argmax())]
+    while len(near) < 9:  # neighbours of what is there, so that constraints remain
+        reach = sorted({v for c in whole.constraints if set(c.scope) & set(near) for v in c.scope} - set(near))
+        near.append(int(random.choice(reach)))
+    index = {v: i for i, v in enumerate(sorted(near))}
+    part = Problem(
+        tuple(whole.variables[v] for v in index),
+        constraints=tuple(
+            Constraint(tuple(index[v] for v in c.scope), c.tuples)
+            for c in whole.constraints
+            if set(c.scope) <= set(near)
+        ),
+        name=f"part of {name}",
+    )
+    assert part.constraints
+    assert count(part, OPTIONS).value == search_count(part)
