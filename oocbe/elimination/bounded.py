@@ -168,6 +168,9 @@ class BoundedSolve:
                     raise
                 self.statistics.stopped = str(error)
             self._take(incumbents)
+            if known.value is None and not known.is_closed:
+                incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
+                self._take(incumbents)
 
     def _take(self, incumbents: IncumbentSearch) -> None:
         """Look at what the search for assignments has found by now."""

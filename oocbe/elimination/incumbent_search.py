@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from oocbe.errors import OocbeError
 from oocbe.problem import Problem
 from oocbe.pruning.incumbent import Incumbent, find_incumbent
 
@@ -58,11 +59,13 @@ class IncumbentSearch:
     def best(self) -> Incumbent | None:
         """The best assignment so far, or None.
 
+        A problem that the search cannot take has none.
+
         Raises
         ------
-        Exception : what the search failed with.
+        BaseException : what the search failed with, where that is an error in it.
         """
-        if self._error is not None:
+        if self._error is not None and not isinstance(self._error, OocbeError):
             raise self._error
         return self._best
 

@@ -30,7 +30,7 @@ from oocbe.elimination.plan import needs_no_bounds, plan_for
 from oocbe.elimination.prepare import is_tabulated
 from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
-from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
+from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError, ValueRangeError
 from oocbe.machine import peak_memory, resident_memory
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.options import SolveOptions
@@ -141,7 +141,14 @@ class _Run:
         known = Knowledge(target, options.gap, self._report)
         search = BoundedSolve(target, options, known, self._engine, self._make_store, self._start)
         search.statistics.seconds["order"] = spent
-        search.run()
+        try:
+            search.run()
+        except (UnsupportedError, ValueRangeError) as error:
+            # Elimination can do what a relaxation may not be able to write down; where it cannot, it says so itself.
+            seconds = min(options.order_seconds, self.deadline.remaining)
+            choices = search_orders(problem, options.order, seconds, options.seed)
+            result = self._eliminate(choices, time.perf_counter() - begin)
+            return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
         result = result_of_bounds(problem, options, known, search.statistics, dtype.name, self._backend)
         return replace(result, seconds=search.statistics.seconds)
 

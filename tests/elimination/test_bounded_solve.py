@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from small_problems import brute_force, check, make_problem, structures, without_bound
 
 import oocbe
-from oocbe.elimination import bounded
+from oocbe.elimination import bounded, incumbent_search
 from oocbe.elimination import solve as solving
-from oocbe.errors import TimeLimitError, UsageError
+from oocbe.errors import TimeLimitError, UnsupportedError, UsageError
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
 from oocbe.result import Result
 from oocbe.semiring import MAX_SUM, MIN_SUM
@@ -178,7 +178,8 @@ def test_a_linear_constraint_that_elimination_leaves_out(seed):
         if result.status == "optimal":
             assert result.value == expected == problem.evaluate(result.assignment)
         else:
-            assert result.bound <= expected <= result.value == problem.evaluate(result.assignment)
+            assert result.bound <= expected
+            assert result.value is None or expected <= result.value == problem.evaluate(result.assignment)
 
 
 def grid_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
@@ -197,3 +198,31 @@ def grid_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 def test_an_upper_bound_needs_min_sum():
     with pytest.raises(UsageError, match="max-sum"):
         oocbe.solve(chain(5, 2), semiring="max-sum", ub=3)
+
+
+@pytest.mark.parametrize("largest", [1 << 40, 1 << 52, 1 << 61])
+def test_values_near_the_end_of_64_bits(largest):
+    """Where a relaxation's sums would leave 64 bits the problem is solved without it."""
+    pair = Function.from_array((0, 1), [[largest, 3], [largest - 1, largest]])
+    problem = Problem((Variable("a", 2), Variable("b", 2)), (pair, Function.from_array((0,), [4, 0])))
+    for source in SOURCES:
+        result = solve(problem, bounds=source)
+        assert (result.status, result.value, result.assignment) == ("optimal", 7, (0, 1))
+
+
+def test_a_failure_of_the_search_for_assignments_is_no_failure_of_the_solve(monkeypatch):
+    def refuse(*arguments):
+        raise UnsupportedError("no such search")
+
+    monkeypatch.setattr(incumbent_search, "find_incumbent", refuse)
+    problem = chain(14, 3)
+    assert solve(problem, bounds="local-polytope").value == oocbe.solve(problem, bounds="none").value
+
+
+def test_an_error_in_the_search_for_assignments_is_raised(monkeypatch):
+    def fail(*arguments):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(incumbent_search, "find_incumbent", fail)
+    with pytest.raises(ZeroDivisionError):
+        solve(chain(14, 3), bounds="local-polytope")
