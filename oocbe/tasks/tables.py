@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from oocbe.deadline import Deadline
 from oocbe.elimination.forward import ForwardPass
 from oocbe.elimination.messages import Message, MessageStore
 from oocbe.elimination.order import OrderChoice
@@ -35,7 +36,7 @@ class Tables:
     ----------
     prepared, outcome : of the forward pass.
     store : holds the messages; whoever has the tables closes it.
-    choice : the order. engine : what computed them.
+    choice : the order. engine : what computed them. deadline : after which its calls end, later passes too.
     seconds : wall time by phase.
     """
 
@@ -45,6 +46,7 @@ class Tables:
     choice: OrderChoice
     engine: BucketEngine
     seconds: dict[str, float]
+    deadline: Deadline
 
     def sent(self) -> list[Message | None]:
         """The message that each bucket sent, in elimination order; None where it had no variables left.
@@ -71,6 +73,7 @@ def compute_tables(problem: Problem, options: SolveOptions, observer: Observer |
     ------
     UnsupportedError : a linear constraint that can bind over more variables than fit a lookup.
     ResourceError : messages do not fit the memory limit, or the disk is full.
+    TimeLimitError : ``options.time_limit`` was reached; the limit goes on for later passes of the same engine.
     """
     for c in problem.linear_constraints:
         if c.can_bind and not is_tabulated(problem, c):
@@ -81,7 +84,8 @@ def compute_tables(problem: Problem, options: SolveOptions, observer: Observer |
     begin = time.perf_counter()
     plans = candidate_plans(problem, replace(options, semiring=problem.semiring))
     ordered = time.perf_counter()
-    engine = BucketEngine(options.backend, options.device_memory)
+    deadline = Deadline(options.time_limit)
+    engine = BucketEngine(options.backend, options.device_memory, deadline=deadline)
     budget = max(LEAST_BUDGET, options.memory_limit - resident_memory())
 
     def make_store() -> MessageStore:
@@ -101,7 +105,7 @@ def compute_tables(problem: Problem, options: SolveOptions, observer: Observer |
 
     finish = race(problem, problem.semiring, [p.choice for p in plans], False, make_store, engine, start)
     seconds = {"order": ordered - begin, "forward": time.perf_counter() - ordered}
-    return Tables(finish.prepared, finish.outcome, finish.store, finish.choice, engine, seconds)
+    return Tables(finish.prepared, finish.outcome, finish.store, finish.choice, engine, seconds, deadline)
 
 
 def without_upper_bound(problem: Problem) -> Problem:

@@ -41,6 +41,7 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
     for bucket, own in reversed(list(zip(buckets, tables.sent(), strict=True))):
         mine = np.array([start], dtype=dtype) if own is None else weights.pop(id(own))
         handed = [np.full(m.rows, nothing, dtype=dtype) if m.is_filtered else None for m in bucket.messages]
+        tables.deadline.check()
         rows = BucketRows(tables.prepared, bucket)
         for piece, columns in separator_columns(own, mine != nothing):
             evaluated = rows.evaluate(columns, len(piece))

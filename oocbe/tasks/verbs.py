@@ -65,6 +65,8 @@ def run_task(
     settings = settings_from(options, overrides)
     loaded = load_problem(problem)
     loaded = loaded.in_semiring(settings.semiring or loaded.semiring)
+    if settings.ub is not None:
+        raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
     reading = time.perf_counter() - begin
     if task == "count":
         result = count_feasible(loaded, settings, observer)

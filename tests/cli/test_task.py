@@ -82,6 +82,7 @@ def test_rows_for_people() -> None:
         (["--task", "kbest", "--k", "0"], "k: 0"),
         (["--task", "logz", "--temperature", "-1"], "temperature: -1"),
         (["--task", "kbest", "--semiring", "sum-product"], "no best assignments"),
+        (["--task", "count", "--ub", "9"], "ub"),
         (["--task", "count", "--solution", "out.sol"], "--solution"),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
@@ -90,6 +91,12 @@ def test_wrong_use_is_refused(flags: list[str], message: str) -> None:
     done = run(app, ["solve", GRID, *flags])
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_the_time_limit_ends_a_task() -> None:
+    done = run(app, ["solve", DAILY, "--task", "count", "--time-limit", "0"])
+    assert done.exit_code == 20, done.stderr
+    assert "time limit" in done.stderr
 
 
 def test_nothing_feasible(tmp_path: Path) -> None:
