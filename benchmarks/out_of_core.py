@@ -111,12 +111,13 @@ def run_operators(tables, folder: Path, memory: str, operators: str, prefix: str
     return oocbe.maximise(joined, "e", output=folder / f"{prefix}maximised", **settings)
 
 
-def run_duckdb(folder: Path, memory: str, operators: str) -> dict[str, float]:
+def run_duckdb(folder: Path, memory: str, operators: str, threads: int | None = None) -> dict[str, float]:
     import duckdb
 
     base = duckdb.connect(str(folder / "base.duckdb"))
     for setting in (
         f"memory_limit='{memory}'", "preserve_insertion_order=false", f"temp_directory='{folder}/spill'",
+        *([] if threads is None else [f"threads={threads}"]),
     ):  # fmt: skip
         base.execute(f"set {setting}")
     base.execute("select count(*) from (select a, max(v) from t1 where k < 100 group by a)").fetchone()
@@ -144,10 +145,12 @@ def main() -> None:
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="comma-separated (default both)")
     parser.add_argument("--folder", type=Path, help="where to put everything (default: a temporary folder)")
     parser.add_argument("--seconds", type=float, default=3600, help="time limit for each system")
+    parser.add_argument("--duckdb-threads", type=int, help="fewer threads need less memory (default: DuckDB's own)")
     parser.add_argument("--child", choices=SYSTEMS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(globals()[f"run_{options.child}"](options.folder, options.memory, options.operators)))
+        more = () if options.child == "oocbe" else (options.duckdb_threads,)
+        print(json.dumps(globals()[f"run_{options.child}"](options.folder, options.memory, options.operators, *more)))
         return
     keys = int(options.gib * 2**30 / 12 / 2 / 4) // ELIMINATED * ELIMINATED
     folder = Path(tempfile.mkdtemp(prefix="oocbe-benchmark-", dir=options.folder))
@@ -159,6 +162,7 @@ def main() -> None:
             command = [
                 sys.executable, __file__, "--child", system, "--folder", str(folder), "--memory", options.memory,
                 "--operators", options.operators,
+                *([] if options.duckdb_threads is None else ["--duckdb-threads", str(options.duckdb_threads)]),
             ]  # fmt: skip
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=options.seconds, check=False)
@@ -166,7 +170,8 @@ def main() -> None:
                 lines.append([system, f"over {options.seconds:g}", "", "", ""])
                 continue
             if done.returncode != 0:
-                lines.append([system, f"failed: {done.stderr.strip().splitlines()[-1][:150]}", "", "", ""])
+                reason = next((line for line in done.stderr.splitlines() if "Error:" in line), "no reason given")
+                lines.append([system, f"failed: {reason[:160]}", "", "", ""])
                 continue
             r = results[system] = json.loads(done.stdout)
             times = f"{r['seconds'] / results['oocbe']['seconds']:.1f}" if "oocbe" in results else ""
