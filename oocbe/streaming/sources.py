@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.backend import in_main_memory
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -45,6 +47,8 @@ class TableSource:
     """A table in memory as a source."""
 
     def __init__(self, table: Table) -> None:
+        # A device's rows are read from main memory as well: pieces go there and back by themselves.
+        table = replace(table, keys=in_main_memory(table.keys), values=in_main_memory(table.values))
         self.layout, self.dtype, self.rows, self.is_sorted = (
             table.layout,
             table.values.dtype,
