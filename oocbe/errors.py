@@ -78,6 +78,10 @@ class ResourceError(OocbeError):
     exit_code = EXIT_RESOURCES
 
 
+class DiskError(ResourceError):
+    """A file of the work folder cannot be written: the disk or its limit is used up, or it fails."""
+
+
 class CorruptDataError(OocbeError):
     """A stored table that is damaged: missing, truncated, swapped or altered chunks, or a wrong manifest."""
 

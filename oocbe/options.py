@@ -41,6 +41,7 @@ OTHER_VARIABLES = {
     "OOCBE_DATA": "folder of real instances that tests and benchmarks look in",
     "OOCBE_THREADS": "number of threads of the CPU kernels",
     "OOCBE_MAX_INPUT_BYTES": "largest decompressed input file that is read",
+    "OOCBE_FAULT": "where tests kill the process",
 }
 """Environment variables with our prefix that other parts read; they are not options of a solve."""
 
@@ -57,7 +58,10 @@ class SolveOptions:
     seed : of every random choice; the same seed and time-independent settings give the same order.
     dominance : whether substitution dominance drops rows. The optimum is the same with and without.
     memory : limit in bytes for tables and buffers, or None for 80 % of what the control group or machine has.
-    workdir : folder for tables on disk, or None for a temporary one; it is emptied of our tables afterwards.
+    workdir : run directory, in which every message is published so that a killed solve can be resumed; or None for
+        a temporary folder, used only when memory is short.
+    max_disk : limit in bytes on what is written there, or None for what the disk has.
+    resume : whether to go on with the run that ``workdir`` holds, if any.
     semiring : solve in this semiring, or None for the problem's own.
     chunk_rows : rows in a chunk of a stored table, at least 1.
     backend : ``cpu``, ``cuda``, or ``auto``: large buckets on a CUDA device where there is one.
@@ -91,6 +95,8 @@ class SolveOptions:
     ub: int | float | None = None
     time_limit: float | None = None
     gap: Gap = NO_GAP
+    max_disk: int | None = None
+    resume: bool = False
 
     def __post_init__(self) -> None:
         for name, parse in _PARSERS.items():
@@ -166,6 +172,8 @@ _PARSERS: dict[str, Callable[[str, object], object]] = {
     "ub": parse_number,
     "time_limit": parse_time_limit,
     "gap": parse_gap,
+    "max_disk": parse_bytes,
+    "resume": parse_boolean,
 }
 
 

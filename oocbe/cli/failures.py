@@ -73,6 +73,10 @@ def exit_code_of(error: BaseException) -> int:
 
 def message_of(error: BaseException) -> str:
     """One line for people about an exception: what was wrong and, where it is known, what to do."""
+    return "; ".join([_description_of(error), *getattr(error, "__notes__", [])])
+
+
+def _description_of(error: BaseException) -> str:
     if isinstance(error, OocbeError):
         return str(error)
     if isinstance(error, KeyboardInterrupt | Terminated):

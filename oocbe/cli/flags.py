@@ -31,7 +31,15 @@ DominanceFlag = Annotated[
 MemoryFlag = Annotated[
     str | None, typer.Option("--memory", metavar="BYTES", help="Limit such as 2GiB; otherwise 80 % of what there is.")
 ]
-WorkdirFlag = Annotated[str | None, typer.Option("--workdir", metavar="FOLDER", help="Where tables on disk go.")]
+WorkdirFlag = Annotated[
+    str | None, typer.Option("--workdir", metavar="FOLDER", help="Keep the run here, to be resumed if it is killed.")
+]
+MaxDiskFlag = Annotated[
+    str | None, typer.Option("--max-disk", metavar="BYTES", help="Limit on what is written, such as 50GiB.")
+]
+ResumeFlag = Annotated[
+    bool | None, typer.Option("--resume/--no-resume", help="Go on with the run in --workdir, if there is one.")
+]
 SemiringFlag = Annotated[str | None, typer.Option("--semiring", help="Solve in this semiring, such as counting.")]
 ChunkRowsFlag = Annotated[
     str | None, typer.Option("--chunk-rows", metavar="INTEGER", help="Rows in a chunk of a table on disk.")

@@ -6,7 +6,7 @@ value of its variable is judged by one row of every message the bucket received 
 
 from __future__ import annotations
 
-from oocbe.elimination.buckets import Bucket
+from oocbe.elimination.buckets import Bucket, reading
 from oocbe.elimination.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.operators.factors import FactorPool, PackedFactor
@@ -30,7 +30,8 @@ def backward_pass(prepared: Prepared, buckets: list[Bucket]) -> tuple[int, ...]:
         best: tuple[float, int] | None = None
         for value in range(prepared.problem.sizes[bucket.variable]):
             chosen[bucket.variable] = value
-            total = _value_of(prepared, bucket, chosen)
+            with reading(prepared, bucket):
+                total = _value_of(prepared, bucket, chosen)
             if total is not None and (best is None or prepared.semiring.is_better(total, best[0])):
                 best = (total, value)
         if best is None:

@@ -17,14 +17,14 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
-from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.order import HEURISTICS, OrderChoice, judge_order, read_order, search_orders
 from oocbe.elimination.prepare import is_tabulated
-from oocbe.elimination.race import CAP_FACTOR, Finish, Race
+from oocbe.elimination.race import CAP_FACTOR, Attempts, Finish, Race
 from oocbe.elimination.restrict import restrict
 from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.operators.bucket_engine import BucketEngine
@@ -107,14 +107,25 @@ class _Scope:
         return _Scope(problem, made.source(self.source), lambda a: self.lift(made.lift(a)), variables)
 
 
+class Keeper(Attempts, Protocol):
+    """Also keeps what is known about the optimum, and how far from the lower bound the search had come."""
+
+    @property
+    def known(self) -> dict[str, Any] | None:
+        """What a run before this one has kept with :meth:`keep_known`."""
+
+    def keep_known(self, content: dict[str, Any]) -> None:
+        """Publish ``lower``, ``value``, ``assignment`` and ``width``, as JSON types."""
+
+
 class BoundedSolve:
     """One solve of a min-sum problem.
 
     Parameters
     ----------
     problem : in min-sum; its upper bound counts. options : settings. knowledge : filled in.
-    engine : computes the buckets; its deadline ends the search. make_store : a new place for one run's messages.
-    start : see :data:`Start`.
+    engine : computes the buckets; its deadline ends the search. keeper : keeps messages, and what is known, for a run
+        that is resumed. start : see :data:`Start`.
     """
 
     def __init__(
@@ -123,14 +134,14 @@ class BoundedSolve:
         options: SolveOptions,
         knowledge: Knowledge,
         engine: BucketEngine,
-        make_store: Callable[[], MessageStore],
+        keeper: Keeper,
         start: Start,
     ) -> None:
         self._problem = problem
         self._options = options
         self._known = knowledge
         self._engine = engine
-        self._make_store = make_store
+        self._keeper = keeper
         self._start = start
         self._given: list[int] | None = None
         if options.order != "auto" and options.order not in HEURISTICS:
@@ -153,9 +164,11 @@ class BoundedSolve:
                 variables = tuple(range(len(self._problem.variables)))
                 whole = self._bound(_Scope(self._problem, None, tuple, variables), math.inf, options.bound_seconds)
                 self._take(incumbents)
-                width = known.grid.step or self._first_width()
+                width = self._resumed_width() or known.grid.step or self._first_width()
                 while not known.is_near_enough:
                     assert known.lower is not None
+                    content = {"lower": known.lower, "value": known.value, "assignment": known.assignment}
+                    self._keeper.keep_known({**content, "width": width})
                     if not self._search_below(whole, min(known.lower + width, known.upper_bound), incumbents):
                         break
                     width = self._next_width(width)
@@ -177,6 +190,20 @@ class BoundedSolve:
         best = incumbents.best
         if best is not None:
             self._known.offer(best.value, best.assignment, best.method)
+
+    def _resumed_width(self) -> int | float:
+        """Take what a run before this one has proven and found; the width that it had come to, 0 where none was."""
+        found = self._keeper.known
+        if found is None:
+            return 0
+        if found["assignment"] is not None:
+            value = self._problem.evaluate(found["assignment"])
+            if value is not None:
+                self._known.offer(value, tuple(found["assignment"]), "the run that is resumed")
+        if found["lower"] is not None:
+            self._known.raise_lower(found["lower"], "the run that is resumed")
+        width: int | float = found["width"]
+        return width
 
     def _first_width(self) -> float:
         """Where values are no integers: a part of what lies between the bounds."""
@@ -206,7 +233,7 @@ class BoundedSolve:
             pruner = RowPruner(scope.problem, scope.source, threshold)
             start = self._starter(scope)
             semiring = scope.problem.semiring
-            race = Race(scope.problem, semiring, choices, dominance, self._make_store, self._engine, start, pruner)
+            race = Race(scope.problem, semiring, choices, dominance, self._keeper, self._engine, start, pruner)
             finish = race.round(cap)
             statistics.attempts += race.attempts
             statistics.seconds["forward"] += time.perf_counter() - begin

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.messages import Message, MessageStore
 from oocbe.elimination.prepare import Prepared
+from oocbe.errors import CorruptDataError
 from oocbe.operators.factors import PackedFactor
 
 
@@ -51,6 +53,16 @@ def fill_buckets(prepared: Prepared, store: MessageStore) -> list[Bucket]:
     for t in prepared.tables:
         buckets[prepared.position[t.scope[0]]].messages.append(store.add(t.scope, t.table, is_filtered=False))
     return buckets
+
+
+@contextmanager
+def reading(prepared: Prepared, bucket: Bucket) -> Iterator[None]:
+    """Within the block, an error about a damaged table also names the bucket whose message it is."""
+    try:
+        yield
+    except CorruptDataError as error:
+        name = prepared.problem.variables[bucket.variable].name
+        raise CorruptDataError(f"{prepared.problem.name}, a message to the bucket of {name}: {error}") from None
 
 
 def members_of(scope: Iterable[int]) -> int:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.buckets import Bucket, elements_of, fill_buckets, members_of, subtree_members
-from oocbe.elimination.messages import MessageStore
+from oocbe.elimination.buckets import Bucket, elements_of, fill_buckets, members_of, reading, subtree_members
+from oocbe.elimination.messages import Message, MessageStore
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.ranges import check_product, largest_magnitude, rounding_margin
 from oocbe.elimination.scaling import rescale, split
@@ -64,13 +64,14 @@ class RowCapError(LimitError):
     Attributes
     ----------
     position : of the bucket in the order.
-    rows_before : rows of all messages before it.
+    rows_before : rows of all messages before it. cap : the row cap.
     """
 
     def __init__(self, position: int, rows_before: int, cap: int) -> None:
         super().__init__(f"bucket {position + 1}: more than {cap:,} rows")
         self.position = position
         self.rows_before = rows_before
+        self.cap = cap
 
 
 class Forward:
@@ -141,30 +142,46 @@ class Forward:
             if subtree is None:
                 subtree = np.zeros(len(buckets), dtype=np.uint8)
             subtree[bucket.variable] = 1
-            try:
-                table = self._message(bucket, subtree)
-            except TooManyRowsError as error:
-                raise RowCapError(place, outcome.total_rows, error.limit) from None
+            message, exponent = self._published(place, bucket) or self._computed(place, bucket, subtree, outcome)
             outcome.width = max(outcome.width, len(bucket.separator))
-            outcome.total_rows += table.rows
-            outcome.largest_rows = max(outcome.largest_rows, table.rows)
+            outcome.total_rows += message.rows
+            outcome.largest_rows = max(outcome.largest_rows, message.rows)
             if bucket_done is not None:
-                bucket_done(place + 1, table.rows, table.nbytes)
-            if table.rows == 0:
+                bucket_done(place + 1, message.rows, message.nbytes)
+            if message.rows == 0:
                 outcome.value = None
                 del buckets[place + 1 :]
                 return outcome
-            table, exponent = rescale(table)
             outcome.exponent += exponent
             for received in bucket.messages:
                 self._store.joined(received)
             if not bucket.separator:
-                self._absorb(outcome, table)
+                self._absorb(outcome, message.table())
                 continue
             target = prepared.position[bucket.separator[0]]
-            buckets[target].messages.append(self._store.add(bucket.separator, table))
+            buckets[target].messages.append(message)
             subtrees[target] = subtrees[target] | subtree if target in subtrees else subtree
         return outcome
+
+    def _published(self, place: int, bucket: Bucket) -> tuple[Message, int] | None:
+        """The bucket's message and its exponent as an earlier run published them; fills in the bucket's separator."""
+        others = elements_of(bucket.scope_members() & ~(1 << bucket.variable))
+        bucket.separator = tuple(sorted(others, key=self._prepared.position.__getitem__))
+        layout = self._prepared.layout(bucket.separator)
+        return self._store.published(place, bucket.separator, layout, self._prepared.dtype)
+
+    def _computed(
+        self, place: int, bucket: Bucket, subtree: NDArray[np.uint8], outcome: ForwardPass
+    ) -> tuple[Message, int]:
+        """The bucket's message, computed and handed to the store, and its exponent."""
+        try:
+            table = self._message(bucket, subtree)
+        except TooManyRowsError as error:
+            raise RowCapError(place, outcome.total_rows, error.limit) from None
+        exponent = 0
+        if table.rows:
+            table, exponent = rescale(table)
+        return self._store.publish(place, bucket.separator, table, exponent), exponent
 
     def _absorb(self, outcome: ForwardPass, table: Table) -> None:
         """Combine a message without variables with the result."""
@@ -177,11 +194,9 @@ class Forward:
             outcome.exponent += exponent
 
     def _message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
-        """Join the bucket and eliminate its variable; fills in the bucket's separator."""
+        """Join the bucket and eliminate its variable."""
         prepared = self._prepared
         members = bucket.scope_members()
-        others = elements_of(members & ~(1 << bucket.variable))
-        bucket.separator = tuple(sorted(others, key=prepared.position.__getitem__))
         layout = prepared.layout(bucket.separator)
         if prepared.semiring.combination is Combination.MULTIPLY:
             self._check_range(bucket)
@@ -191,7 +206,8 @@ class Forward:
             charged += sum(m.nbytes for m in bucket.messages)
         largest = max((m.nbytes for m in bucket.messages), default=0)
         self._store.make_room(charged + 2 * WORKING_COPIES * largest)
-        tables = [m.table() for m in bucket.messages]
+        with reading(prepared, bucket):
+            tables = [m.table() for m in bucket.messages]
         rows = max((t.rows for t in tables), default=0)
         program = self._program.build(
             BucketScope(bucket.variable, prepared.problem.sizes[bucket.variable], bucket.separator, layout),
@@ -252,7 +268,8 @@ class Forward:
         if self._prepared.dtype.kind != "i":
             return
         problem, entries = self._prepared.problem, self._prepared.functions.entries
-        factors = [largest_magnitude(m.table().values) for m in bucket.messages]
+        with reading(self._prepared, bucket):
+            factors = [largest_magnitude(m.table().values) for m in bucket.messages]
         factors += [largest_magnitude(entries[f.offset : f.offset + (1 << f.bits)]) for f in bucket.functions]
         where = f"{problem.name}, bucket of {problem.variables[bucket.variable].name}"
         check_product(where, self._prepared.dtype, factors, problem.sizes[bucket.variable])

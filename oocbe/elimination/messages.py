@@ -2,15 +2,13 @@
 
 Every message is needed twice: joined once in the bucket it goes to, and asked for one row in the backward pass. Until
 it is joined it must be quick to read; afterwards it may be anywhere. So messages stay in memory while they fit; beyond
-that, those already joined are written to stored tables in a scratch folder. With a work folder given, every message is
-written there as soon as it is made and read back when its bucket comes.
+that, those already joined are written to stored tables in a scratch folder. With a checkpoint, every message is
+published there as soon as it is made and left there for a run that is resumed; a large one is then read back when its
+bucket comes.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,16 +16,16 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.search import find_row
 from oocbe.operators.bucket_engine import to_host
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.scratch import ScratchFolder, default_parent
+from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
+    from oocbe.elimination.checkpoint import OrderCheckpoint, PublishedMessage
+    from oocbe.tables.layout import Layout
     from oocbe.tables.stored import StoredTable
-
-SETTLING_CHECKS, SETTLING_SECONDS = 10, 0.02
-"""After an interruption: Zarr writes on threads of its own, and a file under way makes its folder anew once removed."""
 
 
 @dataclass
@@ -78,22 +76,38 @@ class Message:
 
 
 class MessageStore:
-    """Keeps the messages of one forward pass; a context manager that leaves nothing on disk.
+    """Keeps the messages of one forward pass; a context manager that leaves nothing on disk but a checkpoint.
 
     Parameters
     ----------
     memory_limit : bytes that messages in memory may take together.
-    workdir : folder for stored messages; None: one below the system's scratch folder, made when first needed.
+    workdir : parent of the scratch folder, which is made when first needed; every message is written there at once.
+        None: below the system's scratch folder, and only what does not fit in memory.
     chunk_rows : rows of a chunk of a stored message.
+    checkpoint : where messages are published and left, or None.
+    max_disk : bytes that the scratch folder may take, or None; a checkpoint has a budget of its own, which counts then.
     """
 
-    def __init__(self, memory_limit: int, workdir: Path | None = None, chunk_rows: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        memory_limit: int,
+        workdir: Path | None = None,
+        chunk_rows: int = 1 << 20,
+        *,
+        checkpoint: OrderCheckpoint | None = None,
+        max_disk: int | None = None,
+    ) -> None:
         self.memory_limit = memory_limit
         self.in_memory = 0
+        self._checkpoint = checkpoint
         self._write_all = workdir is not None
-        self._parent = workdir
+        self._parent = default_parent() if workdir is None else workdir
+        if checkpoint is not None:
+            self._parent = checkpoint.folder.parent
+        self._budget = DiskBudget(self._parent, max_disk) if checkpoint is None else checkpoint.budget
         self._chunk_rows = chunk_rows
-        self._folder: Path | None = None
+        self._scratch: ScratchFolder | None = None
+        self._scratch_bytes = 0
         self._joined: list[Message] = []
         self._written = 0
 
@@ -120,13 +134,40 @@ class MessageStore:
 
         Raises
         ------
-        ResourceError : the disk is full.
+        DiskError : the disk, or what may be used of it, is full.
         """
         message = Message(scope, table.rows, table.nbytes, is_filtered, _table=table)
         self.in_memory += table.nbytes
         if self._write_all:
             self._write(message)
         return message
+
+    def publish(self, place: int, scope: tuple[int, ...], table: Table, exponent: int) -> Message:
+        """Keep the message of the bucket at ``place`` (from 0), in the checkpoint where there is one.
+
+        exponent : of the power of two that the values were divided by. Errors as for :meth:`add`.
+        """
+        stored = None
+        if self._checkpoint is not None:
+            stored = self._checkpoint.publish(place, scope, to_host(table), exponent)
+        if stored is not None:
+            return Message(scope, table.rows, table.nbytes, _stored=stored)
+        return self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
+
+    def published(
+        self, place: int, scope: tuple[int, ...], layout: Layout, dtype: np.dtype[np.generic]
+    ) -> tuple[Message, int] | None:
+        """The message that an earlier run published for the bucket at ``place``, checked, and its exponent; or None."""
+        if self._checkpoint is None:
+            return None
+        found: PublishedMessage | None = self._checkpoint.published(place, scope, layout, dtype)
+        if found is None:
+            return None
+        table = found.table
+        if not isinstance(table, Table):
+            return Message(scope, table.rows, table.nbytes, _stored=table), found.exponent
+        message = self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
+        return message, found.exponent
 
     def joined(self, message: Message) -> None:
         """Note that a message has been joined: from now on it is only asked for single rows."""
@@ -141,35 +182,25 @@ class MessageStore:
             self._write(self._joined.pop())
 
     def close(self, interrupted: bool = False) -> None:
-        """Remove everything that was written; ``interrupted``: perhaps in the middle of a write."""
-        if self._folder is None:
+        """Remove what was written but to a checkpoint; ``interrupted``: perhaps in the middle of a write."""
+        if self._scratch is None:
             return
-        shutil.rmtree(self._folder, ignore_errors=True)
-        for _ in range(SETTLING_CHECKS if interrupted else 0):
-            time.sleep(SETTLING_SECONDS)
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = None
+        self._scratch.close(interrupted)
+        self._scratch = None
+        self._budget.take(-self._scratch_bytes, self._parent)
+        self._scratch_bytes = 0
 
     def _write(self, message: Message) -> None:
         from oocbe.tables.stored import StoredTable
 
         assert message._table is not None
-        if self._folder is None:
-            self._folder = self._make_folder()
-        path = self._folder / f"message-{self._written:05d}"
+        if self._scratch is None:
+            self._scratch = ScratchFolder(self._parent)
+        path = self._scratch.path / f"message-{self._written:05d}"
         self._written += 1
-        message._stored = StoredTable.save(path, to_host(message._table), chunk_rows=self._chunk_rows)
+        table = to_host(message._table)
+        used = self._budget.used
+        message._stored = StoredTable.save(path, table, chunk_rows=self._chunk_rows, budget=self._budget)
+        self._scratch_bytes += self._budget.used - used
         message._table = None
         self.in_memory -= message.nbytes
-
-    def _make_folder(self) -> Path:
-        try:
-            if self._parent is not None:
-                self._parent.mkdir(parents=True, exist_ok=True)
-            return Path(tempfile.mkdtemp(prefix="oocbe-", dir=self._parent))
-        except OSError as error:
-            where = self._parent or tempfile.gettempdir()
-            raise ResourceError(
-                f"no folder for messages beyond {format_bytes(self.memory_limit)} can be made in {where} ({error}); "
-                "choose another with --workdir"
-            ) from None

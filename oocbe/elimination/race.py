@@ -6,6 +6,10 @@ How many rows it had up to there, over what was predicted, corrects the predicti
 round the cap is higher, and only those run whose corrected prediction comes close to the best. The first run to reach
 the end has solved the problem. A run that is given up costs about what its cap allows, so with a cap that grows by a
 factor all of them together cost a fraction of the successful one.
+
+Without bounds, what an attempt comes to depends on its problem, order and cap alone. So a resumed run need not repeat
+those that were given up: it is told how they ended (:class:`Attempts`), and goes on with the one that was running from
+its published messages.
 """
 
 from __future__ import annotations
@@ -13,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from typing import Protocol
 
 from oocbe.elimination.forward import Forward, ForwardPass, RowCapError
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.order import OrderChoice
 from oocbe.elimination.prepare import Prepared, prepare
-from oocbe.errors import ResourceError
+from oocbe.errors import DiskError, ResourceError
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.problem import Problem
 from oocbe.pruning.pruner import RowPruner
@@ -32,6 +37,23 @@ CAP_FACTOR = 8
 
 CONTENTION = 2.0
 """Orders predicted to cost up to this many times the best one's rows run in the same round."""
+
+
+class Attempts(Protocol):
+    """Where races keep messages, and what is remembered of attempts of runs before this one."""
+
+    def make_store(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> MessageStore:
+        """A place for the messages of an attempt with an order."""
+
+    def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
+        """How an attempt like the one that :meth:`make_store` was last called for was given up before, or None."""
+
+    def give_up(self, cap: int | None, error: RowCapError | ResourceError, repeatable: bool) -> None:
+        """Remove the messages of that attempt, and where it would end in the same way again, remember how it ended."""
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether messages outlive the process: then a full disk ends the run, to be resumed when there is space."""
 
 
 @dataclass
@@ -60,7 +82,7 @@ class Race:
     problem, semiring : what is solved.
     choices : orders, the most promising first.
     dominance : whether to drop dominated rows.
-    make_store : a new place for the messages of one run. engine : computes the buckets.
+    keeper : keeps messages and remembers attempts. engine : computes the buckets.
     start : called when a run begins; returns what to call after each bucket.
     pruner : the bound to hold rows against; None: all are kept.
 
@@ -75,7 +97,7 @@ class Race:
         semiring: Semiring,
         choices: list[OrderChoice],
         dominance: bool,
-        make_store: Callable[[], MessageStore],
+        keeper: Attempts,
         engine: BucketEngine,
         start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
         pruner: RowPruner | None = None,
@@ -83,7 +105,7 @@ class Race:
         self._problem = problem
         self._semiring = semiring
         self._dominance = dominance
-        self._make_store = make_store
+        self._keeper = keeper
         self._engine = engine
         self._start = start
         self._pruner = pruner
@@ -114,23 +136,30 @@ class Race:
         self._turn += 1
         failure: ResourceError | None = None
         for runner in [r for r in self._standing if r.expected_rows <= line]:
-            prepared = prepare(self._problem, self._semiring, runner.choice.order)
-            store = self._make_store()
-            forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner)
-            try:
-                outcome = forward.run(self._start(runner.choice))
-            except RowCapError as reached:
-                store.close()
-                runner.correct(reached)
-            except ResourceError as error:
-                store.close()
+            store = self._keeper.make_store(self._problem, runner.choice.order, self._dominance)
+            error = self._keeper.ended(cap) if self._pruner is None else None
+            if error is None:
+                prepared = prepare(self._problem, self._semiring, runner.choice.order)
+                forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner)
+                try:
+                    outcome = forward.run(self._start(runner.choice))
+                    return Finish(runner.choice, prepared, outcome, store, self.attempts)
+                except (RowCapError, ResourceError) as reached:
+                    store.close()
+                    if isinstance(reached, DiskError) and self._keeper.keeps_messages:
+                        raise
+                    error = reached
+                except BaseException:
+                    store.close(interrupted=True)
+                    raise
+                if isinstance(error, RowCapError) or len(self._standing) > 1:
+                    # The last order's messages are worth keeping: with more memory it may go on from them.
+                    self._keeper.give_up(cap, error, self._pruner is None)
+            if isinstance(error, RowCapError):
+                runner.correct(error)
+            else:
                 failure = error
                 self._standing.remove(runner)
-            except BaseException:
-                store.close(interrupted=True)
-                raise
-            else:
-                return Finish(runner.choice, prepared, outcome, store, self.attempts)
             self.attempts += 1
         if not self._standing:
             assert failure is not None
@@ -143,12 +172,12 @@ def race(
     semiring: Semiring,
     choices: list[OrderChoice],
     dominance: bool,
-    make_store: Callable[[], MessageStore],
+    keeper: Attempts,
     engine: BucketEngine,
     start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
 ) -> Finish:
     """Run rounds of a :class:`Race` with growing caps until an order ends; the last one standing has no cap."""
-    contest = Race(problem, semiring, choices, dominance, make_store, engine, start)
+    contest = Race(problem, semiring, choices, dominance, keeper, engine, start)
     for turn in count():
         finish = contest.round(FIRST_CAP * CAP_FACTOR**turn if contest.contenders > 1 else None)
         if finish is not None:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from oocbe.deadline import Deadline
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.bounded import BoundedSolve, Statistics
+from oocbe.elimination.durability import TransientRun, open_run
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
-from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.negate import negated
 from oocbe.elimination.order import OrderChoice, search_orders
 from oocbe.elimination.outcome import (
@@ -30,7 +30,14 @@ from oocbe.elimination.plan import needs_no_bounds, plan_for
 from oocbe.elimination.prepare import is_tabulated
 from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
-from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError, ValueRangeError
+from oocbe.errors import (
+    ResourceError,
+    TimeLimitError,
+    UnsupportedError,
+    UsageError,
+    ValueRangeError,
+    interruption_in,
+)
 from oocbe.machine import peak_memory, resident_memory
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.options import SolveOptions
@@ -38,6 +45,7 @@ from oocbe.problem import Problem
 from oocbe.pruning.dominance import applies_to
 from oocbe.result import Result
 from oocbe.semiring import MIN_SUM, Marginalisation, Semiring
+from oocbe.tables.faults import passing
 
 if TYPE_CHECKING:
     from oocbe.observer import Observer
@@ -63,7 +71,9 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
 
     Raises
     ------
-    ResourceError : messages do not fit the memory limit, or the disk is full, and no bound and no assignment is known.
+    ResourceError : messages do not fit the memory limit, and no bound and no assignment is known.
+    DiskError : the disk, or what may be used of it, is full.
+    UsageError, CorruptDataError : the work folder is in use, holds another run, or its record is damaged.
     TimeLimitError : the time limit was reached in a semiring without bounds.
     ValueRangeError : values that no supported dtype can combine exactly.
     UnsupportedError : a linear constraint that can bind, in a semiring that sums over assignments, or an upper bound
@@ -74,11 +84,20 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
     problem = _checked(problem, semiring, options).in_semiring(semiring)
-    with Deadline(options.time_limit) as deadline:
-        run = _Run(problem, semiring, options, observer, deadline)
-        result = run.solve()
-    seconds = {**result.seconds, "total": time.perf_counter() - begin}
-    result = replace(result, seconds=seconds, peak_memory_bytes=peak_memory())
+    with open_run(problem, options) as kept:
+        if kept.result is None:
+            try:
+                with Deadline(options.time_limit) as deadline:
+                    result = _Run(problem, semiring, options, observer, deadline, kept).solve()
+            except SystemError as error:
+                interruption = interruption_in(error)
+                if interruption is error:
+                    raise
+                raise interruption from None
+            seconds = {**result.seconds, "total": time.perf_counter() - begin}
+            result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory()))
+        else:
+            result = kept.result
     if observer is not None:
         observer.finished(result)
     return result
@@ -113,10 +132,11 @@ class _Run:
     options: SolveOptions
     observer: Observer | None
     deadline: Deadline
+    kept: TransientRun
 
     def __post_init__(self) -> None:
         self._engine = BucketEngine(self.options.backend, self.options.device_memory, deadline=self.deadline)
-        self._budget = max(LEAST_BUDGET, self.options.memory_limit - resident_memory())
+        self.kept.set_memory(max(LEAST_BUDGET, self.options.memory_limit - resident_memory()))
         self._sign = -1 if self.semiring.marginalisation is Marginalisation.MAX else 1
 
     def solve(self) -> Result:
@@ -127,19 +147,21 @@ class _Run:
         begin = time.perf_counter()
         if not bounded:
             seconds = min(options.order_seconds, self.deadline.remaining)
-            choices = search_orders(problem, options.order, seconds, options.seed)
+            choices = self.kept.orders(lambda: search_orders(problem, options.order, seconds, options.seed))
             return self._eliminate(choices, time.perf_counter() - begin)
         spent = 0.0
         if options.bounds == "auto":
-            choices = search_orders(problem, options.order, 0.0, options.seed)
+            choices = self.kept.orders(lambda: search_orders(problem, options.order, 0.0, options.seed))
             spent = time.perf_counter() - begin
             if needs_no_bounds(choices[0]):
                 result = self._eliminate(choices, spent)
                 if result.linear_constraints != "relaxed":
                     return result
+        else:
+            self.kept.orders(list)
         target = problem if self._sign > 0 else negated(problem)
         known = Knowledge(target, options.gap, self._report)
-        search = BoundedSolve(target, options, known, self._engine, self._make_store, self._start)
+        search = BoundedSolve(target, options, known, self._engine, self.kept, self._start)
         search.statistics.seconds["order"] = spent
         try:
             search.run()
@@ -162,7 +184,7 @@ class _Run:
                     self.semiring,
                     choices,
                     options.dominance,
-                    self._make_store,
+                    self.kept,
                     self._engine,
                     lambda choice: self._start(problem, choice, ""),
                 )
@@ -176,10 +198,12 @@ class _Run:
                 dtype = value_dtype(problem, self.semiring).name
                 return result_of_bounds(problem, options, known, statistics, dtype, self._backend)
         with finish.store:
+            passing("forward:done")
             forward_end = time.perf_counter()
             assignment = None
             if finish.outcome.value is not None and self.semiring.selects:
                 assignment = backward_pass(finish.prepared, finish.outcome.buckets)
+            passing("backward:done")
         result = result_of_elimination(problem, self.semiring, options, finish, assignment, self._backend)
         seconds = {
             "order": order_seconds,
@@ -202,9 +226,6 @@ class _Run:
     @property
     def _backend(self) -> str:
         return "cuda" if self._engine.uses_device else "cpu"
-
-    def _make_store(self) -> MessageStore:
-        return MessageStore(self._budget, self.options.workdir, self.options.chunk_rows)
 
     def _report(self, lower: int | float | None, value: int | float | None, why: str) -> None:
         """Tell the observer, in the problem's own sense."""

@@ -41,11 +41,7 @@ def read_rows(
     ------
     CorruptDataError : missing, or not what the manifest says, or not a chunk of that many rows.
     """
-    try:
-        data = manifest.checked(folder, name).read_bytes()
-    except FileNotFoundError:
-        raise CorruptDataError(f"{describe(name)} is missing: {folder / name}") from None
-    manifest.verify(folder, name, data)
+    data = manifest.read_file(folder, name)
     try:
         if codec == PACKED:
             from oocbe.tables.codec import decode

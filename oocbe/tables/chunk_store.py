@@ -5,6 +5,7 @@ Only imported when a stored table is written: zarr takes half a second to import
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,29 +18,53 @@ from zarr.storage import LocalStore
 from oocbe.kernels.cpu.threads import run_all
 from oocbe.tables.chunk_files import KEY_NAMES, PACKED, VALUES_NAME
 from oocbe.tables.codec import encode
+from oocbe.tables.disk import write_file
+from oocbe.tables.faults import passing
 from oocbe.tables.manifest import FileRecord, Manifest
 from oocbe.tables.zarr_codec import PackedCodec
 
 if TYPE_CHECKING:
     from zarr.core.buffer import Buffer
 
+    from oocbe.tables.disk_budget import DiskBudget
+
 
 class RecordingStore(LocalStore):  # type: ignore[misc]
-    """A local store that enters each file written into a manifest."""
+    """A local store that enters each file written into a manifest and counts its bytes against a disk budget.
 
-    def __init__(self, root: Path, manifest: Manifest) -> None:
+    The whole folder has a temporary name until it is complete, so files are written in place.
+    """
+
+    def __init__(self, root: Path, manifest: Manifest, budget: DiskBudget) -> None:
         super().__init__(root)
         self.manifest = manifest
+        self.budget = budget
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write a file and record it."""
-        self.manifest.files[key] = FileRecord.of(value.to_bytes())
-        await super().set(key, value)
+        await asyncio.to_thread(self.record, key, value.to_bytes())
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a file that is not there yet, and record it."""
-        self.manifest.files.setdefault(key, FileRecord.of(value.to_bytes()))
-        await super().set_if_not_exists(key, value)
+        if key not in self.manifest.files:
+            await self.set(key, value)
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Write a file and record it."""
+        self.record(key, value.to_bytes())
+
+    def record(self, key: str, data: bytes | memoryview) -> None:
+        """Write a file and record it; from any thread, each file from one."""
+        path = self.root / key
+        known = self.manifest.files.get(key)
+        self.budget.take(len(data) - (known.size if known else 0), path)
+        self.manifest.files[key] = FileRecord.of(data)
+        # Never the root: after an error it is removed while other threads still write.
+        for folder in reversed([f for f in path.parents if f.is_relative_to(self.root) and f != self.root]):
+            folder.mkdir(exist_ok=True)
+        write_file(path, data)
+        if "/c/" in key:
+            passing("table:chunk")
 
 
 class NewArrays:
@@ -49,14 +74,20 @@ class NewArrays:
     """
 
     def __init__(
-        self, root: Path, manifest: Manifest, words: int, dtype: np.dtype[Any], chunk_rows: int, codec: str
+        self,
+        root: Path,
+        manifest: Manifest,
+        words: int,
+        dtype: np.dtype[Any],
+        chunk_rows: int,
+        codec: str,
+        budget: DiskBudget,
     ) -> None:
-        self._root = root
-        self._manifest = manifest
+        self._store = RecordingStore(root, manifest, budget)
         self._chunk_rows = chunk_rows
         self._codec = codec
         self._rows = 0
-        self._group: Group = open_group(RecordingStore(root, manifest), mode="a", zarr_format=3)
+        self._group: Group = open_group(self._store, mode="a", zarr_format=3)
         self._names = [*(KEY_NAMES.format(word) for word in range(words)), VALUES_NAME]
         self._arrays = [
             self._group.create_array(
@@ -87,9 +118,7 @@ class NewArrays:
         run_all(self._write_packed, calls)
 
     def _write_packed(self, name: str, column: NDArray[Any]) -> None:
-        data = encode(column).data.cast("B")
-        self._manifest.files[name] = FileRecord.of(data)
-        write_file(self._root / name, data)
+        self._store.record(name, encode(column).data.cast("B"))
 
     def describe(self, attributes: dict[str, Any]) -> None:
         """Give the arrays their final size and the group its attributes."""
@@ -97,12 +126,6 @@ class NewArrays:
             for array in self._arrays:
                 array.resize((self._rows,))
         self._group.attrs.put(attributes)
-
-
-def write_file(path: Path, data: memoryview) -> None:
-    """Write a new file, in a folder that is made where it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
 
 
 def _codecs(codec: str, dtype: np.dtype[Any]) -> dict[str, Any]:

@@ -7,13 +7,14 @@ that :meth:`Manifest.render` gives, so that no changed bit goes unseen.
 
 from __future__ import annotations
 
-import json
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from oocbe.errors import CorruptDataError, UnsupportedError
+from oocbe.tables.disk import read_file
+from oocbe.tables.records import read_record, render_record
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "oocbe-table"
@@ -61,7 +62,7 @@ class Manifest:
             "first_keys": [f"{key:x}" for key in self.first_keys],
             "last_keys": [f"{key:x}" for key in self.last_keys],
         }
-        return _render(content)
+        return render_record(content)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
@@ -74,20 +75,13 @@ class Manifest:
         """
         path = folder / MANIFEST_NAME
         try:
-            if path.stat().st_size > LARGEST_MANIFEST:
-                raise CorruptDataError(f"{path}: larger than any manifest, {path.stat().st_size:,} bytes")
-            data = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+            content = read_record(path, LARGEST_MANIFEST, FORMAT_NAME)
+        except FileNotFoundError:
             raise CorruptDataError(
                 f"{folder}: no {MANIFEST_NAME}, so this is not a table, or its writing was cut short; write it again"
             ) from None
-        try:
-            content = json.loads(data)["content"]
-            damaged = _render(content) != data or content["format"] != FORMAT_NAME
-        except (ValueError, KeyError, TypeError, RecursionError):
-            damaged = True
-        if damaged:
-            raise CorruptDataError(f"{path}: damaged, its checksum does not hold; restore or rewrite the table")
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{error}; restore or rewrite the table") from None
         if content["version"] not in READABLE_VERSIONS:
             raise UnsupportedError(
                 f"{path}: format version {content['version']}; this program reads versions up to {FORMAT_VERSION}"
@@ -120,6 +114,23 @@ class Manifest:
             raise CorruptDataError(f"{describe(name)} has {size:,} bytes instead of {self.files[name].size:,}: {path}")
         return path
 
+    def read_file(self, folder: Path, name: str) -> bytes:
+        """Content of a listed file, checked; no more memory is taken than its record says.
+
+        Raises
+        ------
+        CorruptDataError : missing, unreadable, damaged, or not a plain file inside the folder.
+        """
+        path = self.checked(folder, name)
+        try:
+            data = read_file(path, self.files[name].size + 1)
+        except FileNotFoundError:
+            raise CorruptDataError(f"{describe(name)} is missing: {path}") from None
+        except OSError as error:
+            raise CorruptDataError(f"{describe(name)} cannot be read ({error.strerror}): {path}") from None
+        self.verify(folder, name, data)
+        return data
+
     def verify(self, folder: Path, name: str, data: bytes | memoryview) -> None:
         """Compare a file's bytes with its record; :class:`CorruptDataError` where they differ."""
         if FileRecord.of(data) != self.files[name]:
@@ -133,8 +144,3 @@ def describe(name: str) -> str:
     """A listed file in words: ``chunk 3 of key_0``."""
     array, _, chunk = name.partition("/c/")
     return f"chunk {chunk} of {array}" if chunk else f"metadata file {name}"
-
-
-def _render(content: dict[str, Any]) -> bytes:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return f'{{"checksum":{zlib.crc32(text.encode())},"content":{text}}}\n'.encode()

@@ -9,10 +9,11 @@ found through the manifest, never by listing a folder. Zarr for Python reads the
 from __future__ import annotations
 
 import json
+import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -24,6 +25,9 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import Manifest
 from oocbe.tables.table import VALUE_DTYPES, Table, describe_table, format_bytes
 from oocbe.tables.writer import CHUNK_ROWS, LARGEST_CHUNK_ROWS, StoredTableWriter, key_number
+
+if TYPE_CHECKING:
+    from oocbe.tables.disk_budget import DiskBudget
 
 
 class StoredTable:
@@ -61,21 +65,26 @@ class StoredTable:
         *,
         chunk_rows: int = CHUNK_ROWS,
         codec: str = PACKED,
+        budget: DiskBudget | None = None,
     ) -> StoredTableWriter:
         """A writer for a new table, to be used in a ``with`` statement; see :class:`StoredTableWriter`.
 
         codec : ``packed`` (:mod:`oocbe.tables.codec`), or ``blosc`` for version 1 of the format.
+        budget : counts what is written, and may refuse it.
 
         Raises
         ------
         ModelError : a dtype that tables cannot have. UsageError : the path exists, or chunk_rows is out of range.
         """
-        return StoredTableWriter(path, layout, dtype, semiring, chunk_rows, codec)
+        return StoredTableWriter(path, layout, dtype, semiring, chunk_rows, codec, budget)
 
     @classmethod
-    def save(cls, path: str | Path, table: Table, *, chunk_rows: int = CHUNK_ROWS) -> StoredTable:
+    def save(
+        cls, path: str | Path, table: Table, *, chunk_rows: int = CHUNK_ROWS, budget: DiskBudget | None = None
+    ) -> StoredTable:
         """Write a table in memory to disk and open it; errors as for :meth:`create`."""
-        with cls.create(path, table.layout, table.values.dtype, table.semiring, chunk_rows=chunk_rows) as writer:
+        dtype, semiring = table.values.dtype, table.semiring
+        with cls.create(path, table.layout, dtype, semiring, chunk_rows=chunk_rows, budget=budget) as writer:
             writer.append(table.keys, table.values)
         return cls.open(path)
 
@@ -180,6 +189,21 @@ class StoredTable:
         """All rows in memory; errors as for :meth:`read`."""
         return self.read(0, self.rows)
 
+    def verify(self) -> None:
+        """Read every file and compare it with its checksum, one at a time and without decoding it.
+
+        Raises
+        ------
+        CorruptDataError : names the first file that is missing or damaged.
+        """
+        for name in self._manifest.files:
+            self._manifest.read_file(self.path, name)
+
+    @property
+    def manifest_checksum(self) -> int:
+        """CRC-32 of the manifest, and so of everything that this table is."""
+        return zlib.crc32(self._manifest.render())
+
     def find(self, key: NDArray[np.uint64]) -> int | float | None:
         """Value of one packed key, uint64 (words,); None where it has no row.
 
@@ -240,8 +264,7 @@ class StoredTable:
 def _read_json(folder: Path, manifest: Manifest, name: str) -> dict[str, Any]:
     if name not in manifest.files:
         raise CorruptDataError(f"{folder}: the manifest does not list {name}")
-    data = manifest.checked(folder, name).read_bytes()
-    manifest.verify(folder, name, data)
+    data = manifest.read_file(folder, name)
     try:
         content = json.loads(data)
     except ValueError as error:

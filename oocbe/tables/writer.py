@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import secrets
-import shutil
-import time
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from oocbe.errors import ModelError, ResourceError, UsageError
+from oocbe.errors import ModelError, UsageError
 from oocbe.semiring import Semiring
+from oocbe.tables import disk
 from oocbe.tables.chunk_files import BLOSC, PACKED
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.faults import passing
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
-from oocbe.tables.table import VALUE_DTYPES, format_bytes
+from oocbe.tables.table import VALUE_DTYPES
 
 if TYPE_CHECKING:
     from oocbe.tables.chunk_store import NewArrays
@@ -30,8 +29,6 @@ CHUNK_ROWS = 1 << 20
 LARGEST_CHUNK_ROWS = 1 << 26
 """A chunk's keys stay far below the 2 GiB that its codec can take."""
 
-PARTIAL_SUFFIX = ".partial"
-
 
 class StoredTableWriter:
     """Collects rows into chunks and publishes them as a table when its ``with`` block ends.
@@ -39,6 +36,8 @@ class StoredTableWriter:
     Made by :meth:`oocbe.tables.stored.StoredTable.create`. The table appears under its name complete or not at all:
     everything is written into a hidden folder beside it, synchronised to disk, the manifest last, and then renamed.
     When the block ends with an exception (Ctrl-C included), the hidden folder is removed.
+
+    ``budget`` counts what is written and may refuse it; a table that was not finished is given back to it.
     """
 
     def __init__(
@@ -49,6 +48,7 @@ class StoredTableWriter:
         semiring: Semiring,
         chunk_rows: int = CHUNK_ROWS,
         codec: str = PACKED,
+        budget: DiskBudget | None = None,
     ) -> None:
         self.path = Path(path)
         self.layout = layout
@@ -70,9 +70,12 @@ class StoredTableWriter:
         self._written = 0
         self._last_key = -1
         self._arrays: NewArrays | None = None
-        self._folder = self.path.parent / f".{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
+        self._folder = self.path.parent / disk.partial_name(self.path.name)
+        self._budget = DiskBudget(self.path.parent) if budget is None else budget
+        self._manifest_bytes = 0
 
     def __enter__(self) -> StoredTableWriter:
+        passing("table:begin")
         self._refuse_existing()
         self._folder.mkdir(parents=True)
         return self
@@ -85,7 +88,9 @@ class StoredTableWriter:
                 self._finish()
         finally:
             if self._folder.exists():
-                _remove(self._folder)
+                disk.remove(self._folder)
+                taken = sum(record.size for record in self._manifest.files.values())
+                self._budget.take(-taken - self._manifest_bytes, self.path)
 
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Add rows.
@@ -97,7 +102,7 @@ class StoredTableWriter:
         Raises
         ------
         ModelError : another shape or dtype, or a row whose key equals that of the row before.
-        ResourceError : the disk is full.
+        DiskError : the disk or the disk budget is used up.
         """
         if keys.dtype != np.uint64 or keys.ndim != 2 or keys.shape[0] != self.layout.words:
             raise ModelError(
@@ -163,7 +168,13 @@ class StoredTableWriter:
 
         if self._arrays is None:
             self._arrays = NewArrays(
-                self._folder, self._manifest, self.layout.words, self.dtype, self._chunk_rows, self._codec
+                self._folder,
+                self._manifest,
+                self.layout.words,
+                self.dtype,
+                self._chunk_rows,
+                self._codec,
+                self._budget,
             )
         return self._arrays
 
@@ -175,14 +186,22 @@ class StoredTableWriter:
         try:
             self._open_arrays().describe({"oocbe": self._attributes()})
             for path in sorted(self._folder.rglob("*"), reverse=True):
-                _synchronise(path)
+                disk.synchronise(path)
+            passing("table:data-synchronised")
             manifest = self._folder / MANIFEST_NAME
-            manifest.write_bytes(self._manifest.render())
-            _synchronise(manifest)
-            _synchronise(self._folder)
+            content = self._manifest.render()
+            self._budget.take(len(content), manifest)
+            self._manifest_bytes = len(content)
+            disk.write_file(manifest, content)
+            passing("table:manifest-written")
+            disk.synchronise(manifest)
+            disk.synchronise(self._folder)
+            passing("table:manifest-synchronised")
             self._refuse_existing()
-            self._folder.rename(self.path)
-            _synchronise(self.path.parent)
+            disk.rename(self._folder, self.path)
+            passing("table:renamed")
+            disk.synchronise(self.path.parent)
+            passing("table:done")
         except OSError as error:
             raise self._disk_error(error) from None
 
@@ -207,13 +226,11 @@ class StoredTableWriter:
             raise UsageError(f"{self.path} exists already; remove it or choose another name")
 
     def _disk_error(self, error: OSError) -> Exception:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        """Sizes for a disk that is full or fails; other errors, such as a missing permission, say enough themselves."""
+        if error.errno not in (*disk.FULL_DISK, errno.EIO, errno.EROFS):
             return error
-        needed = self.rows * (8 * self.layout.words + self.dtype.itemsize)
-        return ResourceError(
-            f"{self.path}: the disk is full after {self._written:,} of at least {self.rows:,} rows "
-            f"({format_bytes(needed)} uncompressed); free some space or choose another folder"
-        )
+        what = f"{self.path} ({self._written:,} of at least {self.rows:,} rows written)"
+        return self._budget.failure(error, what, self.rows * (8 * self.layout.words + self.dtype.itemsize))
 
 
 def key_number(keys: NDArray[np.uint64], row: int) -> int:
@@ -223,22 +240,3 @@ def key_number(keys: NDArray[np.uint64], row: int) -> int:
 
 def _union(extent: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
     return min(extent[0], other[0]), max(extent[1], other[1])
-
-
-def _synchronise(path: Path) -> None:
-    """Force a file's bytes, or a folder's entries, to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder even while an interrupted write is still putting its last file there."""
-    for _ in range(100):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            return
-        time.sleep(0.01)
-    shutil.rmtree(folder)

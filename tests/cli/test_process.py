@@ -69,15 +69,23 @@ def test_a_full_disk_ends_with_thirty() -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("with_workdir", [False, True])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interruption_leaves_no_temporary_files(number: signal.Signals, code: int, tmp_path: Path) -> None:
-    hard, work = tmp_path / "hard.spot", tmp_path / "work"
-    work.mkdir()
+def test_interruption_leaves_what_is_published_and_no_temporary_files(
+    number: signal.Signals, code: int, with_workdir: bool, tmp_path: Path
+) -> None:
+    hard, work, scratch = tmp_path / "hard.spot", tmp_path / "work", tmp_path / "scratch"
+    scratch.mkdir()
     assert call("synth", "spot5", str(hard), "-n", "300", "--window", "60").returncode == 0
-    arguments = ["solve", str(hard), "--verbose", "--order-seconds", "0", "--workdir", str(work), "--memory", "1GiB"]
+    arguments = ["solve", str(hard), "--verbose", "--order-seconds", "0", "--memory", "1GiB"]
     arguments += ["--bounds", "none"]
+    arguments += ["--workdir", str(work)] if with_workdir else []
     command = subprocess.Popen(
-        [*OOCBE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment()
+        [*OOCBE, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(TMPDIR=str(scratch)),
     )
     assert command.stderr is not None
     seen = ""
@@ -91,4 +99,30 @@ def test_interruption_leaves_no_temporary_files(number: signal.Signals, code: in
     assert command.returncode == code, seen + rest
     assert "interrupted" in rest
     assert "Traceback" not in rest
-    assert list(work.iterdir()) == []
+    assert list(scratch.iterdir()) == []
+    if with_workdir:
+        assert "--resume goes on from there" in rest
+        assert list(work.glob("order-0/message-*.json"))
+        assert not [p for p in work.rglob("*") if ".partial" in p.name]
+        assert (work / "lock").read_text() == ""
+
+
+def test_killed_and_resumed(tmp_path: Path) -> None:
+    """As a user would: kill -9, an error without --resume, the rest with it."""
+    work = str(tmp_path / "work")
+    killed = call("solve", DAILY, "--workdir", work, OOCBE_FAULT="message:renamed:60")
+    assert killed.returncode == -signal.SIGKILL
+    refused = call("solve", DAILY, "--workdir", work)
+    assert refused.returncode == 2
+    assert "60 published messages; continue it with --resume" in refused.stderr
+    resumed = call("solve", DAILY, "--workdir", work, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "optimum          2112" in resumed.stdout
+    assert "resumed: 60 messages" in resumed.stdout
+    assert call("solve", DAILY, "--resume").returncode == 2
+
+
+def test_a_misspelt_fault_point_is_refused() -> None:
+    done = call("solve", DAILY, OOCBE_FAULT="message:renamd:1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "OOCBE_FAULT" in done.stderr

@@ -73,9 +73,11 @@ def test_an_order_from_a_file(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["order"] == names[::-1]
 
 
-def test_the_work_folder_is_left_empty(tmp_path: Path) -> None:
+def test_the_work_folder_keeps_the_answer_and_no_tables(tmp_path: Path) -> None:
     assert run(app, ["solve", GRID, "--workdir", str(tmp_path)]).exit_code == 0
-    assert list(tmp_path.iterdir()) == []
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["lock", "result.json", "run.json"]
+    again = run(app, ["solve", GRID, "--workdir", str(tmp_path), "--resume", "--quiet"])
+    assert (again.exit_code, again.stdout) == (0, "optimal 1812\n")
 
 
 def test_counting_has_a_value_and_no_assignment(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_large(name, data, tmp_path):
 def test_without_dominance_or_through_the_disk(name, data, tmp_path):
     check(data, name, tmp_path, dominance=False)
     check(data, name, tmp_path, workdir=tmp_path / "work", chunk_rows=50, order="min-degree")
-    assert list((tmp_path / "work").iterdir()) == []
+    assert not list((tmp_path / "work").glob("order-*"))
 
 
 def test_a_recorder_capacity_is_shown_not_to_bind(data, tmp_path):

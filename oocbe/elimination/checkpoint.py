@@ -1,0 +1,178 @@
+"""Published messages of one elimination order: what a killed run leaves behind and a resumed one goes on from.
+
+The messages of an order live in a folder of the run directory. Bucket 12's is a stored table ``message-00012`` and a
+record ``message-00012.json`` that is written last: place, scope, rows, the exponent of its scaling, the checksum of the
+table and the run it belongs to. Without a sound record there is no message; a record or table that belongs elsewhere
+does not fit its place. A small message has no table: its rows are in the record, because what a table of a few rows
+costs is its files, each forced to disk. Every message is published and kept to the end, also one that has been joined:
+the backward pass asks each for a row, and a damaged one is computed again from those it was made of.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oocbe.errors import CorruptDataError, OocbeError
+from oocbe.semiring import Semiring
+from oocbe.tables import disk
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.layout import Layout
+from oocbe.tables.records import read_record, render_record
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import Table
+
+RECORD_FORMAT = "oocbe-message"
+LARGEST_RECORD = 1 << 20
+
+
+EMBEDDED_BYTES = 1 << 16
+"""Largest message, in bytes of keys and values, that is put into its record. On a local disk a record takes some 1 ms
+to publish, a table 20; a record of this size is as quick to read and to check as a table."""
+
+
+class PublishedMessage(NamedTuple):
+    """A message on disk, in memory where it was in its record.
+
+    ``exponent``: of the power of two that its values were divided by.
+    """
+
+    table: StoredTable | Table
+    exponent: int
+
+
+class OrderCheckpoint:
+    """Publishes and finds the messages of one order.
+
+    Parameters
+    ----------
+    folder : of this order; made when the first message is published.
+    run : identifies the run whose messages these are. semiring : of the messages.
+    budget : counts what is written. chunk_rows : rows of a chunk of a stored message.
+    damaged : told about each message that is there but cannot be used, in a sentence.
+
+    Attributes
+    ----------
+    found : messages that were there and sound.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        run: str,
+        semiring: Semiring,
+        budget: DiskBudget,
+        chunk_rows: int,
+        damaged: Callable[[str], None],
+    ) -> None:
+        self.folder = folder
+        self.budget = budget
+        self.found = 0
+        self._run = run
+        self._semiring = semiring
+        self._chunk_rows = chunk_rows
+        self._damaged = damaged
+
+    def publish(self, place: int, scope: tuple[int, ...], table: Table, exponent: int) -> StoredTable | None:
+        """Put the message of the bucket at ``place`` (from 0) on disk, to be found by a run that is resumed.
+
+        Returns the table on disk, or None for a message so small that it is better kept in memory, too.
+
+        Raises
+        ------
+        DiskError : it cannot be written; what was published before stays.
+        """
+        path, stored = self._path(place), None
+        record = {
+            "format": RECORD_FORMAT,
+            "run": self._run,
+            "place": place,
+            "scope": list(scope),
+            "rows": table.rows,
+            "exponent": exponent,
+        }
+        try:
+            disk.make_folder(self.folder, 0o700)
+            # What lies there is damaged, or its record was never written. The record goes first.
+            for leftover in (self._record_path(place), path):
+                if leftover.exists() or leftover.is_symlink():
+                    self.budget.take(-disk.size_of(leftover), leftover)
+                    disk.remove(leftover)
+                    disk.synchronise(self.folder)
+            if table.nbytes <= EMBEDDED_BYTES:
+                record |= {"keys": _text_of(table.keys), "values": _text_of(table.values)}
+            else:
+                stored = StoredTable.save(path, table, chunk_rows=self._chunk_rows, budget=self.budget)
+                record["table"] = stored.manifest_checksum
+            data = render_record(record)
+            self.budget.take(len(data), self._record_path(place))
+            disk.publish_file(self._record_path(place), data, "message")
+        except OSError as error:
+            raise self.budget.failure(error, str(path), table.nbytes) from None
+        return stored
+
+    def published(
+        self, place: int, scope: tuple[int, ...], layout: Layout, dtype: np.dtype[np.generic]
+    ) -> PublishedMessage | None:
+        """The message of the bucket at ``place``, every byte of it checked; None where there is none that is sound.
+
+        scope, layout, dtype : what the message must have.
+        """
+        record_path = self._record_path(place)
+        try:
+            if self.folder.is_symlink():
+                raise CorruptDataError(f"{self.folder}: a link, which nothing in a run directory is")
+            record = read_record(record_path, LARGEST_RECORD, RECORD_FORMAT)
+            if (record["run"], record["place"], record["scope"]) != (self._run, place, list(scope)):
+                raise CorruptDataError(f"{record_path}: belongs to another bucket or run")
+            table = self._embedded(record, layout, dtype) if "keys" in record else self._stored(place, record)
+            if table.rows != record["rows"] or table.layout != layout or _dtype_of(table) != dtype:
+                raise CorruptDataError(f"{record_path}: its table is none of this bucket's")
+            message = PublishedMessage(table, int(record["exponent"]))
+        except FileNotFoundError:
+            return None
+        except (OocbeError, KeyError, ValueError, TypeError) as error:
+            self._damaged(f"message {place + 1}: {error}")
+            return None
+        self.found += 1
+        return message
+
+    def _stored(self, place: int, record: dict[str, Any]) -> StoredTable:
+        path = self._path(place)
+        if path.is_symlink():
+            raise CorruptDataError(f"{path}: a link, which nothing in a run directory is")
+        stored = StoredTable.open(path)
+        if stored.manifest_checksum != record["table"] or not stored.is_sorted:
+            raise CorruptDataError(f"{path}: not the table that {self._record_path(place).name} describes")
+        stored.verify()
+        return stored
+
+    def _embedded(self, record: dict[str, Any], layout: Layout, dtype: np.dtype[np.generic]) -> Table:
+        keys = np.frombuffer(base64.b64decode(record["keys"], validate=True), dtype="<u8")
+        values = np.frombuffer(base64.b64decode(record["values"], validate=True), dtype=dtype.newbyteorder("<"))
+        return Table(
+            layout,
+            keys.reshape(layout.words, -1).astype(np.uint64) if len(values) else np.empty((layout.words, 0), np.uint64),
+            values.astype(dtype),
+            self._semiring,
+            is_sorted=True,
+        )
+
+    def _path(self, place: int) -> Path:
+        return self.folder / f"message-{place + 1:05d}"
+
+    def _record_path(self, place: int) -> Path:
+        return self.folder / f"message-{place + 1:05d}.json"
+
+
+def _text_of(array: np.ndarray[Any, Any]) -> str:
+    """Little-endian bytes of an array in base 64."""
+    return base64.b64encode(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()).decode()
+
+
+def _dtype_of(table: StoredTable | Table) -> np.dtype[Any]:
+    return table.dtype if isinstance(table, StoredTable) else table.values.dtype

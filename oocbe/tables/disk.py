@@ -1,0 +1,175 @@
+"""Every file operation of stored tables and run directories: the one place that writes, synchronises and renames.
+
+Being one place, it can be broken on purpose: a hook sees each operation before it happens and may raise what a failing
+or full disk raises, or shorten a write. A file is *published* (:func:`publish_file`) by writing it under a temporary
+name, forcing it to disk, renaming it and forcing its folder to disk: whoever finds the name finds the whole file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from oocbe.tables.faults import passing
+
+PARTIAL_SUFFIX = ".partial"
+
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Error numbers of a disk, a quota or a file size limit that is used up."""
+
+Hook = Callable[[str, Path], int | None]
+"""Called with the operation (``create``, ``write``, ``synchronise``, ``rename``, ``folder``, ``remove``, ``read``) and
+the file before it happens; may raise OSError, or return the number of bytes of which a write takes at most."""
+
+_hook: Hook | None = None
+
+
+@contextmanager
+def hooked(hook: Hook) -> Iterator[None]:
+    """Within the block, ``hook`` sees every file operation of this process; for tests."""
+    global _hook
+    before, _hook = _hook, hook
+    try:
+        yield
+    finally:
+        _hook = before
+
+
+def _before(operation: str, path: Path) -> int | None:
+    return None if _hook is None else _hook(operation, path)
+
+
+def partial_name(name: str) -> str:
+    """A hidden name for what is not complete yet; :func:`is_partial` knows it again."""
+    return f".{name}.{os.getpid()}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}"
+
+
+def is_partial(name: str) -> bool:
+    """Whether a name is one of :func:`partial_name`."""
+    return name.startswith(".") and name.endswith(PARTIAL_SUFFIX)
+
+
+def write_file(path: Path, data: bytes | memoryview) -> None:
+    """Write a file whole, over what is there; not forced to disk. A short write is carried on with."""
+    _before("create", path)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    try:
+        rest = memoryview(data)
+        while len(rest):
+            most = _before("write", path)
+            written = os.write(handle, rest if most is None else rest[:most])
+            if written == 0:
+                raise OSError(errno.EIO, "nothing was written", str(path))
+            rest = rest[written:]
+    except OSError as error:
+        raise _naming(error, path) from None
+    finally:
+        os.close(handle)
+
+
+def read_file(path: Path, size: int) -> bytes:
+    """The first ``size`` bytes of a file, fewer where it is shorter; the last part of the path may be no link."""
+    _before("read", path)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with os.fdopen(handle, "rb") as file:
+            return file.read(size)
+    except OSError as error:
+        raise _naming(error, path) from None
+
+
+def synchronise(path: Path) -> None:
+    """Force a file's bytes, or a folder's entries, to disk."""
+    _before("synchronise", path)
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        raise _naming(error, path) from None
+    finally:
+        os.close(handle)
+
+
+def rename(path: Path, target: Path) -> None:
+    """Give a file or folder another name on the same disk, and force that to disk."""
+    _before("rename", target)
+    path.rename(target)
+
+
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Make a folder where there is none, and force its name to disk."""
+    if path.is_dir():
+        return
+    _before("folder", path)
+    path.mkdir(mode, exist_ok=True)
+    synchronise(path.parent)
+
+
+def publish_file(path: Path, data: bytes, what: str) -> None:
+    """Write a file so that its name holds the whole of it or what was there before, whenever the process is killed.
+
+    what : prefix of the fault points passed (:mod:`oocbe.tables.faults`).
+    """
+    passing(f"{what}:begin")
+    partial = path.with_name(partial_name(path.name))
+    try:
+        write_file(partial, data)
+        passing(f"{what}:written")
+        synchronise(partial)
+        passing(f"{what}:synchronised")
+        rename(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    passing(f"{what}:renamed")
+    synchronise(path.parent)
+    passing(f"{what}:done")
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with all that is in it; nothing where there is nothing. Links are not followed.
+
+    Also while an interrupted write, on a thread of its own, is still putting its last file there.
+    """
+    _before("remove", path)
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    for _ in range(100):
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            return
+        time.sleep(0.01)
+    shutil.rmtree(path)
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder, links not followed."""
+    if path.is_symlink() or path.is_file():
+        return path.lstat().st_size
+    total = 0
+    for folder, _, files in os.walk(path):
+        for name in files:
+            try:
+                total += os.lstat(Path(folder, name)).st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that this user may still write on the disk of a path, or of the nearest folder above it that exists."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+def _naming(error: OSError, path: Path) -> OSError:
+    """The same error with the file's name, which calls on an open file leave out."""
+    return error if error.filename else OSError(error.errno, error.strerror, str(path))

@@ -1,0 +1,73 @@
+"""How much a run may write to disk, and the error when that, or the disk, is used up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Lock
+
+from oocbe.errors import DiskError
+from oocbe.tables.disk import FULL_DISK, free_bytes
+from oocbe.tables.table import format_bytes
+
+
+class DiskBudget:
+    """Counts the bytes of the files that a run has on disk and refuses to pass a limit.
+
+    Bytes are those of file contents: file systems round each file up to whole blocks.
+
+    Parameters
+    ----------
+    folder : where the files are; its disk is the one whose free space is reported.
+    limit : bytes, or None where only the disk's size limits.
+    """
+
+    def __init__(self, folder: Path, limit: int | None = None) -> None:
+        self.folder = folder
+        self.limit = limit
+        self.used = 0
+        self._lock = Lock()
+
+    @property
+    def available(self) -> int:
+        """Bytes that can still be written: what the limit leaves, or the disk where that is less."""
+        free = free_bytes(self.folder)
+        return free if self.limit is None else min(free, max(0, self.limit - self.used))
+
+    def take(self, count: int, path: Path) -> None:
+        """Count a file's bytes before they are written (negative: give them back).
+
+        Raises
+        ------
+        DiskError : they would pass the limit; nothing is counted then.
+        """
+        with self._lock:
+            if self.limit is None or count <= 0 or self.used + count <= self.limit:
+                self.used += count
+                return
+        raise DiskError(
+            f"{path}: {format_bytes(count)} more would pass the disk limit; {self.sizes()}. Raise --max-disk"
+        )
+
+    def failure(self, error: OSError, what: str, needed: int | None = None) -> DiskError:
+        """The error for a file operation that failed.
+
+        Parameters
+        ----------
+        what : the table or file that was to be written. needed : its bytes before compression, where known.
+        """
+        size = "" if needed is None else f"needed up to {format_bytes(needed)}, "
+        where = f" ({error.filename})" if error.filename and str(error.filename) != what else ""
+        if error.errno in FULL_DISK:
+            return DiskError(
+                f"{what}: the disk is full{where}; {size}{self.sizes()}. Free some space, or choose another folder"
+            )
+        return DiskError(f"{what}: cannot be written, {error.strerror or error}{where}; {size}{self.sizes()}")
+
+    def sizes(self) -> str:
+        """Used, limit and free, for messages."""
+        limit = "none" if self.limit is None else format_bytes(self.limit)
+        try:
+            free = format_bytes(free_bytes(self.folder))
+        except OSError:
+            free = "unknown"
+        return f"used {format_bytes(self.used)}, limit {limit}, free on disk {free}"

@@ -1,0 +1,49 @@
+"""Small JSON files with a checksum of their own, read only in the exact bytes in which they are written.
+
+So no changed bit goes unseen, neither in the content nor in its spelling.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+from oocbe.errors import CorruptDataError
+from oocbe.tables.disk import read_file
+
+
+def render_record(content: dict[str, Any]) -> bytes:
+    """The one spelling of a record."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f'{{"checksum":{zlib.crc32(text.encode())},"content":{text}}}\n'.encode()
+
+
+def read_record(path: Path, largest: int, format_name: str) -> dict[str, Any]:
+    """Content of a record whose ``format`` is the one given.
+
+    Parameters
+    ----------
+    largest : bytes above which the file is not even read.
+
+    Raises
+    ------
+    FileNotFoundError : there is none. CorruptDataError : it cannot be read, or is damaged; the message names the file.
+    """
+    try:
+        data = read_file(path, largest + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(path) from None
+    except OSError as error:
+        raise CorruptDataError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(data) > largest:
+        raise CorruptDataError(f"{path}: larger than any such file, {path.stat().st_size:,} bytes")
+    try:
+        content = json.loads(data)["content"]
+        damaged = render_record(content) != data or content["format"] != format_name
+    except (ValueError, KeyError, TypeError, RecursionError):
+        damaged = True
+    if damaged:
+        raise CorruptDataError(f"{path}: damaged, its checksum does not hold")
+    return dict(content)

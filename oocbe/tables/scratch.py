@@ -1,0 +1,105 @@
+"""Scratch folders: for files that nobody needs once their owner has ended, however that was.
+
+A scratch folder is locked by its owner. Whoever makes the next one beside it removes those of this user whose owner has
+died.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from oocbe.errors import DiskError
+from oocbe.tables import disk
+from oocbe.tables.folder_lock import FolderLock
+
+PREFIX = "oocbe-"
+
+_NAME = re.compile(re.escape(PREFIX) + r"[a-z0-9_]{8}")
+
+ATTEMPTS = 100
+
+SETTLING_CHECKS, SETTLING_SECONDS = 10, 0.02
+"""After an interruption: Zarr writes on threads of its own, and a file under way makes its folder anew once removed."""
+
+
+def default_parent() -> Path:
+    """Where scratch folders go: a batch job's own disk (``SLURM_TMPDIR``), ``TMPDIR``, or the system's folder."""
+    slurm = os.environ.get("SLURM_TMPDIR", "")
+    return Path(slurm) if slurm and Path(slurm).is_dir() else Path(tempfile.gettempdir())
+
+
+class ScratchFolder:
+    """A new folder, made at once and removed by :meth:`close`.
+
+    Parameters
+    ----------
+    parent : where it is made; made itself where missing.
+
+    Raises
+    ------
+    DiskError : it cannot be made.
+    """
+
+    def __init__(self, parent: Path) -> None:
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            remove_orphans(parent)
+            self.path, self._lock = _make_locked(parent)
+        except OSError as error:
+            raise DiskError(
+                f"no folder for tables can be made in {parent} ({error}); choose another with --workdir"
+            ) from None
+
+    def close(self, interrupted: bool = False) -> None:
+        """Remove the folder and all that is in it; ``interrupted``: perhaps in the middle of a write.
+
+        What a failing disk does not let go is left to whoever makes the next scratch folder there.
+        """
+        with suppress(OSError):
+            disk.remove(self.path)
+            for _ in range(SETTLING_CHECKS if interrupted else 0):
+                time.sleep(SETTLING_SECONDS)
+                disk.remove(self.path)
+        self._lock.release()
+
+
+def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
+    for _ in range(ATTEMPTS):
+        path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        # Another process that cleans up may take a folder whose lock is not held yet for an orphan.
+        try:
+            lock = FolderLock.try_take(path, create=True)
+        except DiskError:
+            if path.exists():
+                path.rmdir()
+                raise
+            continue
+        if isinstance(lock, FolderLock):
+            return path, lock
+    raise OSError(f"{ATTEMPTS} folders were removed while being made")
+
+
+def remove_orphans(parent: Path) -> list[Path]:
+    """Remove scratch folders of this user whose owner has died; returns them. What cannot be removed is left."""
+    removed = []
+    for path in sorted(parent.glob(f"{PREFIX}*")):
+        try:
+            if not _NAME.fullmatch(path.name) or path.is_symlink() or path.lstat().st_uid != os.geteuid():
+                continue
+            if not any(path.iterdir()):
+                path.rmdir()
+            else:
+                lock = FolderLock.try_take(path, create=False)
+                if not isinstance(lock, FolderLock):
+                    continue
+                disk.remove(path)
+                lock.release()
+        except (OSError, DiskError):
+            continue
+        removed.append(path)
+    return removed

@@ -1,0 +1,201 @@
+"""A failing, full or stuttering disk at the n-th file operation, for every n: an error with sizes, nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import resource
+import shutil
+import signal
+import tempfile
+
+import pytest
+from durable_runs import solve_in
+
+from oocbe.errors import CorruptDataError, DiskError, ResourceError
+from oocbe.tables import disk
+
+TWO_TABLES = {"order": "min-degree", "embedded_bytes": 260}
+
+RUNS = [
+    pytest.param(TWO_TABLES, 4, id="two tables, each 4th operation"),
+    pytest.param(TWO_TABLES, 1, id="two tables", marks=pytest.mark.slow),
+    pytest.param({}, 1, id="a race", marks=pytest.mark.slow),
+]
+
+
+class Injector:
+    """Breaks the n-th file operation (from 0), and with ``lasting`` all later ones, too."""
+
+    def __init__(self, place: int, error: int | None, lasting: bool = False) -> None:
+        self.place, self.error, self.lasting = place, error, lasting
+        self.count = 0
+        self.broken: list[str] = []
+
+    def __call__(self, operation: str, path) -> int | None:
+        here = self.count == self.place or (self.lasting and self.count > self.place)
+        self.count += 1
+        if not here:
+            return None
+        self.broken.append(operation)
+        if self.error is not None:
+            # Memory is enough to read and remove files on a full disk.
+            if self.error == errno.ENOSPC and operation in ("read", "remove"):
+                return None
+            raise OSError(self.error, os.strerror(self.error), str(path))
+        return 1 if operation == "write" else None
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return solve_in(None)
+
+
+def operations(tmp_path, more) -> int:
+    counter = Injector(-1, None)
+    with disk.hooked(counter):
+        solve_in(tmp_path / "counted", **more)
+    return counter.count
+
+
+def same(outcome, expected) -> bool:
+    names = ("value", "assignment", "rows", "tables")
+    return [outcome[n] for n in names] == [expected[n] for n in names]
+
+
+@pytest.mark.parametrize(("more", "stride"), RUNS)
+@pytest.mark.parametrize("lasting", [False, True], ids=["once", "from then on"])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+def test_an_error_at_every_operation(error, lasting, more, stride, tmp_path):
+    """Either the run does without, or it ends with a clear error and resumes once the disk works again."""
+    count, expected = operations(tmp_path, more), solve_in(None, **more)
+    failed = 0
+    places = range((2 * lasting + (error == errno.EIO)) % stride, count, stride)
+    for place in places:
+        folder = tmp_path / "run"
+        injector = Injector(place, error, lasting)
+        try:
+            with disk.hooked(injector):
+                outcome = solve_in(folder, **more)
+        except (DiskError, CorruptDataError) as caught:
+            failed += 1
+            assert injector.broken
+            assert str(folder) in str(caught), caught
+            if isinstance(caught, DiskError):
+                assert re.search(r"used [\d.]+ \S*B, limit none, free on disk [\d.]+ \S*B", str(caught)), caught
+            if error == errno.ENOSPC:
+                assert "the disk is full" in str(caught)
+            outcome = solve_in(folder, **more)
+        if outcome["tables"]:
+            assert same(outcome, expected), (place, injector.broken)
+        else:
+            assert outcome["value"] == expected["value"]
+            assert outcome["assignment"] == expected["assignment"]
+        assert {p.name for p in folder.iterdir()} - {"race.json"} == {"lock", "result.json", "run.json"}
+        shutil.rmtree(folder)
+    assert failed > len(places) // 2
+    print(f"{len(places)} operations, {failed} runs failed and were resumed")
+
+
+@pytest.mark.parametrize(("more", "stride"), RUNS)
+def test_a_short_write_at_every_operation_changes_nothing(more, stride, tmp_path):
+    count, expected = operations(tmp_path, more), solve_in(None, **more)
+    shortened = 0
+    for place in range(0, count, stride):
+        folder = tmp_path / "run"
+        injector = Injector(place, None)
+        with disk.hooked(injector):
+            outcome = solve_in(folder, **more)
+        assert same(outcome, expected)
+        shortened += injector.broken == ["write"]
+        shutil.rmtree(folder)
+    assert shortened > 5
+    print(f"{count} operations, {shortened} writes shortened")
+
+
+def test_a_write_that_is_cut_short_by_a_full_disk(tmp_path):
+    """Half of a file is written, then there is no space: the half is removed and the run resumes."""
+    folder, more = tmp_path / "run", TWO_TABLES
+    expected = solve_in(None, **more)
+
+    class Halving(Injector):
+        def __call__(self, operation, path):
+            if operation != "write":
+                return None
+            self.count += 1
+            if self.count == self.place:
+                return 9
+            if self.count == self.place + 1:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            return None
+
+    failed = 0
+    for place in range(1, 200):
+        injector = Halving(place, None)
+        try:
+            with disk.hooked(injector):
+                solve_in(folder, **more)
+        except DiskError as caught:
+            failed += 1
+            assert "the disk is full" in str(caught)
+            assert not [p for p in folder.rglob("*") if ".partial" in p.name]
+            assert same(solve_in(folder, **more), expected)
+        if injector.count < place:
+            break
+        shutil.rmtree(folder)
+    assert failed > 10
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+def test_errors_in_a_scratch_folder_leave_nothing(error, tmp_path, monkeypatch, expected):
+    """Without a work folder: messages that memory has no room for; another order may do with less."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("oocbe.elimination.solve.LEAST_BUDGET", 1500)
+    monkeypatch.setattr("oocbe.elimination.solve.resident_memory", lambda: 1 << 60)
+    counter = Injector(-1, None)
+    with disk.hooked(counter):
+        solve_in(None, order="min-degree")
+    assert counter.count > 10, "nothing was spilled"
+    for place in range(counter.count):
+        injector = Injector(place, error)
+        try:
+            with disk.hooked(injector):
+                outcome = solve_in(None, order="min-degree")
+            assert outcome["value"] == expected["value"]
+        except (ResourceError, CorruptDataError) as caught:
+            assert str(tmp_path) in str(caught)
+        # What could not be removed is removed by the next run.
+        assert list(tmp_path.iterdir()) == [] or injector.broken == ["remove"]
+    solve_in(None, order="min-degree")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_disk_limit_ends_a_run_that_resumes_with_more(tmp_path, expected, monkeypatch):
+    """Whatever the limit: an error with needed, used, limit and free; then the same answer with more."""
+    monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
+    folder = tmp_path / "run"
+    for limit in (1, 1000, 3000, 6000, 9000, 12_000, 20_000):
+        try:
+            solve_in(folder, max_disk=limit)
+        except DiskError as caught:
+            assert "limit" in str(caught)
+            assert "--max-disk" in str(caught)
+            assert disk.size_of(folder) <= limit + 200, "the lock is not counted"
+            assert limit < 20_000
+            assert solve_in(folder)["value"] == expected["value"]
+        shutil.rmtree(folder)
+
+
+def test_a_write_that_the_system_refuses(tmp_path):
+    """The process's limit on file sizes stands in for a full disk: the system itself refuses the write."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (700, hard))
+        with pytest.raises(DiskError, match="the disk is full"):
+            solve_in(tmp_path / "run")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert same(solve_in(tmp_path / "run"), solve_in(None))

@@ -1,0 +1,114 @@
+"""Kill -9 at every named point, then resume: the answer and every table are those of a run that was left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import durable_runs
+import pytest
+
+from oocbe.tables.faults import POINTS
+
+ROOT = Path(__file__).parents[2]
+NEVER = 10**6
+
+
+def run_cases(cases: list[list[str]]) -> list[dict]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OOCBE_")}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "durable_runs.py")],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        env={**environment, "OOCBE_THREADS": "1", "PYTHONPATH": str(ROOT), "TMPDIR": durable_runs.fast_folder() or ""},
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def passings() -> dict[str, int]:
+    """How often an undisturbed run passes each point."""
+    report = run_cases([[f"{point}:{NEVER}"] for point in POINTS])
+    return {entry["case"][0].rpartition(":")[0]: NEVER - entry["ended"][0][1]["passings_left"] for entry in report}
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict:
+    return durable_runs.solve_in(None)
+
+
+def check_final(entry: dict, expected: dict) -> None:
+    final = entry["final"]
+    assert entry["status"] == 0, entry
+    assert [final[k] for k in ("value", "assignment", "rows")] == [
+        expected[k] for k in ("value", "assignment", "rows")
+    ], entry
+    # A run that had ended already is answered from its record, without tables.
+    assert final["tables"] in (expected["tables"], []), entry
+    assert final["tables"] or "had ended already" in final["notes"][-1], entry
+    assert entry["end"] == ["lock", "race.json", "result.json", "run.json"], entry
+
+
+def test_every_point_is_passed(passings):
+    assert len(POINTS) >= 12
+    assert [point for point in POINTS if passings[point] == 0] == []
+
+
+def kill_everywhere(cases: list[str], expected: dict) -> int:
+    report = run_cases([[fault] for fault in cases])
+    for entry in report:
+        (status, outcome) = entry["ended"][0]
+        assert os.WIFSIGNALED(status), entry
+        assert os.WTERMSIG(status) == signal.SIGKILL, entry
+        assert outcome is None
+        check_final(entry, expected)
+    return len(report)
+
+
+def test_killed_at_each_point_and_resumed(passings, expected):
+    """At the first and the last passing of each point."""
+    cases = [f"{p}:{n}" for p, count in passings.items() for n in sorted({1, count})]
+    assert kill_everywhere(cases, expected) >= len(POINTS)
+
+
+@pytest.mark.slow
+def test_killed_at_every_passing_of_every_point_and_resumed(passings, expected):
+    cases = [f"{p}:{n}" for p, count in passings.items() for n in range(1, count + 1)]
+    print(f"{kill_everywhere(cases, expected)} kills at {len(POINTS)} points")
+
+
+@pytest.mark.parametrize("fault", ["message:renamed:2", "message:begin:2", "message:done:1", "table:begin:2"])
+def test_killed_again_and_again(fault, expected):
+    """Each process gets one step further, and the last one ends."""
+    (entry,) = run_cases([[fault] * 60])
+    killed = [os.WIFSIGNALED(status) for status, _ in entry["ended"]]
+    assert killed == sorted(killed, reverse=True)
+    assert 2 <= sum(killed) < 60
+    check_final(entry, expected)
+
+
+def test_what_was_published_is_used(passings, expected):
+    """Killed at the last message, a run computes nothing but that one again."""
+    (entry,) = run_cases([[f"message:written:{passings['message:written']}"]])
+    check_final(entry, expected)
+    count = len(durable_runs.small_problem().variables)
+    assert f"resumed: {count - 1} messages were found" in entry["final"]["notes"][-1]
+
+
+def test_orphans_of_a_killed_run_are_removed(passings):
+    """Temporary names of any kind are gone when the next process has begun."""
+    faults = ["table:manifest-written:1", "message:written:1", "run:written:1", "race:synchronised:1"]
+    report = run_cases([[fault, "lock:taken:1", "forward:done:1"] for fault in faults])
+    for entry in report:
+        assert not [name for name in entry["left"] if ".partial" in name], entry
+    for fault in faults:
+        (entry,) = run_cases([[fault]])
+        assert [name for name in entry["left"] if ".partial" in name], entry

@@ -1,0 +1,60 @@
+"""Many solves in one process: memory, file descriptors, threads and temporary files stay flat."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from durable_runs import solve_in
+
+from oocbe.errors import DiskError
+from oocbe.machine import resident_memory
+from oocbe.tables.disk import hooked
+
+GROWTH = 24 << 20
+"""Bytes that a process may grow by after its first solves: caches of the allocator and of Zarr, not tables."""
+
+
+def state() -> tuple[int, int]:
+    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+
+def one_round(folder: Path, number: int) -> None:
+    """A run in a directory, one that fails and is resumed, one in a scratch folder."""
+
+    def fail(operation, path):
+        if operation == "rename" and path.name == "message-00004.json":
+            raise OSError(28, os.strerror(28), str(path))
+        return
+
+    solve_in(folder / "run", resume=False, order="min-degree")
+    with hooked(fail), pytest.raises(DiskError):
+        solve_in(folder / "failing", resume=False, order="min-degree")
+    solve_in(folder / "failing", order="min-degree")
+    solve_in(None, order="min-degree")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
+@pytest.mark.parametrize(
+    "solves", [pytest.param(40, id="40 solves"), pytest.param(200, id="200 solves", marks=pytest.mark.slow)]
+)
+def test_soak(solves, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("oocbe.elimination.solve.LEAST_BUDGET", 1500)
+    monkeypatch.setattr("oocbe.elimination.solve.resident_memory", lambda: 1 << 60)
+    for number in range(3):
+        one_round(tmp_path, number)
+    before, memory = state(), resident_memory()
+    for number in range(solves // 4):
+        one_round(tmp_path, number)
+        files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
+        assert files == [f"{run}/{name}" for run in ("failing", "run") for name in ("lock", "result.json", "run.json")]
+    after = state()
+    grown = resident_memory() - memory
+    print(f"{solves} solves: descriptors and threads {before} to {after}, memory grew by {grown / 2**20:.1f} MiB")
+    assert after[0] <= before[0] + 2
+    assert after[1] <= before[1] + 2
+    assert grown < GROWTH

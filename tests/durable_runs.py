@@ -1,0 +1,141 @@
+"""Solves in a run directory that are killed at named points, and what they come to when resumed.
+
+As a script it reads cases (JSON, a list of lists of fault texts) from standard input. Each case has a run directory of
+its own; for each of its texts a child process is forked that solves there with ``resume`` until it is killed at that
+point, and at the end one more that is not killed. The outcomes are printed as JSON. Forking from a process in which
+everything is compiled already makes a kill cost a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from oocbe.elimination import checkpoint
+from oocbe.elimination import race as racing
+from oocbe.elimination import solve as solving
+from oocbe.options import SolveOptions
+from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.tables import faults
+
+EMBEDDED_BYTES = 150
+"""Messages above this many bytes become tables in these runs: some do, some do not."""
+
+FIRST_CAP = 8
+"""Row cap of the first round of the race: every order is given up at least once."""
+
+
+MEMORY_DISK = Path("/dev/shm")
+"""Where there is one: forcing files to disk costs nothing there, and what is tested does not depend on it."""
+
+
+def fast_folder() -> str | None:
+    """Parent for temporary folders; None for the system's own."""
+    return str(MEMORY_DISK) if MEMORY_DISK.is_dir() else None
+
+
+def small_problem(count: int = 7, size: int = 3, seed: int = 0) -> Problem:
+    """A wheel with a chord or two: messages of one to some dozen rows."""
+    random = np.random.default_rng(seed)
+    pairs = [(v, (v + 1) % count) for v in range(count)] + [(v, (v + 3) % count) for v in range(0, count, 2)]
+    pairs = sorted({(min(p), max(p)) for p in pairs})
+    return Problem(
+        tuple(Variable(f"x{v}", size) for v in range(count)),
+        tuple(Function.from_array(p, random.integers(0, 100, (size, size))) for p in pairs),
+        tuple(Constraint(p, [random.integers(0, size, 2)]) for p in pairs),
+        name="wheel",
+    )
+
+
+def options_for(folder: Path | None, resume: bool = True, **more: object) -> SolveOptions:
+    settings = {
+        "order_seconds": 0,
+        "chunk_rows": 5,
+        "workdir": folder,
+        "resume": resume and folder is not None,
+        "dominance": False,
+    }
+    return SolveOptions.from_mapping(settings | more)
+
+
+def solve_in(
+    folder: Path | None,
+    resume: bool = True,
+    problem: Problem | None = None,
+    embedded_bytes: int = EMBEDDED_BYTES,
+    **more: object,
+) -> dict:
+    """Solve with small constants; value, assignment, rows, notes and a digest of every message's rows."""
+    digests: list[str] = []
+    backward = solving.backward_pass
+
+    def digesting(prepared, buckets):
+        for bucket in buckets:
+            for message in bucket.messages:
+                table = message.table()
+                content = table.keys.tobytes() + table.values.tobytes()
+                digests.append(f"{message.scope} {message.rows} {hashlib.sha256(content).hexdigest()}")
+        return backward(prepared, buckets)
+
+    before = checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP
+    checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = embedded_bytes, FIRST_CAP
+    solving.backward_pass = digesting
+    try:
+        result = solving.solve(problem or small_problem(), options_for(folder, resume, **more))
+    finally:
+        checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = before
+        solving.backward_pass = backward
+    return {
+        "value": result.value,
+        "assignment": list(result.assignment),
+        "rows": [result.total_rows, result.largest_message_rows],
+        "tables": digests,
+        "notes": list(result.notes),
+    }
+
+
+def in_child(folder: Path, fault: str | None) -> tuple[int, dict | None]:
+    """Solve in a forked child that dies at a point: the status it ended with, and the outcome where it did not die."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            faults.arm(fault)
+            outcome = solve_in(folder)
+            if fault is not None and faults._armed is not None:
+                outcome["passings_left"] = faults._passings_left
+            os.write(write, json.dumps(outcome).encode())
+            os._exit(0)
+        finally:
+            os._exit(70)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        text = pipe.read()
+    status = os.waitpid(child, 0)[1]
+    return status, json.loads(text) if text else None
+
+
+def main() -> None:
+    solve_in(None)  # compile before forking
+    import oocbe.tables.chunk_store  # noqa: F401  imported once, not in every child
+
+    report = []
+    for case in json.load(sys.stdin):
+        with tempfile.TemporaryDirectory() as parent:
+            folder = Path(parent) / "run"
+            ended = [in_child(folder, fault) for fault in case]
+            left = sorted(str(p.relative_to(folder)) for p in folder.rglob("*")) if folder.exists() else []
+            status, final = in_child(folder, None)
+            end = sorted(p.name for p in folder.iterdir())
+            report.append({"case": case, "ended": ended, "left": left, "status": status, "final": final, "end": end})
+    json.dump(report, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
