@@ -86,3 +86,17 @@ class CorruptDataError(OocbeError):
     """A stored table that is damaged: missing, truncated, swapped or altered chunks, or a wrong manifest."""
 
     exit_code = EXIT_CORRUPT
+
+
+def interruption_in(error: SystemError) -> BaseException:
+    """The Ctrl-C or request to terminate that became a SystemError, or the error itself.
+
+    A signal that is handled while a compiled function builds its result leaves an exception and a result, and Python
+    reports that contradiction instead, with the exception as its cause.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if not isinstance(cause, Exception):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return error

@@ -19,7 +19,7 @@ from typing import NoReturn, ParamSpec
 
 import typer
 
-from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError
+from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError, interruption_in
 
 EXIT_INTERNAL = 1
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -48,9 +48,13 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                 sys.stdout.flush()  # a reader that went away shows here and not in the interpreter's exit
         except typer.Exit:
             raise
-        except (Exception, KeyboardInterrupt, Terminated) as error:
+        except (Exception, KeyboardInterrupt, Terminated) as caught:
+            error = interruption_in(caught) if isinstance(caught, SystemError) else caught
             code = exit_code_of(error)
             _report(error, debug=bool(kwargs.get("debug")))
+            # A Ctrl-C inside code that was given as text (Numba makes such) leaves a mark by which Python, run with
+            # -m, kills itself with SIGINT at its end, whatever exit code is asked for. Evaluating text removes it.
+            eval("None")
         raise typer.Exit(code)
 
     return run

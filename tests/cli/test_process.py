@@ -107,6 +107,18 @@ def test_interruption_leaves_what_is_published_and_no_temporary_files(
         assert (work / "lock").read_text() == ""
 
 
+def test_an_interruption_of_generated_code_ends_with_its_exit_code(tmp_path: Path) -> None:
+    """Python marks an interrupt inside code that it got as text, and would end by a signal instead."""
+    (tmp_path / "generated.py").write_text(
+        "import os, signal\nimport typer\nfrom oocbe.cli.failures import guarded\n"
+        "def command() -> int:\n    exec('os.kill(os.getpid(), signal.SIGINT); [None for _ in range(1000)]')\n"
+        "typer.run(guarded(command))\n"
+    )
+    environment = clean_environment(PYTHONPATH=os.pathsep.join([str(EXAMPLES.parent), str(tmp_path)]))
+    done = subprocess.run([sys.executable, "-m", "generated"], env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (130, b""), done.stderr
+
+
 def test_killed_and_resumed(tmp_path: Path) -> None:
     """As a user would: kill -9, an error without --resume, the rest with it."""
     work = str(tmp_path / "work")

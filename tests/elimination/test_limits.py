@@ -153,6 +153,17 @@ def test_published_messages_are_left_after_the_caller_is_interrupted(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lock", "result.json", "run.json"]
 
 
+def test_an_interrupt_while_compiled_code_returns_is_an_interrupt(monkeypatch):
+    """Python turns it into a SystemError with the interrupt as its cause."""
+
+    def walk(*_):
+        raise SystemError("returned a result with an exception set") from Stop()
+
+    monkeypatch.setattr("oocbe.operators.bucket_join.walk", walk)
+    with pytest.raises(Stop):
+        oocbe.solve(clique(), order_seconds=0)
+
+
 def test_a_work_folder_that_cannot_be_made_is_a_resource_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResourceError, match="cannot be written, Not a directory"):
