@@ -84,16 +84,19 @@ class TransientRun:
         """Bytes that messages in memory may take."""
         self._memory = limit
 
-    def make_store(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> MessageStore:
-        """A place for the messages of an attempt with an order."""
+    def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
+        """Say which attempt the methods below are about."""
+
+    def make_store(self) -> MessageStore:
+        """A place for the messages of this attempt; those of all others are removed."""
         return MessageStore(self._memory, chunk_rows=self._options.chunk_rows, max_disk=self._options.max_disk)
 
     def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
-        """How an attempt like the present one was given up by a run before this one, or None."""
+        """How this attempt was given up by a run before this one, or None."""
         return None
 
     def give_up(self, cap: int | None, error: RowCapError | ResourceError, repeatable: bool) -> None:
-        """Remove the present attempt's messages; where it is repeatable, remember how it ended."""
+        """Remove this attempt's messages; where it is repeatable, remember how it ended."""
 
     def finish(self, result: Result) -> Result:
         """Called with the answer; returns it, with notes."""
@@ -126,6 +129,7 @@ class DurableRun(TransientRun):
             raise
         self._checkpoint: OrderCheckpoint | None = None
         self._key = ""
+        self._semiring = problem.semiring
         self._damaged: list[str] = []
 
     def __exit__(
@@ -153,8 +157,8 @@ class DurableRun(TransientRun):
         """See :class:`TransientRun`."""
         self._directory.keep("known", {"identity": self._identity, "known": content})
 
-    def make_store(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> MessageStore:
-        """A store that publishes messages under a key of what they depend on; those of other attempts are removed.
+    def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
+        """Give the attempt a key that says what its messages depend on.
 
         That is the problem (what bounds left of it, and the threshold, which is its upper bound), the order and
         dominance, but not the bound that rows were held against: a message holds all rows that can be part of something
@@ -162,11 +166,15 @@ class DurableRun(TransientRun):
         """
         content = f"{problem_digest(problem)} {order} {dominance}"
         self._key = hashlib.sha256(content.encode()).hexdigest()[:16]
+        self._semiring = problem.semiring
+
+    def make_store(self) -> MessageStore:
+        """A store that publishes messages; those of other attempts are removed."""
         self._directory.remove_orders(but=self._key)
         budget, rows = self._directory.budget, self._options.chunk_rows
         folder = self._directory.order_folder(self._key)
         found = 0 if self._checkpoint is None else self._checkpoint.found
-        checkpoint = OrderCheckpoint(folder, self._identity, problem.semiring, budget, rows, self._damaged.append)
+        checkpoint = OrderCheckpoint(folder, self._identity, self._semiring, budget, rows, self._damaged.append)
         checkpoint.found, self._checkpoint = found, checkpoint
         return MessageStore(self._memory, chunk_rows=rows, checkpoint=checkpoint)
 

@@ -42,14 +42,17 @@ CONTENTION = 2.0
 class Attempts(Protocol):
     """Where races keep messages, and what is remembered of attempts of runs before this one."""
 
-    def make_store(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> MessageStore:
-        """A place for the messages of an attempt with an order."""
+    def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
+        """Say which attempt the other methods are about."""
 
     def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
-        """How an attempt like the one that :meth:`make_store` was last called for was given up before, or None."""
+        """How this attempt was given up by a run before this one, or None."""
+
+    def make_store(self) -> MessageStore:
+        """A place for the messages of this attempt; those of all others are removed."""
 
     def give_up(self, cap: int | None, error: RowCapError | ResourceError, repeatable: bool) -> None:
-        """Remove the messages of that attempt, and where it would end in the same way again, remember how it ended."""
+        """Remove the messages of this attempt, and where it would end in the same way again, remember how it ended."""
 
     @property
     def keeps_messages(self) -> bool:
@@ -136,9 +139,10 @@ class Race:
         self._turn += 1
         failure: ResourceError | None = None
         for runner in [r for r in self._standing if r.expected_rows <= line]:
-            store = self._keeper.make_store(self._problem, runner.choice.order, self._dominance)
+            self._keeper.attempt(self._problem, runner.choice.order, self._dominance)
             error = self._keeper.ended(cap) if self._pruner is None else None
             if error is None:
+                store = self._keeper.make_store()
                 prepared = prepare(self._problem, self._semiring, runner.choice.order)
                 forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner)
                 try:

@@ -11,9 +11,9 @@
 
 A run begins with the search for orders; the candidates are published in ``run.json`` before the first bucket, because
 the search depends on time. Without bounds, the race between orders (:mod:`oocbe.elimination.race`) is a function of the
-candidates and of how each attempt ended. So attempts that were given up are recorded, a resumed race replays them, comes to the
-attempt that was running, and that one finds its messages. Messages of orders given up are removed. An order is not
-tried again once it was given up, also where more memory is allowed by then.
+candidates and of how each attempt ended. So attempts that were given up are recorded, a resumed race replays them and
+comes to the attempt that was running, and that one finds its messages. Messages of orders given up are removed. An
+order is not tried again once it was given up, also where more memory is allowed by then.
 
 With bounds (:mod:`oocbe.elimination.bounded`) the race is one of several, each below another threshold, and both bounds
 and orders depend on time. What is proven and found is published before each; a resumed run goes on from there, and uses

@@ -102,7 +102,7 @@ def test_interruption_leaves_what_is_published_and_no_temporary_files(
     assert list(scratch.iterdir()) == []
     if with_workdir:
         assert "--resume goes on from there" in rest
-        assert list(work.glob("order-0/message-*.json"))
+        assert list(work.glob("order-*/message-*.json"))
         assert not [p for p in work.rglob("*") if ".partial" in p.name]
         assert (work / "lock").read_text() == ""
 

@@ -48,6 +48,11 @@ def expected() -> dict:
 def check_final(entry: dict, expected: dict) -> None:
     final = entry["final"]
     assert entry["status"] == 0, entry
+    if any(fault.startswith("known:") for fault in entry["case"]):
+        # With bounds, which optimal assignment is found depends on time.
+        assert final["value"] == expected["value"] == durable_runs.small_problem().evaluate(final["assignment"])
+        assert set(entry["end"]) >= {"lock", "result.json", "run.json"}
+        return
     assert [final[k] for k in ("value", "assignment", "rows")] == [
         expected[k] for k in ("value", "assignment", "rows")
     ], entry
