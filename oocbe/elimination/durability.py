@@ -41,7 +41,7 @@ _FROM_THE_PROBLEM = {"variables", "problem"}
 
 
 class TransientRun:
-    """A run of which nothing is left when it ends.
+    """A run of which nothing is left when it ends; a work folder, where there is one, holds its scratch folder.
 
     Attributes
     ----------
@@ -89,7 +89,8 @@ class TransientRun:
 
     def make_store(self) -> MessageStore:
         """A place for the messages of this attempt; those of all others are removed."""
-        return MessageStore(self._memory, chunk_rows=self._options.chunk_rows, max_disk=self._options.max_disk)
+        options = self._options
+        return MessageStore(self._memory, options.workdir, options.chunk_rows, max_disk=options.max_disk)
 
     def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
         """How this attempt was given up by a run before this one, or None."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from oocbe.deadline import Deadline
+from oocbe.elimination.durability import TransientRun
 from oocbe.elimination.forward import ForwardPass
 from oocbe.elimination.messages import Message, MessageStore
 from oocbe.elimination.order import OrderChoice
@@ -71,7 +72,7 @@ def compute_tables(problem: Problem, options: SolveOptions, observer: Observer |
 
     Raises
     ------
-    UnsupportedError : a linear constraint that can bind over more variables than fit a lookup.
+    UnsupportedError : a linear constraint that can bind over more variables than fit a lookup; ``options.resume``.
     ResourceError : messages do not fit the memory limit, or the disk is full.
     TimeLimitError : ``options.time_limit`` was reached; the limit goes on for later passes of the same engine.
     """
@@ -81,6 +82,8 @@ def compute_tables(problem: Problem, options: SolveOptions, observer: Observer |
                 f"{problem.name}: {c.name} over {len(c.scope)} variables can bind, and tables do not carry linear "
                 "constraints of that size yet; the task needs every constraint enforced"
             )
+    if options.resume:
+        raise UnsupportedError("resume: only the optimum or value of a problem can be resumed, not other tasks yet")
     begin = time.perf_counter()
     plans = candidate_plans(problem, replace(options, semiring=problem.semiring))
     ordered = time.perf_counter()
@@ -90,6 +93,9 @@ def compute_tables(problem: Problem, options: SolveOptions, observer: Observer |
 
     def make_store() -> MessageStore:
         return MessageStore(budget, options.workdir, options.chunk_rows)
+    engine = BucketEngine(options.backend, options.device_memory)
+    kept = TransientRun(problem, options)
+    kept.set_memory(max(LEAST_BUDGET, options.memory_limit - resident_memory()))
 
     def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
         if observer is None:
@@ -103,7 +109,7 @@ def compute_tables(problem: Problem, options: SolveOptions, observer: Observer |
 
         return bucket_done
 
-    finish = race(problem, problem.semiring, [p.choice for p in plans], False, make_store, engine, start)
+    finish = race(problem, problem.semiring, [p.choice for p in plans], False, kept, engine, start)
     seconds = {"order": ordered - begin, "forward": time.perf_counter() - ordered}
     return Tables(finish.prepared, finish.outcome, finish.store, finish.choice, engine, seconds, deadline)
 
