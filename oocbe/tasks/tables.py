@@ -89,11 +89,6 @@ def compute_tables(problem: Problem, options: SolveOptions, observer: Observer |
     ordered = time.perf_counter()
     deadline = Deadline(options.time_limit)
     engine = BucketEngine(options.backend, options.device_memory, deadline=deadline)
-    budget = max(LEAST_BUDGET, options.memory_limit - resident_memory())
-
-    def make_store() -> MessageStore:
-        return MessageStore(budget, options.workdir, options.chunk_rows)
-    engine = BucketEngine(options.backend, options.device_memory)
     kept = TransientRun(problem, options)
     kept.set_memory(max(LEAST_BUDGET, options.memory_limit - resident_memory()))
 
