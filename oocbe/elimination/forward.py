@@ -163,11 +163,14 @@ class Forward:
             subtrees[target] = subtrees[target] | subtree if target in subtrees else subtree
         return outcome
 
-    def _published(self, place: int, bucket: Bucket) -> tuple[Message, int] | None:
-        """The bucket's message and its exponent as an earlier run published them; fills in the bucket's separator."""
+    def _fill_separator(self, bucket: Bucket) -> tuple[int, ...]:
         others = elements_of(bucket.scope_members() & ~(1 << bucket.variable))
         bucket.separator = tuple(sorted(others, key=self._prepared.position.__getitem__))
-        layout = self._prepared.layout(bucket.separator)
+        return bucket.separator
+
+    def _published(self, place: int, bucket: Bucket) -> tuple[Message, int] | None:
+        """The bucket's message and its exponent as an earlier run published them; fills in the bucket's separator."""
+        layout = self._prepared.layout(self._fill_separator(bucket))
         return self._store.published(place, bucket.separator, layout, self._prepared.dtype)
 
     def _computed(
@@ -194,10 +197,10 @@ class Forward:
             outcome.exponent += exponent
 
     def _message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
-        """Join the bucket and eliminate its variable."""
+        """Join the bucket and eliminate its variable; fills in the bucket's separator."""
         prepared = self._prepared
         members = bucket.scope_members()
-        layout = prepared.layout(bucket.separator)
+        layout = prepared.layout(self._fill_separator(bucket))
         if prepared.semiring.combination is Combination.MULTIPLY:
             self._check_range(bucket)
         # Messages read back from disk, and the copy that lays several end to end, are charged while the join runs.
