@@ -24,9 +24,10 @@ from oocbe.problem import Problem
 from oocbe.pruning.incumbent_model import SearchModel, search_model
 from oocbe.semiring import Combination, Marginalisation
 
-TENURE, TENURE_SHARE = 40, 8
-"""Iterations for which a value given up is tabu, at least (at most twice as many); an eighth of the slots in small
-problems."""
+TENURE, LEAST_TENURE, TENURE_SHARE = 40, 10, 8
+"""Iterations for which a value given up is tabu, at least (at most twice as many). Where most variables cannot give
+way, only as many as a variable has values, within these limits: a variable of two would be stuck for long. And an
+eighth of the slots in small problems."""
 
 REST_SHARE, LONGEST_REST = 4, 10
 """A variable that has moved rests for up to a quarter as many iterations as there are variables, and a limit."""
@@ -182,8 +183,10 @@ def _initial_state(found: SearchModel, start: Sequence[int] | None) -> tuple[Sta
         counts=np.zeros(8, dtype=np.int64),
         totals=np.full(4, np.inf),
     )
+    gives_way = 2 * int((model.safe >= 0).sum()) >= variables
+    tenure = TENURE if gives_way else min(TENURE, max(LEAST_TENURE, slots // variables))
     settings = Settings(
-        tenure=min(TENURE, max(1, slots // TENURE_SHARE)),
+        tenure=min(tenure, max(1, slots // TENURE_SHARE)),
         rest=min(LONGEST_REST, max(1, variables // REST_SHARE)),
         patience=min(PATIENCE, int(PATIENCE_A_SLOT * model.permitted.sum())),
         kick=max(2, variables // KICK_SHARE),
