@@ -56,7 +56,7 @@ class Workplace:
     Attributes
     ----------
     kernels : the backend.
-    tables : the inputs, rows where the backend works.
+    tables : the inputs; rows where the backend works once they are moved.
     keeps : whether the result stays there.
     """
 
@@ -64,17 +64,33 @@ class Workplace:
     tables: tuple[Table, ...]
     keeps: bool
 
+    def moved(self) -> Workplace:
+        """The same with the rows where the kernels work."""
+        return replace(self, tables=tuple(on_device(table, self.kernels) for table in self.tables))
+
+    def has_to_stream(self, piece_rows: int | None) -> bool:
+        """Whether rows have to go through the device in pieces: they do not fit it, or pieces are asked for."""
+        if self.kernels.name != "cuda" or self.keeps:
+            return False
+        from oocbe.operators.through_device import exceeds_device
+
+        return piece_rows is not None or exceeds_device(self.tables)
+
     def hand_over(self, result: Table) -> Table:
         """The result where the caller expects it: beside its inputs."""
         return result if self.keeps else in_main_memory(result, self.kernels)
 
 
-def workplace(backend: Backend | str | None, *inputs: TableLike) -> Workplace:
-    """Kernels for some tables (see :func:`oocbe.kernels.backend_for`), and the tables with their rows there."""
-    tables = [table if isinstance(table, Table) else table.to_table() for table in inputs]
+def choose_kernels(backend: Backend | str | None, *inputs: TableLike) -> Workplace:
+    """Kernels for some tables (see :func:`oocbe.kernels.backend_for`), and the tables, read but not moved yet."""
+    tables = tuple(table if isinstance(table, Table) else table.to_table() for table in inputs)
     keeps = any(is_on_device(table) for table in tables)
-    kernels = backend_for(sum(table.rows for table in tables), backend, keeps)
-    return Workplace(kernels, tuple(on_device(table, kernels) for table in tables), keeps)
+    return Workplace(backend_for(sum(table.rows for table in tables), backend, keeps), tables, keeps)
+
+
+def workplace(backend: Backend | str | None, *inputs: TableLike) -> Workplace:
+    """Kernels for some tables, and the tables with their rows where these work."""
+    return choose_kernels(backend, *inputs).moved()
 
 
 def is_on_device(table: Table) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ModelError
 from oocbe.kernels.interface import EliminationPlan, MatchedGroups
 from oocbe.operators.arrange import Arranged, arrange, match
-from oocbe.operators.inputs import OutOfCore, check_pair, workplace
+from oocbe.operators.inputs import OutOfCore, check_pair, choose_kernels
 from oocbe.operators.join_sum import join_sum
 from oocbe.operators.maximise import maximise
 from oocbe.operators.ranges import distributes, joined_dtype
@@ -110,7 +110,15 @@ def join_maximise(
 
         gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
         return join_maximise_stored(table1, table2, gone, settings, piece_rows, backend)
-    place = workplace(backend, table1, table2)
+    place = choose_kernels(backend, table1, table2)
+    t1, t2 = place.tables
+    if place.has_to_stream(piece_rows):
+        from oocbe.operators.streamed import stream_elimination
+
+        streamed = stream_elimination(t1, t2, variables, place.kernels, piece_rows)
+        if streamed is not None:
+            return streamed
+    place = place.moved()
     t1, t2 = place.tables
     return place.hand_over(_join_maximise(t1, t2, variables, piece_rows, place.kernels))
 

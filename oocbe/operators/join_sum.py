@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ResourceError
 from oocbe.kernels.interface import MatchedGroups
 from oocbe.operators.arrange import Arranged, arrange, match
-from oocbe.operators.inputs import OutOfCore, check_pair, workplace
+from oocbe.operators.inputs import OutOfCore, check_pair, choose_kernels
 from oocbe.operators.ranges import joined_dtype
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
@@ -102,7 +102,15 @@ def join_sum(
         from oocbe.operators.out_of_core.join_sum import join_sum_stored
 
         return join_sum_stored(table1, table2, settings, piece_rows, backend)
-    place = workplace(backend, table1, table2)
+    place = choose_kernels(backend, table1, table2)
+    t1, t2 = place.tables
+    if place.has_to_stream(piece_rows):
+        from oocbe.operators.streamed import stream_join
+
+        streamed = stream_join(t1, t2, place.kernels, piece_rows)
+        if streamed is not None:
+            return streamed
+    place = place.moved()
     (t1, t2), kernels = place.tables, place.kernels
     shared = check_pair(t1, t2)
     dtype = joined_dtype(t1.values, t2.values, t1.semiring)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.operators.arrange import arrange
-from oocbe.operators.inputs import OutOfCore, workplace
+from oocbe.operators.inputs import OutOfCore, choose_kernels
 from oocbe.operators.ranges import reduced_dtype
+from oocbe.tables.layout import Layout
 from oocbe.tables.moves import field_masks
 from oocbe.tables.table import Table
 
@@ -94,15 +98,36 @@ def maximise(
         from oocbe.operators.out_of_core.maximise import maximise_stored
 
         return maximise_stored(table, gone, settings, piece_rows, backend)
-    place = workplace(backend, table)
+    place = choose_kernels(backend, table)
+    (t,) = place.tables
+    if place.has_to_stream(piece_rows):
+        from oocbe.operators.streamed import stream_maximise
+
+        streamed = stream_maximise(t, gone, place.kernels, piece_rows)
+        if streamed is not None:
+            return streamed
+    place = place.moved()
     (t,), kernels = place.tables, place.kernels
-    sizes = [t.layout.sizes[t.layout.place(name)] for name in gone]
-    kept = tuple(name for name in t.scope if name not in gone)
-    dtype = reduced_dtype(t.values, t.semiring, min(prod(sizes), max(1, t.rows)))
-    last = tuple(name for name in t.scope if name in gone)
-    rows = arrange(t, (*kept, *last), kept, dtype, kernels, piece_rows)
-    layout = t.layout.select(kept)
-    masks = field_masks(layout, kept)
-    starts = kernels.group_starts(rows.keys, field_masks(rows.layout, kept), piece_rows)
-    keys, values = kernels.reduce_groups(rows.keys, rows.values, starts, masks, t.semiring.marginalisation, piece_rows)
+    layout, terms = reduced_layout(t, gone)
+    dtype = reduced_dtype(t.values, t.semiring, terms)
+    keys, values = reduced_rows(t, gone, dtype, kernels, piece_rows)
     return place.hand_over(Table(layout, keys, values, t.semiring, is_sorted=True))
+
+
+def reduced_layout(table: Table, gone: Sequence[str]) -> tuple[Layout, int]:
+    """Layout of what is left of a table, and how many rows at most become one."""
+    sizes = [table.layout.sizes[table.layout.place(name)] for name in gone]
+    kept = [name for name in table.scope if name not in gone]
+    return table.layout.select(kept), min(prod(sizes), max(1, table.rows))
+
+
+def reduced_rows(
+    table: Table, gone: Sequence[str], dtype: np.dtype[Any], kernels: Backend, piece_rows: int | None = None
+) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+    """Keys and values of a table with variables marginalised out, sorted; the table is where the kernels work."""
+    kept = tuple(name for name in table.scope if name not in gone)
+    last = tuple(name for name in table.scope if name in gone)
+    rows = arrange(table, (*kept, *last), kept, dtype, kernels, piece_rows)
+    masks = field_masks(table.layout.select(kept), kept)
+    starts = kernels.group_starts(rows.keys, field_masks(rows.layout, kept), piece_rows)
+    return kernels.reduce_groups(rows.keys, rows.values, starts, masks, table.semiring.marginalisation, piece_rows)

@@ -61,7 +61,20 @@ def test_sort_with_room_for_counts_of_64_bits(cuda, monkeypatch):
     same(cuda.sort_rows(keys, values, [(0, 0, 20)]), CPU.sort_rows(keys, values, [(0, 0, 20)]))
 
 
-def test_owned_keys_are_overwritten_and_others_are_not(cuda):
+@pytest.mark.parametrize("mask", [(1 << 30) - 1, (1 << 22) - 1], ids=["four digits", "three digits"])
+@pytest.mark.parametrize("rows", [500_000, 2_000_000])
+def test_owned_keys_in_one_launch(cuda, rows, mask):
+    """More tiles than run at once: a pass that wrote to what it reads would lose rows."""
+    keys, values = random_keys(rows, 30, rows) & np.uint64(mask), np.arange(rows)
+    expected = CPU.sort_rows(keys, values, [(0, 0, 30)])
+    for _ in range(5):
+        given = cuda.backend.upload(keys)
+        found = cuda.backend.sort_rows(given, cuda.backend.upload(values), [(0, 0, 30)], own=True)
+        same([cuda.backend.download(array) for array in found], expected)
+
+
+def test_owned_keys_are_overwritten_and_others_are_not(cuda, monkeypatch):
+    monkeypatch.setattr("oocbe.kernels.cuda.sort.ROWS_AT_ONCE", 0)
     for own in (False, True):
         keys = cuda.backend.upload(random_keys(50_000, 30, 3))
         before, values = keys.copy(), cuda.backend.upload(np.arange(50_000))

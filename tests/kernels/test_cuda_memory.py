@@ -56,3 +56,20 @@ def test_the_environment_sets_the_limit(limited, monkeypatch):
     monkeypatch.setenv("OOCBE_DEVICE_MEMORY", "5GiB")
     assert set_limit() == 5 << 30
     assert set_limit(6 << 30) == 6 << 30
+
+
+def test_pinned_memory_of_a_copy_that_nobody_waits_for(cuda):
+    """It must not be given to somebody else while the copy is on its way."""
+    import cupy as cp
+
+    from oocbe.kernels.cuda.readback import Readback
+
+    work = cp.zeros(1 << 26)
+    for _ in range(50):
+        work += 1
+    Readback(cp.full(1, 7, dtype=np.int64))
+    memory = cp.cuda.alloc_pinned_memory(8)
+    found = np.frombuffer(memory, np.int64, 1)
+    found[0] = 42
+    cp.cuda.Device().synchronize()
+    assert found[0] == 42

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -20,6 +21,8 @@ MODES = [(1, 1), (1, 8), (2, 2), (7, 2), (30, 8), (1000, 1), (None, 2)]
 def same_rows(found: StoredTable | Table, expected: Table, exact: bool = True) -> None:
     """Equal layout, dtype, keys, values and order; ``exact`` False: floats may differ in their last bits."""
     table = found.to_table() if isinstance(found, StoredTable) else found
+    # On a GPU, where a piece begins decides which of its rows a block adds up first.
+    exact = exact and os.environ.get("OOCBE_BACKEND") != "cuda"
     assert table.layout == expected.layout
     assert table.semiring == expected.semiring
     assert table.values.dtype == expected.values.dtype

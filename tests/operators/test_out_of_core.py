@@ -213,6 +213,8 @@ class TestFailures:
     def test_in_a_kernel(self, folder, tables, monkeypatch, error, call):
         from oocbe.kernels.cpu.backend import CpuBackend
 
+        monkeypatch.setenv("OOCBE_BACKEND", "cpu")  # the kernels that fail are its
+
         calls = []
 
         def failing(*arguments, **named):
@@ -275,6 +277,8 @@ def test_memory_that_cannot_be_had_halves_the_piece(monkeypatch, mode, call):
     """Some joins find no memory although the budget has it, twice in a row at first: the rows are the same."""
     from oocbe.kernels.cpu.backend import CpuBackend
 
+    monkeypatch.setenv("OOCBE_BACKEND", "cpu")  # the kernels that fail are its
+
     t1, t2 = (random_table(scope, 600, i) for i, scope in enumerate(NARROW))
     expected = {name: (op(t1, t2, *rest)) for name, op, *rest in JOINS}
     calls = []
@@ -303,6 +307,8 @@ JOINS = [("join_sum", join_sum), ("join_maximise", join_maximise, "b")]
 
 def test_memory_that_can_never_be_had_is_an_error_with_numbers(monkeypatch, folder):
     from oocbe.kernels.cpu.backend import CpuBackend
+
+    monkeypatch.setenv("OOCBE_BACKEND", "cpu")  # the kernels that fail are its
 
     def failing(*_, **__):
         raise MemoryError

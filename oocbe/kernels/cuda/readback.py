@@ -36,6 +36,12 @@ class Readback:
         self._event = cupy().cuda.Event(disable_timing=True)
         self._event.record(stream)
 
+    def __del__(self) -> None:
+        # Pinned memory that went back to its pool while the copy was on its way would change under its next user.
+        event = getattr(self, "_event", None)
+        if event is not None:
+            event.synchronize()
+
     def numbers(self) -> NDArray[Any]:
         """The arrays' entries end to end; waits for them."""
         self._event.synchronize()

@@ -76,7 +76,7 @@ def sort_rows(
         return keys, values
     bits = np.dtype(np.uint32 if values.dtype.itemsize == 4 else np.uint64)
     if rows <= ROWS_AT_ONCE and keys.shape[0] == 1 and len(digits) <= DIGITS_A_COUNT:
-        return _sort_at_once(keys, values.view(bits), digits, own, values.dtype)
+        return _sort_at_once(keys, values.view(bits), digits, values.dtype)
     counted = _Counted(keys, digits)
     if keys.shape[0] == 1:
         passes = _Passes(keys[0], values.view(bits), own, len(digits))
@@ -108,8 +108,12 @@ def sort_rows(
     return out, values.take(order)
 
 
-def _sort_at_once(keys: Any, payload: Any, digits: Sequence[Digit], own: bool, dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """Sort a table of one key word in a single launch."""
+def _sort_at_once(keys: Any, payload: Any, digits: Sequence[Digit], dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """Sort a table of one key word in a single launch.
+
+    The caller's keys are never written to: which of two buffers the first pass fills depends on how many digits vary,
+    which only the device knows.
+    """
     rows, count = len(payload), len(digits)
     items = ITEMS_AT_ONCE[payload.dtype.itemsize]
     tiles = -(-rows // (THREADS * items))
@@ -117,7 +121,7 @@ def _sort_at_once(keys: Any, payload: Any, digits: Sequence[Digit], own: bool, d
     made = cupy().zeros(count * BINS * 2 + count * tiles * BINS + 1 + count, dtype=SHORT)
     states = made[count * BINS * 2 :]
     last = cupy().empty_like(keys), cupy().empty_like(payload)
-    other = (keys if own else cupy().empty_like(keys), cupy().empty_like(payload)) if count > 1 else last
+    other = (cupy().empty_like(keys), cupy().empty_like(payload)) if count > 1 else last
     function, blocks = cooperative_kernel(
         "sort", "sort_at_once", THREADS, **_definitions(digits, payload.dtype, SHORT, items)
     )
@@ -179,9 +183,13 @@ class _Counted:
     Attributes
     ----------
     counts : for each digit, uint64 (256,) on the device.
+
+    Parameters
+    ----------
+    wants_bits : whether it will be asked which bits vary.
     """
 
-    def __init__(self, keys: Any, digits: Sequence[Digit]) -> None:
+    def __init__(self, keys: Any, digits: Sequence[Digit], wants_bits: bool = True) -> None:
         rows = keys.shape[1]
         self._words = sorted({digit.word for digit in digits})
         made = cupy().zeros(len(digits) * BINS + 2 * len(self._words), dtype=np.uint64)
@@ -200,9 +208,10 @@ class _Counted:
                 function, blocks, 256, keys[word], rows, packed, last - first, self.counts[first], seen[place:]
             )  # fmt: skip
             first = last
-        self._seen = Readback(seen)
+        self._seen = Readback(seen) if wants_bits else None
 
     def _varying(self, word: int) -> int:
+        assert self._seen is not None
         ones, zeros = self._seen.numbers()[2 * self._words.index(word) :][:2].tolist()
         return int(ones & zeros)
 
@@ -222,7 +231,7 @@ class _Counted:
         if -(-len(varying) // DIGIT_BITS) < len(kept):
             fewer = _made_of(varying)
             if len(fewer) < len(kept):
-                return fewer, _Counted(keys, fewer).counts
+                return fewer, _Counted(keys, fewer, wants_bits=False).counts
         return [digits[number] for number in kept], [self.counts[number] for number in kept]
 
 

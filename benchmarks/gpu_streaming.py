@@ -1,0 +1,137 @@
+"""Join sum + maximise of tables in main memory that are larger than the device memory allowed, against the bus.
+
+    python benchmarks/gpu_streaming.py [--rows 1e9] [--share 8] [--pinned]
+
+Two sorted tables over (e, own variable, k), a random 9 of 10 of their rows kept, are made on the device and brought to
+main memory; e is eliminated. The device may use 1 / share of the inputs' bytes. Reported: bytes in and out, what the
+bus carries both ways at once (measured in the same run), the time that the larger direction alone would take, and its
+share of the run's time. Some groups are checked against every combination of their rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import time
+from typing import Any
+
+import cupy as cp
+import cupyx
+import numpy as np
+
+from oocbe.kernels.cuda import memory
+from oocbe.operators import join_maximise
+from oocbe.semiring import MAX_SUM
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import Table
+
+DOMAIN, OWN = 5, 10
+CHUNK_GROUPS = 1 << 20
+CHECKED_GROUPS = 200
+
+
+def bus_bandwidth() -> float:
+    """Bytes a second each way, both ways at once, between pinned memory and the device."""
+    count, size = 8, 256 << 20
+    pinned = [cupyx.empty_pinned(size, np.uint8) for _ in range(4)]
+    device = [cp.empty(size, np.uint8) for _ in range(4)]
+    streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
+    best = 0.0
+    for _ in range(3):
+        cp.cuda.Device().synchronize()
+        begin = time.perf_counter()
+        for turn in range(count):
+            cp.cuda.runtime.memcpyAsync(
+                device[turn % 2].data.ptr, pinned[turn % 2].ctypes.data, size, 1, streams[0].ptr
+            )
+            cp.cuda.runtime.memcpyAsync(
+                pinned[2 + turn % 2].ctypes.data, device[2 + turn % 2].data.ptr, size, 2, streams[1].ptr
+            )
+        cp.cuda.Device().synchronize()
+        best = max(best, count * size / (time.perf_counter() - begin))
+    return best
+
+
+def make_table(own: str, groups: int, seed: int, pinned: bool) -> Table:
+    """A sorted table in main memory: 9 of 10 rows of the complete one, values by chance."""
+    layout = Layout(("e", own, "k"), (DOMAIN, OWN, groups))
+    shifts = [np.uint64(layout.field(name).shift) for name in layout.scope]
+    most = int(groups * DOMAIN * OWN * 0.91) + 1000
+    empty: Any = cupyx.empty_pinned if pinned else np.empty
+    keys, values = empty(most, np.uint64), empty(most, np.int32)
+    generator = cp.random.default_rng(seed)
+    rows = 0
+    for first in range(0, groups, CHUNK_GROUPS):
+        count = min(CHUNK_GROUPS, groups - first)
+        index = cp.flatnonzero(generator.random(count * DOMAIN * OWN) < 0.9).astype(np.uint64)
+        key = index % np.uint64(DOMAIN) << shifts[0] | index // np.uint64(DOMAIN) % np.uint64(OWN) << shifts[1]
+        key |= (index // np.uint64(DOMAIN * OWN) + np.uint64(first)) << shifts[2]
+        value = generator.integers(0, 1 << 20, len(key), dtype=np.int32)
+        key.get(out=keys[rows : rows + len(key)])
+        value.get(out=values[rows : rows + len(key)])
+        rows += len(key)
+    cp.get_default_memory_pool().free_all_blocks()
+    return Table(layout, keys[np.newaxis, :rows], values[:rows], MAX_SUM, is_sorted=True)
+
+
+def check(f: Table, g: Table, result: Table, groups: int) -> None:
+    """Some groups, by every combination of their rows."""
+    rng = np.random.default_rng(5)
+    for group in rng.integers(0, groups, CHECKED_GROUPS).tolist():
+        best: dict[tuple[int, int], int] = {}
+        parts = []
+        for table in (f, g):
+            shift = np.uint64(table.layout.field("k").shift)
+            low, high = np.searchsorted(table.keys[0], np.array([group, group + 1], dtype=np.uint64) << shift)
+            part = Table(table.layout, table.keys[:, low:high].copy(), table.values[low:high], MAX_SUM, is_sorted=True)
+            parts.append(part.to_dict())
+        for (e1, a, _), value1 in parts[0].items():
+            for (e2, b, _), value2 in parts[1].items():
+                if e1 == e2:
+                    best[b, a] = max(best.get((b, a), -1), value1 + value2)
+        shift = np.uint64(result.layout.field("k").shift)
+        low, high = np.searchsorted(result.keys[0], np.array([group, group + 1], dtype=np.uint64) << shift)
+        part = Table(result.layout, result.keys[:, low:high].copy(), result.values[low:high], MAX_SUM, is_sorted=True)
+        places = [result.layout.place(name) for name in ("b", "a")]
+        assert {tuple(key[p] for p in places): value for key, value in part.to_dict().items()} == best, group
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=float, default=1e9, help="of each table")
+    parser.add_argument(
+        "--share", type=float, default=8, help="the device may use so small a part of the inputs' bytes"
+    )
+    parser.add_argument("--pinned", action="store_true", help="inputs in pinned memory")
+    parser.add_argument("--repeat", type=int, default=3)
+    arguments = parser.parse_args()
+    groups = int(arguments.rows / (DOMAIN * OWN * 0.9))
+    bus = bus_bandwidth()
+    f, g = (make_table(own, groups, seed, arguments.pinned) for own, seed in (("a", 1), ("b", 2)))
+    bytes_in = f.nbytes + g.nbytes
+    pool = cp.get_default_memory_pool()
+    pool.free_all_blocks()
+    limit = int(bytes_in / arguments.share)
+    os.environ[memory.VARIABLE] = str(limit)
+    for turn in range(arguments.repeat):
+        begin = time.perf_counter()
+        result = join_maximise(f, g, "e", backend="cuda")
+        seconds = time.perf_counter() - begin
+        bytes_out = result.nbytes
+        least = max(bytes_in, bytes_out) / bus
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(
+            f"rows {f.rows:,} + {g.rows:,} -> {result.rows:,}; "
+            f"in {bytes_in / 1e9:.2f} GB, out {bytes_out / 1e9:.2f} GB; "
+            f"bus {bus / 1e9:.1f} GB/s each way; least {least:.3f} s, took {seconds:.3f} s, {least / seconds:.0%}; "
+            f"device pool {pool.total_bytes() / 1e9:.2f} of {limit / 1e9:.2f} GB, resident peak {peak / 1e9:.1f} GB",
+            flush=True,
+        )
+        if turn == 0:
+            check(f, g, result, groups)
+        del result
+
+
+if __name__ == "__main__":
+    main()

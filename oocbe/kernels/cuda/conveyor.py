@@ -1,0 +1,232 @@
+"""A conveyor to the device and back: pinned memory at both ends, a stream each way beside the one of the kernels.
+
+A copy between the device and ordinary memory runs at a fifth of the bus's speed and makes its thread wait. So threads
+fill pinned memory with the next pieces' rows while earlier ones are on the bus, and empty pinned memory behind it;
+columns that lie in pinned memory already are taken from there. One thread, the caller's, starts all copies and kernels:
+it meets the streams in events, never in a wait for a copy.
+
+Device memory for inputs is taken once, in two slots that take turns: one is filled while the kernels read the other.
+Results belong to the kernels' stream, whose pool gets them back only when they have left the device.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cuda.device import cupy
+
+FILLERS, EMPTIERS = 6, 10
+"""Threads that fill pinned memory, and that empty it: one moves 9 GB/s, or 4 into memory that was never used before."""
+
+TO_DEVICE, TO_HOST = 1, 2
+"""The runtime's codes of a copy's direction."""
+
+PINNED = 1
+"""The runtime's code of a pointer to pinned memory."""
+
+SLOTS = 2
+
+ALIGNMENT = 512
+"""Columns in a slot begin at multiples of so many bytes, as arrays of their own would."""
+
+LOOK_UP_SECONDS = 0.2
+"""A waiting thread looks up this often, so that signals get through."""
+
+Columns = Sequence[NDArray[Any]]
+
+
+class _Loaded(NamedTuple):
+    """A piece whose columns are on the device, or on their way: the event says when."""
+
+    slot: int
+    columns: list[Any]
+    event: Any
+
+
+class Conveyor:
+    """Brings pieces to the device and results back; a context manager that waits for everything at its end.
+
+    Parameters
+    ----------
+    pieces : columns of each piece, (rows,) each and contiguous, in main memory.
+    """
+
+    def __init__(self, pieces: Sequence[Columns]) -> None:
+        module = cupy()
+        self._pieces = pieces
+        self._in, self._out = (module.cuda.Stream(non_blocking=True) for _ in range(2))
+        self.stream = module.cuda.Stream(non_blocking=True)
+        cores = len(os.sched_getaffinity(0))
+        fillers, emptiers = max(1, min(FILLERS, cores // 2)), max(1, min(EMPTIERS, cores // 2))
+        self._readers = ThreadPoolExecutor(fillers, thread_name_prefix="oocbe-fill")
+        self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")
+        size = max((sum(map(_room, columns)) for columns in pieces), default=0)
+        with self.stream:
+            self._slots = [module.empty(size, dtype=np.uint8) for _ in range(min(SLOTS, len(pieces)))]
+        self.stream.synchronize()
+        self._free_slot: list[Any] = [None] * SLOTS
+        self._filling: deque[Future[list[NDArray[Any]]]] = deque()
+        self._spare: list[NDArray[np.uint8]] = []
+        self._emptying: deque[tuple[Future[None], NDArray[np.uint8] | None]] = deque()
+        self._ahead = fillers + 1
+        self._behind = 2 * emptiers
+        self._next_to_fill = self._next_to_load = 0
+        self._leaving: deque[tuple[Any, Any]] = deque()
+        self._loaded: deque[_Loaded] = deque()
+
+    def __enter__(self) -> Self:
+        self.stream.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for future in self._filling:
+            future.cancel()
+        self._readers.shutdown(wait=True)
+        self._writers.shutdown(wait=True)
+        for stream in (self._in, self.stream, self._out):
+            stream.synchronize()
+        self.stream.__exit__(kind, error, trace)
+        if error is None:
+            while self._emptying:
+                _wait(self._emptying.popleft()[0])
+
+    def pieces(self, compute: Callable[[int, list[Any]], None]) -> None:
+        """Call ``compute`` with each piece's number and its columns on the device, for the stream of the kernels.
+
+        The columns are the piece's until ``compute`` has queued its last kernel.
+        """
+        for number in range(len(self._pieces)):
+            self._fill_ahead(number)
+            self._load(number)
+            if number + 1 < len(self._pieces) and self._filling and self._filling[0].done():
+                self._load(number + 1)
+            loaded = self._loaded.popleft()
+            self.stream.wait_event(loaded.event)
+            compute(number, loaded.columns)
+            done = cupy().cuda.Event(disable_timing=True)
+            done.record(self.stream)
+            self._free_slot[loaded.slot] = done
+
+    def bring_back(self, columns: Sequence[Any], targets: Columns) -> None:
+        """Start to bring a result's columns to main memory, each into its target (rows,), contiguous."""
+        ready = cupy().cuda.Event(disable_timing=True)
+        ready.record(self.stream)
+        self._out.wait_event(ready)
+        direct = all(is_pinned(target) for target in targets)
+        pinned = None if direct else self._take(sum(map(_room, targets)))
+        middle = targets if pinned is None else _carved(pinned, targets)
+        for column, target in zip(columns, middle, strict=True):
+            _copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
+        gone = cupy().cuda.Event(disable_timing=True)
+        gone.record(self._out)
+        self._leaving.append((gone, columns))
+        while self._leaving and self._leaving[0][0].done:
+            self._leaving.popleft()
+        future = self._writers.submit(_empty, gone, [] if direct else middle, targets)
+        self._emptying.append((future, pinned))
+
+    def wait_for_results(self) -> None:
+        """Until no result is on its way: what they held on the device is free."""
+        while self._leaving:
+            self._leaving.popleft()[0].synchronize()
+
+    def _fill_ahead(self, number: int) -> None:
+        while self._next_to_fill < min(len(self._pieces), number + self._ahead):
+            self._filling.append(self._readers.submit(self._fill, self._pieces[self._next_to_fill]))
+            self._next_to_fill += 1
+
+    def _fill(self, columns: Columns) -> list[NDArray[Any]]:
+        """The columns in pinned memory, on a thread of its own."""
+        if all(is_pinned(column) for column in columns):
+            return list(columns)
+        filled = _carved(_pinned(sum(map(_room, columns))), columns)
+        for target, column in zip(filled, columns, strict=True):
+            np.copyto(target, column)
+        return filled
+
+    def _load(self, number: int) -> None:
+        """Start the copies of a piece, unless they were started before."""
+        if number < self._next_to_load:
+            return
+        self._next_to_load += 1
+        filled = _wait(self._filling.popleft())
+        slot = number % SLOTS
+        if self._free_slot[slot] is not None:
+            self._in.wait_event(self._free_slot[slot])
+        columns = _carved(self._slots[slot], filled)
+        for target, column in zip(columns, filled, strict=True):
+            _copy(target.data.ptr, column.ctypes.data, column.nbytes, TO_DEVICE, self._in)
+        event = cupy().cuda.Event(disable_timing=True)
+        event.record(self._in)
+        self._loaded.append(_Loaded(slot, columns, event))
+        # The pinned memory goes back to its pool when the copy is done.
+        self._writers.submit(_hold, event, filled)
+
+    def _take(self, nbytes: int) -> NDArray[np.uint8]:
+        """Pinned memory for a result; waits for the oldest ones when many are on their way."""
+        while len(self._emptying) >= self._behind or (self._emptying and self._emptying[0][0].done()):
+            future, pinned = self._emptying.popleft()
+            _wait(future)
+            if pinned is not None:
+                self._spare.append(pinned)
+        for place, pinned in enumerate(self._spare):
+            if pinned.nbytes >= nbytes:
+                return self._spare.pop(place)
+        self._spare.clear()
+        return _pinned(nbytes + nbytes // 8)
+
+
+def is_pinned(array: NDArray[Any]) -> bool:
+    """Whether an array's memory is pinned, so that the device copies from and to it by itself."""
+    return bool(cupy().cuda.runtime.pointerGetAttributes(array.ctypes.data).type == PINNED)
+
+
+def _pinned(nbytes: int) -> NDArray[np.uint8]:
+    return np.frombuffer(cupy().cuda.alloc_pinned_memory(max(1, nbytes)), np.uint8, max(1, nbytes))
+
+
+def _room(column: NDArray[Any]) -> int:
+    return -(-column.nbytes // ALIGNMENT) * ALIGNMENT
+
+
+def _carved(memory: Any, like: Columns) -> list[Any]:
+    """Parts of a piece of memory, of the shapes and dtypes of some columns."""
+    parts, place = [], 0
+    for column in like:
+        parts.append(memory[place : place + column.nbytes].view(column.dtype))
+        place += _room(column)
+    return parts
+
+
+def _copy(target: int, source: int, nbytes: int, direction: int, stream: Any) -> None:
+    if nbytes:
+        cupy().cuda.runtime.memcpyAsync(target, source, nbytes, direction, stream.ptr)
+
+
+def _empty(event: Any, sources: Sequence[NDArray[Any]], targets: Columns) -> None:
+    event.synchronize()
+    for source, target in zip(sources, targets, strict=False):
+        np.copyto(target, source)
+
+
+def _hold(event: Any, columns: Any) -> None:
+    event.synchronize()
+
+
+def _wait(future: Future[Any]) -> Any:
+    while True:
+        try:
+            return future.result(timeout=LOOK_UP_SECONDS)
+        except TimeoutError:
+            if future.done():
+                raise

@@ -1,0 +1,128 @@
+"""Cut tables in memory that are sorted by the same variables into pieces that fit together.
+
+Where two tables have some variables in their most significant places, in the same order, a range of those variables'
+values is a range of rows of each, found by bisection: nothing is sorted or read through to cut them. Results of such
+pieces, laid end to end, are in the order of the variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.tables.moves import field_masks
+from oocbe.tables.table import Table
+
+
+def leads_with(table: Table, names: Sequence[str]) -> bool:
+    """Whether a table is sorted with some variables, the least significant first, in its most significant places."""
+    return table.is_sorted and table.scope[len(table.scope) - len(names) :] == tuple(names)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A range of rows of each table."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all tables together."""
+        return sum(self.high) - sum(self.low)
+
+
+class SortedCuts:
+    """Cuts of tables that lead with the same variables.
+
+    Parameters
+    ----------
+    tables : of which the first one is cut where its rows are even.
+    common : variables in the most significant places of all, the least significant first; a piece has all rows of some
+        of their values, in all tables but the first.
+    unit : most significant variables of the first table, ``common`` included, whose rows stay together.
+    """
+
+    def __init__(self, tables: Sequence[Table], common: Sequence[str], unit: Sequence[str]) -> None:
+        self._tables = tables
+        self._common = tuple(common)
+        self._masks = [_mask(field_masks(t.layout, common)) for t in tables]
+        self._unit = _mask(field_masks(tables[0].layout, unit))
+
+    def whole(self) -> Cut:
+        """All rows."""
+        return Cut(tuple(0 for _ in self._tables), tuple(t.rows for t in self._tables))
+
+    def halves(self, cut: Cut) -> list[Cut]:
+        """The cut in two; itself alone where its rows of the first table all stay together."""
+        first = self._tables[0]
+        low, high = cut.low[0], cut.high[0]
+        wanted = self._key(0, (low + high) // 2) & self._unit
+        middle = _first_not_below(first.keys, self._unit, wanted, low, high)
+        if middle == low:
+            middle = _first_above(first.keys, self._unit, wanted, low, high)
+        if middle == high:
+            return [cut]
+        return [self._between(cut, low, middle), self._between(cut, middle, high)]
+
+    def fitting(self, cut: Cut, rows: int) -> list[Cut]:
+        """The cut in pieces of at most so many rows, where they can be cut; empty pieces are left out."""
+        todo, done = [cut], []
+        while todo:
+            here = todo.pop()
+            parts = [here] if here.rows <= rows else self.halves(here)
+            if len(parts) == 1:
+                if all(high > low for low, high in zip(here.low, here.high, strict=True)):
+                    done.append(here)
+            else:
+                todo += reversed(parts)
+        return done
+
+    def _between(self, cut: Cut, low: int, high: int) -> Cut:
+        """The part of a cut with some rows of the first table, and what belongs to them of the others."""
+        lows, highs = [low], [high]
+        for number in range(1, len(self._tables)):
+            keys, mask = self._tables[number].keys, self._masks[number]
+            bounds = cut.low[number], cut.high[number]
+            lows.append(_first_not_below(keys, mask, self._translated(low, number), *bounds))
+            highs.append(_first_above(keys, mask, self._translated(high - 1, number), *bounds))
+        return Cut(tuple(lows), tuple(highs))
+
+    def _translated(self, row: int, number: int) -> int:
+        """The common variables' values in a row of the first table, as another table's key has them."""
+        first, other = self._tables[0].layout, self._tables[number].layout
+        key = self._key(0, row)
+        made = 0
+        for name in self._common:
+            source, target = first.field(name), other.field(name)
+            value = key >> (64 * source.word + source.shift) & ((1 << source.bits) - 1)
+            made |= value << (64 * target.word + target.shift)
+        return made
+
+    def _key(self, number: int, row: int) -> int:
+        return _key_at(self._tables[number].keys, row)
+
+
+def _mask(words: NDArray[np.uint64]) -> int:
+    return sum(int(word) << 64 * place for place, word in enumerate(words))
+
+
+def _key_at(keys: NDArray[np.uint64], row: int) -> int:
+    return sum(int(keys[word, row]) << 64 * word for word in range(len(keys)))
+
+
+def _first_not_below(keys: NDArray[np.uint64], mask: int, wanted: int, low: int, high: int) -> int:
+    while low < high:
+        middle = (low + high) // 2
+        if _key_at(keys, middle) & mask < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _first_above(keys: NDArray[np.uint64], mask: int, wanted: int, low: int, high: int) -> int:
+    return _first_not_below(keys, mask, wanted + 1, low, high)

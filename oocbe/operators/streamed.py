@@ -1,0 +1,96 @@
+"""The operators on tables in main memory that the device's memory does not hold: pieces of them through streams.
+
+They can be cut where they lead with the variables that the operation groups by, in one order; otherwise rows would have
+to be sorted as a whole, which is for the operators on disk (:mod:`oocbe.operators.out_of_core`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oocbe.operators.inputs import check_pair
+from oocbe.operators.join_maximise import Elimination, one_word
+from oocbe.operators.join_sum import joined_layout, prepare_join
+from oocbe.operators.maximise import reduced_layout, reduced_rows
+from oocbe.operators.ranges import joined_dtype, reduced_dtype
+from oocbe.operators.sorted_cuts import SortedCuts, leads_with
+from oocbe.operators.through_device import Rows, Step, through_device
+from oocbe.tables.table import Table
+
+if TYPE_CHECKING:
+    from oocbe.kernels.interface import Backend
+
+
+def stream_elimination(
+    t1: Table, t2: Table, variables: str | Sequence[str], kernels: Backend, piece_rows: int | None
+) -> Table | None:
+    """Join two tables and eliminate shared variables in one step; None where others go as well, or no cut is."""
+    shared = check_pair(t1, t2)
+    gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
+    if not gone or any(name not in shared for name in gone):
+        return None
+    gone = tuple(name for name in shared if name in gone)
+    outer, inner = (t1, t2) if t1.rows >= t2.rows else (t2, t1)
+    elimination = Elimination(outer.layout, inner.layout, shared, gone)
+    kept = elimination.kept
+    if one_word(gone, t1.layout)[1] or not _lead_with(kept, outer, inner):
+        return None
+    runs = (*elimination.own_outer, *kept)
+    cuts = SortedCuts((outer, inner), kept, runs if leads_with(outer, runs) else kept)
+    terms = min(prod(outer.layout.select(gone).sizes), max(1, t1.rows * t2.rows))
+
+    def compute(tables: Sequence[Table], dtype: np.dtype[Any]) -> Rows:
+        join = elimination.prepare(tables[0], tables[1], dtype, kernels)
+        return join.rows(0, len(join.outer.values), join.groups)
+
+    step = Step(
+        elimination.layout,
+        joined_dtype(outer.values[:0], inner.values[:0], outer.semiring, terms),
+        compute,
+        lambda extents: joined_dtype(extents[0], extents[1], outer.semiring, terms),
+    )
+    keys, values = through_device((outer, inner), cuts, step, piece_rows)
+    return Table(elimination.layout, keys, values, outer.semiring, is_sorted=True)
+
+
+def stream_join(t1: Table, t2: Table, kernels: Backend, piece_rows: int | None) -> Table | None:
+    """Join two tables; None where they cannot be cut."""
+    shared = check_pair(t1, t2)
+    if not _lead_with(shared, t1, t2):
+        return None
+
+    def compute(tables: Sequence[Table], dtype: np.dtype[Any]) -> Rows:
+        join = prepare_join(tables[0], tables[1], shared, dtype, kernels)
+        return join.rows(join.groups)
+
+    step = Step(
+        joined_layout(t1.layout, t2.layout, shared),
+        joined_dtype(t1.values[:0], t2.values[:0], t1.semiring),
+        compute,
+        lambda extents: joined_dtype(extents[0], extents[1], t1.semiring),
+    )
+    keys, values = through_device((t1, t2), SortedCuts((t1, t2), shared, shared), step, piece_rows)
+    return Table(step.layout, keys, values, t1.semiring, is_sorted=len(values) < 2)
+
+
+def stream_maximise(table: Table, gone: Sequence[str], kernels: Backend, piece_rows: int | None) -> Table | None:
+    """Marginalise variables out of a table; None where it cannot be cut."""
+    layout, terms = reduced_layout(table, gone)
+    if not _lead_with(layout.scope, table):
+        return None
+    step = Step(
+        layout,
+        reduced_dtype(table.values[:0], table.semiring, terms),
+        lambda tables, dtype: reduced_rows(tables[0], gone, dtype, kernels),
+        lambda extents: reduced_dtype(extents[0], table.semiring, terms),
+    )
+    keys, values = through_device((table,), SortedCuts((table,), layout.scope, layout.scope), step, piece_rows)
+    return Table(layout, keys, values, table.semiring, is_sorted=True)
+
+
+def _lead_with(names: Sequence[str], *tables: Table) -> bool:
+    return bool(names) and all(table.rows and leads_with(table, names) for table in tables)

@@ -1,0 +1,220 @@
+"""Operators on tables in main memory that are larger than the device's, piece by piece through several streams.
+
+Tables that lead with the same variables are cut by those (:mod:`oocbe.operators.sorted_cuts`). While the kernels work
+on one piece, the next one is on its way in and the results of the one before are on their way back (Bistaffa, Bombieri
+and Farinelli 2016, figures 9 to 11; :mod:`oocbe.kernels.cuda.conveyor`). A piece's rows have their place in the result
+as soon as they are counted. The result's memory is reserved at once and taken page by page as rows arrive.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ResourceError
+from oocbe.machine import default_memory_limit, resident_memory
+from oocbe.operators.sorted_cuts import Cut, SortedCuts
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import Table, format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.kernels.cuda.conveyor import Conveyor
+
+WORK_BYTES = 120
+"""Device memory that a piece takes for each of its rows: the row, sorted and moved, its run, a result row, the next
+piece's row and the last result's. Where that is not enough, the piece is halved."""
+
+LEAST_ROWS = 1 << 16
+"""Pieces are not made smaller than this beforehand."""
+
+MOST_BYTES = 1 << 28
+"""Rows of a piece take no more: a handful of pieces are in pinned memory at a time."""
+
+Rows = tuple[Any, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is done with a piece.
+
+    Attributes
+    ----------
+    layout : of the result. dtype : of its values, unless wider ones turn out to be needed.
+    compute : keys uint64 (words, rows) and values (rows,) on the device, from the piece's tables there and the dtype of
+        the values wanted.
+    dtype_of : dtype that holds every result value, given the least and greatest values of each table (empty for no
+        rows); the tables' own values will do.
+    """
+
+    layout: Layout
+    dtype: np.dtype[Any]
+    compute: Callable[[Sequence[Table], np.dtype[Any]], Rows]
+    dtype_of: Callable[[Sequence[NDArray[Any]]], np.dtype[Any]]
+
+
+class _WiderError(Exception):
+    """A piece has values that the result's dtype may not hold."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        super().__init__(dtype)
+        self.dtype = dtype
+
+
+def device_room() -> int:
+    """Bytes of device memory that an operation may take."""
+    from oocbe.kernels.cuda import memory
+    from oocbe.kernels.cuda.device import cupy
+
+    limit = int(cupy().get_default_memory_pool().get_limit())
+    return (limit or int(cupy().cuda.runtime.memGetInfo()[1])) - memory.used_bytes()
+
+
+def exceeds_device(tables: Sequence[Table]) -> bool:
+    """Whether tables in main memory, with what an operation makes of them, are larger than the device's memory."""
+    return WORK_BYTES * sum(table.rows for table in tables) > device_room()
+
+
+def through_device(tables: Sequence[Table], cuts: SortedCuts, step: Step, piece_rows: int | None = None) -> Rows:
+    """Keys and values of a step's result in main memory, the results of the pieces end to end.
+
+    Parameters
+    ----------
+    tables : in main memory. cuts : how they are cut.
+    piece_rows : most rows of a piece's tables together; None: as many as fit.
+
+    Raises
+    ------
+    ResourceError : device memory ran out for a piece that cannot be cut, or the result is larger than main memory.
+    """
+    if piece_rows is None:
+        row_bytes = max(8 * table.layout.words + table.values.dtype.itemsize for table in tables)
+        piece_rows = max(LEAST_ROWS, min(device_room() // WORK_BYTES, MOST_BYTES // row_bytes))
+    pieces = cuts.fitting(cuts.whole(), piece_rows)
+    dtype = step.dtype
+    while True:
+        try:
+            return _Run(tables, cuts, step, dtype).over(pieces)
+        except _WiderError as wider:
+            dtype = wider.dtype
+
+
+class _Run:
+    """One pass over all pieces with result values of one dtype."""
+
+    def __init__(self, tables: Sequence[Table], cuts: SortedCuts, step: Step, dtype: np.dtype[Any]) -> None:
+        self._tables, self._cuts, self._step, self._dtype = tables, cuts, step, dtype
+        words = step.layout.words
+        room = max(0, default_memory_limit() - resident_memory())
+        self._capacity = room // (8 * words + dtype.itemsize)
+        self._columns = [_reserved(self._capacity, np.dtype(np.uint64)) for _ in range(words)]
+        self._columns.append(_reserved(self._capacity, dtype))
+        self._rows = 0
+        self._extents: list[list[Any]] = [[] for _ in tables]
+
+    def over(self, pieces: Sequence[Cut]) -> Rows:
+        """All pieces' rows."""
+        from oocbe.kernels.cuda.conveyor import Conveyor
+
+        with Conveyor([self._columns_of(piece) for piece in pieces]) as conveyor:
+            conveyor.pieces(lambda number, columns: self._piece(conveyor, pieces[number], columns))
+        known = zip(self._extents, self._tables, strict=True)
+        dtype = self._step.dtype_of([np.array(found, dtype=table.values.dtype) for found, table in known])
+        *words, values = (column[: self._rows] for column in self._columns)
+        keys = words[0][np.newaxis] if len(words) == 1 else np.stack(words)
+        return keys, values.astype(dtype, copy=False)
+
+    def _columns_of(self, cut: Cut) -> list[NDArray[Any]]:
+        found = []
+        for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
+            found += [word[low:high] for word in table.keys]
+            found.append(table.values[low:high])
+        return found
+
+    def _piece(self, conveyor: Conveyor, cut: Cut, columns: list[Any]) -> None:
+        """Compute one piece and start its result on its way."""
+        tables = []
+        for table in self._tables:
+            *words, values = columns[: table.layout.words + 1]
+            del columns[: table.layout.words + 1]
+            tables.append(replace(table, keys=_stacked(words), values=values))
+        self._compute(conveyor, cut, cut, tables)
+
+    def _compute(self, conveyor: Conveyor, whole: Cut, cut: Cut, tables: Sequence[Table]) -> None:
+        """Compute a part of a piece, in halves where the device's memory does not hold what it takes."""
+        parts = tables if cut is whole else [_part(table, *bounds) for table, *bounds in _inside(tables, whole, cut)]
+        try:
+            keys, values = self._try(conveyor, parts)
+        except ResourceError:
+            halves = self._cuts.halves(cut)
+            if len(halves) == 1:
+                raise
+        else:
+            start, self._rows = self._rows, self._rows + len(values)
+            if self._rows > self._capacity:
+                raise ResourceError(
+                    f"a result of more than {self._capacity:,} rows does not fit main memory "
+                    f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
+                )
+            conveyor.bring_back([*keys, values], [column[start : self._rows] for column in self._columns])
+            return
+        # Out of the handler: the error's traceback holds the failed call's arrays.
+        for half in halves:
+            self._compute(conveyor, whole, half, tables)
+
+    def _try(self, conveyor: Conveyor, tables: Sequence[Table]) -> Rows:
+        from oocbe.kernels.cuda.memory import with_retry
+
+        extents = [_extent(table.values) for table in tables]
+        dtype = self._step.dtype_of(extents)
+        if dtype.itemsize > self._dtype.itemsize:
+            raise _WiderError(dtype)
+        for known, found in zip(self._extents, extents, strict=True):
+            known.extend(found.tolist())
+        try:
+            return self._step.compute(tables, self._dtype)
+        except ResourceError:
+            conveyor.wait_for_results()
+        return with_retry(self._step.compute)(tables, self._dtype)
+
+
+def _inside(tables: Sequence[Table], whole: Cut, cut: Cut) -> list[tuple[Table, int, int]]:
+    """Tables that have the rows of one cut, and where the rows of another one are in them."""
+    bounds = zip(tables, whole.low, cut.low, cut.high, strict=True)
+    return [(table, low - first, high - first) for table, first, low, high in bounds]
+
+
+def _part(table: Table, low: int, high: int) -> Table:
+    """Some rows of a table on the device."""
+    return replace(table, keys=_stacked([word[low:high] for word in table.keys]), values=table.values[low:high])
+
+
+def _stacked(words: Sequence[Any]) -> Any:
+    """Key words as one array (words, rows) on the device."""
+    if len(words) == 1:
+        return words[0][np.newaxis]
+    from oocbe.kernels.cuda.device import cupy
+
+    return cupy().stack(words)
+
+
+def _extent(values: Any) -> NDArray[Any]:
+    """Least and greatest value; empty for no rows. Floats are not looked at: any result has their dtype."""
+    if len(values) == 0 or values.dtype.kind == "f":
+        return np.empty(0, dtype=values.dtype)
+    from oocbe.kernels.cuda.readback import Readback
+
+    return Readback(values.min().reshape(1), values.max().reshape(1)).numbers().copy()
+
+
+def _reserved(rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array whose memory is taken page by page, as it is written to."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    memory = mmap.mmap(-1, max(1, rows * dtype.itemsize), flags=flags)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, dtype, rows)

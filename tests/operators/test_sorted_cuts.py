@@ -1,0 +1,97 @@
+"""Cuts of sorted tables: every row in one piece, common values together, pieces as small as they can be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oocbe.kernels.cuda.device import why_unavailable
+from oocbe.operators import join_maximise, join_sum, maximise, through_device
+from oocbe.operators.sorted_cuts import SortedCuts, leads_with
+from oocbe.tables.table import Table
+
+
+@pytest.fixture(scope="module", autouse=True)
+def backend():
+    """Operators are told their backend here; the folder's fixture would run everything twice."""
+
+
+def random_table(scope: dict[str, int], rows: int, seed: int) -> Table:
+    rng = np.random.default_rng(seed)
+    tuples = np.unique(rng.integers(0, list(scope.values()), (rows, len(scope))), axis=0)
+    return Table.from_rows(scope, tuples, np.arange(len(tuples)))
+
+
+SHAPES = [
+    ({"e": 3, "a": 4, "k": 5, "l": 3}, {"b": 6, "e": 3, "k": 5, "l": 3}),
+    ({"a": 1 << 40, "k": 7, "l": 1 << 30}, {"e": 5, "k": 7, "l": 1 << 30}),
+    ({"e": 3, "a": 4, "k": 1, "l": 1}, {"b": 6, "k": 1, "l": 1}),
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(SHAPES),
+    st.integers(1, 300),
+    st.integers(1, 300),
+    st.integers(1, 40),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_pieces_cover_all_rows_that_meet(shapes, rows1, rows2, most, within, seed):
+    first, second = random_table(shapes[0], rows1, seed), random_table(shapes[1], rows2, seed + 1)
+    common = ("k", "l")
+    unit = ("a", "k", "l") if within and leads_with(first, ("a", "k", "l")) else common
+    cuts = SortedCuts((first, second), common, unit)
+    pieces = cuts.fitting(cuts.whole(), most)
+
+    def values(table: Table, names) -> list[tuple[int, ...]]:
+        places = [table.layout.place(name) for name in names]
+        return [tuple(row) for row in table.to_rows()[0][:, places].tolist()]
+
+    keys1, keys2, units = values(first, common), values(second, common), values(first, unit)
+    pairs = set()
+    for piece in pieces:
+        inside1, inside2 = (range(low, high) for low, high in zip(piece.low, piece.high, strict=True))
+        pairs |= {(i, j) for i in inside1 for j in inside2 if keys1[i] == keys2[j]}
+        assert piece.rows <= most or len({units[i] for i in inside1}) == 1
+        # What the first table's rows of the piece meet is all there.
+        met = {keys1[i] for i in inside1}
+        assert {j for j in range(second.rows) if keys2[j] in met} <= set(inside2)
+    expected = {(i, j) for i in range(first.rows) for j in range(second.rows) if keys1[i] == keys2[j]}
+    assert pairs == expected
+    rows = [row for piece in pieces for row in range(piece.low[0], piece.high[0])]
+    assert rows == sorted(set(rows))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("piece_rows", [50, 3000])
+@pytest.mark.parametrize("shape", range(len(SHAPES)))
+def test_streamed_through_the_device(shape, piece_rows, monkeypatch):
+    """Pieces of sorted tables go through the device by themselves; the result is the operator's."""
+    if why_unavailable():
+        pytest.skip(f"no GPU: {why_unavailable()}")
+    first, second = (random_table(scope, 4000, 7 + i) for i, scope in enumerate(SHAPES[shape]))
+    streamed: list[int] = []
+    run = through_device.through_device
+    monkeypatch.setattr(
+        "oocbe.operators.streamed.through_device", lambda *arguments: (streamed.append(1), run(*arguments))[1]
+    )
+    gone = [name for name in first.scope if name in second.scope and name not in ("k", "l")] or ["k"]
+    for operator, arguments in (
+        (join_sum, (first, second)),
+        (join_maximise, (first, second, gone)),
+        (maximise, (first, first.scope[0])),
+    ):
+        expected = operator(*arguments, backend="cpu")
+        found = operator(*arguments, backend="cuda", piece_rows=piece_rows)
+        assert (found.layout, found.values.dtype, found.is_sorted) == (
+            expected.layout,
+            expected.values.dtype,
+            expected.is_sorted,
+        )
+        assert np.array_equal(found.keys, expected.keys)
+        assert np.array_equal(found.values, expected.values)
+    assert streamed
