@@ -23,7 +23,7 @@ def solve(problem: Problem, **options) -> Result:
     return oocbe.solve(problem, **{"order_seconds": 0, "incumbent_seconds": 0.002, "bound_seconds": 0.05, **options})
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 @given(structures((MIN_SUM, MAX_SUM)), st.sampled_from(SOURCES), st.booleans(), st.booleans())
 def test_the_optimum_with_every_source(structure, source, with_incumbent, dominance):
     problem = make_problem(structure)
@@ -37,7 +37,7 @@ def test_the_optimum_with_every_source(structure, source, with_incumbent, domina
     check(problem, result.value, result.assignment, expected)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 @given(structures((MIN_SUM,)), st.sampled_from(SOURCES), st.sampled_from([-2, 0, 1, 30]))
 def test_only_what_is_better_than_the_upper_bound(structure, source, above):
     problem = without_bound(make_problem({**structure, "integral": True}))
@@ -158,7 +158,7 @@ def test_the_observer_hears_of_bounds_in_the_problem_s_own_sense():
         assert max(lower) <= result.value <= min(values)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_linear_constraint_that_elimination_leaves_out(seed):
     """Too many variables to tabulate: the answer is the optimum, or a limit with a bound and an assignment."""
     random = np.random.default_rng(seed)

@@ -37,7 +37,7 @@ def check_bounds(structure, above, with_tables=True, **settings_of_run):
             check(problem, value, assignment, expected)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]), st.booleans())
 def test_any_upper_bound(structure, above, with_tables):
     check_bounds(structure, above, with_tables)

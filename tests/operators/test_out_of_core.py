@@ -41,7 +41,7 @@ def random_table(scope: dict[str, int], rows: int, seed: int, semiring=MIN_SUM, 
 A, B, C, D = 300, 40, 25, 60
 NARROW = ({"a": A, "b": B, "c": C}, {"c": C, "d": D, "b": B})
 WIDE = ({"a": 1 << 50, "b": 40, "c": 1 << 60}, {"c": 1 << 60, "d": 1 << 33, "b": 40})
-CUTS = [(5, 2), (64, 2), (700, 8), (None, 2)]
+CUTS = [pytest.param((5, 2), marks=pytest.mark.slow), (64, 2), (700, 8), (None, 2)]
 
 
 @pytest.mark.parametrize("mode", CUTS, ids=str)
@@ -81,7 +81,7 @@ def test_keys_of_several_words(mode):
     also_out_of_core(maximise, tables[0], ["b"], mode=mode)
 
 
-@pytest.mark.parametrize("mode", [(3, 2), (50, 8)], ids=str)
+@pytest.mark.parametrize("mode", [pytest.param((3, 2), marks=pytest.mark.slow), (50, 8)], ids=str)
 def test_one_group_larger_than_a_piece(mode):
     """All rows have the same shared key: both sides are cut, and the order stays."""
     t1 = random_table({"a": 1 << 20, "k": 5}, 60, 1)
@@ -109,7 +109,7 @@ def test_sums_of_floats_are_added_in_the_same_order(semiring):
     rng = np.random.default_rng(7)
     keys = rng.permutation(4000).astype(np.uint64)[np.newaxis]
     table = Table(Layout(("x", "y"), (512, 8)), keys, rng.random(4000), semiring)
-    for mode in ((1, 1), (37, 8), (1000, 2)):
+    for mode in ((23, 1), (37, 8), (1000, 2)):
         also_out_of_core(maximise, table, "x", mode=mode)
         also_out_of_core(maximise, table, ["x", "y"], mode=mode)
     other = random_table({"y": 8, "z": 100, "x": 512}, 5000, 8, semiring, np.float64)
@@ -340,7 +340,7 @@ print(before, peak())
 """
 
 
-@pytest.mark.parametrize("megabytes", [64, 192])
+@pytest.mark.parametrize("megabytes", [pytest.param(64, marks=pytest.mark.slow), 192])
 def test_peak_memory_stays_within_the_budget(folder, megabytes):
     """Resident memory grows by no more than the budget, on tables several times as large as it."""
     rows = 8_000_000

@@ -21,7 +21,7 @@ def is_same(problem, value, expected):
     return value == expected if problem.is_integral else value == pytest.approx(expected)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(structures(semirings=(MIN_SUM, MAX_SUM)))
 def test_small_problems_reach_the_optimum(structure):
     problem = make_problem(structure)
