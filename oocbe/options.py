@@ -91,7 +91,7 @@ class SolveOptions:
     device_memory: int | None = None
     bounds: str = "auto"
     incumbent_seconds: float = 1.0
-    bound_seconds: float = 4.0
+    bound_seconds: float = 20.0
     ub: int | float | None = None
     time_limit: float | None = None
     gap: Gap = NO_GAP
