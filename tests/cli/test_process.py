@@ -69,6 +69,11 @@ def test_a_full_disk_ends_with_thirty() -> None:
     assert b"Traceback" not in done.stderr
 
 
+def hear_interrupts() -> None:
+    """A shell starts what runs in the background with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("with_workdir", [False, True])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interruption_leaves_what_is_published_and_no_temporary_files(
@@ -86,6 +91,7 @@ def test_interruption_leaves_what_is_published_and_no_temporary_files(
         stderr=subprocess.PIPE,
         text=True,
         env=clean_environment(TMPDIR=str(scratch)),
+        preexec_fn=hear_interrupts,
     )
     assert command.stderr is not None
     seen = ""
@@ -115,7 +121,13 @@ def test_an_interruption_of_generated_code_ends_with_its_exit_code(tmp_path: Pat
         "typer.run(guarded(command))\n"
     )
     environment = clean_environment(PYTHONPATH=os.pathsep.join([str(EXAMPLES.parent), str(tmp_path)]))
-    done = subprocess.run([sys.executable, "-m", "generated"], env=environment, capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "generated"],
+        env=environment,
+        capture_output=True,
+        check=False,
+        preexec_fn=hear_interrupts,
+    )
     assert (done.returncode, done.stdout) == (130, b""), done.stderr
 
 
