@@ -68,7 +68,9 @@ def test_the_plan_says_which_bounds_would_be_had():
         tuple(Variable(f"x{v}", 4) for v in range(20)),
         tuple(Function.from_array(pair, random.integers(0, 9, (4, 4))) for pair in pairs),
     )
-    assert "the best at the root of constant, local-polytope and lp in 20 s" in oocbe.plan(dense, order_seconds=0).bounds
+    assert (
+        "the best at the root of constant, local-polytope and lp in 20 s" in oocbe.plan(dense, order_seconds=0).bounds
+    )
 
 
 def test_text_of_plans_with_astronomical_predictions():

@@ -66,7 +66,15 @@ def test_the_first_error_is_raised_after_all_calls_ended():
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread on this system")
-def test_an_interrupt_ends_running_calls_and_cancels_the_others():
+@pytest.fixture
+def interrupts_heard():
+    """A shell starts what runs in the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_ends_running_calls_and_cancels_the_others(interrupts_heard):
     begun, ended = [], []
 
     def call(i):
