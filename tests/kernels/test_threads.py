@@ -14,6 +14,14 @@ from oocbe.errors import UsageError
 from oocbe.kernels.cpu.threads import SMALLEST_SHARE, row_ranges, run_all, thread_count
 
 
+@pytest.fixture
+def interrupts_heard():
+    """A shell starts what runs in the background with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(autouse=True)
 def three_threads(monkeypatch):
     monkeypatch.setenv("OOCBE_THREADS", "3")
@@ -66,14 +74,6 @@ def test_the_first_error_is_raised_after_all_calls_ended():
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread on this system")
-@pytest.fixture
-def interrupts_heard():
-    """A shell starts what runs in the background with SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_an_interrupt_ends_running_calls_and_cancels_the_others(interrupts_heard):
     begun, ended = [], []
 
