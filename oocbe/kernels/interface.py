@@ -98,7 +98,7 @@ class Backend(Protocol):
 
         ranges : (word, shift, bits), the least significant first; other bits do not count.
         own : the caller gives its keys away: they may be overwritten and come back as part of the result.
-        Returns keys and values, sorted; the inputs themselves where all those bits are equal in all rows.
+        Returns keys and values, sorted; they may be the inputs themselves where all those bits are equal in all rows.
         """
 
     def group_starts(self, keys: Keys, masks: NDArray[np.uint64], piece_rows: int | None = None) -> NDArray[np.int64]:
