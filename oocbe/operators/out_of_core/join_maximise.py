@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
 from oocbe.kernels.interface import Backend, MatchedGroups
-from oocbe.operators.inputs import OutOfCore, check_pair, on_device
+from oocbe.operators.inputs import OutOfCore, check_pair
 from oocbe.operators.join_maximise import Elimination, PreparedElimination, one_word
 from oocbe.operators.out_of_core.join_sum import join_sum_stored
 from oocbe.operators.out_of_core.maximise import MaximiseOutOfCore, maximise_stored
@@ -178,11 +178,8 @@ class EliminateOutOfCore:
         )
 
     def _work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
-        kernels, buffers = place.kernels, place.buffers[stream]
-        outer, inner = (
-            replace(on_device(buffers.load(f"table {number}", ordered.source), kernels), semiring=self.semiring)
-            for number, ordered in enumerate(inputs)
-        )
+        kernels = place.kernels
+        outer, inner = place.load(inputs, self.semiring, stream)
         join = self.elimination.prepare(outer, inner, self.dtype, kernels)
         most = place.space.rows_of(2 * row_bytes(self.elimination.layout, self.dtype) + 16, 1 - INPUT_SHARE)
         runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))

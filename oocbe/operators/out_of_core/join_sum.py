@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oocbe.kernels.interface import Backend, MatchedGroups
-from oocbe.operators.inputs import OutOfCore, check_pair, on_device
+from oocbe.operators.inputs import OutOfCore, check_pair
 from oocbe.operators.join_sum import joined_layout, prepare_join
 from oocbe.operators.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
 from oocbe.operators.ranges import joined_dtype
@@ -97,11 +97,8 @@ class JoinOutOfCore:
         )
 
     def _work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
-        kernels, buffers = place.kernels, place.buffers[stream]
-        t1, t2 = (
-            replace(on_device(buffers.load(f"table {number}", ordered.source), kernels), semiring=self.semiring)
-            for number, ordered in enumerate(inputs)
-        )
+        kernels = place.kernels
+        t1, t2 = place.load(inputs, self.semiring, stream)
         join = prepare_join(t1, t2, self.shared, self.dtype, kernels)
         # Two results at a time: one waits to be taken while the next one is computed.
         rows = place.space.rows_of(2 * row_bytes(self.layout, self.dtype) + 16, 1 - INPUT_SHARE)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.threads import thread_count
-from oocbe.operators.inputs import OutOfCore
+from oocbe.operators.inputs import OutOfCore, on_device
 from oocbe.option_values import parse_bytes, parse_integer
 from oocbe.semiring import Combination, Semiring
 from oocbe.streaming.budget import Budget
@@ -30,6 +30,7 @@ from oocbe.tables.writer import CHUNK_ROWS
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
     from oocbe.operators.inputs import TableLike
+    from oocbe.streaming.partition import Ordered
 
 MOST_STREAMS = 4
 """Default streams: one thread a core, but no more than it takes to keep reading, kernels and writing busy."""
@@ -74,6 +75,11 @@ class Workplace:
         """The same with buffers of its own, and possibly another space."""
         space = self.space if space is None else space
         return Workplace(self.kernels, space, [Buffers() for _ in range(space.streams)])
+
+    def load(self, inputs: Sequence[Ordered], semiring: Semiring, stream: int) -> list[Table]:
+        """All rows of some sources, read into a stream's buffers and brought to where the kernels work."""
+        tables = [self.buffers[stream].load(f"table {number}", part.source) for number, part in enumerate(inputs)]
+        return [replace(on_device(table, self.kernels), semiring=semiring) for table in tables]
 
     @contextmanager
     def scratch_folder(self) -> Iterator[Path]:
