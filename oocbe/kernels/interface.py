@@ -152,7 +152,8 @@ class Backend(Protocol):
     ) -> tuple[Keys, Values]:
         """Marginalise each group of neighbouring rows into one row.
 
-        starts : int64 (groups + 1,). masks : uint64 (result words,); the result's key is the first row's, masked.
+        starts : int64 (groups + 1,), strictly ascending, 0 first and the number of rows last: the groups of all rows.
+        masks : uint64 (result words,); the result's key is the first row's, masked.
         Returns keys (result words, groups) and values (groups,), in the groups' order.
         """
 

@@ -26,7 +26,7 @@ def folder(tmp_path):
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OOCBE_DATA": str(folder), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "OOCBE_DATA": str(folder), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     command = [sys.executable, str(SCRIPT), "--instances", "505", "--repeat", "1", "--seconds", "5", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
 

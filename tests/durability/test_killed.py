@@ -25,7 +25,12 @@ def run_cases(cases: list[list[str]]) -> list[dict]:
         input=json.dumps(cases),
         capture_output=True,
         text=True,
-        env={**environment, "OOCBE_THREADS": "1", "PYTHONPATH": str(ROOT), "TMPDIR": durable_runs.fast_folder() or ""},
+        env={
+            **environment,
+            "OOCBE_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+            "TMPDIR": durable_runs.fast_folder() or "",
+        },
         check=False,
         cwd=ROOT,
     )

@@ -58,7 +58,7 @@ with RunDirectory(Path(sys.argv[1])):
 def holder(tmp_path):
     """Another process that works in ``tmp_path / "run"``."""
     command = [sys.executable, "-c", HOLD, str(tmp_path / "run")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"

@@ -18,8 +18,13 @@ GROWTH = 24 << 20
 """Bytes that a process may grow by after its first solves: caches of the allocator and of Zarr, not tables."""
 
 
+POOLS = ("oocbe_", "asyncio_", "zarr_io")
+"""Threads of pools that a process keeps, ours and Zarr's: they start one by one, up to a number for each machine."""
+
+
 def state() -> tuple[int, int]:
-    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+    threads = [thread for thread in threading.enumerate() if not thread.name.startswith(POOLS)]
+    return len(list(Path("/proc/self/fd").iterdir())), len(threads)
 
 
 def one_round(folder: Path, number: int) -> None:
@@ -56,5 +61,5 @@ def test_soak(solves, tmp_path, monkeypatch):
     grown = resident_memory() - memory
     print(f"{solves} solves: descriptors and threads {before} to {after}, memory grew by {grown / 2**20:.1f} MiB")
     assert after[0] <= before[0] + 2
-    assert after[1] <= before[1] + 2
+    assert after[1] <= before[1]
     assert grown < GROWTH

@@ -83,7 +83,7 @@ def chain(count=24, size=5, seed=0) -> Problem:
 
 
 def test_a_time_limit_ends_with_bound_and_assignment():
-    problem = chain(60, 6)
+    problem = chain(60, 12)
     result = solve(problem, time_limit=0.3, incumbent_seconds=1, bound_seconds=0.05)
     assert (result.status, result.exit_code) == ("limit", 20)
     assert result.bound is not None
@@ -100,14 +100,14 @@ def test_no_time_at_all_still_gives_a_bound():
 
 
 def test_a_time_limit_without_bounds_ends_with_an_assignment():
-    problem = chain(60, 6)
+    problem = chain(60, 12)
     result = solve(problem, time_limit=0.5, incumbent_seconds=1, bounds="none", order="min-fill")
     assert (result.status, result.bound) == ("limit", None)
     assert result.value == problem.evaluate(result.assignment)
 
 
 def test_a_time_limit_stops_what_has_no_incumbent():
-    problem = chain(60, 6)
+    problem = chain(60, 12)
     with pytest.raises(TimeLimitError):
         solve(problem, time_limit=0.2, semiring="log-sum-exp")
 

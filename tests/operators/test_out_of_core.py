@@ -13,6 +13,7 @@ import pytest
 from out_of_core import MODES, also_out_of_core, same_rows
 
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
+from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.operators import join_maximise, join_sum, maximise
 from oocbe.operators.out_of_core import workplace
 from oocbe.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
@@ -363,3 +364,22 @@ def test_peak_memory_stays_within_the_budget(folder, megabytes):
 def test_all_modes_are_tried():
     assert {streams for _, streams in MODES} == {1, 2, 8}
     assert {rows for rows, _ in MODES} >= {1, 1000, None}
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100])
+def test_kernels_reduce_all_groups_of_their_rows(folder, rows):
+    """The cuda backend's kernel takes it for granted; blocks of a sorted table begin and end within groups."""
+
+    class Careful(CpuBackend):
+        @staticmethod
+        def reduce_groups(keys, values, starts, masks, *rest):
+            assert (starts[0], starts[-1]) == (0, len(values))
+            return CpuBackend.reduce_groups(keys, values, starts, masks, *rest)
+
+    tuples = np.unique(np.random.default_rng(3).integers(0, [4, 40, 25], (2000, 3)), axis=0)
+    table = StoredTable.save(
+        folder / "input", Table.from_rows({"a": 4, "b": 40, "c": 25}, tuples, np.arange(len(tuples)))
+    )
+    expected = maximise(table, "a", backend="cpu")
+    found = maximise(table, "a", output=folder / "output", piece_rows=rows, streams=2, backend=Careful())
+    same_rows(found, expected)

@@ -114,10 +114,10 @@ class MaximiseOutOfCore:
         # All before the first one is handed over: a second attempt, after memory ran out, may cut elsewhere.
         results = [raw(0, int(starts[1]))] if first else []
         if last > first:
-            keys, values = kernels.reduce_groups(
-                rows.keys, rows.values, starts[first : last + 1], masks, self.semiring.marginalisation
-            )
-            results.append(Rows(kernels.download(keys), kernels.download(values)))
+            # Open groups are reduced for nothing: the kernel wants all groups of the rows that it is given.
+            keys, values = kernels.reduce_groups(rows.keys, rows.values, starts, masks, self.semiring.marginalisation)
+            closed = np.ascontiguousarray(kernels.download(keys[:, first:last]))
+            results.append(Rows(closed, kernels.download(values[first:last])))
         if is_open and groups > 1:
             results.append(raw(int(starts[last]), int(starts[-1])))
         yield from results
