@@ -1,10 +1,11 @@
 """What a kernel backend offers: the loops over rows that the operators are written against.
 
 Everywhere: keys are uint64 (words, rows), C-contiguous, word 0 least significant; values are int32, int64, float32 or
-float64 (rows,). Arrays of rows and groups live where the backend works: NumPy's for the CPU, CuPy's for a GPU, brought
-there and back by :meth:`Backend.upload` and :meth:`Backend.download`; what comes out of one kernel goes into the next
-without a copy, and operators may index and compare them, which both kinds do alike. Move plans, masks and forbidden
-tuples are small and always NumPy's.
+float64 (rows,). Complete tables have no keys, and their values may be int16 as well (:class:`CompleteBackend`). Arrays
+of rows and groups live where the backend works: NumPy's for the CPU, CuPy's for a GPU, brought there and back by
+:meth:`Backend.upload` and :meth:`Backend.download`; what comes out of one kernel goes into the next without a copy, and
+operators may index and compare them, which both kinds do alike. Move plans, masks and forbidden tuples are small and
+always NumPy's.
 
 Inputs are never written to; results are new arrays that the caller owns, except where a docstring says that an input
 comes back unchanged. Results are in the values' dtype: the operator has checked by range analysis
@@ -71,6 +72,21 @@ class EliminationPlan:
     inner_move: NDArray[np.int64]
     eliminated_bits: int
     words: int
+
+
+@dataclass(frozen=True)
+class CompleteFunction:
+    """A complete table as a kernel sees it: values, and how far apart they lie along each axis of a bucket.
+
+    Attributes
+    ----------
+    values : int16, int32, int64, float32 or float64 (cells,), contiguous; may be part of a larger array.
+    strides : for each axis of the bucket, how many elements lie between neighbours along it; 0 where the function does
+        not depend on the axis. Never negative, in any order: an axis order other than the bucket's is a transposition.
+    """
+
+    values: Values
+    strides: tuple[int, ...]
 
 
 class Backend(Protocol):
@@ -182,4 +198,42 @@ class Backend(Protocol):
 
         parts : uint64 (part words, rows), each row's key restricted to the constraint's scope. forbidden : uint64 (part
         words, tuples), in any order. bits : bits of that scope.
+        """
+
+
+class CompleteBackend(Backend, Protocol):
+    """A backend that has the kernel for complete tables, too."""
+
+    def eliminate_complete(
+        self,
+        functions: Sequence[CompleteFunction],
+        sizes: Sequence[int],
+        eliminated: int,
+        combination: int,
+        marginalisation: int,
+        dtype: np.dtype[Any],
+        piece_rows: int | None = None,
+    ) -> Values:
+        """Join complete functions and marginalise axes out, without writing a joined row: a whole bucket at once.
+
+        result[x] = ⊕ over e of ⊗ over f of f.values[x · f.strides (result axes) + e · f.strides (eliminated axes)],
+        which is a join sum where ``eliminated`` is 0, a maximisation where there is one function, and a tropical matrix
+        product where two functions share the eliminated axes only. Of no functions it marginalises the semiring's ones.
+
+        functions : see :class:`CompleteFunction`; all values of one dtype, ``dtype``; any number of functions.
+        sizes : domain size of each axis: the result's axes first, in the order of its scope, the least significant
+            (fastest) first, then the eliminated ones. Each at least 1; no axes at all is one cell.
+        eliminated : how many axes, the last ones, are marginalised out.
+        combination, marginalisation : codes of :mod:`oocbe.semiring`: max-sum, min-sum, max-product (of values that are
+            not negative), sum-product, and log-sum-exp (of floats).
+        dtype : int16, int32, int64, float32 or float64, of the functions and the result; sums are made in it as well.
+            The caller has checked by range analysis that the sums and products of feasible values fit
+            (:mod:`oocbe.infeasible` for sums, the dtype's own range for products).
+        piece_rows : result cells that are worked on at a time; None: the backend's choice.
+
+        Infeasible assignments hold :func:`oocbe.infeasible.infeasible_value`, in functions as in the result. Where
+        integers are added, a sum of more than :data:`oocbe.infeasible.SUMMANDS` functions goes back to that value
+        before it could wrap around, and so does every result that lies beyond the feasible ones.
+
+        Returns a new array (product of the result's sizes,), the first axis fastest.
         """

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from oocbe.kernels import backend_named
-from oocbe.kernels.interface import MatchedGroups
+from oocbe.kernels.interface import CompleteFunction, MatchedGroups
 
-IN_MAIN_MEMORY = {"plan", "masks", "forbidden", "ranges"}
+IN_MAIN_MEMORY = {"plan", "masks", "forbidden", "ranges", "sizes", "dtype"}
 """Arguments that a backend takes as they are."""
 
 
@@ -34,8 +34,10 @@ class FromMainMemory:
         return call
 
     def brought(self, value, there):
-        if isinstance(value, tuple):
-            return tuple(self.brought(part, there) for part in value)
+        if isinstance(value, (tuple, list)):
+            return type(value)(self.brought(part, there) for part in value)
+        if isinstance(value, CompleteFunction):
+            return replace(value, values=there(value.values))
         if is_dataclass(value) and isinstance(value, MatchedGroups):
             return replace(value, **{f.name: there(getattr(value, f.name)) for f in fields(value)})
         return there(value) if isinstance(value, np.ndarray) or hasattr(value, "get") else value

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.complete import eliminate_complete
 from oocbe.kernels.cpu.fields import permute
 from oocbe.kernels.cpu.filters import drop_forbidden
 from oocbe.kernels.cpu.groups import group_starts, match_groups
@@ -36,3 +37,4 @@ class CpuBackend:
     reduce_groups = staticmethod(reduce_groups)
     join_reduce = staticmethod(join_reduce)
     drop_forbidden = staticmethod(drop_forbidden)
+    eliminate_complete = staticmethod(eliminate_complete)
