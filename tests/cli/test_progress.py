@@ -50,7 +50,7 @@ def test_an_order_given_up_leaves_no_thread(kind: type[SilentObserver]) -> None:
     deadline = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)  # the bar's thread is told to end and not waited for
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 def test_a_quick_solve_logs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
