@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from oocbe.tables.table import Table
     from oocbe.tasks.result import TaskResult
     from oocbe.tasks.verbs import count, count_optimal, k_best, log_partition, marginals, min_marginals
+    from oocbe.tracing.session import trace
     from oocbe.verification import Verdict
 
 __version__ = "0.1.0"
@@ -99,6 +100,7 @@ __all__ = [
     "plan",
     "read",
     "solve",
+    "trace",
     "verify",
     "write",
 ]
@@ -121,6 +123,7 @@ _HOMES = {
     "oocbe.tables.table": "Table",
     "oocbe.tasks.result": "TaskResult",
     "oocbe.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals",
+    "oocbe.tracing.session": "trace",
     "oocbe.verification": "Verdict",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

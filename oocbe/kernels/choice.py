@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from oocbe.errors import UsageError
+from oocbe.tracing.recorder import active
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
@@ -36,7 +37,11 @@ def backend_named(name: str) -> Backend:
     if name == "cpu":
         from oocbe.kernels.cpu.backend import CpuBackend
 
-        return CpuBackend()
+        if active() is None:
+            return CpuBackend()
+        from oocbe.kernels.traced import traced
+
+        return traced(CpuBackend())
     if name == "cuda":
         return _cuda()
     raise UsageError(f"unknown backend {name!r}; known: {', '.join(BACKENDS)}")

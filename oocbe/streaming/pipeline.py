@@ -18,6 +18,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, Full, Queue
 from typing import Generic, Protocol, TypeVar
 
+from oocbe.tracing.recorder import CALLER, STREAM, phase, rows_of, waiting, working_for
+
 Result = TypeVar("Result", covariant=True)
 Item = TypeVar("Item")
 
@@ -47,43 +49,52 @@ class _StoppedError(Exception):
 class _Lane(Generic[Item]):
     """One piece at work on its stream."""
 
-    def __init__(self, piece: Piece[Item], stream: int, stop: threading.Event) -> None:
-        self.piece, self.stream, self._stop = piece, stream, stop
+    def __init__(self, piece: Piece[Item], stream: int, row: int, stop: threading.Event) -> None:
+        self.piece, self.stream, self._row, self._stop = piece, stream, row, stop
         self._queue: Queue[Item | _End] = Queue(maxsize=1)
         self.future: Future[None] | None = None
 
     def run(self) -> None:
         """On the stream's thread: compute, and hand over."""
         try:
-            for result in self.piece.compute(self.stream):
-                self._put(result)
-            self._put(_End())
+            with working_for(STREAM, self._row):
+                results, end = self.piece.compute(self.stream), _End()
+                item: Item | _End | None = None
+                while item is not end:
+                    with phase("compute"):
+                        item = next(results, end)
+                    self._put(item)
         except _StoppedError:
             pass
 
     def _put(self, item: Item | _End) -> None:
-        while not self._stop.is_set():
-            try:
-                self._queue.put(item, timeout=LOOK_UP_SECONDS)
-                return
-            except Full:
-                continue
-        raise _StoppedError
+        with phase("wait to hand over", is_wait=True):
+            while not self._stop.is_set():
+                try:
+                    self._queue.put(item, timeout=LOOK_UP_SECONDS)
+                    return
+                except Full:
+                    continue
+            raise _StoppedError
 
     def results(self) -> Iterator[Item]:
         """On the caller's thread: results as they come; the error of the piece where it failed."""
+        while True:
+            with waiting(CALLER, "wait for a result"):
+                item = self._next()
+            if isinstance(item, _End):
+                return
+            yield item
+
+    def _next(self) -> Item | _End:
         assert self.future is not None
         while True:
             try:
-                item = self._queue.get(timeout=LOOK_UP_SECONDS)
+                return self._queue.get(timeout=LOOK_UP_SECONDS)
             except Empty:
                 if self.future.done() and self._queue.empty():
                     self.future.result()  # raises what the piece raised
                     raise RuntimeError("a piece ended without its end mark") from None
-                continue
-            if isinstance(item, _End):
-                return
-            yield item
 
 
 def run_in_order(pieces: Iterable[Piece[Item]], streams: int) -> Generator[Item, None, None]:
@@ -96,16 +107,18 @@ def run_in_order(pieces: Iterable[Piece[Item]], streams: int) -> Generator[Item,
     stop = threading.Event()
     lanes: deque[_Lane[Item]] = deque()
     pool = ThreadPoolExecutor(streams, thread_name_prefix="oocbe-stream")
-    try:
-        for number, piece in enumerate(pieces):
-            lane = _Lane(piece, number % streams, stop)
-            lane.future = pool.submit(lane.run)
-            lanes.append(lane)
-            del lane, piece  # what a piece holds goes when its results are taken
-            if len(lanes) == streams:
+    # Pieces may run streams of their own: those are drawn below.
+    with rows_of(STREAM, streams) as rows:
+        try:
+            for number, piece in enumerate(pieces):
+                lane = _Lane(piece, number % streams, rows[number % streams], stop)
+                lane.future = pool.submit(lane.run)
+                lanes.append(lane)
+                del lane, piece  # what a piece holds goes when its results are taken
+                if len(lanes) == streams:
+                    yield from lanes.popleft().results()
+            while lanes:
                 yield from lanes.popleft().results()
-        while lanes:
-            yield from lanes.popleft().results()
-    finally:
-        stop.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)

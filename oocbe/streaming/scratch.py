@@ -25,6 +25,7 @@ from oocbe.errors import CorruptDataError, ResourceError
 from oocbe.streaming.sources import even_ranges, row_bytes
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import format_bytes
+from oocbe.tracing.recorder import READER, WRITER, span
 
 
 class ScratchFile:
@@ -79,10 +80,12 @@ class ScratchFile:
             self.rows += len(values)
         columns = [*keys, values]
         offset = run * self._run_rows * self._row_bytes
-        for column in columns:
-            self._write(np.ascontiguousarray(column).view(np.uint8).data, offset)
-            offset += column.nbytes
-        sums = [[_checksum(column[low:high]) for column in columns] for low, high in pairwise(bounds.tolist())]
+        with span(WRITER, "write scratch", bytes=sum(column.nbytes for column in columns)):
+            for column in columns:
+                self._write(np.ascontiguousarray(column).view(np.uint8).data, offset)
+                offset += column.nbytes
+        with span(WRITER, "checksum of scratch"):
+            sums = [[_checksum(column[low:high]) for column in columns] for low, high in pairwise(bounds.tolist())]
         self._segments[run] = bounds, np.array(sums, dtype=np.uint32).reshape(-1, len(columns))
         return start
 
@@ -97,10 +100,12 @@ class ScratchFile:
             count = min(last - first - low, wanted - done)
             columns = [column[done : done + count] for column in (*keys, *([] if values is None else [values]))]
             offset = run * self._run_rows * self._row_bytes
-            for column in columns:
-                self._read(column.view(np.uint8).data, offset + low * column.dtype.itemsize)
-                offset += (last - first) * 8
-            self._verify(run, low, columns)
+            with span(READER, "read scratch", bytes=sum(column.nbytes for column in columns)):
+                for column in columns:
+                    self._read(column.view(np.uint8).data, offset + low * column.dtype.itemsize)
+                    offset += (last - first) * 8
+            with span(READER, "check scratch"):
+                self._verify(run, low, columns)
             done += count
 
     def _verify(self, run: int, low: int, columns: Sequence[NDArray[Any]]) -> None:

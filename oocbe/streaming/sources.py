@@ -14,6 +14,7 @@ from oocbe.kernels.cpu.backend import in_main_memory
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from oocbe.tracing.recorder import phase
 
 
 class Source(Protocol):
@@ -175,5 +176,6 @@ class Buffers:
         keys = self.take(f"{name} keys", (source.layout.words, rows), np.dtype(np.uint64))
         values = self.take(f"{name} values", (rows,), source.dtype)
         if rows:
-            source.read_into(start, keys, values)
+            with phase("read"):
+                source.read_into(start, keys, values)
         return Table(source.layout, keys, values, is_sorted=source.is_sorted or rows < 2)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import CorruptDataError
 from oocbe.tables.manifest import Manifest, describe
+from oocbe.tracing.recorder import READER, span
 
 KEY_NAMES = "key_{}"
 VALUES_NAME = "values"
@@ -46,7 +47,8 @@ def read_rows(
         if codec == PACKED:
             from oocbe.tables.codec import decode
 
-            decode(data, rows, out, start)
+            with span(READER, "decode"):
+                decode(data, rows, out, start)
         else:
             out[:] = _blosc_decoded(data, out.dtype, chunk_rows)[start : start + len(out)]
     except CorruptDataError as error:

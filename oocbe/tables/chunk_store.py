@@ -22,6 +22,7 @@ from oocbe.tables.disk import write_file
 from oocbe.tables.faults import passing
 from oocbe.tables.manifest import FileRecord, Manifest
 from oocbe.tables.zarr_codec import PackedCodec
+from oocbe.tracing.recorder import WRITER, span
 
 if TYPE_CHECKING:
     from zarr.core.buffer import Buffer
@@ -58,11 +59,13 @@ class RecordingStore(LocalStore):  # type: ignore[misc]
         path = self.root / key
         known = self.manifest.files.get(key)
         self.budget.take(len(data) - (known.size if known else 0), path)
-        self.manifest.files[key] = FileRecord.of(data)
+        with span(WRITER, "checksum of file"):
+            self.manifest.files[key] = FileRecord.of(data)
         # Never the root: after an error it is removed while other threads still write.
         for folder in reversed([f for f in path.parents if f.is_relative_to(self.root) and f != self.root]):
             folder.mkdir(exist_ok=True)
-        write_file(path, data)
+        with span(WRITER, "write file", bytes=len(data)):
+            write_file(path, data)
         if "/c/" in key:
             passing("table:chunk")
 
@@ -118,7 +121,9 @@ class NewArrays:
         run_all(self._write_packed, calls)
 
     def _write_packed(self, name: str, column: NDArray[Any]) -> None:
-        self._store.record(name, encode(column).data.cast("B"))
+        with span(WRITER, "encode", bytes=column.nbytes):
+            chunk = encode(column)
+        self._store.record(name, chunk.data.cast("B"))
 
     def describe(self, attributes: dict[str, Any]) -> None:
         """Give the arrays their final size and the group its attributes."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from oocbe.errors import CorruptDataError, UnsupportedError
 from oocbe.tables.disk import read_file
 from oocbe.tables.records import read_record, render_record
+from oocbe.tracing.recorder import READER, span
 
 MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "oocbe-table"
@@ -123,12 +124,14 @@ class Manifest:
         """
         path = self.checked(folder, name)
         try:
-            data = read_file(path, self.files[name].size + 1)
+            with span(READER, "read file", bytes=self.files[name].size):
+                data = read_file(path, self.files[name].size + 1)
         except FileNotFoundError:
             raise CorruptDataError(f"{describe(name)} is missing: {path}") from None
         except OSError as error:
             raise CorruptDataError(f"{describe(name)} cannot be read ({error.strerror}): {path}") from None
-        self.verify(folder, name, data)
+        with span(READER, "check file"):
+            self.verify(folder, name, data)
         return data
 
     def verify(self, folder: Path, name: str, data: bytes | memoryview) -> None:

@@ -26,6 +26,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from oocbe.tables.writer import CHUNK_ROWS
+from oocbe.tracing.recorder import CALLER, span
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
@@ -110,7 +111,8 @@ class Workplace:
             StoredTable.create(output, layout, dtype, semiring, chunk_rows=chunk_rows) as writer,
         ):
             for rows in results:
-                writer.append(rows.keys, rows.values)
+                with span(CALLER, "append rows"):
+                    writer.append(rows.keys, rows.values)
         return StoredTable.open(output)
 
     def run(self, pieces: Iterable[Piece[Rows]]) -> Generator[Rows, None, None]:

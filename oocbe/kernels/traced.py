@@ -1,0 +1,43 @@
+"""The CPU's kernels with a span of the trace for each call; a device's own are traced where they are launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, cast
+
+from oocbe.tracing.recorder import KERNELS, span
+
+if TYPE_CHECKING:
+    from oocbe.kernels.interface import Backend
+
+MOVES = ("upload", "download")
+"""Not kernels: on the CPU they do nothing."""
+
+
+class _Traced:
+    """Kernels under their own names, each with a span."""
+
+    def __init__(self, kernels: Backend) -> None:
+        self.name = kernels.name
+        self._kernels = kernels
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._kernels, name)
+        traced = found if name in MOVES else _with_span(found, name)
+        setattr(self, name, traced)
+        return traced
+
+
+def traced(kernels: Backend) -> Backend:
+    """The same kernels, recording a span for each call."""
+    return cast("Backend", _Traced(kernels))
+
+
+def _with_span(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with span(KERNELS, name):
+            return function(*arguments, **named)
+
+    return call

@@ -1,0 +1,169 @@
+"""What a trace says about a run: how busy each lane was, what it did, how much overlapped, and what bound the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.tracing.recorder import RESOURCES, STREAM, Span
+from oocbe.tracing.trace_file import LANES, Trace
+
+Intervals = NDArray[np.int64]
+"""(intervals, 2), begin and end in nanoseconds, ascending and apart."""
+
+BOUNDING_SHARE = 0.75
+"""A lane that is busy for a larger share of a run bounds it; no lane does where none comes up to it."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """All spans of one name in a lane: how many, their seconds added up, and the bytes that they moved."""
+
+    name: str
+    is_wait: bool
+    count: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One lane of a run.
+
+    Attributes
+    ----------
+    name : of the lane. rows : how many of its rows were used: as many things at a time, at most.
+    busy : seconds in which some row of it worked. share : of the run's seconds.
+    row_seconds : seconds worked in all rows together.
+    works : what it did, the longest first and waiting last.
+    """
+
+    name: str
+    rows: int
+    busy: float
+    share: float
+    row_seconds: float
+    works: tuple[Work, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a trace says.
+
+    Attributes
+    ----------
+    seconds : of the run.
+    lanes : those that the run used, in the order in which rows go through them.
+    at_once : seconds in which 0, 1, 2, … of the resources (:data:`oocbe.tracing.recorder.RESOURCES`) worked.
+    busiest : the resource that worked longest, or None where none did.
+    """
+
+    seconds: float
+    lanes: tuple[Lane, ...]
+    at_once: tuple[float, ...]
+    busiest: Lane | None
+
+    @property
+    def overlapped(self) -> float:
+        """Share of the time in which anything worked that two resources or more did."""
+        working = sum(self.at_once[1:])
+        return sum(self.at_once[2:]) / working if working else 0.0
+
+    @property
+    def bound_by(self) -> str:
+        """What bound the run, in a sentence."""
+        if self.busiest is None:
+            return "nothing that moves rows is in this trace"
+        lane = self.busiest
+        what = ", ".join(f"{w.name} {w.seconds / lane.row_seconds:.0%}" for w in lane.works[:3] if not w.is_wait)
+        if lane.share >= BOUNDING_SHARE:
+            return f"the {lane.name} bound it, busy {lane.share:.0%} of the time ({what})"
+        idle = self.at_once[0] / self.seconds if self.seconds else 0.0
+        return (
+            f"no lane bound it: the {lane.name}, the busiest, worked {lane.share:.0%} of the time ({what}); "
+            f"{'lanes waited for one another' if idle < 0.25 else f'none worked in {idle:.0%} of the time'}"
+        )
+
+
+def summarise(trace: Trace) -> Summary:
+    """Work out what a trace says; up to where spans were dropped, if any were."""
+    end = trace.seconds if trace.dropped_from is None else min(trace.seconds, trace.dropped_from)
+    limit = round(end * 1e9)
+    spans = [span for span in trace.spans if span.begin < limit or limit == 0]
+    lanes, busy = [], {}
+    for name in LANES:
+        mine = [span for span in spans if span.lane == name]
+        if mine:
+            busy[name] = _busy(name, mine, limit)
+            lanes.append(_lane(name, mine, busy[name], end))
+    resources = [lane for lane in lanes if lane.name in RESOURCES and lane.busy]
+    busiest = max(resources, key=lambda lane: lane.busy, default=None)
+    return Summary(end, tuple(lanes), _at_once([busy[lane.name] for lane in resources], limit), busiest)
+
+
+def _busy(name: str, spans: Sequence[Span], limit: int) -> Intervals:
+    """When a lane worked: spans of work without the waiting inside them, which of streams is that of their own row."""
+    parts = []
+    for row in sorted({span.row for span in spans}) if name == STREAM else [None]:
+        mine = [span for span in spans if row is None or span.row == row]
+        work, waits = (
+            union_of((s.begin, min(s.end, limit)) for s in mine if s.is_wait == kind) for kind in (False, True)
+        )
+        parts.append(difference(work, waits))
+    return union_of(map(tuple, np.concatenate(parts).tolist()))
+
+
+def difference(intervals: Intervals, others: Intervals) -> Intervals:
+    """What is in some intervals and not in others."""
+    times = np.concatenate((intervals.ravel(), others.ravel()))
+    steps = np.concatenate((np.tile([1, -1], len(intervals)), np.tile([-2, 2], len(others))))
+    order = np.argsort(times, kind="stable")
+    begins = np.flatnonzero((np.cumsum(steps[order]) == 1)[:-1])
+    found = np.stack((times[order][begins], times[order][begins + 1]), axis=1)
+    return found[found[:, 0] < found[:, 1]].astype(np.int64)
+
+
+def union_of(intervals: Iterable[tuple[int, int]]) -> Intervals:
+    """Intervals put together where they touch or overlap."""
+    found = np.array(sorted(intervals), dtype=np.int64).reshape(-1, 2)
+    if not len(found):
+        return found
+    reached = np.maximum.accumulate(found[:, 1])
+    first = np.append(True, found[1:, 0] > reached[:-1])
+    last = np.append(np.flatnonzero(first)[1:] - 1, len(found) - 1)
+    return np.stack((found[first, 0], reached[last]), axis=1)
+
+
+def _lane(name: str, spans: Sequence[Span], busy: Intervals, seconds: float) -> Lane:
+    sums: dict[tuple[str, bool], list[int]] = {}
+    for span in spans:
+        # Spans of numbered pieces (piece 7) are work of one kind.
+        head, _, number = span.name.rpartition(" ")
+        entry = sums.setdefault((f"{head}s" if number.isdecimal() and head else span.name, span.is_wait), [0, 0, 0])
+        entry[0] += 1
+        entry[1] += span.end - span.begin
+        entry[2] += int(span.details.get("bytes", 0))
+    works = [Work(kind, is_wait, count, took / 1e9, size) for (kind, is_wait), (count, took, size) in sums.items()]
+    works.sort(key=lambda work: (work.is_wait, -work.seconds))
+    total = float((busy[:, 1] - busy[:, 0]).sum()) / 1e9
+    return Lane(
+        name,
+        len({span.row for span in spans}),
+        total,
+        total / seconds if seconds else 0.0,
+        sum(work.seconds for work in works if not work.is_wait),
+        tuple(works),
+    )
+
+
+def _at_once(lanes: Sequence[Intervals], limit: int) -> tuple[float, ...]:
+    """Seconds in which so many of the lanes were busy, from none to all."""
+    times = np.concatenate([[0, limit], *(lane.ravel() for lane in lanes)]).astype(np.int64)
+    changes = np.concatenate([[0, 0], *(np.tile([1, -1], len(lane)) for lane in lanes)]).astype(np.int64)
+    order = np.argsort(times, kind="stable")
+    count = np.cumsum(changes[order])[:-1]
+    spent = np.bincount(count, weights=np.diff(times[order]), minlength=len(lanes) + 1)
+    return tuple((spent / 1e9).tolist())
