@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda import fields, filters, groups, join, join_reduce, reduce, sort
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.memory import set_limit, with_retry
+from oocbe.kernels.cuda.spans import device_span
+from oocbe.tracing.recorder import DEVICE_TO_HOST, HOST_TO_DEVICE
 
 
 class CudaBackend:
@@ -36,12 +39,14 @@ class CudaBackend:
     @with_retry
     def upload(array: NDArray[Any]) -> Any:
         """A copy of the array in device memory; see :meth:`oocbe.kernels.interface.Backend.upload`."""
-        return cupy().asarray(array)
+        with device_span(HOST_TO_DEVICE, "upload", bytes=array.nbytes if isinstance(array, np.ndarray) else 0):
+            return cupy().asarray(array)
 
     @staticmethod
     def download(array: Any) -> NDArray[Any]:
         """A copy of the array in main memory; waits for the kernels that write it."""
-        found: NDArray[Any] = cupy().asnumpy(array)
+        with device_span(DEVICE_TO_HOST, "download", bytes=0 if isinstance(array, np.ndarray) else array.nbytes):
+            found: NDArray[Any] = cupy().asnumpy(array)
         return found
 
     permute = staticmethod(with_retry(fields.permute))

@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.spans import device_span
+from oocbe.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, READER, STREAM, WRITER, span, waiting
 
 FILLERS, EMPTIERS = 6, 10
 """Threads that fill pinned memory, and that empty it: one moves 9 GB/s, or 4 into memory that was never used before."""
@@ -112,7 +114,8 @@ class Conveyor:
                 self._load(number + 1)
             loaded = self._loaded.popleft()
             self.stream.wait_event(loaded.event)
-            compute(number, loaded.columns)
+            with span(CALLER, f"queue piece {number}"), device_span(STREAM, f"piece {number}", self.stream):
+                compute(number, loaded.columns)
             done = cupy().cuda.Event(disable_timing=True)
             done.record(self.stream)
             self._free_slot[loaded.slot] = done
@@ -125,8 +128,9 @@ class Conveyor:
         direct = all(is_pinned(target) for target in targets)
         pinned = None if direct else self._take(sum(map(_room, targets)))
         middle = targets if pinned is None else _carved(pinned, targets)
-        for column, target in zip(columns, middle, strict=True):
-            _copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
+        with device_span(DEVICE_TO_HOST, "result", self._out, bytes=_bytes(targets)):
+            for column, target in zip(columns, middle, strict=True):
+                _copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
         gone = cupy().cuda.Event(disable_timing=True)
         gone.record(self._out)
         self._leaving.append((gone, columns))
@@ -137,8 +141,9 @@ class Conveyor:
 
     def wait_for_results(self) -> None:
         """Until no result is on its way: what they held on the device is free."""
-        while self._leaving:
-            self._leaving.popleft()[0].synchronize()
+        with waiting(CALLER, "wait for results"):
+            while self._leaving:
+                self._leaving.popleft()[0].synchronize()
 
     def _fill_ahead(self, number: int) -> None:
         while self._next_to_fill < min(len(self._pieces), number + self._ahead):
@@ -149,9 +154,10 @@ class Conveyor:
         """The columns in pinned memory, on a thread of its own."""
         if all(is_pinned(column) for column in columns):
             return list(columns)
-        filled = _carved(_pinned(sum(map(_room, columns))), columns)
-        for target, column in zip(filled, columns, strict=True):
-            np.copyto(target, column)
+        with span(READER, "fill pinned memory", bytes=_bytes(columns)):
+            filled = _carved(_pinned(sum(map(_room, columns))), columns)
+            for target, column in zip(filled, columns, strict=True):
+                np.copyto(target, column)
         return filled
 
     def _load(self, number: int) -> None:
@@ -159,13 +165,15 @@ class Conveyor:
         if number < self._next_to_load:
             return
         self._next_to_load += 1
-        filled = _wait(self._filling.popleft())
+        with waiting(CALLER, "wait for pinned memory to be filled"):
+            filled = _wait(self._filling.popleft())
         slot = number % SLOTS
         if self._free_slot[slot] is not None:
             self._in.wait_event(self._free_slot[slot])
         columns = _carved(self._slots[slot], filled)
-        for target, column in zip(columns, filled, strict=True):
-            _copy(target.data.ptr, column.ctypes.data, column.nbytes, TO_DEVICE, self._in)
+        with device_span(HOST_TO_DEVICE, f"piece {number}", self._in, bytes=_bytes(filled)):
+            for target, column in zip(columns, filled, strict=True):
+                _copy(target.data.ptr, column.ctypes.data, column.nbytes, TO_DEVICE, self._in)
         event = cupy().cuda.Event(disable_timing=True)
         event.record(self._in)
         self._loaded.append(_Loaded(slot, columns, event))
@@ -176,7 +184,8 @@ class Conveyor:
         """Pinned memory for a result; waits for the oldest ones when many are on their way."""
         while len(self._emptying) >= self._behind or (self._emptying and self._emptying[0][0].done()):
             future, pinned = self._emptying.popleft()
-            _wait(future)
+            with waiting(CALLER, "wait for pinned memory to be emptied"):
+                _wait(future)
             if pinned is not None:
                 self._spare.append(pinned)
         for place, pinned in enumerate(self._spare):
@@ -193,6 +202,10 @@ def is_pinned(array: NDArray[Any]) -> bool:
 
 def _pinned(nbytes: int) -> NDArray[np.uint8]:
     return np.frombuffer(cupy().cuda.alloc_pinned_memory(max(1, nbytes)), np.uint8, max(1, nbytes))
+
+
+def _bytes(columns: Columns) -> int:
+    return sum(column.nbytes for column in columns)
 
 
 def _room(column: NDArray[Any]) -> int:
@@ -215,8 +228,10 @@ def _copy(target: int, source: int, nbytes: int, direction: int, stream: Any) ->
 
 def _empty(event: Any, sources: Sequence[NDArray[Any]], targets: Columns) -> None:
     event.synchronize()
-    for source, target in zip(sources, targets, strict=False):
-        np.copyto(target, source)
+    if sources:
+        with span(WRITER, "empty pinned memory", bytes=_bytes(sources)):
+            for source, target in zip(sources, targets, strict=True):
+                np.copyto(target, source)
 
 
 def _hold(event: Any, columns: Any) -> None:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from oocbe.kernels.cuda.device import cupy, multiprocessors
+from oocbe.kernels.cuda.spans import device_span
+from oocbe.tracing.recorder import KERNELS
 
 FOLDER = Path(__file__).parent
 
@@ -84,7 +86,8 @@ def launch(function: Any, blocks: int, threads: int, *arguments: Any, shared_byt
     arrays (a struct of the same bytes, by value).
     """
     if blocks > 0:
-        function((blocks,), (threads,), tuple(as_struct(a) for a in arguments), shared_mem=shared_bytes)
+        with device_span(KERNELS, getattr(function, "name", "kernel")):
+            function((blocks,), (threads,), tuple(as_struct(a) for a in arguments), shared_mem=shared_bytes)
 
 
 def or_null(array: Any | None) -> Any:

@@ -1,0 +1,143 @@
+"""Spans of a trace on a device's own clock: events of its streams, resolved once the device has passed them.
+
+Recording queues two events and waits for nothing. An event's time is told relative to a *base*, an event whose time on
+this process' clock is known: it is queued on a stream with nothing else on it and waited for, again every few seconds,
+because differences between events come as 32-bit floats of milliseconds. Without a trace no event is made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from oocbe.kernels.cuda.device import cupy
+from oocbe.tracing.recorder import Detail, Recorder, active
+
+BASE_SECONDS = 8.0
+"""A base is used for so long: floats of fewer milliseconds than 8192 are exact to half a microsecond."""
+
+MOST_PENDING = 1 << 12
+"""Spans whose events are kept; beyond, the oldest ones that the device has passed are resolved."""
+
+
+class _Base(NamedTuple):
+    """An event, and when it happened in ns of this process' clock."""
+
+    event: Any
+    time: int
+
+
+class _Pending(NamedTuple):
+    """A span whose events were queued."""
+
+    lane: str
+    name: str
+    base: _Base
+    begin: Any
+    end: Any
+    details: dict[str, Detail]
+
+
+class _DeviceClock:
+    """Spans of one device for one trace."""
+
+    def __init__(self, recorder: Recorder, device: int) -> None:
+        self._recorder, self._device = recorder, device
+        self._pending: deque[_Pending] = deque()
+        self._base: _Base | None = None
+        self._lock = Lock()
+        recorder.before_close(self.close)
+
+    def base(self) -> _Base:
+        """A base that is young enough."""
+        with self._lock:
+            if self._base is None or time.perf_counter_ns() - self._base.time > BASE_SECONDS * 1e9:
+                module = cupy()
+                stream, event = module.cuda.Stream(non_blocking=True), module.cuda.Event()
+                stream.synchronize()
+                before = time.perf_counter_ns()
+                event.record(stream)
+                event.synchronize()
+                self._base = _Base(event, (before + time.perf_counter_ns()) // 2)
+            return self._base
+
+    def add(self, pending: _Pending) -> None:
+        """Keep a span until its time is known."""
+        with self._lock:
+            self._pending.append(pending)
+            if len(self._pending) > MOST_PENDING:
+                self._resolve(wait=False)
+
+    def close(self) -> None:
+        """Resolve all spans; those of a device that has failed are lost."""
+        try:
+            with cupy().cuda.Device(self._device), self._lock:
+                self._resolve(wait=True)
+        except cupy().cuda.runtime.CUDARuntimeError:
+            pass  # the run itself ends with this error
+        with _lock:
+            if _clocks.get(self._device, (None,))[0] is self._recorder:
+                del _clocks[self._device]
+
+    def _resolve(self, wait: bool) -> None:
+        elapsed = cupy().cuda.get_elapsed_time
+        while self._pending:
+            span = self._pending[0]
+            if wait:
+                span.end.synchronize()
+            elif not span.end.done:
+                return
+            self._pending.popleft()
+            begin = span.base.time + round(elapsed(span.base.event, span.begin) * 1e6)
+            end = begin + round(elapsed(span.begin, span.end) * 1e6)
+            self._recorder.add(span.lane, span.name, begin, end, details=span.details)
+
+
+class _Queued:
+    """Queues events on a stream before and behind what the block queues there."""
+
+    __slots__ = ("_begin", "_clock", "_details", "_lane", "_name", "_stream")
+
+    def __init__(self, clock: _DeviceClock, stream: Any, lane: str, name: str, details: dict[str, Detail]) -> None:
+        self._clock, self._stream, self._lane, self._name, self._details = clock, stream, lane, name, details
+
+    def __enter__(self) -> None:
+        base = self._clock.base()  # before the event: differences are never negative
+        self._begin = base, cupy().cuda.Event()
+        self._begin[1].record(self._stream)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            end = cupy().cuda.Event()
+            end.record(self._stream)
+            base, begin = self._begin
+            self._clock.add(_Pending(self._lane, self._name, base, begin, end, self._details))
+
+
+_NOTHING: AbstractContextManager[None] = nullcontext()
+_clocks: dict[int, tuple[Recorder, _DeviceClock]] = {}
+_lock = Lock()
+
+
+def device_span(lane: str, name: str, stream: Any = None, **details: Detail) -> AbstractContextManager[None]:
+    """Record what the block queues on a stream (None: CuPy's current one), by when the device begins and ends it."""
+    recorder = active()
+    if recorder is None:
+        return _NOTHING
+    stream = cupy().cuda.get_current_stream() if stream is None else stream
+    return _Queued(_clock(recorder), stream, lane, name, details)
+
+
+def _clock(recorder: Recorder) -> _DeviceClock:
+    device = int(cupy().cuda.runtime.getDevice())
+    with _lock:
+        known = _clocks.get(device)
+        if known is None or known[0] is not recorder:
+            known = _clocks[device] = recorder, _DeviceClock(recorder, device)
+        return known[1]
