@@ -29,6 +29,7 @@ from oocbe.model_checks import (
     check_all_tuples,
     check_scope,
 )
+from oocbe.selected_rows import SelectedRows
 from oocbe.semiring import MIN_SUM, Combination, Semiring
 
 
@@ -283,19 +284,27 @@ class Problem:
         for v, value in zip(self.variables, assignment, strict=True):
             if not 0 <= value < v.size:
                 raise ModelError(f"{self.name}: variable {v.name} has values 0 to {v.size - 1}, not {value}")
-        if not all(c.permits(assignment) for c in self.constraints):
+        values = np.array(assignment, dtype=np.int64)
+        in_constraints, in_functions = self._selected
+        if any(
+            (row >= 0) != c.allowed for row, c in zip(in_constraints.of(values).tolist(), self.constraints, strict=True)
+        ):
             return None
         if not all(c.permits(assignment) for c in self.linear_constraints):
             return None
         total: int | float = self.constant
-        for f in self.functions:
-            value_here = f.value_at(assignment)
+        for row, f in zip(in_functions.of(values).tolist(), self.functions, strict=True):
+            value_here = f.default if row < 0 else f.values[row].item()
             if value_here is None:
                 return None
             total = total + value_here if self.semiring.combination is Combination.ADD else total * value_here
         if self.upper_bound is not None and total >= self.upper_bound:
             return None
         return total
+
+    @cached_property
+    def _selected(self) -> tuple[SelectedRows, SelectedRows]:
+        return SelectedRows(self.constraints), SelectedRows(self.functions)
 
     def with_evidence(self, evidence: Mapping[int, int]) -> Problem:
         """The same problem with some variables (index) fixed to values (index), as unary hard constraints."""

@@ -50,3 +50,40 @@ def test_scopes_of_more_than_64_bits():
     assert Problem(variables, constraints=(Constraint(scope, np.concatenate([zeros, ones])),)).constraints
     with pytest.raises(ModelError, match="occur twice"):
         Problem(variables, constraints=(Constraint(scope, np.concatenate([zeros, zeros])),))
+
+
+def parts_of(random, count, kind):
+    """Parts of every arity up to 3, some with more rows than are looked at together, some without any."""
+    made = []
+    for _ in range(count):
+        scope = tuple(random.permutation(len(SIZES))[: random.integers(0, 4)].tolist())
+        sizes = [SIZES[v] for v in scope]
+        cells = np.argwhere(random.random(sizes) < random.choice([0.0, 0.4, 0.9]))
+        made.append(kind(scope, cells, random))
+    return tuple(made)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_assignment_is_worth_what_its_parts_say_one_by_one(seed):
+    random = np.random.default_rng(seed)
+    constraints = parts_of(random, 12, lambda s, t, r: Constraint(s, t, bool(r.integers(2))))
+    values = iter(range(10**6))
+    functions = parts_of(
+        random, 12, lambda s, t, r: Function(s, t, [next(values) for _ in t], r.choice([None, 3], p=[0.2, 0.8]))
+    )
+    problem = Problem(VARIABLES, functions, constraints)
+    free = Problem(VARIABLES, functions)
+    feasible = 0
+    for _ in range(60):
+        assignment = [int(random.integers(size)) for size in SIZES]
+        worth = [f.value_at(assignment) for f in functions]
+        total = None if None in worth else sum(worth)
+        permitted = all(c.permits(assignment) for c in constraints)
+        assert free.evaluate(assignment) == total
+        assert problem.evaluate(assignment) == (total if permitted else None)
+        for c in constraints:
+            alone = Problem(VARIABLES, constraints=(c,))
+            assert (alone.evaluate(assignment) is not None) == c.permits(assignment)
+        feasible += total is not None
+    assert sum(len(p.tuples) >= 1024 for p in (*constraints, *functions)) > 0
+    assert feasible > 0 or any(f.default is None for f in functions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Annotated
 
@@ -16,6 +17,13 @@ from oocbe.cli.solve import solve
 from oocbe.cli.stress import stress
 from oocbe.cli.synth import synth_app
 from oocbe.cli.verify import verify
+
+YOUNG_CONTAINERS = 50_000
+"""New containers after which Python looks for cycles that nothing refers to; by itself it does so after 700, or 2,000.
+
+Modules and compiled code make a few hundred thousand that stay: looking through them again and again while they load
+takes longer than a small solve. Tables go as soon as the last reference to them does, whatever this number is.
+"""
 
 # Plain help: Rich would take as long to import as everything else together, and boxes are of no use in a pipe.
 app = typer.Typer(
@@ -54,6 +62,7 @@ def common(
 
 def main() -> None:
     """Run the command line and leave the process with its exit code."""
+    gc.set_threshold(YOUNG_CONTAINERS)
     # Numba looks for SciPy's BLAS when it loads its first loop, which takes longer than many a solve. Nothing in this
     # process needs it; a program that uses the library may, so the library leaves it alone.
     sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]

@@ -34,6 +34,9 @@ FINAL_PROBES = 64
 FINALISTS = 4
 """Candidates of each heuristic judged again: probes are noisy, and the best of many noisy ones is a lucky one."""
 
+CERTAINLY = 4.0
+"""How far few probes must be beyond a limit to settle that many probes would be, too."""
+
 LINEAR_SWEEPS = 16
 """Sweeps from random ends for one linear order: a bad end is common, and its width shows it at once."""
 
@@ -105,9 +108,11 @@ class PrimalGraph:
         greedy.separators_of(rows, order)
         return rows
 
-    def predict(self, separators: NDArray[np.uint64], probes: int, seed: int) -> NDArray[np.float64]:
-        """Estimated feasible rows of each bucket's message, by variable."""
-        rows = estimate_rows(separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF)
+    def predict(
+        self, separators: NDArray[np.uint64], probes: int, seed: int, most: float = float("inf")
+    ) -> NDArray[np.float64]:
+        """Estimated feasible rows of each bucket's message, by variable; incomplete where they pass ``most`` in all."""
+        rows = estimate_rows(separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF, most)
         result: NDArray[np.float64] = np.minimum(rows, MOST_ROWS)
         return result
 
@@ -159,7 +164,9 @@ HEURISTICS: dict[str, Callable[[PrimalGraph, int, float], NDArray[np.int64]]] = 
 """Ways to make one order from a seed and a noise level."""
 
 
-def search_orders(problem: Problem, wanted: str, seconds: float, seed: int) -> list[OrderChoice]:
+def search_orders(
+    problem: Problem, wanted: str, seconds: float, seed: int, most_rows: float = float("inf")
+) -> list[OrderChoice]:
     """Search for orders, or read one; the order with the fewest predicted rows of each heuristic, the best first.
 
     Parameters
@@ -168,6 +175,8 @@ def search_orders(problem: Problem, wanted: str, seconds: float, seed: int) -> l
     seconds : time limit of the search; every heuristic allowed is tried at least once. It ends earlier when it has
         taken longer than elimination is predicted to take.
     seed : of ties, noise and probes.
+    most_rows : where every order that is found certainly has more predicted rows in all, none is returned: that takes
+        a fraction of the time, as most of it goes into predictions.
 
     Raises
     ------
@@ -187,12 +196,15 @@ def search_orders(problem: Problem, wanted: str, seconds: float, seed: int) -> l
         candidates += 1
         if order.tobytes() not in tried:
             tried.add(order.tobytes())
-            rows = float(graph.predict(graph.separators(order), SEARCH_PROBES, seed).sum())
+            separators = graph.separators(order)
+            rows = float(graph.predict(separators, SEARCH_PROBES, seed, CERTAINLY * most_rows).sum())
             fewest = min(fewest, rows)
             ranked = sorted([*finalists[name], (rows, candidates, order)], key=lambda f: f[:2])
             finalists[name] = ranked[:FINALISTS]
         if candidates >= len(names) and time.monotonic() - begin >= min(seconds, fewest / ROWS_A_SECOND):
             break
+    if fewest > CERTAINLY * most_rows:
+        return []
     best = []
     for name, ranked in finalists.items():
         judged = [_judged(graph, order, name, candidates, seed + 1) for _, _, order in ranked]

@@ -152,7 +152,7 @@ class Race:
                     store.close()
                     if isinstance(reached, DiskError) and self._keeper.keeps_messages:
                         raise
-                    error = reached
+                    error = reached.with_traceback(None)  # its frames hold the run's tables, and this frame holds it
                 except BaseException:
                     store.close(interrupted=True)
                     raise

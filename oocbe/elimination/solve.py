@@ -26,7 +26,7 @@ from oocbe.elimination.outcome import (
     result_of_bounds,
     result_of_elimination,
 )
-from oocbe.elimination.plan import needs_no_bounds, plan_for
+from oocbe.elimination.plan import EASY_ROWS, needs_no_bounds, plan_for
 from oocbe.elimination.prepare import is_tabulated
 from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
@@ -151,9 +151,9 @@ class _Run:
             return self._eliminate(choices, time.perf_counter() - begin)
         spent = 0.0
         if options.bounds == "auto":
-            choices = self.kept.orders(lambda: search_orders(problem, options.order, 0.0, options.seed))
+            choices = self.kept.orders(lambda: search_orders(problem, options.order, 0.0, options.seed, EASY_ROWS))
             spent = time.perf_counter() - begin
-            if needs_no_bounds(choices[0]):
+            if choices and needs_no_bounds(choices[0]):
                 result = self._eliminate(choices, spent)
                 if result.linear_constraints != "relaxed":
                     return result

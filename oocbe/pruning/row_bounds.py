@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.model_checks import FEW_ROWS
 from oocbe.problem import Function, Problem
 
 
@@ -119,5 +120,5 @@ class ValueGrid:
 
 def _distinct(f: Function) -> list[int]:
     """Values that a function takes, its default too, where some assignment can be left to it."""
-    values: Iterable[int] = np.unique(f.values).tolist()
+    values: Iterable[int] = sorted({*f.values.tolist()}) if len(f.values) < FEW_ROWS else np.unique(f.values).tolist()
     return [*values] if f.default is None else [*values, int(f.default)]

@@ -169,6 +169,25 @@ def test_restarts_end_in_time_and_count():
     assert found[0].candidates >= len(HEURISTICS)
 
 
+def test_orders_are_left_out_where_all_of_them_certainly_have_too_many_rows():
+    problem = random_graph(60, 200, 1)
+    found = search_orders(problem, "auto", 0.0, 0)
+    rows = sum(found[0].predicted_rows)
+    assert search_orders(problem, "auto", 0.0, 0, rows) == found
+    assert search_orders(problem, "auto", 0.0, 0, rows / 100) == []
+
+
+def test_a_prediction_ends_where_it_passes_the_most_rows_asked_about():
+    graph = PrimalGraph(random_graph(60, 200, 1))
+    separators = graph.separators(HEURISTICS["min-fill"](graph, 0, 0.0))
+    whole = graph.predict(separators, 16, 0)
+    most = whole.sum() / 2
+    part = graph.predict(separators, 16, 0, most)
+    done = np.flatnonzero(part)
+    assert most < part.sum() < whole.sum()
+    assert (part[done] == whole[done]).all() and part[: done[-1]].sum() <= most
+
+
 def test_a_problem_without_variables_and_one_without_functions():
     assert oocbe.solve(Problem((), constant=4), order_seconds=0).value == 4
     lonely = Problem(tuple(Variable(f"x{v}", v + 1) for v in range(70)))

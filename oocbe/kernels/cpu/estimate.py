@@ -20,7 +20,15 @@ U64 = np.uint64
 
 @jit
 def estimate_rows(
-    separators: Any, sizes: Any, use_start: Any, neighbour: Any, offset: Any, masks: Any, probes: Any, seed: Any
+    separators: Any,
+    sizes: Any,
+    use_start: Any,
+    neighbour: Any,
+    offset: Any,
+    masks: Any,
+    probes: Any,
+    seed: Any,
+    most: Any,
 ) -> Any:
     """Estimated feasible rows of every separator, float64 (variables,).
 
@@ -31,6 +39,7 @@ def estimate_rows(
     use_start, neighbour, offset : CSR of pairwise constraints by variable; the constraint between u = x and its
         neighbour leaves the neighbour the values in masks[offset + x].
     masks : uint64. probes : random probes a separator. seed : of the probes.
+    most : float64; where the rows of all separators together pass it, the rest is left at 0.
     """
     np.random.seed(seed)
     n = len(sizes)
@@ -39,6 +48,7 @@ def estimate_rows(
     stamp = np.full(n, -1, dtype=np.int64)
     members = np.empty(n, dtype=np.int64)
     tick = 0
+    together = 0.0
     for v in range(n):
         count = members_of(separators[v], members)
         total = 0.0
@@ -75,4 +85,7 @@ def estimate_rows(
                         domain[neighbour[use]] &= masks[offset[use] + x]
             total += weight
         result[v] = min(complete, max(1.0, total / probes))
+        together += result[v]
+        if together > most:
+            break
     return result
