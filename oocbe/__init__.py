@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         SUM_PRODUCT,
         Semiring,
     )
+    from oocbe.tables.complete import CompleteTable
     from oocbe.tables.layout import Layout
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.table import Table
@@ -64,6 +65,7 @@ __all__ = [
     "MIN_SUM",
     "SEMIRINGS",
     "SUM_PRODUCT",
+    "CompleteTable",
     "Constraint",
     "CorruptDataError",
     "FormatError",
@@ -118,6 +120,7 @@ _HOMES = {
     "oocbe.problem": "Constraint Function LinearConstraint Problem Variable",
     "oocbe.result": "Result",
     "oocbe.semiring": "COUNTING LOG_SUM_EXP MAX_PRODUCT MAX_SUM MIN_SUM SEMIRINGS SUM_PRODUCT Semiring",
+    "oocbe.tables.complete": "CompleteTable",
     "oocbe.tables.layout": "Layout",
     "oocbe.tables.stored": "StoredTable",
     "oocbe.tables.table": "Table",

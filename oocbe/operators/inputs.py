@@ -15,6 +15,7 @@ import numpy as np
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.kernels import backend_for
+from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
     TableLike: TypeAlias = Table | StoredTable
+    AnyTable: TypeAlias = Table | StoredTable | CompleteTable
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,19 @@ def in_main_memory(table: Table, kernels: Backend) -> Table:
     return table if keys is table.keys and values is table.values else replace(table, keys=keys, values=values)
 
 
-def check_pair(table1: TableLike, table2: TableLike) -> tuple[str, ...]:
+def any_complete(*tables: AnyTable) -> list[Table | CompleteTable] | None:
+    """The tables in memory where at least one of them is complete; None otherwise (nothing is read then)."""
+    if not any(isinstance(table, CompleteTable) for table in tables):
+        return None
+    return [table if isinstance(table, Table | CompleteTable) else table.to_table() for table in tables]
+
+
+def as_rows(table: AnyTable) -> TableLike:
+    """A complete table as an incomplete one, for operators that work on rows; others themselves."""
+    return table.to_table() if isinstance(table, CompleteTable) else table
+
+
+def check_pair(table1: AnyTable, table2: AnyTable) -> tuple[str, ...]:
     """Variables that two tables share, in the order of the first one's scope.
 
     Raises

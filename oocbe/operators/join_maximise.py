@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ModelError
 from oocbe.kernels.interface import EliminationPlan, MatchedGroups
 from oocbe.operators.arrange import Arranged, arrange, match
-from oocbe.operators.inputs import OutOfCore, check_pair, choose_kernels
+from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, check_pair, choose_kernels
 from oocbe.operators.join_sum import join_sum
 from oocbe.operators.maximise import maximise
 from oocbe.operators.ranges import distributes, joined_dtype
@@ -25,7 +25,8 @@ from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
-    from oocbe.operators.inputs import TableLike
+    from oocbe.operators.inputs import AnyTable, TableLike
+    from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
 
 
@@ -59,9 +60,20 @@ def join_maximise(
 ) -> StoredTable: ...
 
 
+@overload
 def join_maximise(
-    table1: TableLike,
-    table2: TableLike,
+    table1: AnyTable,
+    table2: AnyTable,
+    variables: str | Sequence[str],
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | str | None = None,
+) -> Table | CompleteTable: ...
+
+
+def join_maximise(
+    table1: AnyTable,
+    table2: AnyTable,
     variables: str | Sequence[str],
     *,
     piece_rows: int | None = None,
@@ -70,7 +82,7 @@ def join_maximise(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
-) -> Table | StoredTable:
+) -> Table | StoredTable | CompleteTable:
     """The same rows as ``maximise(join_sum(table1, table2), variables)``, in the time and memory of its result.
 
     Variables of one table only are marginalised out of it first (combination distributes over marginalisation); shared
@@ -78,7 +90,8 @@ def join_maximise(
 
     Parameters
     ----------
-    table1, table2 : tables in memory or stored, of one semiring; scopes may be disjoint, equal or empty.
+    table1, table2 : tables in memory or stored, incomplete or complete, of one semiring; scopes may be disjoint, equal
+        or empty.
     variables : name of one variable in a scope, or several names.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
     backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
@@ -90,6 +103,7 @@ def join_maximise(
     Table, or StoredTable with ``output`` : the variables that stay. Where a shared variable is eliminated: those of
         the table with fewer rows alone, those of the other one alone, the shared ones, the least significant first,
         and sorted; otherwise the layout of :func:`join_sum`.
+    Where a table is complete the result may be a CompleteTable: see :mod:`oocbe.operators.complete`.
 
     Raises
     ------
@@ -105,12 +119,18 @@ def join_maximise(
     <Table (z, y): 2 rows, density 0.5, 32 B, 2 key bits, int64, max-sum>
     """
     settings = OutOfCore(output, memory, scratch, streams)
+    gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
     if settings.wanted:
         from oocbe.operators.out_of_core.join_maximise import join_maximise_stored
 
-        gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
-        return join_maximise_stored(table1, table2, gone, settings, piece_rows, backend)
-    place = choose_kernels(backend, table1, table2)
+        return join_maximise_stored(as_rows(table1), as_rows(table2), gone, settings, piece_rows, backend)
+    if (found := any_complete(table1, table2)) is not None:
+        from oocbe.operators.complete import combine_tables
+
+        check_pair(table1, table2)
+        _check_gone(gone, table1.layout, table2.layout)
+        return combine_tables(found, gone, backend, piece_rows)
+    place = choose_kernels(backend, as_rows(table1), as_rows(table2))
     t1, t2 = place.tables
     if place.has_to_stream(piece_rows):
         from oocbe.operators.streamed import stream_elimination
@@ -129,9 +149,7 @@ def _join_maximise(
     """The operator on tables whose rows are where the kernels work, and its result there."""
     shared = check_pair(t1, t2)
     gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
-    for name in gone:
-        if name not in t1.layout and name not in t2.layout:
-            raise ModelError(f"variable {name} is in neither scope: {t1.scope}, {t2.scope}")
+    _check_gone(gone, t1.layout, t2.layout)
     alone1 = [name for name in gone if name not in t2.layout]
     alone2 = [name for name in gone if name not in t1.layout]
     if (alone1 or alone2) and not distributes(t1.values, t2.values, t1.semiring):
@@ -146,6 +164,12 @@ def _join_maximise(
         return join_sum(t1, t2, piece_rows=piece_rows, backend=kernels)
     result = _join_eliminating(t1, t2, shared, while_joining, kernels, piece_rows)
     return maximise(result, later, piece_rows=piece_rows, backend=kernels) if later else result
+
+
+def _check_gone(gone: Sequence[str], layout1: Layout, layout2: Layout) -> None:
+    for name in gone:
+        if name not in layout1 and name not in layout2:
+            raise ModelError(f"variable {name} is in neither scope: {layout1.scope}, {layout2.scope}")
 
 
 def one_word(names: Sequence[str], layout: Layout) -> tuple[list[str], list[str]]:

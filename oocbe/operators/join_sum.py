@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ResourceError
 from oocbe.kernels.interface import MatchedGroups
 from oocbe.operators.arrange import Arranged, arrange, match
-from oocbe.operators.inputs import OutOfCore, check_pair, choose_kernels
+from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, check_pair, choose_kernels
 from oocbe.operators.ranges import joined_dtype
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
@@ -21,7 +21,8 @@ from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
-    from oocbe.operators.inputs import TableLike
+    from oocbe.operators.inputs import AnyTable, TableLike
+    from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
 
 
@@ -53,9 +54,19 @@ def join_sum(
 ) -> StoredTable: ...
 
 
+@overload
 def join_sum(
-    table1: TableLike,
-    table2: TableLike,
+    table1: AnyTable,
+    table2: AnyTable,
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | str | None = None,
+) -> Table | CompleteTable: ...
+
+
+def join_sum(
+    table1: AnyTable,
+    table2: AnyTable,
     *,
     piece_rows: int | None = None,
     backend: Backend | str | None = None,
@@ -63,7 +74,7 @@ def join_sum(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
-) -> Table | StoredTable:
+) -> Table | StoredTable | CompleteTable:
     """Join two tables on their shared variables.
 
     Both are preprocessed by :mod:`oocbe.operators.arrange`; then each output row is gathered from its two input rows
@@ -71,7 +82,8 @@ def join_sum(
 
     Parameters
     ----------
-    table1, table2 : tables in memory or stored, of one semiring; scopes may be disjoint, equal or empty.
+    table1, table2 : tables in memory or stored, incomplete or complete, of one semiring; scopes may be disjoint, equal
+        or empty.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
     backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
     output, memory, scratch, streams : with ``output``, tables of any size are joined piece by piece and the same rows
@@ -82,6 +94,7 @@ def join_sum(
     Table, or StoredTable with ``output`` : scope = shared variables (in the first table's order), the rest of the
         first table's, the rest of the second's, the least significant first. Rows are grouped by the shared variables,
     not sorted within a group.
+    Where a table is complete the result may be a CompleteTable: see :mod:`oocbe.operators.complete`.
 
     Raises
     ------
@@ -101,8 +114,13 @@ def join_sum(
     if settings.wanted:
         from oocbe.operators.out_of_core.join_sum import join_sum_stored
 
-        return join_sum_stored(table1, table2, settings, piece_rows, backend)
-    place = choose_kernels(backend, table1, table2)
+        return join_sum_stored(as_rows(table1), as_rows(table2), settings, piece_rows, backend)
+    if (found := any_complete(table1, table2)) is not None:
+        from oocbe.operators.complete import combine_tables
+
+        check_pair(table1, table2)
+        return combine_tables(found, (), backend, piece_rows)
+    place = choose_kernels(backend, as_rows(table1), as_rows(table2))
     t1, t2 = place.tables
     if place.has_to_stream(piece_rows):
         from oocbe.operators.streamed import stream_join

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.operators.arrange import arrange
-from oocbe.operators.inputs import OutOfCore, choose_kernels
+from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, choose_kernels
 from oocbe.operators.ranges import reduced_dtype
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import field_masks
@@ -19,7 +19,8 @@ from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
-    from oocbe.operators.inputs import TableLike
+    from oocbe.operators.inputs import AnyTable, TableLike
+    from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
 
 
@@ -51,8 +52,18 @@ def maximise(
 ) -> StoredTable: ...
 
 
+@overload
 def maximise(
-    table: TableLike,
+    table: AnyTable,
+    variables: str | Sequence[str],
+    *,
+    piece_rows: int | None = None,
+    backend: Backend | str | None = None,
+) -> Table | CompleteTable: ...
+
+
+def maximise(
+    table: AnyTable,
     variables: str | Sequence[str],
     *,
     piece_rows: int | None = None,
@@ -61,7 +72,7 @@ def maximise(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
-) -> Table | StoredTable:
+) -> Table | StoredTable | CompleteTable:
     """Marginalise variables out of a table: by maximum, minimum or sum, as its semiring says.
 
     All other variables go to the low places and rows are sorted by them, so that rows to reduce are neighbours
@@ -70,7 +81,7 @@ def maximise(
 
     Parameters
     ----------
-    table : in memory or stored.
+    table : in memory or stored, incomplete or complete.
     variables : name of one variable of its scope, or several names.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
     backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
@@ -79,7 +90,8 @@ def maximise(
 
     Returns
     -------
-    Table, or StoredTable with ``output`` : scope = the other variables in the table's order; sorted.
+    Table, StoredTable with ``output``, or CompleteTable of a complete one : scope = the other variables in the table's
+        order; sorted.
 
     Raises
     ------
@@ -97,8 +109,13 @@ def maximise(
     if settings.wanted:
         from oocbe.operators.out_of_core.maximise import maximise_stored
 
-        return maximise_stored(table, gone, settings, piece_rows, backend)
-    place = choose_kernels(backend, table)
+        return maximise_stored(as_rows(table), gone, settings, piece_rows, backend)
+    if (found := any_complete(table)) is not None:
+        from oocbe.operators.complete import combine_tables
+
+        table.layout.select(gone)  # refuses what is not in the scope
+        return combine_tables(found, gone, backend, piece_rows)
+    place = choose_kernels(backend, as_rows(table))
     (t,) = place.tables
     if place.has_to_stream(piece_rows):
         from oocbe.operators.streamed import stream_maximise

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from itertools import product
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from out_of_core import MODES, also_out_of_core
+from table_models import check, model_join, model_maximise, model_of
 
 from oocbe.operators import drop_forbidden, join_maximise, join_sum, maximise
-from oocbe.semiring import SEMIRINGS, Combination, Marginalisation, Semiring
+from oocbe.semiring import SEMIRINGS, Combination, Semiring
 from oocbe.tables.table import Table
 
 OUT_OF_CORE = st.sampled_from([None, *MODES])
@@ -22,55 +20,6 @@ DTYPES = [np.int32, np.int64, np.float32, np.float64]
 NAMES = "abcdef"
 WIDTHS = {"narrow": 2, "wide": 1 << 40}
 """Domain sizes per variable of the two families: six wide variables take six words, one each."""
-
-
-def combine(a, b, semiring: Semiring):
-    return a + b if semiring.combination is Combination.ADD else a * b
-
-
-def reduce(values, semiring: Semiring):
-    match semiring.marginalisation:
-        case Marginalisation.MIN:
-            return min(values)
-        case Marginalisation.MAX:
-            return max(values)
-        case Marginalisation.SUM:
-            return sum(values)
-    top = max(values)
-    return top + math.log(sum(math.exp(v - top) for v in values))
-
-
-def model_of(table: Table) -> dict[frozenset, float]:
-    return {frozenset(zip(table.scope, t, strict=True)): v for t, v in table.to_dict().items()}
-
-
-def model_join(m1, m2, semiring):
-    joined = {}
-    for (r1, v1), (r2, v2) in product(m1.items(), m2.items()):
-        row = r1 | r2
-        if len({name for name, _ in row}) == len(row):
-            joined[row] = combine(v1, v2, semiring)
-    return joined
-
-
-def model_maximise(model, variables, semiring):
-    groups = {}
-    for row, value in model.items():
-        groups.setdefault(frozenset(p for p in row if p[0] not in variables), []).append(value)
-    return {row: reduce(values, semiring) for row, values in groups.items()}
-
-
-def check(table: Table, expected: dict, scope) -> None:
-    found = model_of(table)
-    assert set(table.scope) == set(scope)
-    assert found.keys() == expected.keys()
-    exact = table.values.dtype.kind == "i"
-    for row, value in expected.items():
-        assert found[row] == (value if exact else pytest.approx(value, rel=1e-4, abs=1e-4))
-    keys = [int.from_bytes(k.tobytes(), "little") for k in np.ascontiguousarray(table.keys.T)]
-    assert len(set(keys)) == len(keys)
-    if table.is_sorted:
-        assert keys == sorted(keys)
 
 
 @st.composite

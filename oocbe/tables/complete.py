@@ -1,0 +1,311 @@
+"""Complete tables: a value for every assignment of a scope, and no keys.
+
+An assignment's value stands at its mixed-radix number: the first variable of the scope is the least significant digit,
+with its true domain size as the base (Bistaffa, Bombieri and Farinelli, ECAI 2016; Fioretto et al. 2018). What is
+infeasible holds the value of :mod:`oocbe.infeasible`. Compared with an incomplete table
+(:class:`oocbe.tables.table.Table`) this saves the key of each feasible row and costs a value for each infeasible one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from oocbe.errors import ModelError, ResourceError, ValueRangeError
+from oocbe.infeasible import feasible_mask, infeasible_value, largest_feasible
+from oocbe.machine import default_memory_limit
+from oocbe.semiring import MAX_SUM, Combination, Marginalisation, Semiring
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import Table, format_bytes
+
+COMPLETE_DTYPES = tuple(np.dtype(t) for t in (np.int16, np.int32, np.int64, np.float32, np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class CompleteTable:
+    """A complete table.
+
+    Attributes
+    ----------
+    layout : scope and domain sizes, the first variable changing fastest. (Its bit fields are those of the keys that the
+        rows would have.)
+    values : int16, int32, int64, float32 or float64 (cells,), contiguous, in main or device memory.
+    semiring : what joining and marginalising mean for these values, and so which value is infeasible.
+    """
+
+    layout: Layout
+    values: NDArray[Any]
+    semiring: Semiring = MAX_SUM
+
+    def __post_init__(self) -> None:
+        if self.values.dtype not in COMPLETE_DTYPES:
+            names = ", ".join(d.name for d in COMPLETE_DTYPES)
+            raise ModelError(f"complete table over {self.scope}: values must be {names}, not {self.values.dtype}")
+        if self.values.shape != (self.layout.complete_rows,):
+            raise ModelError(
+                f"complete table over {self.scope}: {self.layout.complete_rows} assignments, values of shape "
+                f"{self.values.shape}"
+            )
+
+    @classmethod
+    def from_array(
+        cls, scope: Sequence[str], array: ArrayLike, semiring: Semiring = MAX_SUM, feasible: ArrayLike | None = None
+    ) -> CompleteTable:
+        """Make a table from an array with one axis a variable.
+
+        Parameters
+        ----------
+        scope : a name for each axis; the first axis becomes the fastest one.
+        array : numbers, any shape. feasible : booleans of the same shape, False where there is no assignment; None: all
+            are feasible (but what holds the semiring's zero, such as an infinite cost).
+
+        Raises
+        ------
+        ModelError : shapes that do not fit. ValueRangeError : an integer too large to be told from infeasible ones.
+        """
+        dense = np.asarray(array)
+        layout = Layout(tuple(scope), dense.shape)
+        mask = np.ones(dense.shape, dtype=bool) if feasible is None else np.asarray(feasible, dtype=bool)
+        if mask.shape != dense.shape:
+            raise ModelError(f"complete table over {layout.scope}: values {dense.shape}, feasible {mask.shape}")
+        if dense.dtype.kind == "f":
+            mask = mask & (dense != semiring.zero)
+        flat, chosen = dense.transpose().ravel(), mask.transpose().ravel()
+        check_feasible(f"complete table over {layout.scope}", flat[chosen], semiring)
+        filler = infeasible_value(dense.dtype, semiring.combination, semiring.marginalisation)
+        return cls(layout, np.where(chosen, flat, filler).astype(dense.dtype, copy=False), semiring)
+
+    @classmethod
+    def from_table(
+        cls, table: Table, scope: Sequence[str] | None = None, dtype: DTypeLike | None = None
+    ) -> CompleteTable:
+        """Write an incomplete table out: an infeasible value for each assignment without a row.
+
+        Parameters
+        ----------
+        table : in main memory, rows in any order. scope : order of the variables, the fastest first; None: the table's.
+        dtype : of the values; None: the table's, or int64 where int32 cannot tell its values from infeasible ones.
+
+        Raises
+        ------
+        ResourceError : the values would not fit in memory. ValueRangeError : a value that the dtype cannot hold.
+        ModelError : max-product with a negative value.
+        """
+        from oocbe.kernels.cpu.complete_rows import cells_of_rows
+
+        layout = table.layout if scope is None else table.layout.select(scope)
+        what = f"complete table over {layout.scope}"
+        kind = np.dtype(table.values.dtype if dtype is None else dtype)
+        if dtype is None and kind == np.int32 and not _holds(kind, table.values, table.semiring):
+            kind = np.dtype(np.int64)
+        check_cells(layout, kind)
+        values = table.values
+        if kind.kind == "f":
+            values = values.astype(kind)
+        check_feasible(what, values, table.semiring, kind)
+        semiring = table.semiring
+        out = np.full(
+            layout.complete_rows, infeasible_value(kind, semiring.combination, semiring.marginalisation), dtype=kind
+        )
+        out[cells_of_rows(table.keys, key_fields(table.layout, layout))] = values
+        return cls(layout, out, semiring)
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Variable names, the fastest first."""
+        return self.layout.scope
+
+    @property
+    def cells(self) -> int:
+        """Number of assignments, feasible or not."""
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values."""
+        return int(self.values.nbytes)
+
+    @cached_property
+    def rows(self) -> int:
+        """Number of feasible assignments: rows of the incomplete table."""
+        return int(self.feasible().sum())
+
+    @property
+    def density(self) -> float:
+        """Feasible assignments over all."""
+        return self.rows / self.cells
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """How many cells lie between neighbours along each variable."""
+        return steps_of(self.layout.sizes)
+
+    def feasible(self) -> NDArray[np.bool_]:
+        """Which cells are feasible: bool (cells,)."""
+        return feasible_mask(self.values, self.semiring.combination, self.semiring.marginalisation)
+
+    def strides(self, axes: Sequence[str]) -> tuple[int, ...]:
+        """The table's step along each of the axes of a bucket, 0 for variables that are not in its scope."""
+        return tuple(self.steps[self.layout.place(name)] if name in self.layout else 0 for name in axes)
+
+    def with_dtype(self, dtype: DTypeLike) -> CompleteTable:
+        """The same table with values of another dtype; itself where they have it.
+
+        Raises
+        ------
+        ValueRangeError : the dtype does not hold every feasible value.
+        """
+        kind = np.dtype(dtype)
+        if kind == self.values.dtype:
+            return self
+        feasible = self.feasible()
+        if kind.kind == "i":
+            check_feasible(f"complete table over {self.scope}", self.values[feasible], self.semiring, kind)
+        filler = infeasible_value(kind, self.semiring.combination, self.semiring.marginalisation)
+        values = self.values.astype(kind)
+        values[~feasible] = filler
+        return replace(self, values=values)
+
+    def to_table(self, scope: Sequence[str] | None = None) -> Table:
+        """The feasible assignments as rows of an incomplete table, sorted.
+
+        scope : order of the variables, the least significant first; None: the table's own. Values of int16 become
+        int32, which incomplete tables have.
+
+        Raises
+        ------
+        ResourceError : keys and values would not fit in memory.
+        """
+        from oocbe.kernels.cpu.complete_rows import rows_of_cells
+
+        ordered = self if scope is None else self.transposed(scope)
+        layout = ordered.layout
+        row_bytes = 8 * layout.words + ordered.values.itemsize
+        _check_bytes(self.rows * row_bytes, f"{self.rows:,} rows over {len(layout.scope)} variables")
+        places = np.array([(f.word, f.shift) for f in layout.fields], dtype=np.int64).reshape(-1, 2)
+        sizes = np.array(layout.sizes, dtype=np.int64)
+        keys, values = rows_of_cells(ordered.values, ordered.feasible(), sizes, places, layout.words)
+        values = values.astype(np.int32) if values.dtype == np.int16 else values
+        return Table(layout, keys, values, self.semiring, is_sorted=True)
+
+    def transposed(self, scope: Sequence[str]) -> CompleteTable:
+        """The same table with its variables in another order; itself where they have it."""
+        if tuple(scope) == self.scope:
+            return self
+        from oocbe.kernels.cpu.complete import eliminate_complete
+        from oocbe.kernels.interface import CompleteFunction
+
+        layout = self.layout.select(scope)
+        check_cells(layout, self.values.dtype)
+        codes = (self.semiring.combination, self.semiring.marginalisation)
+        function = CompleteFunction(self.values, self.strides(scope))
+        return replace(self, layout=layout, values=eliminate_complete([function], layout.sizes, 0, *codes, self.dtype))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the values."""
+        found: np.dtype[Any] = self.values.dtype
+        return found
+
+    def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
+        """Value of one assignment (by name, or in scope order); None where it is infeasible."""
+        if isinstance(assignment, Mapping):
+            assignment = [assignment[name] for name in self.scope]
+        cell = sum(int(value) * step for value, step in zip(assignment, self.steps, strict=True))
+        value = self.values[cell : cell + 1]
+        if not feasible_mask(value, self.semiring.combination, self.semiring.marginalisation)[0]:
+            return None
+        found: int | float = value[0].item()
+        return found
+
+    def to_dict(self) -> dict[tuple[int, ...], int | float]:
+        """Feasible assignments (in scope order) to values; for small tables and tests."""
+        return self.to_table().to_dict()
+
+    def __repr__(self) -> str:
+        names = self.scope if len(self.scope) <= 8 else (*self.scope[:6], f"… {len(self.scope) - 6} more")
+        return (
+            f"<CompleteTable ({', '.join(names)}): {self.cells:,} values, {format_bytes(self.nbytes)}, "
+            f"{self.dtype.name}, {self.semiring}>"
+        )
+
+
+def steps_of(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Cells between neighbours along each variable of a complete table with these domain sizes."""
+    steps, step = [], 1
+    for size in sizes:
+        steps.append(step)
+        step *= size
+    return tuple(steps)
+
+
+def key_fields(source: Layout, target: Layout) -> NDArray[np.int64]:
+    """Fields of a key and what they are worth in cells, for :func:`oocbe.kernels.cpu.complete_rows.cells_of_rows`.
+
+    ``target`` is the complete table's layout; variables that it lacks do not count.
+    """
+    steps = dict(zip(target.scope, steps_of(target.sizes), strict=True))
+    merged: list[list[int]] = []
+    full = False
+    for name, size, field in zip(source.scope, source.sizes, source.fields, strict=True):
+        if name not in steps:
+            continue
+        if merged and full:
+            word, shift, bits, step = merged[-1]
+            if (field.word, field.shift, steps[name]) == (word, shift + bits, step << bits):
+                merged[-1][2] += field.bits
+                full = size == 1 << field.bits
+                continue
+        merged.append([field.word, field.shift, field.bits, steps[name]])
+        full = size == 1 << field.bits
+    return np.array(merged, dtype=np.int64).reshape(-1, 4)
+
+
+def check_cells(layout: Layout, dtype: np.dtype[Any]) -> None:
+    """Refuse a complete table that memory has no room for (:class:`ResourceError`)."""
+    _check_bytes(layout.complete_rows * dtype.itemsize, f"a complete table over {len(layout.scope)} variables")
+
+
+def _check_bytes(needed: int, what: str) -> None:
+    limit = default_memory_limit()
+    if needed > limit:
+        raise ResourceError(
+            f"{what} takes {format_bytes(needed)}, more than the memory limit of {format_bytes(limit)}; keep it "
+            "incomplete, or on disk (an output table)"
+        )
+
+
+def check_feasible(what: str, values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any] | None = None) -> None:
+    """Refuse feasible values that a complete table of a dtype (None: theirs) cannot hold.
+
+    Raises
+    ------
+    ValueRangeError : an integer beyond the dtype, or not to be told from infeasible ones.
+    ModelError : a negative value in max-product, where 0 is infeasible and would be preferred to it.
+    """
+    kind = values.dtype if dtype is None else dtype
+    if not len(values):
+        return
+    compares_products = semiring.combination is Combination.MULTIPLY and semiring.marginalisation is Marginalisation.MAX
+    if compares_products and values.min() < 0:
+        raise ModelError(f"{what}: max-product compares values that are not negative, such as probabilities")
+    if not _holds(kind, values, semiring):
+        raise ValueRangeError(
+            f"{what}: values from {values.min()} to {values.max()} do not fit {kind.name}, which needs room beside "
+            "them for what is infeasible; use a wider dtype"
+        )
+
+
+def _holds(dtype: np.dtype[Any], values: NDArray[Any], semiring: Semiring) -> bool:
+    """Whether feasible values fit a dtype of a complete table."""
+    if dtype.kind == "f" or not len(values):
+        return True
+    limit = int(np.iinfo(dtype).max)
+    if semiring.combination is Combination.ADD:
+        limit = largest_feasible(dtype)
+    return -limit <= int(values.min()) and int(values.max()) <= limit
