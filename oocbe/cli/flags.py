@@ -69,6 +69,11 @@ GapFlag = Annotated[
     str | None, typer.Option("--gap", metavar="GAP", help="End when bound and value are this near, such as 5 or 1%.")
 ]
 
+TraceFlag = Annotated[
+    Path | None,
+    typer.Option("--trace", metavar="FILE", help="Write what was done when, for oocbe trace and Perfetto; .gz too."),
+]
+
 TaskFlag = Annotated[
     str,
     typer.Option(

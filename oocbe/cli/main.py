@@ -16,6 +16,7 @@ from oocbe.cli.plan import plan
 from oocbe.cli.solve import solve
 from oocbe.cli.stress import stress
 from oocbe.cli.synth import synth_app
+from oocbe.cli.trace import trace
 from oocbe.cli.verify import verify
 
 YOUNG_CONTAINERS = 50_000
@@ -42,6 +43,7 @@ app.command(epilog="Example: oocbe verify examples/daily.spot daily.sol")(verify
 app.command(epilog="Example: oocbe inspect examples/grid.wcsp")(inspect)
 app.command(epilog="Example: oocbe convert examples/daily.spot daily.wcsp.gz")(convert)
 app.command(epilog="Example: oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch")(stress)
+app.command(epilog="Example: oocbe trace run.json.gz --png run.png")(trace)
 app.add_typer(synth_app, name="synth")
 
 

@@ -33,6 +33,7 @@ from oocbe.cli.flags import (
     TaskFlag,
     TemperatureFlag,
     TimeLimitFlag,
+    TraceFlag,
     UpperBoundFlag,
     WorkdirFlag,
     load,
@@ -40,6 +41,7 @@ from oocbe.cli.flags import (
 )
 from oocbe.cli.output import note, print_json, print_rows, seconds
 from oocbe.cli.progress import observer_for
+from oocbe.cli.trace import written_to
 
 if TYPE_CHECKING:
     from oocbe.options import SolveOptions
@@ -74,6 +76,7 @@ def solve(
     gap: GapFlag = None,
     evidence: EvidenceFlag = None,
     format: FormatFlag = None,
+    trace: TraceFlag = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print status and value only.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the plan and a line a bucket.")] = False,
     debug: DebugFlag = False,
@@ -109,9 +112,11 @@ def solve(
     )
     if solution is not None:
         _check_solution_target(solution, file)
+    about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
     if task != "optimum":
-        return _run_task(task, file, format, evidence, options, k, temperature, (json, quiet, verbose), solution)
-    with observer_for(quiet, verbose) as observer:
+        with written_to(trace, about, file):
+            return _run_task(task, file, format, evidence, options, k, temperature, (json, quiet, verbose), solution)
+    with written_to(trace, about, file), observer_for(quiet, verbose) as observer:
         result = solve_timed(lambda: load(file, format, evidence), options, observer)
     if json:
         print_json(result.to_json())

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oocbe.cli.failures import guarded
-from oocbe.cli.flags import BackendFlag, DebugFlag, JsonFlag
+from oocbe.cli.flags import BackendFlag, DebugFlag, JsonFlag, TraceFlag
 from oocbe.cli.output import note, print_json, print_rows
+from oocbe.cli.trace import written_to
 
 if TYPE_CHECKING:
     from oocbe.synth.answers import Verdict
@@ -36,6 +37,7 @@ def stress(
     in_order: Annotated[bool, typer.Option("--sorted", help="Tables in the order of their keys.")] = False,
     streams: Annotated[int | None, typer.Option("--streams", min=1, help="Pieces at work at a time.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the tables' values.")] = 0,
+    trace: TraceFlag = None,
     json: JsonFlag = False,
     debug: DebugFlag = False,
 ) -> int:
@@ -65,7 +67,8 @@ def stress(
         note(f"made {', '.join(map(repr, tables))} in {written - begin:.1f} s")
         before = resident_memory()
         settings = {"memory": memory, "scratch": folder, "backend": backend, "streams": streams}
-        result = _apply(operator, tables, specs, folder / "result", settings)
+        with written_to(trace, f"oocbe stress --rows {rows} --operator {operator}"):
+            result = _apply(operator, tables, specs, folder / "result", settings)
         ended = time.perf_counter()
         note(f"made {result!r} in {ended - written:.1f} s")
         verdict = _check(operator, result, specs)

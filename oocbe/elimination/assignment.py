@@ -12,8 +12,10 @@ from oocbe.errors import CorruptDataError
 from oocbe.operators.factors import FactorPool, PackedFactor
 from oocbe.semiring import Combination
 from oocbe.tables.layout import bits_for
+from oocbe.tracing.recorder import ELIMINATION, spanning
 
 
+@spanning(ELIMINATION, "backward pass")
 def backward_pass(prepared: Prepared, buckets: list[Bucket]) -> tuple[int, ...]:
     """An optimal assignment, one value index a variable, in the problem's order.
 

@@ -27,6 +27,7 @@ from oocbe.pruning.dominance import SubstitutionDominance, applies_to
 from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import Combination
 from oocbe.tables.table import Table, format_bytes
+from oocbe.tracing.recorder import ELIMINATION, span
 
 WORKING_COPIES = 2
 """A message is held twice while its blocks are laid end to end, or its dominated rows are dropped."""
@@ -142,7 +143,9 @@ class Forward:
             if subtree is None:
                 subtree = np.zeros(len(buckets), dtype=np.uint8)
             subtree[bucket.variable] = 1
-            message, exponent = self._published(place, bucket) or self._computed(place, bucket, subtree, outcome)
+            with span(ELIMINATION, f"bucket {place + 1}", variable=self._name_of(bucket)) as timed:
+                message, exponent = self._published(place, bucket) or self._computed(place, bucket, subtree, outcome)
+                timed.note(rows=message.rows, bytes=message.nbytes)
             outcome.width = max(outcome.width, len(bucket.separator))
             outcome.total_rows += message.rows
             outcome.largest_rows = max(outcome.largest_rows, message.rows)
@@ -162,6 +165,9 @@ class Forward:
             buckets[target].messages.append(message)
             subtrees[target] = subtrees[target] | subtree if target in subtrees else subtree
         return outcome
+
+    def _name_of(self, bucket: Bucket) -> str:
+        return self._prepared.problem.variables[bucket.variable].name
 
     def _fill_separator(self, bucket: Bucket) -> tuple[int, ...]:
         others = elements_of(bucket.scope_members() & ~(1 << bucket.variable))
@@ -245,7 +251,7 @@ class Forward:
     def _out_of_memory(self, bucket: Bucket, rows: int, requested: int) -> ResourceError:
         problem, store = self._prepared.problem, self._store
         return ResourceError(
-            f"{problem.name}, bucket of {problem.variables[bucket.variable].name}: its message over "
+            f"{problem.name}, bucket of {self._name_of(bucket)}: its message over "
             f"{len(bucket.separator)} variables passes {rows:,} rows; requested more than {format_bytes(requested)}, "
             f"used {format_bytes(store.in_memory)}, limit {format_bytes(store.memory_limit)}. "
             "Raise --memory, or let the search for an order take longer (--order-seconds)"
@@ -274,5 +280,5 @@ class Forward:
         with reading(self._prepared, bucket):
             factors = [largest_magnitude(m.table().values) for m in bucket.messages]
         factors += [largest_magnitude(entries[f.offset : f.offset + (1 << f.bits)]) for f in bucket.functions]
-        where = f"{problem.name}, bucket of {problem.variables[bucket.variable].name}"
+        where = f"{problem.name}, bucket of {self._name_of(bucket)}"
         check_product(where, self._prepared.dtype, factors, problem.sizes[bucket.variable])

@@ -24,6 +24,7 @@ from oocbe.errors import FormatError
 from oocbe.kernels.cpu import greedy_order as greedy
 from oocbe.kernels.cpu.estimate import estimate_rows
 from oocbe.problem import Constraint, Function, Problem
+from oocbe.tracing.recorder import ELIMINATION, spanning
 
 SEARCH_PROBES = 16
 """Probes a separator while searching: enough to tell orders apart whose rows differ by half."""
@@ -164,6 +165,7 @@ HEURISTICS: dict[str, Callable[[PrimalGraph, int, float], NDArray[np.int64]]] = 
 """Ways to make one order from a seed and a noise level."""
 
 
+@spanning(ELIMINATION, "search for orders")
 def search_orders(
     problem: Problem, wanted: str, seconds: float, seed: int, most_rows: float = float("inf")
 ) -> list[OrderChoice]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
-from oocbe.tracing.recorder import KERNELS, span
+from oocbe.tracing.recorder import KERNELS, spanning
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
@@ -24,7 +22,7 @@ class _Traced:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._kernels, name)
-        traced = found if name in MOVES else _with_span(found, name)
+        traced = found if name in MOVES else spanning(KERNELS, name)(found)
         setattr(self, name, traced)
         return traced
 
@@ -32,12 +30,3 @@ class _Traced:
 def traced(kernels: Backend) -> Backend:
     """The same kernels, recording a span for each call."""
     return cast("Backend", _Traced(kernels))
-
-
-def _with_span(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    @wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
-        with span(KERNELS, name):
-            return function(*arguments, **named)
-
-    return call

@@ -21,6 +21,7 @@ from oocbe.operators.join_program import JoinProgram
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
+from oocbe.tracing.recorder import KERNELS, span
 
 if TYPE_CHECKING:
     from oocbe.operators.substitutions import Substitutions
@@ -119,7 +120,8 @@ class BucketEngine:
     ) -> Table:
         host = [to_host(t) for t in tables]
         limits = (row_limit, self._block_rows, self.deadline, step_limit)
-        return join_and_eliminate(program, layout, host, semiring, dtype, *limits)
+        with span(KERNELS, "join bucket"):
+            return join_and_eliminate(program, layout, host, semiring, dtype, *limits)
 
     def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
         rows = max((t.rows for t in tables), default=0)
@@ -145,7 +147,8 @@ class BucketEngine:
                     raise
                 return self.drop_dominated(to_host(table), substitutions, sign)
         else:
-            keys, values = substitutions.drop_rows(table.keys, table.values, sign)
+            with span(KERNELS, "drop dominated rows"):
+                keys, values = substitutions.drop_rows(table.keys, table.values, sign)
         return table if values is table.values else Table(table.layout, keys, values, table.semiring, is_sorted=True)
 
 

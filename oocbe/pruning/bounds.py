@@ -25,11 +25,13 @@ from oocbe.pruning.forbidden import MOST_LITERALS, Forbidden, forbidden_sets
 from oocbe.pruning.local_polytope import DualAscent
 from oocbe.pruning.row_bounds import BoundSource
 from oocbe.semiring import MIN_SUM
+from oocbe.tracing.recorder import ELIMINATION, spanning
 
 ASCENT_SHARE = 0.3
 """Share of the time for dual ascent where a linear program follows."""
 
 
+@spanning(ELIMINATION, "bounds")
 def bound_sources(
     problem: Problem,
     seconds: float,

@@ -47,7 +47,7 @@ def read_rows(
         if codec == PACKED:
             from oocbe.tables.codec import decode
 
-            with span(READER, "decode"):
+            with span(READER, "decode", bytes=out.nbytes):
                 decode(data, rows, out, start)
         else:
             out[:] = _blosc_decoded(data, out.dtype, chunk_rows)[start : start + len(out)]

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from oocbe.tables.faults import passing
+from oocbe.tracing.recorder import READER, WRITER, span
 
 PARTIAL_SUFFIX = ".partial"
 
@@ -58,6 +59,11 @@ def is_partial(name: str) -> bool:
 def write_file(path: Path, data: bytes | memoryview) -> None:
     """Write a file whole, over what is there; not forced to disk. A short write is carried on with."""
     _before("create", path)
+    with span(WRITER, "write file", bytes=len(data)):
+        _write(path, data)
+
+
+def _write(path: Path, data: bytes | memoryview) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         rest = memoryview(data)
@@ -77,9 +83,12 @@ def read_file(path: Path, size: int) -> bytes:
     """The first ``size`` bytes of a file, fewer where it is shorter; the last part of the path may be no link."""
     _before("read", path)
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        with os.fdopen(handle, "rb") as file:
-            return file.read(size)
+        with span(READER, "read file") as timed:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            with os.fdopen(handle, "rb") as file:
+                data = file.read(size)
+            timed.note(bytes=len(data))
+            return data
     except OSError as error:
         raise _naming(error, path) from None
 
@@ -89,7 +98,8 @@ def synchronise(path: Path) -> None:
     _before("synchronise", path)
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(handle)
+        with span(WRITER, "force to disk"):
+            os.fsync(handle)
     except OSError as error:
         raise _naming(error, path) from None
     finally:

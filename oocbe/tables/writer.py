@@ -19,7 +19,6 @@ from oocbe.tables.faults import passing
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 from oocbe.tables.table import VALUE_DTYPES
-from oocbe.tracing.recorder import WRITER, span
 
 if TYPE_CHECKING:
     from oocbe.tables.chunk_store import NewArrays
@@ -186,9 +185,8 @@ class StoredTableWriter:
         self._flush()
         try:
             self._open_arrays().describe({"oocbe": self._attributes()})
-            with span(WRITER, "force to disk"):
-                for path in sorted(self._folder.rglob("*"), reverse=True):
-                    disk.synchronise(path)
+            for path in sorted(self._folder.rglob("*"), reverse=True):
+                disk.synchronise(path)
             passing("table:data-synchronised")
             manifest = self._folder / MANIFEST_NAME
             content = self._manifest.render()

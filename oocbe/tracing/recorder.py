@@ -16,12 +16,13 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
 from threading import Lock, local
 from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
-STREAM, CALLER, BUCKETS = "stream", "caller", "buckets"
-"""Lanes of threads: those that work on pieces, the one that takes their results, buckets of an elimination."""
+ELIMINATION, CALLER, STREAM = "elimination", "caller", "stream"
+"""Lanes of threads: buckets and what is done before and after them, what takes the results of pieces, the pieces."""
 
 READER, WRITER, KERNELS = "reader", "writer", "kernels"
 HOST_TO_DEVICE, DEVICE_TO_HOST = "host to device", "device to host"
@@ -37,6 +38,8 @@ MOST_SPANS = 1_000_000
 """Spans of a trace. Beyond, its file (some 100 MB) is more than any viewer shows; further ones are counted only."""
 
 Detail = int | float | str
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Span(NamedTuple):
@@ -179,6 +182,28 @@ def set_active(recorder: Recorder | None) -> None:
     _recorder = recorder
 
 
+class Timed(Protocol):
+    """A block that may be recorded."""
+
+    def note(self, **details: Detail) -> None:
+        """Add details that are known in the block only."""
+
+
+class _Nothing:
+    """Records nothing."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def note(self, **details: Detail) -> None:
+        pass
+
+
 class _Timed:
     """Records what its block takes, also when the block ends with an exception."""
 
@@ -190,8 +215,13 @@ class _Timed:
         self._recorder, self._lane, self._name, self._row = recorder, lane, name, row
         self._is_wait, self._details = is_wait, details
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._begin = time.perf_counter_ns()
+        return self
+
+    def note(self, **details: Detail) -> None:
+        """Add details that are known in the block only."""
+        self._details.update(details)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -200,27 +230,41 @@ class _Timed:
         self._recorder.add(self._lane, self._name, self._begin, end, self._row, self._is_wait, self._details)
 
 
-_NOTHING: AbstractContextManager[None] = nullcontext()
+_NOTHING = _Nothing()
 
 
-def span(lane: str, name: str, row: int | None = None, **details: Detail) -> AbstractContextManager[None]:
+def span(lane: str, name: str, row: int | None = None, **details: Detail) -> AbstractContextManager[Timed]:
     """Record the block as a span of a lane, in a row of its own or the first that is free."""
     recorder = _recorder
     return _NOTHING if recorder is None else _Timed(recorder, lane, name, row, False, details)
 
 
-def waiting(lane: str, name: str, row: int | None = None, **details: Detail) -> AbstractContextManager[None]:
+def waiting(lane: str, name: str, row: int | None = None, **details: Detail) -> AbstractContextManager[Timed]:
     """Record the block as time in which a lane waits."""
     recorder = _recorder
     return _NOTHING if recorder is None else _Timed(recorder, lane, name, row, True, details)
 
 
-def phase(name: str, is_wait: bool = False, **details: Detail) -> AbstractContextManager[None]:
+def phase(name: str, is_wait: bool = False, **details: Detail) -> AbstractContextManager[Timed]:
     """Record the block in the lane that this thread works for (:func:`working_for`); nothing where it has none."""
     recorder, place = _recorder, getattr(_thread, "place", None)
     if recorder is None or place is None:
         return _NOTHING
     return _Timed(recorder, place[0], name, place[1], is_wait, details)
+
+
+def spanning(lane: str, name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorator: record every call of a function as a span of a lane."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def call(*arguments: P.args, **named: P.kwargs) -> R:
+            with span(lane, name):
+                return function(*arguments, **named)
+
+        return call
+
+    return decorate
 
 
 @contextmanager

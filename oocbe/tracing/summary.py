@@ -15,7 +15,7 @@ Intervals = NDArray[np.int64]
 """(intervals, 2), begin and end in nanoseconds, ascending and apart."""
 
 BOUNDING_SHARE = 0.75
-"""A lane that is busy for a larger share of a run bounds it; no lane does where none comes up to it."""
+"""A lane, or the processor's cores, that are busy for so large a share of a run or a larger one bound it."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,15 @@ class Summary:
     lanes : those that the run used, in the order in which rows go through them.
     at_once : seconds in which 0, 1, 2, … of the resources (:data:`oocbe.tracing.recorder.RESOURCES`) worked.
     busiest : the resource that worked longest, or None where none did.
+    cores : that the process could use. cores_busy : that it used on average, or None where the trace does not tell.
     """
 
     seconds: float
     lanes: tuple[Lane, ...]
     at_once: tuple[float, ...]
     busiest: Lane | None
+    cores: int
+    cores_busy: float | None
 
     @property
     def overlapped(self) -> float:
@@ -81,6 +84,11 @@ class Summary:
         what = ", ".join(f"{w.name} {w.seconds / lane.row_seconds:.0%}" for w in lane.works[:3] if not w.is_wait)
         if lane.share >= BOUNDING_SHARE:
             return f"the {lane.name} bound it, busy {lane.share:.0%} of the time ({what})"
+        if self.cores_busy is not None and self.cores_busy >= BOUNDING_SHARE * self.cores:
+            return (
+                f"the processor bound it, {self.cores_busy:.1f} of {self.cores} cores at work; the {lane.name}, busy "
+                f"{lane.share:.0%} of the time, took most ({what})"
+            )
         idle = self.at_once[0] / self.seconds if self.seconds else 0.0
         return (
             f"no lane bound it: the {lane.name}, the busiest, worked {lane.share:.0%} of the time ({what}); "
@@ -101,7 +109,9 @@ def summarise(trace: Trace) -> Summary:
             lanes.append(_lane(name, mine, busy[name], end))
     resources = [lane for lane in lanes if lane.name in RESOURCES and lane.busy]
     busiest = max(resources, key=lambda lane: lane.busy, default=None)
-    return Summary(end, tuple(lanes), _at_once([busy[lane.name] for lane in resources], limit), busiest)
+    at_once = _at_once([busy[lane.name] for lane in resources], limit)
+    cores_busy = trace.cpu_seconds / trace.seconds if trace.cpu_seconds is not None and trace.seconds else None
+    return Summary(end, tuple(lanes), at_once, busiest, trace.cores, cores_busy)
 
 
 def _busy(name: str, spans: Sequence[Span], limit: int) -> Intervals:
@@ -126,6 +136,12 @@ def difference(intervals: Intervals, others: Intervals) -> Intervals:
     return found[found[:, 0] < found[:, 1]].astype(np.int64)
 
 
+def kind_of(name: str) -> str:
+    """What kind of work a span's name tells of: numbered ones (bucket 7) are all of one kind (buckets)."""
+    head, _, number = name.rpartition(" ")
+    return f"{head}s" if number.isdecimal() and head else name
+
+
 def union_of(intervals: Iterable[tuple[int, int]]) -> Intervals:
     """Intervals put together where they touch or overlap."""
     found = np.array(sorted(intervals), dtype=np.int64).reshape(-1, 2)
@@ -140,9 +156,7 @@ def union_of(intervals: Iterable[tuple[int, int]]) -> Intervals:
 def _lane(name: str, spans: Sequence[Span], busy: Intervals, seconds: float) -> Lane:
     sums: dict[tuple[str, bool], list[int]] = {}
     for span in spans:
-        # Spans of numbered pieces (piece 7) are work of one kind.
-        head, _, number = span.name.rpartition(" ")
-        entry = sums.setdefault((f"{head}s" if number.isdecimal() and head else span.name, span.is_wait), [0, 0, 0])
+        entry = sums.setdefault((kind_of(span.name), span.is_wait), [0, 0, 0])
         entry[0] += 1
         entry[1] += span.end - span.begin
         entry[2] += int(span.details.get("bytes", 0))

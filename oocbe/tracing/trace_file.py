@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import time
 import zlib
 from collections.abc import Iterator
@@ -25,9 +26,9 @@ from typing import IO, Any, cast
 
 from oocbe.errors import FormatError
 from oocbe.tracing.recorder import (
-    BUCKETS,
     CALLER,
     DEVICE_TO_HOST,
+    ELIMINATION,
     HOST_TO_DEVICE,
     KERNELS,
     READER,
@@ -40,7 +41,7 @@ from oocbe.tracing.recorder import (
 
 VERSION = 1
 HEAD, END = "oocbe", "oocbe end"
-LANES = (BUCKETS, CALLER, STREAM, READER, HOST_TO_DEVICE, KERNELS, DEVICE_TO_HOST, WRITER)
+LANES = (ELIMINATION, CALLER, STREAM, READER, HOST_TO_DEVICE, KERNELS, DEVICE_TO_HOST, WRITER)
 """In the order in which they are shown."""
 
 LONGEST_LINE = 1 << 20
@@ -61,7 +62,7 @@ class TraceFile:
     """
 
     def __init__(self, path: Path, about: dict[str, str] | None = None) -> None:
-        self._began = time.perf_counter_ns()
+        self._began, self._cpu_before = time.perf_counter_ns(), time.process_time()
         self._file = _opened(path, "wb")
         self._known: set[tuple[str, int]] = set()
         head = {"name": HEAD, "ph": "M", "pid": 0, "args": {"version": VERSION, **(about or {})}}
@@ -101,6 +102,8 @@ class TraceFile:
                 dropped_from = recorder.dropped_from
                 end = {
                     "seconds": (time.perf_counter_ns() - self._began) / 1e9,
+                    "cpu_seconds": time.process_time() - self._cpu_before,
+                    "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
                     "error": None if error is None else type(error).__name__,
                     "dropped": recorder.dropped,
                     "dropped_from": None if dropped_from is None else (dropped_from - self._began) / 1e9,
@@ -132,6 +135,7 @@ class Trace:
     ----------
     path : its file. spans : in the order of the file; times in nanoseconds since the trace began.
     seconds : from the trace's beginning to its end, or to the last span where the process was killed.
+    cpu_seconds : of all threads of the process, or None. cores : that it could use.
     is_whole : whether the run came to write the end of its trace. error : name of the exception that ended it, or None.
     dropped : spans that were not recorded. dropped_from : seconds from which on some are missing, or None.
     about : what the run said about itself.
@@ -140,6 +144,8 @@ class Trace:
     path: Path
     spans: list[Span] = field(default_factory=list)
     seconds: float = 0.0
+    cpu_seconds: float | None = None
+    cores: int = 1
     is_whole: bool = False
     error: str | None = None
     dropped: int = 0
@@ -186,6 +192,7 @@ def _take(trace: Trace, event: dict[str, Any]) -> None:
     elif event["name"] == END:
         content = event["args"]
         trace.seconds, trace.error = float(content["seconds"]), content["error"]
+        trace.cpu_seconds, trace.cores = float(content["cpu_seconds"]), int(content["cores"])
         trace.dropped, trace.dropped_from, trace.is_whole = content["dropped"], content["dropped_from"], True
 
 

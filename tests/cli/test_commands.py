@@ -18,6 +18,7 @@ COMMANDS = [
     ["verify"],
     ["inspect"],
     ["convert"],
+    ["trace"],
     ["synth", "random"],
     ["synth", "scale-free"],
     ["synth", "grid"],

@@ -1,0 +1,130 @@
+"""``oocbe trace``: what a trace says about the run that wrote it; and ``--trace``, which has a command write one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oocbe.cli.failures import guarded
+from oocbe.cli.flags import DebugFlag, JsonFlag
+from oocbe.cli.output import note, print_json, print_rows, seconds
+
+if TYPE_CHECKING:
+    from oocbe.tracing.summary import Lane, Summary, Work
+    from oocbe.tracing.trace_file import Trace
+
+MOST_WORKS = 8
+"""Kinds of work of a lane that are printed; ``--json`` has all."""
+
+
+@guarded
+def trace(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace that --trace has written.")],
+    png: Annotated[Path | None, typer.Option("--png", help="Draw it, too; needs matplotlib (oocbe[trace]).")] = None,
+    json: JsonFlag = False,
+    debug: DebugFlag = False,
+) -> None:
+    """Say how busy each lane of a traced run was, what overlapped, and what bound the run."""
+    from oocbe.tracing.summary import summarise
+    from oocbe.tracing.trace_file import read_trace
+
+    found = read_trace(file)
+    summary = summarise(found)
+    if png is not None:
+        from oocbe.tracing.picture import draw
+
+        draw(found, png)
+    if json:
+        print_json(_as_json(found, summary))
+        return
+    print_rows(_facts(found, summary))
+    for lane in summary.lanes:
+        parallel = f", {lane.row_seconds / lane.busy:.1f} at a time" if lane.rows > 1 and lane.busy else ""
+        typer.echo(f"\n{lane.name}: busy {lane.share:.0%}, {seconds(lane.busy)}{parallel}")
+        for work in lane.works[:MOST_WORKS]:
+            typer.echo(f"  {_line(work)}")
+
+
+@contextmanager
+def written_to(path: Path | None, about: str, problem: Path | None = None) -> Iterator[None]:
+    """Write a trace of the block where a path is given; says at the end where the trace is not complete.
+
+    problem : the input, which the trace must not overwrite.
+    """
+    if path is None:
+        yield
+        return
+    from oocbe.errors import UsageError
+    from oocbe.tracing.session import trace as traced
+
+    if problem is not None and path.exists() and path.samefile(problem):
+        raise UsageError(f"--trace {path}: this is the problem itself; name another file")
+    with traced(path, about) as recorder:
+        yield
+    if recorder.failure is not None:
+        note(f"oocbe: the trace {path} ends early: {recorder.failure.strerror or recorder.failure}")
+    elif recorder.dropped:
+        note(f"oocbe: the trace {path} lacks {recorder.dropped:,} spans: there were more than it takes")
+
+
+def _facts(found: Trace, summary: Summary) -> list[tuple[str, object]]:
+    ended = "" if found.is_whole else "the process was killed: the trace ends with the last block that it wrote"
+    if found.error is not None:
+        ended = f"ended by {found.error}"
+    dropped = ""
+    if found.dropped and found.dropped_from is not None:
+        dropped = f"{found.dropped:,}, from {seconds(found.dropped_from)} on; figures are of the time before"
+    working = [(count, spent) for count, spent in enumerate(summary.at_once) if spent > 0]
+    at_once = ", ".join(f"{count}: {spent / summary.seconds:.0%}" for count, spent in working if summary.seconds)
+    return [
+        ("run", found.about.get("about")),
+        ("ended", ended),
+        ("total", seconds(summary.seconds)),
+        ("spans dropped", dropped),
+        ("bound by", summary.bound_by),
+        (
+            "processor",
+            None if summary.cores_busy is None else f"{summary.cores_busy:.1f} of {summary.cores} cores at work",
+        ),
+        ("overlapped", f"{summary.overlapped:.0%} of the time in which anything worked"),
+        ("lanes at once", at_once),
+    ]
+
+
+def _line(work: Work) -> str:
+    rate = f", {work.bytes / 1e9:.2f} GB at {work.bytes / 1e9 / work.seconds:.2f} GB/s" if work.bytes else ""
+    return f"{'(waiting) ' if work.is_wait else ''}{work.name}: {seconds(work.seconds)} in {work.count:,}{rate}"
+
+
+def _as_json(found: Trace, summary: Summary) -> dict[str, object]:
+    return {
+        "schema_version": 1,
+        "about": found.about.get("about"),
+        "is_whole": found.is_whole,
+        "error": found.error,
+        "dropped": found.dropped,
+        "seconds": summary.seconds,
+        "cores": summary.cores,
+        "cores_busy": summary.cores_busy,
+        "bound_by": summary.bound_by,
+        "busiest": None if summary.busiest is None else summary.busiest.name,
+        "overlapped": summary.overlapped,
+        "seconds_at_once": summary.at_once,
+        "lanes": [_lane_as_json(lane) for lane in summary.lanes],
+    }
+
+
+def _lane_as_json(lane: Lane) -> dict[str, object]:
+    return {
+        "name": lane.name,
+        "rows": lane.rows,
+        "busy": lane.busy,
+        "share": lane.share,
+        "row_seconds": lane.row_seconds,
+        "works": [asdict(work) for work in lane.works],
+    }
