@@ -7,6 +7,7 @@ Variables are referred to by their index in ``Problem.variables``; values by the
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -305,6 +306,16 @@ class Problem:
     @cached_property
     def _selected(self) -> tuple[SelectedRows, SelectedRows]:
         return SelectedRows(self.constraints), SelectedRows(self.functions)
+
+    def below(self, upper_bound: int | float | None) -> Problem:
+        """The same problem in which only assignments with a value strictly below a bound count; None: all.
+
+        Its parts were checked when this one was made; searches ask for this again and again.
+        """
+        number = None if upper_bound is None else as_number(f"{self.name}: the upper bound", upper_bound)
+        made = copy.copy(self)
+        object.__setattr__(made, "upper_bound", number)
+        return made
 
     def with_evidence(self, evidence: Mapping[int, int]) -> Problem:
         """The same problem with some variables (index) fixed to values (index), as unary hard constraints."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from oocbe.problem import Problem
 from oocbe.semiring import Combination, semiring_by_name
@@ -97,6 +97,6 @@ def violations_of(problem: Problem, assignment: Sequence[int]) -> tuple[str, ...
         if f.value_at(assignment) is None
     ]
     if not found and problem.evaluate(assignment) is None:
-        unbounded = replace(problem, upper_bound=None)
+        unbounded = problem.below(None)
         found.append(f"value {unbounded.evaluate(assignment)} is not below the upper bound {problem.upper_bound}")
     return tuple(found)

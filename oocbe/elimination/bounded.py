@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -102,7 +103,7 @@ class _Scope:
         made = restrict(self.problem, self.source.fixed_values(threshold))
         if made.problem is None:
             return None
-        problem = replace(made.problem, upper_bound=threshold)
+        problem = made.problem.below(threshold)
         variables = tuple(self.variables[v] for v in made.variables)
         return _Scope(problem, made.source(self.source), lambda a: self.lift(made.lift(a)), variables)
 
@@ -159,7 +160,9 @@ class BoundedSolve:
         share = min(options.incumbent_seconds, deadline.remaining)
         with IncumbentSearch(self._problem, share, options.seed) as incumbents:
             try:
-                incumbents.wait(FIRST_LOOK_SECONDS)
+                begin = time.perf_counter()
+                _load_relaxation()
+                incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (time.perf_counter() - begin)))
                 self._take(incumbents)
                 variables = tuple(range(len(self._problem.variables)))
                 whole = self._bound(_Scope(self._problem, None, tuple, variables), math.inf, options.bound_seconds)
@@ -319,6 +322,14 @@ class BoundedSolve:
             source = scope.source
         self.statistics.seconds["bounds"] += time.perf_counter() - begin
         return replace(scope, source=source)
+
+
+def _load_relaxation() -> None:
+    """Load what bounds need while the first incumbent is searched for: the solver of linear programs takes a while."""
+    import oocbe.pruning.bounds
+
+    with suppress(ImportError):  # then there is no linear program, and the bounds say so
+        import oocbe.pruning.relaxation  # noqa: F401
 
 
 def _left_out(problem: Problem) -> bool:

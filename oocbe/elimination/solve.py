@@ -120,7 +120,7 @@ def _checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Pro
         )
     if options.ub is None or (problem.upper_bound is not None and problem.upper_bound <= options.ub):
         return problem
-    return replace(problem, upper_bound=options.ub)
+    return problem.below(options.ub)
 
 
 @dataclass

@@ -68,7 +68,7 @@ def bound_sources(
         )
     limits = [b for b in (problem.upper_bound, upper_bound) if b is not None]
     limit = min(limits, default=None)
-    problem = replace(problem, upper_bound=limit)
+    problem = problem.below(limit)
     constant = constant_source(problem)
     if constant.root == math.inf:
         return [constant]

@@ -6,10 +6,16 @@ tighter, and cliques that a fractional point violates are found greedily (Padber
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
+
+from oocbe.kernels.cpu import cliques as kernels
+
+ROOM = 256
+"""Cliques of a cover that one compiled call finds."""
+
+LEAST_WEIGHT = 1e-6
+"""Vertices with less are left out of the sums."""
 
 
 def bit_rows(matrix: NDArray[np.bool_]) -> list[int]:
@@ -18,67 +24,50 @@ def bit_rows(matrix: NDArray[np.bool_]) -> list[int]:
     return [int.from_bytes(row.tobytes(), "little") for row in packed]
 
 
-def bits_of(members: int) -> Iterator[int]:
-    """The elements of a bit set, in ascending order."""
-    while members:
-        lowest = members & -members
-        yield lowest.bit_length() - 1
-        members ^= lowest
+def bit_matrix(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """A boolean matrix as uint64 (rows, words), element 0 in the lowest bit."""
+    packed = np.packbits(matrix, axis=1, bitorder="little")
+    padded = np.zeros((len(matrix), -(-matrix.shape[1] // 64) * 8), dtype=np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view(np.uint64)
 
 
-def covering_cliques(adjacent: list[int]) -> list[list[int]]:
-    """Maximal cliques that contain every edge of a graph; each takes, greedily, edges that none before it has."""
+def covering_cliques(adjacent: NDArray[np.uint64]) -> list[list[int]]:
+    """Maximal cliques that contain every edge of a graph; each takes, greedily, edges that none before it has.
+
+    Parameters
+    ----------
+    adjacent : uint64 (vertices, words), a symmetric bit matrix with an empty diagonal.
+    """
+    open_edges = adjacent.copy()
+    cliques = np.empty((ROOM, adjacent.shape[1]), dtype=np.uint64)
     found: set[tuple[int, ...]] = set()
-    open_edges = list(adjacent)
-    for vertex in range(len(adjacent)):
-        while open_edges[vertex]:
-            clique, candidates = [vertex], adjacent[vertex]
-            while candidates:
-                fresh = candidates & open_edges[vertex]
-                best = max(bits_of(fresh or candidates), key=lambda v: (adjacent[v] & candidates).bit_count())
-                clique.append(best)
-                candidates &= adjacent[best]
-            found.add(tuple(sorted(clique)))
-            members = sum(1 << v for v in clique)
-            for v in clique:
-                open_edges[v] &= ~members
+    vertex = 0
+    while vertex < len(adjacent):
+        count, vertex = kernels.covering_cliques(adjacent, open_edges, vertex, cliques)
+        found |= _members(cliques[:count])
     return [list(clique) for clique in sorted(found)]
 
 
-def violated_cliques(adjacent: list[int], point: NDArray[np.float64], least_violation: float) -> list[list[int]]:
+def violated_cliques(
+    adjacent: NDArray[np.uint64], point: NDArray[np.float64], least_violation: float
+) -> list[list[int]]:
     """Maximal cliques whose literals sum to more than 1 at a point, one greedy attempt or two a fractional literal.
 
     Parameters
     ----------
-    adjacent : bit set of the neighbours of each vertex. point : float64 (vertices,). least_violation : beyond 1.
+    adjacent : as for :func:`covering_cliques`. point : float64 (vertices,). least_violation : beyond 1.
     """
-    weight: list[float] = point.tolist()
-    heavy = [v for v in np.argsort(-point, kind="stable").tolist() if weight[v] > 1e-6]
-    support = sum(1 << v for v in heavy)
-    found: set[tuple[int, ...]] = set()
-    for vertex in heavy:
-        for by_degree in (False, True):
-            clique, total = [vertex], weight[vertex]
-            candidates = adjacent[vertex] & support
-            while candidates:
-                if by_degree:
-                    best = max(
-                        bits_of(candidates),
-                        key=lambda v: weight[v] + sum(weight[u] for u in bits_of(adjacent[v] & candidates)),
-                    )
-                else:
-                    best = max(bits_of(candidates), key=weight.__getitem__)
-                clique.append(best)
-                total += weight[best]
-                candidates &= adjacent[best]
-            if total <= 1 + least_violation:
-                continue
-            candidates = adjacent[clique[0]]
-            for v in clique[1:]:
-                candidates &= adjacent[v]
-            while candidates:
-                best = max(bits_of(candidates), key=lambda v: (adjacent[v] & candidates).bit_count())
-                clique.append(best)
-                candidates &= adjacent[best]
-            found.add(tuple(sorted(clique)))
-    return [list(clique) for clique in sorted(found)]
+    order = np.argsort(-point, kind="stable")
+    heavy = order[point[order] > LEAST_WEIGHT]
+    support = bit_matrix((point > LEAST_WEIGHT)[None, :])[0]
+    cliques = np.empty((2 * len(heavy) + 1, adjacent.shape[1]), dtype=np.uint64)
+    scratch = np.empty((2, len(point)), dtype=np.int64)
+    count = kernels.violated_cliques(adjacent, heavy, point, support, least_violation, cliques, scratch)
+    return [list(clique) for clique in sorted(_members(cliques[:count]))]
+
+
+def _members(sets: NDArray[np.uint64]) -> set[tuple[int, ...]]:
+    """Distinct bit sets as tuples of their elements, ascending."""
+    bits = np.unpackbits(np.unique(sets, axis=0).view(np.uint8), axis=1, bitorder="little")
+    return {tuple(np.flatnonzero(row).tolist()) for row in bits}

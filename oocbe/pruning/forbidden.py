@@ -92,8 +92,12 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     larger: dict[int, list[NDArray[np.int64]]] = {}
     is_empty = False
     listed, others = _split(problem)
+    known: dict[tuple[tuple[int, ...], bytes], list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
     for scope, cells in _forbidding_parts(problem, None, others):
-        for axes, tuples in _minimal(cells):
+        key = cells.shape, cells.tobytes()  # thousands of parts forbid one of a few patterns
+        if key not in known:
+            known[key] = _minimal(cells)
+        for axes, tuples in known[key]:
             if not axes:
                 is_empty = True
                 continue

@@ -13,11 +13,13 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.local_cuts import heaviest, separate
+from oocbe.kernels.cpu.balls import grow_ball, pack_ball
+from oocbe.kernels.cpu.local_cuts import lift, separate
 from oocbe.problem import Problem
 from oocbe.pruning.forbidden import Forbidden
 from oocbe.pruning.rows import Row
@@ -59,13 +61,10 @@ class _Ball:
     hyper: NDArray[np.uint64]
     use: NDArray[np.int64]
 
-    def heaviest(
-        self, weights: NDArray[np.int64], room: NDArray[np.int64], candidates: int, chosen: int
-    ) -> tuple[int, bool]:
-        """Largest weight of a feasible set, and whether the search for it ended."""
-        sets = (self.adjacent, self.start, self.hyper, self.use, room)
-        most, _, complete = heaviest(weights, *sets, np.uint64(candidates), np.uint64(chosen), 0, NODE_LIMIT)
-        return int(most), bool(complete)
+    @property
+    def sets(self) -> tuple[NDArray[Any], ...]:
+        """What restricts sets of the literals, in the order in which compiled code takes it."""
+        return self.adjacent, self.start, self.hyper, self.use
 
 
 class LocalCuts:
@@ -87,6 +86,8 @@ class LocalCuts:
         for sets in self._sets:
             self._is_bound[np.unique(sets)] = True
         self._is_bound |= (self._use > 0).any(axis=0)
+        self._place = np.full(len(forbidden.owner), -1, dtype=np.int64)
+        self._flat = _flat(self._sets, len(forbidden.owner))
 
     def find(self, point: NDArray[np.float64], size: int, deadline: float) -> list[Row]:
         """Violated inequalities at a point.
@@ -137,19 +138,9 @@ class LocalCuts:
         self, start: int, links: NDArray[np.float64], weight: NDArray[np.float64], size: int
     ) -> NDArray[np.int64]:
         """Grow a ball from a literal: always the one most tied to those inside, near ties at random."""
-        inside = [start]
         noise = 1 + 0.3 * self._random.random(len(weight))
-        pull = links[start] * noise
-        is_free = np.ones(len(weight), dtype=bool)
-        is_free[start] = False
-        while len(inside) < size:
-            best = int(np.argmax(np.where(is_free, pull * np.sqrt(weight), -1.0)))
-            if not is_free[best] or pull[best] <= 0:
-                break
-            is_free[best] = False
-            inside.append(best)
-            pull += links[best] * noise
-        return np.array(inside, dtype=np.int64)
+        ball = np.empty(size, dtype=np.int64)
+        return ball[: grow_ball(start, links, np.sqrt(weight), noise, ball)]
 
     def _cut(self, ball: NDArray[np.int64], point: NDArray[np.float64]) -> Row | None:
         """The most violated inequality over a ball, lifted; None where there is none."""
@@ -157,8 +148,7 @@ class LocalCuts:
             return None
         packed = self._packed(ball)
         weights = np.empty(len(ball))
-        sets = (packed.adjacent, packed.start, packed.hyper, packed.use, self._room)
-        if separate(point[ball], *sets, ITERATIONS, NODE_LIMIT, weights) < LEAST_VIOLATION:
+        if separate(point[ball], *packed.sets, self._room, ITERATIONS, NODE_LIMIT, weights) < LEAST_VIOLATION:
             return None
         integers = integral(weights)
         keep = integers > 0
@@ -167,8 +157,8 @@ class LocalCuts:
         ball = packed.literals
         full = np.zeros(len(ball), dtype=np.int64)
         full[: len(integers)] = integers
-        limit = self._lift(full, len(integers), packed)
-        if limit is None or float(full @ point[ball]) <= limit * (1 + LEAST_VIOLATION):
+        limit = int(lift(full, len(integers), *packed.sets, self._room, NODE_LIMIT))
+        if limit <= 0 or float(full @ point[ball]) <= limit * (1 + LEAST_VIOLATION):
             return None
         divisor = math.gcd(*full.tolist())
         keep = full > 0
@@ -183,37 +173,22 @@ class LocalCuts:
         others = np.argsort(-conflict, kind="stable")[:room]
         return self._packed(np.concatenate([ball, others[conflict[others] > 0]]))
 
-    def _lift(self, weights: NDArray[np.int64], count: int, ball: _Ball) -> int | None:
-        """Fill in the weights from ``count`` on; returns the right-hand side, or None where the search gave up."""
-        inside = (1 << count) - 1
-        limit, complete = ball.heaviest(weights, self._room, inside, 0)
-        if not complete or limit <= 0:
-            return None
-        for v in range(count, len(weights)):
-            room = self._room - ball.use[:, v]
-            if (room < 0).any():
-                weights[v] = limit
-                inside |= 1 << v
-                continue
-            most, complete = ball.heaviest(weights, room, inside & ~int(ball.adjacent[v]), 1 << v)
-            if complete and most < limit:
-                weights[v] = limit - most
-                inside |= 1 << v
-        return limit
-
     def _packed(self, members: NDArray[np.int64]) -> _Ball:
         """Literals with what restricts sets of them."""
-        bits = np.uint64(1) << np.arange(len(members), dtype=np.uint64)
-        adjacent = np.where(self._pairs[np.ix_(members, members)], bits, np.uint64(0)).sum(axis=1, dtype=np.uint64)
-        groups = self._sets_within(members, len(self._is_bound))
-        masks = [bits[group].sum(axis=1, dtype=np.uint64) for group in groups if len(group)]
-        holders = [group for group in groups if len(group)]
-        literal = np.concatenate([g.ravel() for g in holders]) if holders else np.zeros(0, dtype=np.int64)
-        mask = [np.repeat(m, g.shape[1]) for m, g in zip(masks, holders, strict=True)]
-        order = np.argsort(literal, kind="stable")
-        hyper = np.concatenate(mask)[order] if mask else np.zeros(0, dtype=np.uint64)
-        start = np.concatenate([[0], np.cumsum(np.bincount(literal, minlength=len(members)))]).astype(np.int64)
+        start = np.empty(len(members) + 1, dtype=np.int64)
+        adjacent, hyper = pack_ball(members, self._pairs, *self._flat, self._place, start)
         return _Ball(members, adjacent, start, hyper, np.ascontiguousarray(self._use[:, members]))
+
+
+def _flat(sets: Sequence[NDArray[np.int64]], literals: int) -> tuple[NDArray[np.int64], ...]:
+    """Sets of several sizes as CSR, and the numbers of the sets that each literal is in as CSR."""
+    none = np.zeros(0, dtype=np.int64)
+    lengths = np.concatenate([none, *(np.full(len(group), group.shape[1]) for group in sets)])
+    members = np.concatenate([none, *(group.ravel() for group in sets)])
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    uses = np.bincount(members, minlength=literals)
+    begin = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) for counts in (lengths, uses))
+    return next(begin), members, next(begin), owner[np.argsort(members, kind="stable")]
 
 
 def _resources(problem: Problem, forbidden: Forbidden) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.estimators import HARD, LITERAL
 from oocbe.problem import LinearConstraint, Problem
-from oocbe.pruning.cliques import bit_rows, covering_cliques, violated_cliques
+from oocbe.pruning.cliques import bit_matrix, covering_cliques, violated_cliques
 from oocbe.pruning.dear import DearTuples
 from oocbe.pruning.estimators import AdditiveSource, Terms, joined
 from oocbe.pruning.fixed_point import FixedPoint
@@ -133,7 +133,7 @@ class Relaxation:
         others = pairs & (forbidden.owner[:, None] != forbidden.owner[None, :])
         is_idle = np.zeros(len(degree), dtype=bool)
         is_idle[default] = ~others[default].any(axis=1)
-        self._adjacent = bit_rows(pairs & ~is_idle[:, None] & ~is_idle[None, :])
+        self._adjacent = bit_matrix(pairs & ~is_idle[:, None] & ~is_idle[None, :])
         self._program.add([Row.of(c, 1, "clique") for c in covering_cliques(self._adjacent)])
         # Written without the default, a clique that holds all values of a variable says nothing: at most one of the
         # others is true all the same.

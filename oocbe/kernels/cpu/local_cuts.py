@@ -220,3 +220,51 @@ def separate(
                     inverse[i, j] -= factor * inverse[leaving, j]
         price[leaving] = cost
     return 0.0
+
+
+@jit
+def lift(
+    weights: Any,
+    count: Any,
+    adjacent: Any,
+    hyper_start: Any,
+    hyper: Any,
+    use: Any,
+    room: Any,
+    node_limit: Any,
+) -> Any:
+    """Lift literals into an inequality over the first ``count``, each with the largest weight that keeps it valid.
+
+    Parameters
+    ----------
+    weights : int64 (literals,), those from ``count`` on are 0 and filled in; one whose search gives up stays 0.
+    adjacent, hyper_start, hyper, use, room, node_limit : as for :func:`heaviest`.
+
+    Returns
+    -------
+    int : the right-hand side, exact; 0 where there is none above that, or the search for it gave up.
+    """
+    inside = ~_ZERO if count == 64 else (_ONE << np.uint64(count)) - _ONE
+    limit, _, complete = heaviest(
+        weights, adjacent, hyper_start, hyper, use, room, inside, _ZERO, np.int64(0), node_limit
+    )
+    if not complete:
+        return np.int64(0)
+    left = np.empty(len(room), dtype=np.int64)
+    for v in range(count, len(weights)):
+        bit = _ONE << np.uint64(v)
+        is_possible = True
+        for r in range(len(room)):
+            left[r] = room[r] - use[r, v]
+            is_possible &= left[r] >= 0
+        if not is_possible:
+            weights[v] = limit
+            inside |= bit
+            continue
+        most, _, complete = heaviest(
+            weights, adjacent, hyper_start, hyper, use, left, inside & ~adjacent[v], bit, np.int64(0), node_limit
+        )
+        if complete and most < limit:
+            weights[v] = limit - most
+            inside |= bit
+    return limit
