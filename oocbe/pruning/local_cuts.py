@@ -51,6 +51,10 @@ NEAR = 1e-6
 """A literal closer than this to 0 or 1 counts as integral."""
 
 
+_Sets = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Sets of literals, and the sets that each literal is in, both as CSR."""
+
+
 @dataclass(frozen=True)
 class _Ball:
     """Literals with what restricts sets of them, as :func:`oocbe.kernels.cpu.local_cuts.heaviest` takes it."""
@@ -62,7 +66,7 @@ class _Ball:
     use: NDArray[np.int64]
 
     @property
-    def sets(self) -> tuple[NDArray[Any], ...]:
+    def sets(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """What restricts sets of the literals, in the order in which compiled code takes it."""
         return self.adjacent, self.start, self.hyper, self.use
 
@@ -180,15 +184,15 @@ class LocalCuts:
         return _Ball(members, adjacent, start, hyper, np.ascontiguousarray(self._use[:, members]))
 
 
-def _flat(sets: Sequence[NDArray[np.int64]], literals: int) -> tuple[NDArray[np.int64], ...]:
+def _flat(sets: Sequence[NDArray[np.int64]], literals: int) -> _Sets:
     """Sets of several sizes as CSR, and the numbers of the sets that each literal is in as CSR."""
     none = np.zeros(0, dtype=np.int64)
     lengths = np.concatenate([none, *(np.full(len(group), group.shape[1]) for group in sets)])
     members = np.concatenate([none, *(group.ravel() for group in sets)])
     owner = np.repeat(np.arange(len(lengths)), lengths)
     uses = np.bincount(members, minlength=literals)
-    begin = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) for counts in (lengths, uses))
-    return next(begin), members, next(begin), owner[np.argsort(members, kind="stable")]
+    begin, of_begin = (np.concatenate([[0], np.cumsum(counts)]).astype(np.int64) for counts in (lengths, uses))
+    return begin, members, of_begin, owner[np.argsort(members, kind="stable")]
 
 
 def _resources(problem: Problem, forbidden: Forbidden) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
