@@ -90,6 +90,7 @@ __all__ = [
     "Variable",
     "Verdict",
     "__version__",
+    "bound",
     "count",
     "count_optimal",
     "join_maximise",
@@ -112,7 +113,8 @@ _HOMES = {
         "CorruptDataError FormatError LimitError ModelError OocbeError ResourceError UnsupportedError UsageError "
         "ValueRangeError"
     ),
-    "oocbe.facade": "plan solve verify",
+    "oocbe.bound_result": "BoundResult",
+    "oocbe.facade": "bound plan solve verify",
     "oocbe.io": "read write",
     "oocbe.observer": "Observer",
     "oocbe.operators": "join_maximise join_sum maximise",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from oocbe.options import SolveOptions
 
 if TYPE_CHECKING:
+    from oocbe.bound_result import BoundResult
     from oocbe.elimination.plan import Plan
     from oocbe.observer import Observer
     from oocbe.problem import Problem
@@ -68,6 +69,36 @@ def plan(problem: Problem | str | Path, options: SolveOptions | None = None, **o
     from oocbe.elimination.plan import make_plan
 
     return make_plan(load_problem(problem), settings_from(options, overrides))
+
+
+def bound(
+    problem: Problem | str | Path,
+    z: int | str | Sequence[int | str] = "auto",
+    options: SolveOptions | None = None,
+    *,
+    partition: str = "scope",
+    cost_shifting: bool = False,
+    observer: Observer | None = None,
+    **overrides: Any,
+) -> BoundResult:
+    """Bound a problem's optimum from both sides by mini-bucket elimination.
+
+    Parameters
+    ----------
+    z : most variables of a mini-bucket, or several such numbers; ``auto`` chooses by the memory limit.
+    partition, cost_shifting : see :func:`oocbe.elimination.mini_buckets_bound.bound`, also for what is raised.
+    problem, options, observer, overrides : as for :func:`solve`.
+    """
+    begin = time.perf_counter()
+    settings = settings_from(options, overrides)
+    loaded = load_problem(problem)
+    reading = time.perf_counter() - begin
+    from oocbe.elimination.mini_buckets_bound import bound as run
+
+    wanted = [z] if isinstance(z, int | str) else list(z)
+    result = run(loaded, settings, wanted, partition, cost_shifting, observer)
+    seconds = {"read": reading, **result.seconds, "total": reading + result.seconds["total"]}
+    return replace(result, seconds=seconds)
 
 
 def verify(problem: Problem | str | Path, solution: str | Path) -> Verdict:

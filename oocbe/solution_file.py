@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,11 +77,18 @@ def write_solution(result: Result, path: str | Path) -> None:
     labels = result.labels
     if labels is None:
         raise UsageError(f"{result.problem}: {result.status}; there is no assignment to write to {path}")
+    write_assignment(labels, result.problem, result.semiring, result.value, path)
+
+
+def write_assignment(
+    labels: Mapping[str, str], problem: str, semiring: str, value: float | None, path: str | Path
+) -> None:
+    """Write an assignment (variable name to value label) as text, with the value that is claimed for it."""
     lines = [
         HEADER,
-        f"# problem: {' '.join(result.problem.split())}",
-        f"# semiring: {result.semiring}",
-        f"# value: {result.value}",
+        f"# problem: {' '.join(problem.split())}",
+        f"# semiring: {semiring}",
+        f"# value: {value}",
         *(f"{_quote(name)} {_quote(label)}" for name, label in labels.items()),
     ]
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -100,3 +100,15 @@ def load(path: Path, format_name: str | None, evidence: Path | None = None) -> P
     from oocbe.io import read
 
     return read(path, format_name, evidence)
+
+
+def check_solution_target(solution: Path, problem: Path) -> None:
+    """Refuse before a run, which may take hours, what would lose its result or its input."""
+    from oocbe.errors import UsageError
+
+    if not solution.absolute().parent.is_dir():
+        raise UsageError(
+            f"--solution {solution}: the folder {solution.absolute().parent} does not exist; make it first"
+        )
+    if solution.exists() and solution.samefile(problem):
+        raise UsageError(f"--solution {solution}: this is the problem itself; name another file")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from oocbe import __version__
+from oocbe.cli.bound import bound
 from oocbe.cli.convert import convert
 from oocbe.cli.failures import EXIT_INTERRUPTED
 from oocbe.cli.inspect import inspect
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 
 app.command(epilog="Example: oocbe solve examples/daily.spot --order-seconds 2 --solution daily.sol")(solve)
+app.command(epilog="Example: oocbe bound examples/daily.spot --z 4 --z auto")(bound)
 app.command(epilog="Example: oocbe plan examples/daily.spot --order min-fill")(plan)
 app.command(epilog="Example: oocbe verify examples/daily.spot daily.sol")(verify)
 app.command(epilog="Example: oocbe inspect examples/grid.wcsp")(inspect)

@@ -36,6 +36,7 @@ from oocbe.cli.flags import (
     TraceFlag,
     UpperBoundFlag,
     WorkdirFlag,
+    check_solution_target,
     load,
     options_from,
 )
@@ -111,7 +112,7 @@ def solve(
         gap=gap,
     )
     if solution is not None:
-        _check_solution_target(solution, file)
+        check_solution_target(solution, file)
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
     if task != "optimum":
         with written_to(trace, about, file):
@@ -156,18 +157,6 @@ def _run_task(
         result = run_task(task, problem, options, k=k, temperature=temperature, observer=observer)
     print_task(result, json, quiet)
     return result.exit_code
-
-
-def _check_solution_target(solution: Path, problem: Path) -> None:
-    """Refuse before the solve, which may take hours, what would lose its result or its input."""
-    from oocbe.errors import UsageError
-
-    if not solution.absolute().parent.is_dir():
-        raise UsageError(
-            f"--solution {solution}: the folder {solution.absolute().parent} does not exist; make it first"
-        )
-    if solution.exists() and solution.samefile(problem):
-        raise UsageError(f"--solution {solution}: this is the problem itself; name another file")
 
 
 def _rows(result: Result) -> list[tuple[str, object]]:

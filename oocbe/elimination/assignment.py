@@ -33,7 +33,7 @@ def backward_pass(prepared: Prepared, buckets: list[Bucket]) -> tuple[int, ...]:
         for value in range(prepared.problem.sizes[bucket.variable]):
             chosen[bucket.variable] = value
             with reading(prepared, bucket):
-                total = _value_of(prepared, bucket, chosen)
+                total = value_of(prepared, bucket, chosen)
             if total is not None and (best is None or prepared.semiring.is_better(total, best[0])):
                 best = (total, value)
         if best is None:
@@ -46,8 +46,11 @@ def backward_pass(prepared: Prepared, buckets: list[Bucket]) -> tuple[int, ...]:
     return tuple(chosen[v] for v in range(len(prepared.problem.variables)))
 
 
-def _value_of(prepared: Prepared, bucket: Bucket, chosen: dict[int, int]) -> int | float | None:
-    """Combined value of a bucket under an assignment of its variables; None where it is infeasible."""
+def value_of(prepared: Prepared, bucket: Bucket, chosen: dict[int, int]) -> int | float | None:
+    """Combined value of a bucket under an assignment of its variables; None where it is infeasible.
+
+    In products it lacks the powers of two that functions and messages were divided by, the same for all values.
+    """
     sizes = prepared.problem.sizes
     for c in bucket.constraints:
         if not _entry(prepared.constraints, c, sizes, chosen):

@@ -184,7 +184,7 @@ class Forward:
     ) -> tuple[Message, int]:
         """The bucket's message, computed and handed to the store, and its exponent."""
         try:
-            table = self._message(bucket, subtree)
+            table = self.message(bucket, subtree)
         except TooManyRowsError as error:
             raise RowCapError(place, outcome.total_rows, error.limit) from None
         exponent = 0
@@ -202,8 +202,11 @@ class Forward:
             outcome.value, exponent = split(outcome.value * value)
             outcome.exponent += exponent
 
-    def _message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
-        """Join the bucket and eliminate its variable; fills in the bucket's separator."""
+    def message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
+        """Join the bucket and eliminate its variable; fills in the bucket's separator.
+
+        subtree : uint8 (variables,), 1 for those eliminated into the message, the bucket's own included.
+        """
         prepared = self._prepared
         members = bucket.scope_members()
         layout = prepared.layout(self._fill_separator(bucket))

@@ -9,6 +9,8 @@ bucket comes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -168,6 +170,15 @@ class MessageStore:
             return Message(scope, table.rows, table.nbytes, _stored=table), found.exponent
         message = self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
         return message, found.exponent
+
+    @contextmanager
+    def holding(self, nbytes: int) -> Iterator[None]:
+        """Within the block, a caller's own tables of so many bytes count as messages in memory."""
+        self.in_memory += nbytes
+        try:
+            yield
+        finally:
+            self.in_memory -= nbytes
 
     def joined(self, message: Message) -> None:
         """Note that a message has been joined: from now on it is only asked for single rows."""

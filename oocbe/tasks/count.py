@@ -162,14 +162,14 @@ class _Modular(Forward):
     def _check_range(self, bucket: Bucket) -> None:
         """Wrapping around is meant, and residues of a small prime cannot."""
 
-    def _message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
+    def message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
         if self.modulus == 1 << WRAP_BITS:
-            return super()._message(bucket, subtree)
+            return super().message(bucket, subtree)
         factors = Bucket(bucket.variable, (), bucket.functions, bucket.constraints, list(bucket.messages))
         while len(factors.messages) > MOST_FACTORS:
             factors.messages.sort(key=lambda m: -m.rows)
             factors.messages.append(self._joined(factors.messages.pop(), factors.messages.pop()))
-        message = super()._message(factors, subtree)
+        message = super().message(factors, subtree)
         bucket.separator = factors.separator
         return self._reduced(message)
 

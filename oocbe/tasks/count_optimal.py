@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.bucket_rows import Evaluated
 from oocbe.elimination.buckets import Bucket
 from oocbe.elimination.ranges import rounding_margin
 from oocbe.errors import UnsupportedError
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
-from oocbe.tasks.bucket_rows import Evaluated
 from oocbe.tasks.result import TaskResult, finished
 from oocbe.tasks.tables import Tables, compute_tables
 from oocbe.tasks.top_down import descend, gaps

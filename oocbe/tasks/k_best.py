@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.bucket_rows import BucketRows
 from oocbe.errors import UnsupportedError
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
-from oocbe.tasks.bucket_rows import BucketRows
 from oocbe.tasks.result import TaskResult, finished, unsatisfiable
 from oocbe.tasks.tables import Tables, compute_tables
 from oocbe.tasks.top_down import gaps

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.bucket_rows import Evaluated
 from oocbe.elimination.buckets import Bucket
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.options import SolveOptions
 from oocbe.problem import Function, Problem
 from oocbe.semiring import LOG_SUM_EXP, Combination, Marginalisation
-from oocbe.tasks.bucket_rows import Evaluated
 from oocbe.tasks.result import TaskResult, finished, unsatisfiable
 from oocbe.tasks.tables import compute_tables, without_upper_bound
 from oocbe.tasks.top_down import descend, gaps

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.bucket_rows import BucketRows, Evaluated, separator_columns
 from oocbe.elimination.buckets import Bucket
 from oocbe.errors import CorruptDataError
 from oocbe.semiring import Combination, Marginalisation
-from oocbe.tasks.bucket_rows import BucketRows, Evaluated, separator_columns
 from oocbe.tasks.tables import Tables
 
 Share = Callable[[Bucket, NDArray[np.int64], NDArray[Any], Evaluated], NDArray[Any]]
