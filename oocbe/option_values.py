@@ -73,6 +73,16 @@ def parse_number(name: str, value: object) -> int | float | None:
     raise UsageError(f"{name}: {value!r} is not a finite number")
 
 
+TABLES = ("auto", "incomplete", "complete")
+
+
+def parse_tables(name: str, value: object) -> str:
+    """One of :data:`TABLES`."""
+    if isinstance(value, str) and value.strip() in TABLES:
+        return value.strip()
+    raise UsageError(f"{name}: {value!r} is not one of {', '.join(TABLES)}")
+
+
 def parse_bounds(name: str, value: object) -> str:
     """One of :data:`BOUNDS`."""
     if isinstance(value, str) and value.strip() in BOUNDS:

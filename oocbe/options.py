@@ -31,6 +31,7 @@ from oocbe.option_values import (
     parse_path,
     parse_seconds,
     parse_semiring,
+    parse_tables,
     parse_time_limit,
 )
 from oocbe.semiring import Semiring
@@ -73,6 +74,8 @@ class SolveOptions:
     ub : only assignments strictly better than this count, or None for all.
     time_limit : seconds after which the best bound and assignment so far are returned, or None.
     gap : how far apart they may stay; a difference such as 5 or a part such as ``1%``.
+    tables : form of the messages: ``auto``, the cheaper one by density; ``incomplete``, feasible rows with their keys;
+        ``complete``, a value for every assignment (then there are no bounds, and dominance drops nothing).
 
     Raises
     ------
@@ -97,6 +100,7 @@ class SolveOptions:
     gap: Gap = NO_GAP
     max_disk: int | None = None
     resume: bool = False
+    tables: str = "auto"
 
     def __post_init__(self) -> None:
         for name, parse in _PARSERS.items():
@@ -174,6 +178,7 @@ _PARSERS: dict[str, Callable[[str, object], object]] = {
     "gap": parse_gap,
     "max_disk": parse_bytes,
     "resume": parse_boolean,
+    "tables": parse_tables,
 }
 
 

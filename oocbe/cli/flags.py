@@ -65,6 +65,9 @@ UpperBoundFlag = Annotated[
 TimeLimitFlag = Annotated[
     str | None, typer.Option("--time-limit", metavar="SECONDS", help="Then end with the best bound and assignment.")
 ]
+TablesFlag = Annotated[
+    str | None, typer.Option("--tables", help="Form of messages: auto (the cheaper by density), incomplete, complete.")
+]
 GapFlag = Annotated[
     str | None, typer.Option("--gap", metavar="GAP", help="End when bound and value are this near, such as 5 or 1%.")
 ]

@@ -17,6 +17,7 @@ from oocbe.cli.flags import (
     ProblemFile,
     SeedFlag,
     SemiringFlag,
+    TablesFlag,
     load,
     options_from,
 )
@@ -33,13 +34,15 @@ def plan(
     dominance: DominanceFlag = None,
     memory: MemoryFlag = None,
     semiring: SemiringFlag = None,
+    tables: TablesFlag = None,
     evidence: EvidenceFlag = None,
     format: FormatFlag = None,
     debug: DebugFlag = False,
 ) -> None:
     """Show what solving FILE would take.
 
-    Prints the elimination order, its width, and each bucket's scope, bits, predicted and complete rows and bytes.
+    Prints the elimination order, its width, and each bucket's scope, bits, predicted rows, complete rows,
+    bytes, and the form of its message with its density.
     Nothing is computed but the order.
     """
     from oocbe.elimination.plan import make_plan
@@ -51,6 +54,7 @@ def plan(
         dominance=dominance,
         memory=memory,
         semiring=semiring,
+        tables=tables,
     )
     made = make_plan(load(file, format, evidence), options)
     if json:

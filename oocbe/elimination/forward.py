@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.buckets import Bucket, elements_of, fill_buckets, members_of, reading, subtree_members
+from oocbe.elimination.complete_messages import CompleteMessages
+from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.messages import Message, MessageStore
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.ranges import check_product, largest_magnitude, rounding_margin
@@ -26,6 +28,7 @@ from oocbe.operators.join_program import BucketScope, ProgramBuilder
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
 from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import Combination
+from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table, format_bytes
 from oocbe.tracing.recorder import ELIMINATION, span
 
@@ -87,6 +90,7 @@ class Forward:
         :class:`RowCapError`; None: only memory limits it.
     engine : computes the buckets; None: the CPU.
     pruner : the bound to hold rows against, in min-sum; None: all are kept.
+    tables : form of the messages, see :mod:`oocbe.elimination.forms`; with a pruner all are incomplete.
     """
 
     def __init__(
@@ -97,12 +101,15 @@ class Forward:
         row_cap: int | None = None,
         engine: BucketEngine | None = None,
         pruner: RowPruner | None = None,
+        tables: str = INCOMPLETE,
     ) -> None:
         self._prepared = prepared
         self._store = store
         self._row_cap = row_cap
         self._engine = engine or BucketEngine("cpu")
         self._pruner = pruner
+        form = INCOMPLETE if pruner is not None else tables
+        self._complete = CompleteMessages(prepared, store, self._engine, form)
         problem = prepared.problem
         self._program = ProgramBuilder(problem.sizes, prepared.constraints, prepared.functions, prepared.semiring)
         self._constraints_of: list[list[PackedFactor]] = [[] for _ in problem.variables]
@@ -184,7 +191,7 @@ class Forward:
     ) -> tuple[Message, int]:
         """The bucket's message, computed and handed to the store, and its exponent."""
         try:
-            table = self.message(bucket, subtree)
+            table = self.cheapest_message(bucket, subtree)
         except TooManyRowsError as error:
             raise RowCapError(place, outcome.total_rows, error.limit) from None
         exponent = 0
@@ -201,6 +208,25 @@ class Forward:
         else:
             outcome.value, exponent = split(outcome.value * value)
             outcome.exponent += exponent
+
+    def cheapest_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
+        """The bucket's message in the form that is cheaper (see ``tables``); otherwise as :meth:`message`."""
+        self._fill_separator(bucket)
+        return self._complete_message(bucket) or self.message(bucket, subtree)
+
+    def _complete_message(self, bucket: Bucket) -> CompleteTable | None:
+        """The bucket, its separator filled in, joined and its variable eliminated as a complete table; or None."""
+        if not self._complete.are_possible:
+            return None
+        covered = self._covered(bucket.scope_members(), bucket)
+        if not self._complete.suits(bucket, covered):
+            return None
+        if self._prepared.semiring.combination is Combination.MULTIPLY:
+            self._check_range(bucket)
+        with reading(self._prepared, bucket):
+            made = self._complete.compute(bucket, covered, self._row_cap)
+        # A product of floats may be too small for one: rows tell that from what is infeasible.
+        return None if made.rows == 0 and made.dtype.kind == "f" else made
 
     def message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
         """Join the bucket and eliminate its variable; fills in the bucket's separator.
@@ -281,7 +307,7 @@ class Forward:
             return
         problem, entries = self._prepared.problem, self._prepared.functions.entries
         with reading(self._prepared, bucket):
-            factors = [largest_magnitude(m.table().values) for m in bucket.messages]
+            factors = [largest_magnitude(m.values()) for m in bucket.messages]
         factors += [largest_magnitude(entries[f.offset : f.offset + (1 << f.bits)]) for f in bucket.functions]
         where = f"{problem.name}, bucket of {self._name_of(bucket)}"
         check_product(where, self._prepared.dtype, factors, problem.sizes[bucket.variable])

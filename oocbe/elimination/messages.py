@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.search import find_row
 from oocbe.operators.bucket_engine import to_host
+from oocbe.tables.complete import CompleteTable
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.table import Table
@@ -45,7 +47,7 @@ class Message:
     rows: int
     nbytes: int
     is_filtered: bool = True
-    _table: Table | None = None
+    _table: Table | CompleteTable | None = None
     _stored: StoredTable | None = None
 
     @property
@@ -53,15 +55,45 @@ class Message:
         """Whether the rows are held in memory."""
         return self._table is not None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is held as a complete table."""
+        return isinstance(self._table, CompleteTable)
+
     def table(self) -> Table:
-        """The rows in memory, read from disk where they are not."""
+        """The rows in memory, read from disk where they are not, listed where they are a complete table's."""
+        if isinstance(self._table, CompleteTable):
+            return self._rows_of(self._table)
         if self._table is not None:
             return self._table
         assert self._stored is not None
         return self._stored.to_table()
 
+    def complete(self, dtype: np.dtype[np.generic]) -> CompleteTable:
+        """The message as a complete table of a dtype, the variable eliminated last changing fastest; made where it is
+        none.
+
+        Raises
+        ------
+        ResourceError : it does not fit in memory. ValueRangeError : a value that the dtype cannot hold.
+        """
+        if isinstance(self._table, CompleteTable):
+            return self._table
+        table = to_host(self.table())
+        return CompleteTable.from_table(table, tuple(reversed(table.scope)), dtype)
+
+    def values(self) -> NDArray[Any]:
+        """Values of the rows, or of all cells, in memory."""
+        return self._table.values if self._table is not None else self.table().values
+
+    def _rows_of(self, table: CompleteTable) -> Table:
+        return to_host(table).to_table(tuple(reversed(table.scope)))
+
     def value_at(self, assignment: dict[int, int]) -> int | float | None:
         """Value of the row that an assignment of (at least) the scope's variables selects; None where there is none."""
+        if isinstance(self._table, CompleteTable):
+            self._table = to_host(self._table)
+            return self._table.value_at([assignment[v] for v in reversed(self.scope)])
         source = self._table if self._table is not None else self._stored
         assert source is not None
         indices = np.array([[assignment[v] for v in self.scope]], dtype=np.int64)
@@ -131,7 +163,7 @@ class MessageStore:
         """Bytes of joined messages in memory, which :meth:`make_room` can write to disk."""
         return sum(m.nbytes for m in self._joined)
 
-    def add(self, scope: tuple[int, ...], table: Table, is_filtered: bool = True) -> Message:
+    def add(self, scope: tuple[int, ...], table: Table | CompleteTable, is_filtered: bool = True) -> Message:
         """Keep a new message, or a problem's own table; ``is_filtered`` as in :class:`Message`.
 
         Raises
@@ -144,14 +176,16 @@ class MessageStore:
             self._write(message)
         return message
 
-    def publish(self, place: int, scope: tuple[int, ...], table: Table, exponent: int) -> Message:
+    def publish(self, place: int, scope: tuple[int, ...], table: Table | CompleteTable, exponent: int) -> Message:
         """Keep the message of the bucket at ``place`` (from 0), in the checkpoint where there is one.
 
         exponent : of the power of two that the values were divided by. Errors as for :meth:`add`.
         """
         stored = None
         if self._checkpoint is not None:
-            stored = self._checkpoint.publish(place, scope, to_host(table), exponent)
+            # On disk every message is rows: packed keys of a complete table take hardly any room there.
+            rows = Message(scope, table.rows, table.nbytes, _table=table).table()
+            stored = self._checkpoint.publish(place, scope, to_host(rows), exponent)
         if stored is not None:
             return Message(scope, table.rows, table.nbytes, _stored=stored)
         return self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
@@ -209,7 +243,7 @@ class MessageStore:
             self._scratch = ScratchFolder(self._parent)
         path = self._scratch.path / f"message-{self._written:05d}"
         self._written += 1
-        table = to_host(message._table)
+        table = to_host(message.table())
         used = self._budget.used
         message._stored = StoredTable.save(path, table, chunk_rows=self._chunk_rows, budget=self._budget)
         self._scratch_bytes += self._budget.used - used

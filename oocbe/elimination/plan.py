@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+from oocbe.elimination.forms import CELLS_A_ROW, COMPLETE, INCOMPLETE, expected_work, forecast, possible_tables
 from oocbe.elimination.order import OrderChoice, search_orders
 from oocbe.elimination.ranges import value_dtype
 from oocbe.options import SolveOptions
@@ -32,7 +33,8 @@ class PlannedBucket:
     bits : of the message's keys.
     predicted_rows : estimated feasible rows of the message, dominance not counted.
     complete_rows : rows of a complete table over the separator.
-    predicted_bytes : of the predicted rows' keys and values.
+    predicted_bytes : of the message in its form.
+    form : ``complete`` (values only) or ``incomplete`` (rows with keys); forecast, see :mod:`oocbe.elimination.forms`.
     """
 
     variable: int
@@ -42,6 +44,12 @@ class PlannedBucket:
     predicted_rows: int
     complete_rows: int
     predicted_bytes: int
+    form: str = INCOMPLETE
+
+    @property
+    def density(self) -> float:
+        """Predicted rows over complete ones."""
+        return self.predicted_rows / self.complete_rows
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,8 @@ class Plan:
                     "predicted_rows": b.predicted_rows,
                     "complete_rows": b.complete_rows,
                     "predicted_bytes": b.predicted_bytes,
+                    "form": b.form,
+                    "density": b.density,
                 }
                 for b in self.buckets
             ],
@@ -124,13 +134,14 @@ class Plan:
             )
         lines.append(
             f"  {'bucket':>6}  {'variable':<14}{'scope':>6}{'bits':>6}{'rows':>16}{'complete':>14}{'bytes':>12}"
+            f"  {'form':<10}{'density':>8}"
         )
         ranked = sorted(range(len(self.buckets)), key=lambda i: -self.buckets[i].predicted_rows)[:PRINTED_BUCKETS]
         for place in sorted(ranked):
             b = self.buckets[place]
             lines.append(
                 f"  {place + 1:>6}  {b.name:<14.14}{len(b.separator) + 1:>6}{b.bits:>6}{_powers(b.predicted_rows):>16}"
-                f"{_powers(b.complete_rows):>14}{format_bytes(b.predicted_bytes):>12}"
+                f"{_powers(b.complete_rows):>14}{format_bytes(b.predicted_bytes):>12}  {b.form:<10}{b.density:>8.2g}"
             )
         if len(self.buckets) > len(ranked):
             lines.append(f"  … and {len(self.buckets) - len(ranked)} smaller buckets (--json lists all)")
@@ -157,25 +168,43 @@ def candidate_plans(problem: Problem, options: SolveOptions) -> list[Plan]:
     """The most promising plan of each heuristic that the options allow, the best first; errors as for make_plan."""
     semiring = options.semiring or problem.semiring
     choices = search_orders(problem, options.order, options.order_seconds, options.seed)
-    return [plan_for(problem, semiring, choice, bounds_to_come(semiring, choice, options)) for choice in choices]
+    return [
+        plan_for(problem, semiring, choice, bounds_to_come(problem, semiring, choice, options), options)
+        for choice in choices
+    ]
 
 
 EASY_ROWS = 500_000.0
 """Predicted rows up to which ``auto`` goes ahead without bounds: a tenth of a second or two."""
 
 
-def needs_no_bounds(choice: OrderChoice) -> bool:
+EASY_CELLS = EASY_ROWS * CELLS_A_ROW
+"""The same where messages are complete: a second or two."""
+
+
+def easy_rows(options: SolveOptions) -> float:
+    """Predicted rows beyond which no order is easy, whatever form its messages take."""
+    return EASY_ROWS if options.tables == INCOMPLETE else EASY_CELLS
+
+
+def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> bool:
     """Whether elimination with an order is over before a bound could be had."""
-    return sum(choice.predicted_rows) <= EASY_ROWS
+    if options.tables == INCOMPLETE or sum(choice.predicted_rows) <= EASY_ROWS:
+        return sum(choice.predicted_rows) <= EASY_ROWS
+    dtype = value_dtype(problem, semiring)
+    tables = possible_tables(problem, semiring, dtype, options.tables)
+    predicted = (choice.order, choice.separators, choice.predicted_rows)
+    work = expected_work(problem.sizes, *predicted, dtype, tables, options.memory_limit)
+    return work <= EASY_ROWS
 
 
-def bounds_to_come(semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> str:
+def bounds_to_come(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> str:
     """What a solve would do about bounds, as far as that is known before it begins."""
-    if options.bounds == "none" or not applies_to(semiring):
+    if options.bounds == "none" or options.tables == COMPLETE or not applies_to(semiring):
         return ""
     if options.bounds != "auto":
         return f"{options.bounds}, in {options.bound_seconds:g} s"
-    if needs_no_bounds(choice):
+    if needs_no_bounds(problem, semiring, choice, options):
         return "none: elimination is over before they are there"
     return (
         f"incumbent in {options.incumbent_seconds:g} s and the best at the root of constant, local-polytope and lp in "
@@ -183,9 +212,15 @@ def bounds_to_come(semiring: Semiring, choice: OrderChoice, options: SolveOption
     )
 
 
-def plan_for(problem: Problem, semiring: Semiring, choice: OrderChoice, bounds: str = "") -> Plan:
+def plan_for(
+    problem: Problem, semiring: Semiring, choice: OrderChoice, bounds: str = "", options: SolveOptions | None = None
+) -> Plan:
     """The plan of one order; ``bounds`` as in :class:`Plan`."""
     dtype = value_dtype(problem, semiring)
+    options = options or SolveOptions()
+    # Bounds drop rows as they are made, which complete tables do not have.
+    tables = INCOMPLETE if bounds and not bounds.startswith("none") else options.tables
+    tables, memory = possible_tables(problem, semiring, dtype, tables), options.memory_limit
     buckets = []
     for v, separator, rows in zip(choice.order, choice.separators, choice.predicted_rows, strict=True):
         names = tuple(problem.variables[u].name for u in separator)
@@ -193,7 +228,7 @@ def plan_for(problem: Problem, semiring: Semiring, choice: OrderChoice, bounds: 
         predicted = min(layout.complete_rows, round(rows))
         row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
         name = problem.variables[v].name
-        buckets.append(
-            PlannedBucket(v, name, separator, layout.bits, predicted, layout.complete_rows, predicted * row_bytes)
-        )
+        form = forecast(layout, rows, dtype, tables, memory)
+        size = layout.complete_rows * dtype.itemsize if form == COMPLETE else predicted * row_bytes
+        buckets.append(PlannedBucket(v, name, separator, layout.bits, predicted, layout.complete_rows, size, form))
     return Plan(problem, semiring.name, dtype.name, choice, tuple(buckets), bounds)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
+from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.forward import Forward, ForwardPass, RowCapError
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.order import OrderChoice
@@ -88,6 +89,7 @@ class Race:
     keeper : keeps messages and remembers attempts. engine : computes the buckets.
     start : called when a run begins; returns what to call after each bucket.
     pruner : the bound to hold rows against; None: all are kept.
+    tables : form of the messages, as for :class:`oocbe.elimination.forward.Forward`.
 
     Attributes
     ----------
@@ -104,6 +106,7 @@ class Race:
         engine: BucketEngine,
         start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
         pruner: RowPruner | None = None,
+        tables: str = INCOMPLETE,
     ) -> None:
         self._problem = problem
         self._semiring = semiring
@@ -112,6 +115,7 @@ class Race:
         self._engine = engine
         self._start = start
         self._pruner = pruner
+        self._tables = tables
         self._standing = [_Runner(number, choice, sum(choice.predicted_rows)) for number, choice in enumerate(choices)]
         self._turn = 0
         self.attempts = 0
@@ -144,7 +148,7 @@ class Race:
             if error is None:
                 store = self._keeper.make_store()
                 prepared = prepare(self._problem, self._semiring, runner.choice.order)
-                forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner)
+                forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner, self._tables)
                 try:
                     outcome = forward.run(self._start(runner.choice))
                     return Finish(runner.choice, prepared, outcome, store, self.attempts)
@@ -179,9 +183,10 @@ def race(
     keeper: Attempts,
     engine: BucketEngine,
     start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
+    tables: str = INCOMPLETE,
 ) -> Finish:
     """Run rounds of a :class:`Race` with growing caps until an order ends; the last one standing has no cap."""
-    contest = Race(problem, semiring, choices, dominance, keeper, engine, start)
+    contest = Race(problem, semiring, choices, dominance, keeper, engine, start, tables=tables)
     for turn in count():
         finish = contest.round(FIRST_CAP * CAP_FACTOR**turn if contest.contenders > 1 else None)
         if finish is not None:

@@ -44,7 +44,7 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
     if semiring.combination is Combination.MULTIPLY:
         return np.dtype(np.int64)
     # Dominance adds penalties, differences of two values of one function: twice the bound leaves room for them.
-    bound = 2 * (abs(int(problem.constant)) + sum(_largest(f.values, f.default) for f in problem.functions))
+    bound = 2 * sum_bound(problem)
     if bound <= INT32_LIMIT:
         return np.dtype(np.int32)
     if bound <= INT64_LIMIT:
@@ -53,6 +53,11 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
         f"{problem.name}: sums of values can reach {bound // 2:.3g}, beyond 64-bit integers; "
         "scale the costs down, or give them as floating-point numbers"
     )
+
+
+def sum_bound(problem: Problem) -> int:
+    """Largest absolute value of any sum of integer values, the constant included: no partial sum exceeds it."""
+    return abs(int(problem.constant)) + sum(_largest(f.values, f.default) for f in problem.functions)
 
 
 def rounding_margin(problem: Problem) -> float:

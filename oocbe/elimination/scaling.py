@@ -7,10 +7,13 @@ the exponents are added up.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
 from oocbe.semiring import Combination
+from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 
 
@@ -25,7 +28,10 @@ def split(value: float) -> tuple[float, int]:
     return (2 * mantissa, exponent - 1) if abs(mantissa) < math.sqrt(0.5) else (mantissa, exponent)
 
 
-def rescale(message: Table) -> tuple[Table, int]:
+AnyMessage = TypeVar("AnyMessage", bound=Table | CompleteTable)
+
+
+def rescale(message: AnyMessage) -> tuple[AnyMessage, int]:
     """Divide a message by 2 ** exponent so that its largest value is near 1 (see :func:`split`); returns both.
 
     Only floating-point messages of product semirings are touched; exponent is 0 for all others.
@@ -35,5 +41,4 @@ def rescale(message: Table) -> tuple[Table, int]:
     exponent = split(float(np.abs(message.values).max()))[1]
     if exponent == 0:
         return message, 0
-    values = np.ldexp(message.values, -exponent)
-    return Table(message.layout, message.keys, values, message.semiring, message.is_sorted), exponent
+    return replace(message, values=np.ldexp(message.values, -exponent)), exponent

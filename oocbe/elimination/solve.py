@@ -26,7 +26,7 @@ from oocbe.elimination.outcome import (
     result_of_bounds,
     result_of_elimination,
 )
-from oocbe.elimination.plan import EASY_ROWS, needs_no_bounds, plan_for
+from oocbe.elimination.plan import easy_rows, needs_no_bounds, plan_for
 from oocbe.elimination.prepare import is_tabulated
 from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
@@ -105,6 +105,11 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
 
 def _checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Problem:
     """The problem with the upper bound of the options, refused where nothing can enforce what it asks for."""
+    if options.tables == "complete" and options.bounds not in ("auto", "none"):
+        raise UsageError(
+            f"bounds: {options.bounds} drops rows, which complete tables do not have; use --bounds none with --tables "
+            "complete, or another form of tables"
+        )
     if options.ub is not None and semiring != MIN_SUM:
         raise UsageError(f"ub: only the min-sum semiring has an upper bound, not {semiring}")
     if not minimises(semiring) and bound_can_bind(problem):
@@ -144,6 +149,7 @@ class _Run:
         options, problem = self.options, self.problem
         dtype = value_dtype(problem, self.semiring)
         bounded = bool(problem.variables) and applies_to(self.semiring) and options.bounds != "none"
+        bounded = bounded and options.tables != "complete"
         begin = time.perf_counter()
         if not bounded:
             seconds = min(options.order_seconds, self.deadline.remaining)
@@ -151,11 +157,12 @@ class _Run:
             return self._eliminate(choices, time.perf_counter() - begin)
         spent = 0.0
         if options.bounds == "auto":
-            choices = self.kept.orders(lambda: search_orders(problem, options.order, 0.0, options.seed, EASY_ROWS))
+            most = easy_rows(options)
+            choices = self.kept.orders(lambda: search_orders(problem, options.order, 0.0, options.seed, most))
             spent = time.perf_counter() - begin
-            if choices and needs_no_bounds(choices[0]):
-                result = self._eliminate(choices, spent)
-                if result.linear_constraints != "relaxed":
+            if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
+                result = self._eliminate_easily(choices, spent)
+                if result is not None and result.linear_constraints != "relaxed":
                     return result
         else:
             self.kept.orders(list)
@@ -174,6 +181,13 @@ class _Run:
         result = result_of_bounds(problem, options, known, search.statistics, dtype.name, self._backend)
         return replace(result, seconds=search.statistics.seconds)
 
+    def _eliminate_easily(self, choices: list[OrderChoice], order_seconds: float) -> Result | None:
+        """Elimination without bounds; None where there is not even time for that: bounds say something in no time."""
+        try:
+            return self._eliminate(choices, order_seconds)
+        except TimeLimitError:
+            return None
+
     def _eliminate(self, choices: list[OrderChoice], order_seconds: float) -> Result:
         """Elimination without bounds; where it cannot end, what the search for assignments has found by then."""
         options, problem, begin = self.options, self.problem, time.perf_counter()
@@ -187,6 +201,7 @@ class _Run:
                     self.kept,
                     self._engine,
                     lambda choice: self._start(problem, choice, ""),
+                    options.tables,
                 )
             except (TimeLimitError, ResourceError) as error:
                 best = None if incumbents is None else incumbents.best
@@ -238,7 +253,7 @@ class _Run:
         told = self.observer
         if told is None:
             return None
-        told.started(plan_for(problem, self.semiring, choice, bounds))
+        told.started(plan_for(problem, self.semiring, choice, bounds, self.options))
         names = [problem.variables[v].name for v in choice.order]
 
         def bucket_done(number: int, rows: int, size: int) -> None:

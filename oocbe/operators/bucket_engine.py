@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -19,16 +19,21 @@ from oocbe.operators.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eli
 from oocbe.operators.inputs import is_on_device
 from oocbe.operators.join_program import JoinProgram
 from oocbe.semiring import Semiring
+from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 from oocbe.tracing.recorder import KERNELS, span
 
 if TYPE_CHECKING:
+    from oocbe.kernels.interface import CompleteBackend
     from oocbe.operators.substitutions import Substitutions
 
 DEVICE_WORK = 2048
 """Expected work from which the device is faster. Measured on an H200 beside 16 cores: a device bucket costs about 1 ms
 whatever its size, and the CPU takes as long for some 2,000 rows (benchmarks/gpu_buckets.py)."""
+
+COMPLETE_DEVICE_CELLS = 1 << 22
+"""Joined cells of complete tables from which ``auto`` takes the device: below, the CPU needs a few milliseconds."""
 
 LARGEST_DEVICE_ROWS = (1 << 32) - 1
 """Row numbers are 32 bits wide on the device."""
@@ -131,6 +136,21 @@ class BucketEngine:
 
         return rows <= LARGEST_DEVICE_ROWS and len(tables) <= MOST_TABLES
 
+    def complete_kernels(self, joined_cells: int) -> CompleteBackend:
+        """The kernels for a bucket of complete tables with so many joined cells.
+
+        Raises
+        ------
+        UnsupportedError : the backend that is asked for has none for complete tables.
+        """
+        from oocbe.operators.complete import complete_kernels
+
+        self.deadline.check()
+        if self._insists:
+            return complete_kernels(joined_cells, "cuda")
+        use_device = self.uses_device and joined_cells >= COMPLETE_DEVICE_CELLS
+        return complete_kernels(joined_cells, "auto" if use_device else "cpu")
+
     def drop_dominated(self, table: Table, substitutions: Substitutions, sign: int) -> Table:
         """A sorted table without the rows that a substitution dominates, computed where the table is.
 
@@ -167,11 +187,15 @@ def _join_on_device(
     return with_retry(join)()
 
 
-def to_host(table: Table) -> Table:
-    """The table with its rows in host memory; itself where they are."""
-    if not is_on_device(table):
+AnyForm = TypeVar("AnyForm", bound=Table | CompleteTable)
+
+
+def to_host(table: AnyForm) -> AnyForm:
+    """The table with its rows, or values, in host memory; itself where they are."""
+    arrays: dict[str, Any] = {name: getattr(table, name) for name in ("keys", "values") if hasattr(table, name)}
+    if isinstance(arrays["values"], np.ndarray):
         return table
-    return replace(table, keys=table.keys.get(), values=table.values.get())  # type: ignore[attr-defined]
+    return replace(table, **{name: array.get() for name, array in arrays.items()})
 
 
 def to_device(table: Table) -> Table:

@@ -104,7 +104,7 @@ def compute_tables(problem: Problem, options: SolveOptions, observer: Observer |
 
         return bucket_done
 
-    finish = race(problem, problem.semiring, [p.choice for p in plans], False, kept, engine, start)
+    finish = race(problem, problem.semiring, [p.choice for p in plans], False, kept, engine, start, options.tables)
     seconds = {"order": ordered - begin, "forward": time.perf_counter() - ordered}
     return Tables(finish.prepared, finish.outcome, finish.store, finish.choice, engine, seconds, deadline)
 

@@ -240,7 +240,7 @@ def test_a_race_is_resumed_where_it_was(tmp_path, monkeypatch):
     run, calls = tmp_path / "run", []
     make_store = DurableRun.make_store
     monkeypatch.setattr(DurableRun, "make_store", lambda self: calls.append(self._key) or make_store(self))
-    solve_in(tmp_path / "whole")
+    solve_in(tmp_path / "whole", tables="incomplete")
     whole, calls[:] = list(calls), []
     assert len(whole) > 3
 
@@ -250,10 +250,10 @@ def test_a_race_is_resumed_where_it_was(tmp_path, monkeypatch):
         return
 
     with hooked(stop), pytest.raises(Killed):
-        solve_in(run)
+        solve_in(run, tables="incomplete")
     assert calls == whole
     calls[:] = []
-    outcome = solve_in(run)
+    outcome = solve_in(run, tables="incomplete")
     assert calls == whole[-1:]
     assert "resumed: 4 messages" in outcome["notes"][-1]
     given_up = f"{len(whole) - 1} runs with other orders or smaller row caps were given up"
@@ -263,11 +263,11 @@ def test_a_race_is_resumed_where_it_was(tmp_path, monkeypatch):
 def test_memory_that_ran_out_is_resumed_with_more(tmp_path, monkeypatch):
     monkeypatch.setattr("oocbe.elimination.solve.resident_memory", lambda: 1 << 60)
     run, failed = tmp_path / "run", 0
-    expected = solve_in(None, order="min-fill")
+    expected = solve_in(None, order="min-fill", tables="incomplete")
     for budget in range(100, 4000, 200):
         monkeypatch.setattr("oocbe.elimination.solve.LEAST_BUDGET", budget)
         try:
-            outcome = solve_in(run, order="min-fill", memory="1MiB")
+            outcome = solve_in(run, order="min-fill", memory="1MiB", tables="incomplete")
         except oocbe.ResourceError:
             failed += 1
             continue

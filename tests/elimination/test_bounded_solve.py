@@ -115,7 +115,7 @@ def test_a_time_limit_stops_what_has_no_incumbent():
 @pytest.mark.parametrize("gap", ["100%", 100_000])
 def test_a_gap_ends_the_search(gap):
     problem = chain(60, 6)
-    result = solve(problem, gap=gap, incumbent_seconds=0.5)
+    result = solve(problem, gap=gap, incumbent_seconds=0.5, tables="incomplete")
     assert (result.status, result.exit_code) == ("limit", 20)
     assert result.value == problem.evaluate(result.assignment)
     assert result.bound < result.value

@@ -161,7 +161,7 @@ def test_an_interrupt_while_compiled_code_returns_is_an_interrupt(monkeypatch):
 
     monkeypatch.setattr("oocbe.operators.bucket_join.walk", walk)
     with pytest.raises(Stop):
-        oocbe.solve(clique(), order_seconds=0)
+        oocbe.solve(clique(), order_seconds=0, tables="incomplete")
 
 
 def test_a_work_folder_that_cannot_be_made_is_a_resource_error(tmp_path):

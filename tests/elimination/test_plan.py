@@ -36,6 +36,10 @@ def test_buckets_are_those_of_the_forward_pass(random_problem):
         assert outcome.width <= plan.width
 
 
+def buckets_forms(content) -> set[str]:
+    return {bucket["form"] for bucket in content["buckets"]}
+
+
 def test_json():
     plan = oocbe.plan(chain(), order="min-degree", order_seconds=0)
     content = json.loads(json.dumps(plan.to_json()))
@@ -45,7 +49,10 @@ def test_json():
     buckets = content["buckets"]
     assert [b["variable"] for b in buckets] == content["order"]
     assert content["predicted_rows"] == sum(b["predicted_rows"] for b in buckets) == 19 * 3 + 1
-    assert content["predicted_bytes"] == content["predicted_rows"] * 12
+    assert content["predicted_bytes"] == content["predicted_rows"] * 4
+    rows = oocbe.plan(chain(), order="min-degree", order_seconds=0, tables="incomplete").to_json()
+    assert rows["predicted_bytes"] == content["predicted_rows"] * 12
+    assert (buckets_forms(content), buckets_forms(rows)) == ({"complete"}, {"incomplete"})
     assert buckets[0]["bits"] == 2
     assert buckets[0]["complete_rows"] == 3
 

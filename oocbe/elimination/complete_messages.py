@@ -1,0 +1,179 @@
+"""Messages as complete tables: when a bucket is computed so, and how.
+
+A complete message stands for the same rows as an incomplete one without dominance: every hard constraint that the
+bucket's scope covers is applied. Its variables are in the opposite order, the one eliminated *last* changing fastest:
+the bucket that it goes to then reduces over its slowest axis, whole runs of neighbouring cells at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.buckets import Bucket
+from oocbe.elimination.forms import (
+    COMPLETE,
+    FAVOUR,
+    INCOMPLETE,
+    LARGEST_SHARE,
+    is_cheaper_complete,
+    may_be_complete,
+)
+from oocbe.elimination.messages import Message, MessageStore
+from oocbe.elimination.prepare import Prepared
+from oocbe.errors import ResourceError, ValueRangeError
+from oocbe.infeasible import infeasible_value
+from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.operators.bucket_join import TooManyRowsError
+from oocbe.operators.complete_bucket import BucketFunction, CompleteBucket
+from oocbe.operators.factors import FactorPool, PackedFactor
+from oocbe.semiring import Combination
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.layout import bits_for
+from oocbe.tables.table import format_bytes
+
+CELLS_A_CAPPED_ROW = 64
+"""Cells of a complete message for each row that the cap of a race allows: they take less time."""
+
+
+class CompleteMessages:
+    """Decides on and computes the complete messages of a forward pass.
+
+    Parameters
+    ----------
+    prepared : the problem. store : where messages are kept; its limit decides what fits. engine : has the kernels.
+    tables : ``auto``, ``incomplete`` or ``complete``.
+
+    Attributes
+    ----------
+    are_possible : whether any message may be complete at all.
+
+    Raises
+    ------
+    ValueRangeError : ``complete`` where sums could reach the value of what is infeasible.
+    """
+
+    def __init__(self, prepared: Prepared, store: MessageStore, engine: BucketEngine, tables: str) -> None:
+        self._prepared = prepared
+        self._store = store
+        self._engine = engine
+        self._tables = tables
+        self.are_possible = tables != INCOMPLETE and may_be_complete(
+            prepared.problem, prepared.semiring, prepared.dtype
+        )
+        if tables == COMPLETE and not self.are_possible:
+            raise ValueRangeError(
+                f"{prepared.problem.name}: sums of its values in {prepared.dtype.name} leave no room for what is "
+                "infeasible in complete tables; use --tables auto, or give the costs as floating-point numbers"
+            )
+
+    def suits(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> bool:
+        """Whether the bucket's message, its separator filled in, is to be computed as a complete table.
+
+        Raises
+        ------
+        ResourceError : it must be, and does not fit the memory limit.
+        """
+        if not self.are_possible:
+            return False
+        prepared = self._prepared
+        cells = math.prod(prepared.problem.sizes[v] for v in bucket.separator)
+        written = [m for m in bucket.messages if not m.is_complete]
+        needed = cells + sum(self._cells(m.scope) for m in written)
+        needed *= prepared.dtype.itemsize
+        if self._tables == COMPLETE:
+            if not self._fits(needed):
+                raise self._out_of_memory(bucket, needed)
+            return True
+        favour = FAVOUR if needed * LARGEST_SHARE <= self._store.memory_limit else 1.0
+        rows = cells * self._density(bucket, covered)
+        words = prepared.layout(bucket.separator).words
+        return is_cheaper_complete(cells, rows, words, prepared.dtype.itemsize, favour) and self._fits(needed)
+
+    def _fits(self, needed: int) -> bool:
+        self._store.make_room(needed)
+        return needed <= self._store.free
+
+    def _density(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> float:
+        """Expected density of the message, from the measured ones of what is joined, as if they were independent."""
+        prepared = self._prepared
+        joined = 1.0
+        for m in bucket.messages:
+            joined *= min(1.0, m.rows / self._cells(m.scope))
+        for c in covered:
+            permitted = np.count_nonzero(prepared.constraints.entries[c.offset : c.offset + (1 << c.bits)])
+            joined *= permitted / self._cells(c.scope)
+        return 1.0 - (1.0 - joined) ** prepared.problem.sizes[bucket.variable]
+
+    def compute(self, bucket: Bucket, covered: Sequence[PackedFactor], row_cap: int | None = None) -> CompleteTable:
+        """The bucket's message.
+
+        Raises
+        ------
+        TooManyRowsError : it would have more than :data:`CELLS_A_CAPPED_ROW` times ``row_cap`` cells.
+        """
+        prepared = self._prepared
+        separator = tuple(reversed(bucket.separator))
+        cells = self._cells(separator)
+        if row_cap is not None and cells > row_cap * CELLS_A_CAPPED_ROW:
+            raise TooManyRowsError(len(separator), row_cap)
+        self._store.make_room(cells * prepared.dtype.itemsize)
+        functions = [self._received(m) for m in bucket.messages]
+        functions += self._factors(bucket.functions, covered)
+        joined = cells * prepared.problem.sizes[bucket.variable]
+        complete = CompleteBucket(
+            separator,
+            (bucket.variable,),
+            prepared.problem.sizes,
+            prepared.semiring,
+            prepared.dtype,
+            self._engine.complete_kernels(joined),
+        )
+        return CompleteTable(prepared.layout(separator), complete.eliminate(functions), prepared.semiring)
+
+    def _received(self, message: Message) -> BucketFunction:
+        table = message.complete(self._prepared.dtype)
+        scope = tuple(reversed(message.scope))
+        return BucketFunction(scope, table.values, table.steps)
+
+    def _factors(self, functions: Sequence[PackedFactor], constraints: Sequence[PackedFactor]) -> list[BucketFunction]:
+        """Packed functions and constraints, those over the same variables as one."""
+        prepared = self._prepared
+        made: list[BucketFunction] = []
+        by_scope: dict[tuple[int, ...], NDArray[Any]] = {}
+        adds = prepared.semiring.combination is Combination.ADD
+        for f in functions:
+            own = self._entries(prepared.functions, f)
+            if f.scope in by_scope:
+                own = by_scope[f.scope] + own if adds else by_scope[f.scope] * own
+            by_scope[f.scope] = own
+        one = prepared.dtype.type(prepared.semiring.one)
+        infeasible = infeasible_value(prepared.dtype, prepared.semiring.combination, prepared.semiring.marginalisation)
+        for c in constraints:
+            permitted = self._entries(prepared.constraints, c) != 0
+            by_scope[c.scope] = np.where(permitted, by_scope.get(c.scope, one), infeasible)
+        for scope, own in by_scope.items():
+            bits = [bits_for(prepared.problem.sizes[v]) for v in scope]
+            strides = tuple(1 << sum(bits[:i]) for i in range(len(bits)))
+            made.append(BucketFunction(scope, own, strides))
+        return made
+
+    @staticmethod
+    def _entries(pool: FactorPool, factor: PackedFactor) -> NDArray[Any]:
+        return pool.entries[factor.offset : factor.offset + (1 << factor.bits)]
+
+    def _cells(self, scope: Sequence[int]) -> int:
+        return math.prod(self._prepared.problem.sizes[v] for v in scope)
+
+    def _out_of_memory(self, bucket: Bucket, needed: int) -> ResourceError:
+        problem, store = self._prepared.problem, self._store
+        return ResourceError(
+            f"{problem.name}, bucket of {problem.variables[bucket.variable].name}: its message over "
+            f"{len(bucket.separator)} variables is to be complete; requested {format_bytes(needed)}, used "
+            f"{format_bytes(store.in_memory)}, limit {format_bytes(store.memory_limit)}. Raise --memory, or use "
+            "--tables auto"
+        )
