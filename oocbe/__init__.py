@@ -100,6 +100,7 @@ __all__ = [
     "marginals",
     "maximise",
     "min_marginals",
+    "most_probable_explanation",
     "plan",
     "read",
     "solve",
@@ -127,7 +128,7 @@ _HOMES = {
     "oocbe.tables.stored": "StoredTable",
     "oocbe.tables.table": "Table",
     "oocbe.tasks.result": "TaskResult",
-    "oocbe.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals",
+    "oocbe.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals most_probable_explanation",
     "oocbe.tracing.session": "trace",
     "oocbe.verification": "Verdict",
 }

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 ProblemFile = Annotated[Path, typer.Argument(metavar="FILE", help="The problem; .gz and .xz are decompressed.")]
 FormatFlag = Annotated[str | None, typer.Option("--format", help="Format of FILE, where its suffix does not tell.")]
-EvidenceFlag = Annotated[Path | None, typer.Option("--evidence", help="A .evid file that fixes variables.")]
+EvidenceFlag = Annotated[
+    list[str] | None,
+    typer.Option("--evidence", metavar="FILE|NAME=VALUE", help="Fix variables: a .evid file, or a pair; repeatable."),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, all else on standard error.")]
 DebugFlag = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -81,7 +84,7 @@ TaskFlag = Annotated[
     str,
     typer.Option(
         "--task",
-        help="optimum, count, count-optimal, kbest, logz, marginals, min-marginals; all but the first keep all rows.",
+        help="optimum, mpe, count, count-optimal, kbest, logz, marginals, min-marginals; from count on, with all rows.",
     ),
 ]
 KFlag = Annotated[int, typer.Option("--k", metavar="INTEGER", help="How many assignments the task kbest finds.")]
@@ -98,11 +101,11 @@ def options_from(**flags: str | bool | None) -> SolveOptions:
     return SolveOptions.from_environment().with_overrides(**{k: v for k, v in flags.items() if v is not None})
 
 
-def load(path: Path, format_name: str | None, evidence: Path | None = None) -> Problem:
+def load(path: Path, format_name: str | None, evidence: list[str] | None = None) -> Problem:
     """Read a problem for a command."""
     from oocbe.io import read
 
-    return read(path, format_name, evidence)
+    return read(path, format_name, evidence or None)
 
 
 def check_solution_target(solution: Path, problem: Path) -> None:

@@ -141,7 +141,7 @@ def _run_task(
     task: str,
     file: Path,
     format_name: str | None,
-    evidence: Path | None,
+    evidence: list[str] | None,
     options: SolveOptions,
     k: int,
     temperature: float,
@@ -150,15 +150,26 @@ def _run_task(
 ) -> int:
     from oocbe.cli.task import print_task
     from oocbe.errors import UsageError
+    from oocbe.semiring import semiring_by_name
+    from oocbe.solution_file import write_assignment
     from oocbe.tasks.verbs import run_task
 
-    if solution is not None:
-        raise UsageError("--solution: only the task optimum has one assignment to write; kbest prints them with --json")
+    if solution is not None and task != "mpe":
+        raise UsageError(
+            "--solution: only the tasks optimum and mpe have one assignment to write; kbest prints them with --json"
+        )
     json, quiet, verbose = output
     with observer_for(quiet, verbose) as observer:
         problem = load(file, format_name, evidence)
         result = run_task(task, problem, options, k=k, temperature=temperature, observer=observer)
     print_task(result, json, quiet)
+    if solution is not None:
+        if not result.assignments:
+            note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
+        else:
+            chosen = result.assignments[0][1]
+            value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)
+            write_assignment(result.labels(chosen), problem.name, result.semiring, value, solution)
     return result.exit_code
 
 

@@ -63,6 +63,14 @@ def _value_rows(result: TaskResult) -> list[tuple[str, object]]:
         magnitude = f"10^{logarithm / math.log(10):.6g}" if result.value else "0"
         rows: list[tuple[str, object]] = [("count", digits if len(digits) <= SHOWN_DIGITS else f"{magnitude}")]
         return [*rows, ("optimum", result.optimum)]
+    if result.task == "mpe":
+        fixed = " ".join(f"{name}={label}" for name, label in result.evidence.items())
+        return [
+            ("log probability", result.value),
+            ("bound", result.bound),
+            ("tolerance", result.tolerance),
+            ("evidence", fixed),
+        ]
     if result.task in ("logz", "marginals"):
         return [("log Z", result.value)]
     return [("optimum", result.value)]

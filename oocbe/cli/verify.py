@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, ProblemFile, load
+from oocbe.cli.flags import DebugFlag, EvidenceFlag, FormatFlag, JsonFlag, ProblemFile, load
 from oocbe.cli.output import print_json, print_rows
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_OPTIMAL, EXIT_USAGE
 
@@ -18,6 +18,7 @@ def verify(
     file: ProblemFile,
     solution: Annotated[Path, typer.Argument(help="What solve wrote with --solution, or printed with --json.")],
     json: JsonFlag = False,
+    evidence: EvidenceFlag = None,
     format: FormatFlag = None,
     debug: DebugFlag = False,
 ) -> int:
@@ -28,7 +29,7 @@ def verify(
     """
     from oocbe.verification import read_solution, verify_solution
 
-    verdict = verify_solution(load(file, format), read_solution(solution))
+    verdict = verify_solution(load(file, format, evidence), read_solution(solution))
     if json:
         print_json(verdict.to_json())
     else:

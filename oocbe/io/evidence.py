@@ -1,10 +1,62 @@
-"""Evidence files (``.evid``) of the UAI competitions: observed variables and their values."""
+"""Evidence: observed variables and their values, from files of the UAI competitions (``.evid``) or ``name=value``."""
 
 from __future__ import annotations
 
-from oocbe.errors import UnsupportedError
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from oocbe.errors import UnsupportedError, UsageError
+from oocbe.io.files import read_bytes
 from oocbe.io.text import Text
 from oocbe.problem import Problem
+
+Evidence = str | Path | Mapping[int, int] | Sequence[str | Path]
+"""A file, a pair such as ``rain=yes``, several of both, or variable index to value index."""
+
+
+def evidence_of(given: Evidence, problem: Problem, max_bytes: int | None = None) -> dict[int, int]:
+    """Variable index to value index of whatever evidence was given.
+
+    A text is a pair where it begins with a variable's name and ``=``, else a file. A value is one of the variable's
+    labels, or its number.
+
+    Raises
+    ------
+    UsageError : a pair with a value that the variable does not have, a variable that is given two different values, or
+        a file that cannot be opened. FormatError, UnsupportedError : see :func:`parse_evidence`.
+    """
+    if isinstance(given, Mapping):
+        return dict(given)
+    evidence: dict[int, int] = {}
+    index = {v.name: number for number, v in enumerate(problem.variables)}
+    for item in [given] if isinstance(given, str | Path) else given:
+        pair = _pair(str(item), index, problem)
+        found = parse_evidence(Text(item, read_bytes(item, max_bytes)), problem) if pair is None else dict([pair])
+        for variable, value in found.items():
+            if evidence.setdefault(variable, value) != value:
+                name = problem.variables[variable].name
+                raise UsageError(f"evidence {item}: variable {name!r} has been given another value before")
+    return evidence
+
+
+def _pair(item: str, index: Mapping[str, int], problem: Problem) -> tuple[int, int] | None:
+    """Variable and value of a text such as ``rain=yes``; None where it is the name of a file."""
+    name, equals, label = item.partition("=")
+    while equals and name not in index and "=" in label:  # names may have the sign, too
+        more, _, label = label.partition("=")
+        name = f"{name}={more}"
+    if not equals or (name not in index and Path(item).exists()):
+        return None
+    if name not in index:
+        raise UsageError(f"evidence {item}: {problem.name} has no variable {name!r}, and there is no such file")
+    variable = problem.variables[index[name]]
+    labels = [variable.label(value) for value in range(variable.size)]
+    if label in labels:
+        return index[name], labels.index(label)
+    if label.isdecimal() and label.isascii() and int(label) < variable.size:
+        return index[name], int(label)
+    shown = ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
+    raise UsageError(f"evidence {item}: variable {name!r} has no value {label!r}; its values are {shown}")
 
 
 def parse_evidence(text: Text, problem: Problem) -> dict[int, int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from oocbe.errors import FormatError, OocbeError, UnsupportedError, UsageError
-from oocbe.io import spot, spot_writer, uai, wcsp, wcsp_writer
-from oocbe.io.evidence import parse_evidence
+from oocbe.io import bif, cfn, spot, spot_writer, uai, wcsp, wcsp_writer
+from oocbe.io.evidence import Evidence, evidence_of
 from oocbe.io.files import read_bytes, without_compression, write_bytes
 from oocbe.io.text import Text
 from oocbe.problem import Problem
@@ -33,6 +33,8 @@ class Format:
 
 
 _FORMATS = (
+    Format("bif", "belief networks in the Bayesian interchange format", bif.parse),
+    Format("cfn", "toulbar2's cost function networks in JSON", cfn.parse),
     Format("spot", "SPOT5 daily management instances", spot.parse, spot_writer.render),
     Format("uai", "UAI Markov and belief networks", uai.parse, uai.render),
     Format("wcsp", "toulbar2's weighted CSPs", wcsp.parse, wcsp_writer.render),
@@ -47,7 +49,7 @@ def formats() -> dict[str, Format]:
 def read(
     path: str | Path,
     format: str | None = None,
-    evidence: str | Path | Mapping[int, int] | None = None,
+    evidence: Evidence | None = None,
     max_bytes: int | None = None,
 ) -> Problem:
     """Read a problem from a file, compressed with gzip or xz or not.
@@ -56,7 +58,8 @@ def read(
     ----------
     path : the file.
     format : name of a format; None: by the name's suffix, before ``.gz`` or ``.xz``.
-    evidence : a ``.evid`` file, or variable index to value index; none is looked for beside the file.
+    evidence : a ``.evid`` file, a pair such as ``rain=yes``, a list of both, or variable index to value index; no file
+        is looked for beside the problem's.
     max_bytes : limit on the decompressed size; None: ``OOCBE_MAX_INPUT_BYTES``, by default 4 GiB.
 
     Raises
@@ -72,9 +75,7 @@ def read(
     problem = _parse(chosen, text)
     if evidence is None:
         return problem
-    if isinstance(evidence, Mapping):
-        return problem.with_evidence(evidence)
-    return problem.with_evidence(parse_evidence(Text(evidence, read_bytes(evidence, max_bytes)), problem))
+    return problem.with_evidence(evidence_of(evidence, problem, max_bytes))
 
 
 def _parse(chosen: Format, text: Text) -> Problem:

@@ -57,6 +57,11 @@ class Text:
         self.starts: NDArray[np.int64] = np.flatnonzero(change == 1)
         self.ends: NDArray[np.int64] = np.flatnonzero(change == -1)
 
+    @property
+    def data(self) -> bytes:
+        """The file's (decompressed) bytes."""
+        return self._data
+
     def __len__(self) -> int:
         return len(self.starts)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_OPTIMAL
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.machine import peak_memory
 from oocbe.problem import Problem, Variable
 from oocbe.result import SCHEMA_VERSION
@@ -25,11 +25,16 @@ class TaskResult:
 
     Attributes
     ----------
-    task : ``count``, ``count-optimal``, ``kbest``, ``logz``, ``marginals`` or ``min-marginals``.
-    status : ``exact``, or ``infeasible`` where no assignment is feasible.
-    value : the count (an integer of any size), the natural logarithm of the partition function, or the optimum.
+    task : ``mpe``, ``count``, ``count-optimal``, ``kbest``, ``logz``, ``marginals`` or ``min-marginals``.
+    status : ``exact``, ``infeasible`` where no assignment is feasible, or, for ``mpe``, ``limit``: a limit was reached
+        before the proof.
+    value : the count (an integer of any size), the natural logarithm of the partition function, or of the probability
+        of the most probable explanation, or the optimum.
+    bound : for ``mpe`` ended by a limit, what no assignment's logarithm exceeds.
+    tolerance : for ``mpe``, how far below the optimum the value may be by rounding.
+    evidence : for ``mpe``, variables that were fixed, by name, and their values.
     optimum : of what count is the number, for ``count-optimal``; else None.
-    assignments : for ``kbest``, value and value indices of each, best first.
+    assignments : for ``kbest`` and ``mpe``, value and value indices of each, best first.
     marginals : an array (domain size,) a variable.
     temperature : where weights depend on one.
     variables, problem, semiring : of the problem.
@@ -59,11 +64,14 @@ class TaskResult:
     marginals: tuple[NDArray[np.float64], ...] = field(default=(), repr=False)
     temperature: float | None = None
     notes: tuple[str, ...] = ()
+    bound: float | None = None
+    tolerance: float | None = None
+    evidence: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
         """What the command line returns for this result."""
-        return EXIT_INFEASIBLE if self.status == "infeasible" else EXIT_OPTIMAL
+        return {"infeasible": EXIT_INFEASIBLE, "limit": EXIT_LIMIT}.get(self.status, EXIT_OPTIMAL)
 
     @property
     def counts(self) -> bool:
@@ -109,6 +117,13 @@ class TaskResult:
             content["logarithm"] = _number(self.logarithm)
         if self.task == "count-optimal":
             content["optimum"] = self.optimum
+        if self.task == "mpe":
+            content["log_probability"] = _number(self.value)
+            content["probability"] = None if self.value is None else math.exp(self.value)
+            content["bound"] = _number(self.bound)
+            content["tolerance"] = self.tolerance
+            content["evidence"] = dict(self.evidence)
+            content["assignment"] = self.labels(self.assignments[0][1]) if self.assignments else None
         if self.temperature is not None:
             content["temperature"] = _number(self.temperature)
         if self.task == "kbest":

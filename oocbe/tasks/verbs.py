@@ -1,6 +1,7 @@
-"""The library's verbs for tasks: questions about a problem other than its optimum, answered from all feasible rows.
+"""The library's verbs for tasks: questions about a problem other than its optimum.
 
-Each takes a problem, or the path of one, and the options of :func:`oocbe.solve`; dominance is never applied. The
+Each takes a problem, or the path of one, and the options of :func:`oocbe.solve`. All but the most probable explanation
+are answered from all feasible rows, so that dominance is never applied. The
 problem's own semiring says what its values mean; ``semiring`` overrides it.
 """
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from oocbe.problem import Problem
     from oocbe.tasks.result import TaskResult
 
-TASKS = ("count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
+TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
 
 
 def run_task(
@@ -59,6 +60,7 @@ def run_task(
     from oocbe.tasks import count_optimal as optimal
     from oocbe.tasks import k_best as best
     from oocbe.tasks import marginals as weights
+    from oocbe.tasks import mpe as explanation
     from oocbe.tasks.count import count as count_feasible
 
     begin = time.perf_counter()
@@ -68,7 +70,9 @@ def run_task(
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
     reading = time.perf_counter() - begin
-    if task == "count":
+    if task == "mpe":
+        result = explanation.most_probable_explanation(loaded, settings, observer)
+    elif task == "count":
         result = count_feasible(loaded, settings, observer)
     elif task == "count-optimal":
         result = optimal.count_optimal(loaded, settings, observer)
@@ -84,6 +88,13 @@ def run_task(
     total = time.perf_counter() - begin
     seconds = {"read": reading, **result.seconds, "backward": max(0.0, total - reading - known), "total": total}
     return replace(result, seconds=seconds)
+
+
+def most_probable_explanation(
+    problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any
+) -> TaskResult:
+    """The assignment with the greatest product of values, and its logarithm; see :mod:`oocbe.tasks.mpe`."""
+    return run_task("mpe", problem, options, **overrides)
 
 
 def count(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> TaskResult:

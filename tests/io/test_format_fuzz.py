@@ -19,11 +19,19 @@ VALID = {
     "uai": b"MARKOV\n3\n2 3 2\n2\n2 1 0\n2 1 2\n\n6\n 0.5 0 1e-3\n 1 2.25 0.125\n\n6\n1 2 3 4 5 6\n",
     "wcsp": b"p 3 3 6 100\n2 3 2\n-2 0 1 5 2\n0 0 7\n1 2 100\n1 1 100 2\n0 4\n1 0\n0 9 0\n3 0 1 2 0 1\n1 1 1 250\n"
     b"2 2 1 5 -1\n3 0 1 2 -1 knapsackp 2 1 1 3 2 1 1 2 5 0\n",
+    "bif": b"network n { property p; }\nvariable a { type discrete [ 2 ] { yes, no }; }\n// note\nvariable b {\n"
+    b'type discrete[3] { x, y, "z z" };\n}\nprobability ( a ) { table 0.25, 0.75; }\n/* and */\nprobability (b|a) {\n'
+    b" (yes) 0.5, 0, 0.5;\n default 1e-3 0.5 0.499;\n}\n",
+    "cfn": b'{ "problem": { "name": "p", "mustbe": "<20.5" },\n# note\n"variables": {"x": ["a", "b"], "y": 3, z: 2},\n'
+    b'"functions": {\n"f": {"scope": ["x", "y"], "costs": "g"},\n "h": {scope: [z x], defaultcost: -1.5 '
+    b"costs: [0 a 3, 1 1 30]}\n"
+    b'"g": {"scope": [x, y] "costs": [1, 2, 3, 4, 5, 6.25]},\n"c": {"scope": [], "costs": [0.5]}} }\n',
     "evid": b"2\n2 1\n0 1\n",
     "uai.gz": gzip.compress(b"MARKOV\n1\n2\n1\n1 0\n2\n0.25 0.75\n", mtime=0),
 }
 TOKENS = [b"-1", b"0", b"1", b"99999999999999999999", b"9223372036854775807", b"-9223372036854775808", b"nan", b"1e5",
-          b"knapsack", b"x", b"-", b"+", b"", b"1\n2", b"\xff"]  # fmt: skip
+          b"knapsack", b"x", b"-", b"+", b"", b"1\n2", b"\xff",
+          b"{", b"}", b"]", b'"', b"/*", b"#", b";", b"<5", b"default"]  # fmt: skip
 
 
 @st.composite
@@ -73,7 +81,7 @@ def test_any_damage_reads_or_is_refused(tmp_path, suffix):
     check()
 
 
-@pytest.mark.parametrize("suffix", ["spot", "uai", "wcsp"])
+@pytest.mark.parametrize("suffix", ["bif", "cfn", "spot", "uai", "wcsp"])
 def test_no_truncation_loses_a_line_unnoticed(tmp_path, suffix):
     whole = VALID[suffix]
     path = tmp_path / f"p.{suffix}"

@@ -18,9 +18,11 @@ from oocbe.io import formats, read, write
 from oocbe.io.files import read_bytes, write_bytes
 from oocbe.problem import Function, Problem, Variable
 
-SUFFIXES = ["spot", "uai", "wcsp"]
+SUFFIXES = ["bif", "cfn", "spot", "uai", "wcsp"]
 BOMB_BLOCKS = 96
 SMALL = {
+    "bif": b"network n { } variable x { type discrete [ 2 ] { 0, 1 }; } probability ( x ) { table 0.5, 0.5; }\n",
+    "cfn": b"{{p <9} {x 2} {f {[x] [0 5]}}}\n",
     "spot": b"1\n0 5 1 2 0\n0\n",
     "uai": b"MARKOV 1 2 1 1 0 2 0.25 0.75\n",
     "wcsp": b"p 1 2 1 9\n2\n1 0 0 1\n1 5\n",
@@ -159,10 +161,10 @@ def test_format_by_name_and_by_suffix(tmp_path):
     path = tmp_path / "p.txt"
     path.write_bytes(SMALL["wcsp"])
     assert read(path, format="wcsp").evaluate((1,)) == 5
-    with pytest.raises(UsageError, match="suffix tells no format; known formats: spot, uai, wcsp"):
+    with pytest.raises(UsageError, match="suffix tells no format; known formats: bif, cfn, spot, uai, wcsp"):
         read(path)
-    with pytest.raises(UsageError, match="unknown format 'cfn'"):
-        read(path, format="cfn")
+    with pytest.raises(UsageError, match="unknown format 'xml'"):
+        read(path, format="xml")
     (tmp_path / "P.WCSP").write_bytes(SMALL["wcsp"])
     assert read(tmp_path / "P.WCSP").evaluate((1,)) == 5
 

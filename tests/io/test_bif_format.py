@@ -1,0 +1,107 @@
+"""Reading BIF networks: meaning, comments, and every kind of damage with its line."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+
+from oocbe.errors import FormatError, UnsupportedError
+from oocbe.io import read
+
+HEAD = """network weather { property author "someone; else"; }
+// declared before use
+variable rain { type discrete [ 2 ] { yes, no }; property position = (1, 2); }
+variable season { type discrete[3] { "dry season", wet, 1 }; }
+variable grass {
+  type discrete [ 2 ] { wet dry };
+}
+"""
+TABLES = """probability ( season ) { table 0.5, 0.25, 0.25; }
+probability ( rain | season ) { (wet) 0.5, 0.5; /* one
+ row */ default 0.1, 0.9; ("dry season") 0, 1.0; }
+probability ( grass | rain, season ) {
+  table 1 2 3 4 5 6
+        10 20 30 40 50 60;
+}
+"""
+
+
+def read_text(tmp_path, text, name="weather.bif"):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return read(path)
+
+
+@pytest.mark.parametrize("name", ["weather.bif", "weather.bif.gz"])
+def test_meaning(tmp_path, name):
+    problem = read_text(tmp_path, HEAD + TABLES, name)
+    assert problem.name == "weather"
+    assert problem.semiring.name == "max-product"
+    assert [v.name for v in problem.variables] == ["rain", "season", "grass"]
+    assert problem.variables[1].labels == ("dry season", "wet", "1")
+    season, rain = [0.5, 0.25, 0.25], [[0.0, 1.0], [0.5, 0.5], [0.1, 0.9]]
+    # The last parent changes fastest, then the other, and the variable itself slowest.
+    grass = np.array([1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60]).reshape(2, 2, 3)
+    for r, s, g in np.ndindex(2, 3, 2):
+        expected = season[s] * rain[s][r] * grass[g, r, s]
+        value = problem.evaluate((r, s, g))
+        assert value == pytest.approx(expected) if expected else value is None
+
+
+@pytest.mark.parametrize(
+    ("damage", "line", "message"),
+    [
+        (("network", "netwrk"), 1, "the network"),
+        (("discrete [ 2 ] { yes, no }", "continuous"), 3, "discrete"),
+        (("{ yes, no }", "{ yes }"), 3, "found 1 values"),
+        (("{ yes, no }", "{ yes, yes }"), 3, "twice"),
+        (("variable grass", "variable rain"), 5, "a second time"),
+        (("( rain | season )", "( rain | sesaon )"), 9, "declared before"),
+        (("( rain | season )", "( rain | rain )"), 9, "twice"),
+        (("(wet) 0.5, 0.5;", "(wet) 0.5;"), 9, "found 1 numbers, expected 2"),
+        (("(wet) 0.5, 0.5;", "(wet) 0.5, -0.5;"), 9, "at least 0"),
+        (("(wet) 0.5, 0.5;", "(wet) 0.5, nan;"), 9, "a finite number"),
+        (("(wet) 0.5, 0.5;", "(damp) 0.5, 0.5;"), 9, "a value of variable 'season'"),
+        (("(wet) 0.5, 0.5;", "(wet) 0.5, 0.5; (wet) 0.5, 0.5;"), 9, "a second time"),
+        (("default 0.1, 0.9;", ""), 10, "without the row (1)"),
+        (("10 20 30 40 50 60", "10 20 30 40 50"), 13, "found 11 numbers, expected 12"),
+        (("10 20 30", "10 1e-999 30"), 13, "large enough for a double"),
+        (("probability ( season )", "probability ( rain ) { default 1 0; } probability ( rain )"), 8, "a second"),
+        (("table 0.5, 0.25, 0.25; }", "table 0.5, 0.25, 0.25;"), 9, "a row of the probability"),
+        (("/* one", "/ one"), 9, "expected"),
+        (("one\n row */", "one\n row"), 9, "does not end"),
+        (("60;\n}", "60;"), 13, "the end of the file"),
+    ],
+)  # fmt: skip
+def test_damage_is_refused_with_its_line(tmp_path, damage, line, message):
+    whole = HEAD + TABLES
+    assert damage[0] in whole
+    with pytest.raises((FormatError, UnsupportedError)) as caught:
+        read_text(tmp_path, whole.replace(*damage, 1))
+    assert message in str(caught.value)
+    assert f"weather.bif, line {line}:" in str(caught.value)
+
+
+def test_a_variable_without_probability_is_named(tmp_path):
+    with pytest.raises(FormatError, match="'grass'"):
+        read_text(tmp_path, HEAD + TABLES[: TABLES.index("probability ( grass")])
+
+
+def test_the_same_as_another_reader(tmp_path, data):
+    gum = pytest.importorskip("pyagrum")
+    for name in ("asia", "alarm", "insurance", "win95pts"):
+        path = data(f"bif/{name}.bif.gz")
+        problem = read(path)
+        plain = tmp_path / f"{name}.bif"
+        plain.write_bytes(gzip.decompress(path.read_bytes()))
+        network = gum.loadBN(str(plain))
+        assert {v.name for v in problem.variables} == set(network.names())
+        random = np.random.default_rng(5)
+        for _ in range(20):
+            chosen = [int(random.integers(v.size)) for v in problem.variables]
+            labels = {v.name: v.label(x) for v, x in zip(problem.variables, chosen, strict=True)}
+            instance = network.completeInstantiation()
+            instance.fromdict(labels)
+            assert (problem.evaluate(chosen) or 0.0) == pytest.approx(network.jointProbability(instance), rel=1e-6)
