@@ -13,7 +13,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from oocbe.tables.faults import passing
@@ -23,6 +23,9 @@ PARTIAL_SUFFIX = ".partial"
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a disk, a quota or a file size limit that is used up."""
+
+ADVICE_BYTES = 1 << 17
+"""Linux reads no more ahead at a time than the disk's setting, which is 128 KiB unless somebody changed it."""
 
 Hook = Callable[[str, Path], int | None]
 """Called with the operation (``create``, ``write``, ``synchronise``, ``rename``, ``folder``, ``remove``, ``read``) and
@@ -91,6 +94,19 @@ def read_file(path: Path, size: int) -> bytes:
             return data
     except OSError as error:
         raise _naming(error, path) from None
+
+
+def will_need(path: Path) -> None:
+    """Have the system read a file into its cache, if it can, while this goes on."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    with suppress(OSError):  # whoever reads the file is told what is wrong with it
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            for start in range(0, os.fstat(handle).st_size, ADVICE_BYTES):
+                os.posix_fadvise(handle, start, ADVICE_BYTES, os.POSIX_FADV_WILLNEED)
+        finally:
+            os.close(handle)
 
 
 def synchronise(path: Path) -> None:

@@ -20,9 +20,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UnsupportedError
 from oocbe.semiring import MAX_SUM, SEMIRINGS, Semiring
+from oocbe.tables import disk
 from oocbe.tables.chunk_files import BLOSC, CODEC_NAMES, KEY_NAMES, PACKED, VALUES_NAME, read_rows
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import Manifest
+from oocbe.tables.read_ahead import ReadAhead
 from oocbe.tables.table import VALUE_DTYPES, Table, describe_table, format_bytes
 from oocbe.tables.writer import CHUNK_ROWS, LARGEST_CHUNK_ROWS, StoredTableWriter, key_number
 
@@ -54,6 +56,7 @@ class StoredTable:
         self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
         self._manifest = manifest
         self._codec = BLOSC if manifest.version == 1 else PACKED
+        self._read_ahead = ReadAhead(self.chunk_count, self.stored_bytes // max(1, self.chunk_count))
 
     @classmethod
     def create(
@@ -141,8 +144,10 @@ class StoredTable:
         for start in range(0, self.rows, self.chunk_rows):
             yield self.read(start, start + self.chunk_rows)
 
-    def read(self, start: int, stop: int) -> Table:
+    def read(self, start: int, stop: int, alone: bool = False) -> Table:
         """Rows ``start`` to ``stop`` (clipped to the rows there are) in memory, each chunk checked.
+
+        alone : the rows behind will not be read next, so there is no use in reading ahead.
 
         Raises
         ------
@@ -159,11 +164,13 @@ class StoredTable:
                 f"{count:,} rows of {self.path} take {format_bytes(size)}, more than the memory left; "
                 "read it by chunks()"
             ) from None
-        self.read_into(start, keys, values)
+        self.read_into(start, keys, values, alone)
         return Table(self.layout, keys, values, self.semiring, self.is_sorted)
 
-    def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
+    def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None, alone: bool = False) -> None:
         """Rows ``start`` and following into the caller's arrays: (words, rows) and (rows,), or None for keys alone.
+
+        alone : see :meth:`read`.
 
         Raises
         ------
@@ -175,8 +182,12 @@ class StoredTable:
         if values is not None:
             columns[VALUES_NAME] = values
         stop = start + keys.shape[1]
+        wanted = range(start // self.chunk_rows, -(-stop // self.chunk_rows))
+        for chunk in () if alone else self._read_ahead.after(wanted.start, wanted.stop):
+            for name in columns:
+                disk.will_need(self.path / f"{name}/c/{chunk}")
         calls = []
-        for chunk in range(start // self.chunk_rows, -(-stop // self.chunk_rows)):
+        for chunk in wanted:
             first = chunk * self.chunk_rows
             rows = min(self.chunk_rows, self.rows - first)
             low, high = max(start, first), min(stop, first + rows)
@@ -216,7 +227,7 @@ class StoredTable:
             chunk = bisect_left(self._manifest.last_keys, number)
             if chunk == self.chunk_count or number < self._manifest.first_keys[chunk]:
                 return None
-            pieces = iter([self.read(chunk * self.chunk_rows, (chunk + 1) * self.chunk_rows)])
+            pieces = iter([self.read(chunk * self.chunk_rows, (chunk + 1) * self.chunk_rows, alone=True)])
         for piece in pieces:
             hits = np.flatnonzero((piece.keys == key[:, np.newaxis]).all(axis=0))
             if len(hits):

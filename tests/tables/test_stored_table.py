@@ -123,7 +123,7 @@ def test_find_reads_one_chunk(path, monkeypatch):
     stored = StoredTable.save(path, table, chunk_rows=7)
     reads = []
     read = StoredTable.read
-    monkeypatch.setattr(StoredTable, "read", lambda self, *rows: reads.append(rows) or read(self, *rows))
+    monkeypatch.setattr(StoredTable, "read", lambda self, *rows, **how: reads.append(rows) or read(self, *rows, **how))
     assert stored.find(table.keys[:, 30]) == table.values[30]
     assert reads == [(28, 35)]
 
