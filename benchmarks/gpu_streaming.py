@@ -1,11 +1,12 @@
 """Join sum + maximise of tables in main memory that are larger than the device memory allowed, against the bus.
 
-    python benchmarks/gpu_streaming.py [--rows 1e9] [--share 8] [--pinned]
+    python benchmarks/gpu_streaming.py [--rows 1e9] [--share 8] [--pinned] [--trace FILE]
 
 Two sorted tables over (e, own variable, k), a random 9 of 10 of their rows kept, are made on the device and brought to
 main memory; e is eliminated. The device may use 1 / share of the inputs' bytes. Reported: bytes in and out, what the
 bus carries both ways at once (measured in the same run), the time that the larger direction alone would take, and its
-share of the run's time. Some groups are checked against every combination of their rows.
+share of the run's time. Some groups are checked against every combination of their rows. ``--trace`` adds a run that
+writes a trace.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import argparse
 import os
 import resource
 import time
+from pathlib import Path
 from typing import Any
 
 import cupy as cp
 import cupyx
 import numpy as np
 
+import oocbe
 from oocbe.kernels.cuda import memory
 from oocbe.operators import join_maximise
 from oocbe.semiring import MAX_SUM
@@ -105,6 +108,7 @@ def main() -> None:
     )
     parser.add_argument("--pinned", action="store_true", help="inputs in pinned memory")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--trace", type=Path, help="write a trace of one more run")
     arguments = parser.parse_args()
     groups = int(arguments.rows / (DOMAIN * OWN * 0.9))
     bus = bus_bandwidth()
@@ -131,6 +135,9 @@ def main() -> None:
         if turn == 0:
             check(f, g, result, groups)
         del result
+    if arguments.trace:
+        with oocbe.trace(arguments.trace, about=f"join_maximise of {f.rows + g.rows:,} rows through the device"):
+            join_maximise(f, g, "e", backend="cuda")
 
 
 if __name__ == "__main__":

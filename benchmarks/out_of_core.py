@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def make_inputs(folder: Path, keys: int) -> None:
     base.close()
 
 
-def run_oocbe(folder: Path, memory: str, operators: str) -> dict[str, float]:
+def run_oocbe(folder: Path, memory: str, operators: str, trace: str | None = None) -> dict[str, float]:
     import oocbe
 
     t1, t2 = (oocbe.StoredTable.open(folder / name) for name in ("t1", "t2"))
@@ -86,7 +87,8 @@ def run_oocbe(folder: Path, memory: str, operators: str) -> dict[str, float]:
     for name in ("fused", "joined"):  # compiled code is loaded before the clock starts
         run_operators(small, folder, memory, name, "warm ")
     before, begin = peak_bytes(), start_clock()
-    result = run_operators([t1, t2], folder, memory, operators)
+    with oocbe.trace(trace) if trace else nullcontext():
+        result = run_operators([t1, t2], folder, memory, operators)
     seconds = time.perf_counter() - begin
     memory_used = peak_bytes() - before
     rows, sums = result.rows, np.zeros(2, dtype=np.int64)
@@ -146,10 +148,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where to put everything (default: a temporary folder)")
     parser.add_argument("--seconds", type=float, default=3600, help="time limit for each system")
     parser.add_argument("--duckdb-threads", type=int, help="fewer threads need less memory (default: DuckDB's own)")
+    parser.add_argument("--trace", help="write a trace of oocbe's run")
     parser.add_argument("--child", choices=SYSTEMS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        more = () if options.child == "oocbe" else (options.duckdb_threads,)
+        more = (options.trace,) if options.child == "oocbe" else (options.duckdb_threads,)
         print(json.dumps(globals()[f"run_{options.child}"](options.folder, options.memory, options.operators, *more)))
         return
     keys = int(options.gib * 2**30 / 12 / 2 / 4) // ELIMINATED * ELIMINATED
@@ -162,6 +165,7 @@ def main() -> None:
             command = [
                 sys.executable, __file__, "--child", system, "--folder", str(folder), "--memory", options.memory,
                 "--operators", options.operators,
+                *([] if options.trace is None else ["--trace", options.trace]),
                 *([] if options.duckdb_threads is None else ["--duckdb-threads", str(options.duckdb_threads)]),
             ]  # fmt: skip
             try:

@@ -1,0 +1,163 @@
+"""Stored tables from disk, not from the system's cache, against the disk's own bandwidth measured in the same run.
+
+    python benchmarks/from_disk.py --rows 1.6e8 --folder /scratch
+    python benchmarks/from_disk.py --rows 1e9 --sorted --memory 8GiB --backend cuda --trace run.json.gz
+
+Two synthetic tables over (e, own variable, k) are made. Then, several times, each time after their files were dropped
+from the system's cache: the files are read as they are by eight threads (``disk``), their rows are read and decoded in
+pieces (``rows``; with ``without reading ahead`` beside it), and they are joined and e is maximised out (``operator``).
+Medians are reported, as stored bytes a second and as a share of the disk; the operator reads inputs (and scratch files
+where tables are not sorted) and writes its result. The last run of the operator is traced where ``--trace`` says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+
+from measuring import describe_run, print_table
+
+import oocbe
+from oocbe.kernels.cpu.threads import thread_count
+from oocbe.operators import join_maximise
+from oocbe.streaming.pipeline import run_in_order
+from oocbe.streaming.sources import Buffers, StoredSource
+from oocbe.synth.tables import SyntheticTable
+from oocbe.tables import disk
+from oocbe.tables.stored import StoredTable
+
+READERS = 8
+PIECE_CHUNKS = 2
+
+
+def files_of(folders: list[Path]) -> list[Path]:
+    return [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+def drop_from_cache(folders: list[Path]) -> None:
+    """Have the system forget the files' contents."""
+    for path in files_of(folders):
+        handle = os.open(path, os.O_RDONLY)
+        os.fsync(handle)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(handle)
+
+
+def read_raw(folders: list[Path]) -> None:
+    def read(path: Path) -> None:
+        buffer = bytearray(1 << 22)
+        handle = os.open(path, os.O_RDONLY)
+        while os.readv(handle, [buffer]):
+            pass
+        os.close(handle)
+
+    with ThreadPoolExecutor(READERS) as pool:
+        list(pool.map(read, files_of(folders)))
+
+
+class Piece:
+    """Some rows of a table, read into a stream's buffers."""
+
+    def __init__(self, source: StoredSource, start: int, stop: int, buffers: list[Buffers]) -> None:
+        self.source, self.start, self.stop, self.buffers = source, start, stop, buffers
+
+    def compute(self, stream: int) -> Iterator[int]:
+        yield self.buffers[stream].load("rows", self.source, self.start, self.stop).rows
+
+
+def read_rows(folders: list[Path]) -> None:
+    streams = max(2, thread_count())
+    buffers = [Buffers() for _ in range(streams)]
+    for folder in folders:
+        table = StoredTable.open(folder)
+        source = StoredSource(table)
+        ranges = source.ranges(PIECE_CHUNKS * table.chunk_rows)
+        assert sum(run_in_order((Piece(source, *r, buffers) for r in ranges), streams)) == table.rows
+
+
+def without_reading_ahead(folders: list[Path]) -> None:
+    ask, disk.will_need = disk.will_need, lambda path: None
+    try:
+        read_rows(folders)
+    finally:
+        disk.will_need = ask
+
+
+def timed(call: Callable[[], object]) -> tuple[float, float]:
+    """Seconds, and seconds of the processor."""
+    begin, before = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - begin, time.process_time() - before
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=float, default=4e7, help="of each table (default 4e7)")
+    parser.add_argument("--sorted", action="store_true", help="tables in the order of their keys")
+    parser.add_argument("--memory", default="1GiB", help="limit of the operator (default 1GiB)")
+    parser.add_argument("--backend", default="cpu", help="cpu (default), cuda or auto")
+    parser.add_argument("--streams", type=int, help="pieces at work at a time")
+    parser.add_argument("--folder", type=Path, help="where to put everything (default: a temporary folder)")
+    parser.add_argument("--repeat", type=int, default=5, help="of each measurement (default 5)")
+    parser.add_argument("--skip-operator", action="store_true", help="measure reading alone")
+    parser.add_argument("--trace", type=Path, help="write a trace of the last run of the operator")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="oocbe-benchmark-", dir=options.folder))
+    try:
+        rows = int(options.rows)
+        shape = {"rows": rows, "groups": max(1, rows // 32), "sizes": "uniform", "is_sorted": options.sorted}
+        tables = [SyntheticTable(**shape, own=own, seed=i).write(folder / own) for i, own in enumerate("ab")]
+        measure(options, folder, tables)
+    finally:
+        shutil.rmtree(folder)
+    print(f"\n{describe_run()}")
+
+
+def measure(options: argparse.Namespace, folder: Path, tables: list[StoredTable]) -> None:
+    folders = [table.path for table in tables]
+    stored = sum(table.stored_bytes for table in tables)
+
+    def operate(turn: int) -> None:
+        trace = oocbe.trace if turn + 1 == options.repeat and options.trace else lambda path: nullcontext()
+        with trace(options.trace):
+            join_maximise(
+                *tables, "e", output=folder / "result", scratch=folder, memory=options.memory,
+                backend=options.backend, streams=options.streams,
+            )  # fmt: skip
+
+    read_rows(folders)  # compiled code is loaded before the clock starts
+    found: dict[str, list[tuple[float, float]]] = {}
+    for turn in range(options.repeat):
+        ways = {"disk": read_raw, "rows": read_rows, "rows, without reading ahead": without_reading_ahead}
+        for name, way in ways.items():
+            drop_from_cache(folders)
+            found.setdefault(name, []).append(timed(lambda way=way: way(folders)))
+        if not options.skip_operator:
+            drop_from_cache(folders)
+            found.setdefault("operator", []).append(timed(lambda turn=turn: operate(turn)))
+            result = StoredTable.open(folder / "result")
+            written, rows_out = result.stored_bytes, result.rows
+            shutil.rmtree(folder / "result")
+    disk_seconds = statistics.median(seconds for seconds, _ in found["disk"])
+    lines = [["", "seconds", "processor s", "stored GB/s", "million rows/s", "share of the disk"]]
+    rows = sum(table.rows for table in tables)
+    for name, times in found.items():
+        seconds, processor = (statistics.median(values) for values in zip(*times, strict=True))
+        rates = f"{stored / 1e9 / seconds:.2f}", f"{rows / 1e6 / seconds:.0f}"
+        lines.append([name, f"{seconds:.2f}", f"{processor:.2f}", *rates, f"{disk_seconds / seconds:.0%}"])
+    order = "sorted" if options.sorted else "not sorted"
+    print(f"{rows:,} rows, {order}, {stored / 1e9:.2f} GB stored, {stored / rows:.2f} bytes a row", end="")
+    print("" if options.skip_operator else f"; result {rows_out:,} rows, {written / 1e9:.2f} GB, {options.memory}")
+    print_table(lines)
+
+
+if __name__ == "__main__":
+    main()
