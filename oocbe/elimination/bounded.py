@@ -23,8 +23,8 @@ from typing import Any, Protocol
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
+from oocbe.elimination.linear import left_out
 from oocbe.elimination.order import HEURISTICS, OrderChoice, judge_order, read_order, search_orders
-from oocbe.elimination.prepare import is_tabulated
 from oocbe.elimination.race import CAP_FACTOR, Attempts, Finish, Race
 from oocbe.elimination.restrict import restrict
 from oocbe.errors import ResourceError, TimeLimitError
@@ -232,7 +232,7 @@ class BoundedSolve:
             begin = time.perf_counter()
             assert scope.source is not None
             # What dominance keeps may violate a constraint that elimination leaves out and that bounds know.
-            dominance = options.dominance and not _left_out(scope.problem)
+            dominance = options.dominance and not left_out(scope.problem)
             pruner = RowPruner(scope.problem, scope.source, threshold)
             start = self._starter(scope)
             semiring = scope.problem.semiring
@@ -330,8 +330,3 @@ def _load_relaxation() -> None:
 
     with suppress(ImportError):  # then there is no linear program, and the bounds say so
         import oocbe.pruning.relaxation  # noqa: F401
-
-
-def _left_out(problem: Problem) -> bool:
-    """Whether elimination leaves a linear constraint out that can bind."""
-    return any(c.can_bind and not is_tabulated(problem, c) for c in problem.linear_constraints)

@@ -25,6 +25,7 @@ class Bucket:
     separator : scope of the message sent, the variable eliminated next at the front.
     functions, constraints : packed factors whose first variable (in elimination order) is the bucket's.
     messages : received from earlier buckets, and factors too large to be packed.
+    sent : the message sent; None where it has no variables, and before it is made.
     """
 
     variable: int
@@ -32,6 +33,7 @@ class Bucket:
     functions: list[PackedFactor] = field(default_factory=list)
     constraints: list[PackedFactor] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
+    sent: Message | None = None
 
     def scope_members(self) -> int:
         """All variables of the bucket as a bit set (bit v for variable v)."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from oocbe.elimination.linear import carried_in_rows
 from oocbe.elimination.ranges import sum_bound
 from oocbe.infeasible import largest_feasible
 from oocbe.problem import Problem
@@ -70,7 +71,12 @@ def forecast(layout: Layout, rows: float, dtype: np.dtype[Any], tables: str, mem
 
 
 def possible_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:
-    """The option for the form of tables, without ``auto`` where no message can be complete."""
+    """The option for the form of tables, without ``auto`` where no message can be complete.
+
+    Rows that carry what they consume of linear constraints are rows, whatever the option says.
+    """
+    if carried_in_rows(problem):
+        return INCOMPLETE
     return INCOMPLETE if tables == "auto" and not may_be_complete(problem, semiring, dtype) else tables
 
 

@@ -25,6 +25,7 @@ from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
 from oocbe.operators.factors import PackedFactor
 from oocbe.operators.join_program import BucketScope, ProgramBuilder
+from oocbe.operators.row_pruning import RowPruning
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
 from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import Combination
@@ -90,7 +91,8 @@ class Forward:
         :class:`RowCapError`; None: only memory limits it.
     engine : computes the buckets; None: the CPU.
     pruner : the bound to hold rows against, in min-sum; None: all are kept.
-    tables : form of the messages, see :mod:`oocbe.elimination.forms`; with a pruner all are incomplete.
+    tables : form of the messages, see :mod:`oocbe.elimination.forms`; with a pruner all are incomplete,
+        and where rows carry what they consume.
     """
 
     def __init__(
@@ -108,16 +110,20 @@ class Forward:
         self._row_cap = row_cap
         self._engine = engine or BucketEngine("cpu")
         self._pruner = pruner
-        form = INCOMPLETE if pruner is not None else tables
+        form = INCOMPLETE if pruner is not None or prepared.consumption is not None else tables
         self._complete = CompleteMessages(prepared, store, self._engine, form)
         problem = prepared.problem
-        self._program = ProgramBuilder(problem.sizes, prepared.constraints, prepared.functions, prepared.semiring)
+        is_dominated = dominance and applies_to(prepared.semiring)
+        pools = (prepared.constraints, prepared.functions)
+        self._program = ProgramBuilder(
+            problem.sizes, *pools, prepared.semiring, prepared.consumption, keeps_staircase=is_dominated
+        )
         self._constraints_of: list[list[PackedFactor]] = [[] for _ in problem.variables]
         for c in prepared.constraints.factors:
             for v in c.scope:
                 self._constraints_of[v].append(c)
         self._dominance = None
-        if dominance and applies_to(prepared.semiring):
+        if is_dominated:
             opaque = [t.scope for t in prepared.tables]
             self._dominance = SubstitutionDominance(
                 problem.sizes,
@@ -126,6 +132,7 @@ class Forward:
                 prepared.functions,
                 opaque,
                 rounding_margin(problem),
+                prepared.consumption,
             )
 
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None) -> ForwardPass:
@@ -169,6 +176,7 @@ class Forward:
                 self._absorb(outcome, message.table())
                 continue
             target = prepared.position[bucket.separator[0]]
+            bucket.sent = message
             buckets[target].messages.append(message)
             subtrees[target] = subtrees[target] | subtree if target in subtrees else subtree
         return outcome
@@ -177,7 +185,15 @@ class Forward:
         return self._prepared.problem.variables[bucket.variable].name
 
     def _fill_separator(self, bucket: Bucket) -> tuple[int, ...]:
+        """The variables of the bucket's message, filled in.
+
+        Where rows carry what they consume, the consumptions of parts of the problem that share no variable add up as
+        well: the last bucket of each then sends its rows to the last bucket of all, once for each value there.
+        """
         others = elements_of(bucket.scope_members() & ~(1 << bucket.variable))
+        last = self._prepared.order[-1]
+        if not others and self._prepared.consumption is not None and bucket.variable != last:
+            others = [last]
         bucket.separator = tuple(sorted(others, key=self._prepared.position.__getitem__))
         return bucket.separator
 
@@ -200,8 +216,8 @@ class Forward:
         return self._store.publish(place, bucket.separator, table, exponent), exponent
 
     def _absorb(self, outcome: ForwardPass, table: Table) -> None:
-        """Combine a message without variables with the result."""
-        value = table.values[0].item()
+        """Combine a message without variables, and with all that it may consume, with the result."""
+        value = self._prepared.semiring.reduce(table.values).item()
         assert outcome.value is not None
         if self._prepared.semiring.combination is Combination.ADD:
             outcome.value = outcome.value + value
@@ -234,8 +250,8 @@ class Forward:
         subtree : uint8 (variables,), 1 for those eliminated into the message, the bucket's own included.
         """
         prepared = self._prepared
-        members = bucket.scope_members()
         layout = prepared.layout(self._fill_separator(bucket))
+        members = members_of(bucket.separator) | 1 << bucket.variable
         if prepared.semiring.combination is Combination.MULTIPLY:
             self._check_range(bucket)
         # Messages read back from disk, and the copy that lays several end to end, are charged while the join runs.
@@ -253,7 +269,7 @@ class Forward:
             self._covered(members, bucket),
             bucket.functions,
             rows,
-            None if self._pruner is None else self._pruner.for_message(subtree_members(subtree), bucket.separator),
+            self._pruning(bucket, subtree),
         )
         row_bytes = (8 * layout.words + prepared.dtype.itemsize) * WORKING_COPIES
         step_limit = NO_LIMIT if self._row_cap is None else self._row_cap * STEPS_A_ROW
@@ -276,6 +292,13 @@ class Forward:
             message = self._dominance.drop_dominated(message, bucket.separator, subtree, self._engine)
         self._store.make_room(message.nbytes)
         return message
+
+    def _pruning(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> RowPruning | None:
+        """What to hold the rows of the bucket's message against."""
+        if self._pruner is None:
+            return None
+        eliminated = subtree_members(subtree)
+        return self._pruner.for_message(eliminated, bucket.separator, self._prepared.consumption)
 
     def _out_of_memory(self, bucket: Bucket, rows: int, requested: int) -> ResourceError:
         problem, store = self._prepared.problem, self._store

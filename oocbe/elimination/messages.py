@@ -9,6 +9,7 @@ bucket comes.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from oocbe.tables.complete import CompleteTable
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.table import Table
+from oocbe.tables.writer import key_number
 
 if TYPE_CHECKING:
     from oocbe.elimination.checkpoint import OrderCheckpoint, PublishedMessage
@@ -107,6 +109,27 @@ class Message:
             return None
         value: int | float = self._table.values[row].item()
         return value
+
+    def rows_at(self, assignment: dict[int, int], bits: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Rows that an assignment selects where keys begin with a field of so many bits that is none of the scope's.
+
+        Returns that field's values, ascending, and the rows' values.
+        """
+        source = self._table if self._table is not None else self._stored
+        assert source is not None and not isinstance(source, CompleteTable)
+        indices = np.array([[0, *(assignment[v] for v in self.scope)]], dtype=np.int64)
+        first = key_number(source.layout.pack(indices), 0)
+        last = first + (1 << bits) - 1
+        if self._table is None:
+            assert self._stored is not None
+            table = self._stored.read_between(first, last)
+        else:
+            assert not isinstance(self._table, CompleteTable)
+            table = self._table = to_host(self._table)
+        begin = bisect_left(range(table.rows), first, key=lambda row: key_number(table.keys, row))
+        end = bisect_right(range(table.rows), last, key=lambda row: key_number(table.keys, row))
+        mask = np.uint64((1 << bits) - 1)
+        return (table.keys[0, begin:end] & mask).astype(np.int64), table.values[begin:end]
 
 
 class MessageStore:

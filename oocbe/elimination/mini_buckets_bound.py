@@ -18,6 +18,7 @@ import numpy as np
 from oocbe.bound_result import BoundOfZ, BoundResult
 from oocbe.deadline import Deadline
 from oocbe.elimination.buckets import elements_of
+from oocbe.elimination.linear import is_tabulated
 from oocbe.elimination.logarithms import in_logarithms
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.mini_buckets import ULP, MiniBuckets
@@ -26,7 +27,7 @@ from oocbe.elimination.mini_buckets_partition import PARTITIONS, Shape, largest_
 from oocbe.elimination.mini_buckets_shift import with_copies
 from oocbe.elimination.negate import negated
 from oocbe.elimination.order import OrderChoice, PrimalGraph, search_orders
-from oocbe.elimination.prepare import is_tabulated, prepare, scopes_of
+from oocbe.elimination.prepare import prepare, scopes_of
 from oocbe.elimination.ranges import value_dtype
 from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.machine import peak_memory, resident_memory
@@ -176,7 +177,7 @@ class _Bounding:
         if self.shifting:
             prepared = with_copies(target, self.choice.order)
         else:
-            prepared = prepare(target, MIN_SUM, self.choice.order)
+            prepared = prepare(target, MIN_SUM, self.choice.order, carries=False)
         with MessageStore(self.memory, chunk_rows=options.chunk_rows, max_disk=options.max_disk) as store:
             passed = MiniBuckets(prepared, z, store, engine, self.partition, self.shifting, options.seed)
             done = passed.run(self._bucket_done())

@@ -54,7 +54,7 @@ def with_copies(problem: Problem, order: Sequence[int]) -> Prepared:
             equal.append(Constraint((number, count + number), np.column_stack([values, values]), allowed=True))
     variables, constraints = (*problem.variables, *copies), (*problem.constraints, *equal)
     doubled = replace(problem, variables=variables, constraints=constraints)
-    prepared = prepare(doubled, MIN_SUM, [w for v in order for w in (v, count + v)])
+    prepared = prepare(doubled, MIN_SUM, [w for v in order for w in (v, count + v)], carries=False)
     if prepared.dtype.kind == "i":
         prepared.dtype = np.dtype(np.int64)
         prepared.functions = FactorPool(prepared.functions.factors, prepared.functions.entries.astype(np.int64))

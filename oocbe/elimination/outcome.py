@@ -7,7 +7,7 @@ import math
 from oocbe.elimination.bounded import Statistics
 from oocbe.elimination.forward import ForwardPass
 from oocbe.elimination.knowledge import Knowledge
-from oocbe.elimination.prepare import is_tabulated
+from oocbe.elimination.linear import carried_in_rows, left_out, why_left_out
 from oocbe.elimination.race import Finish
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
@@ -91,6 +91,8 @@ def result_of_bounds(
         if status == "limit" and statistics.spoiled:
             handling = "relaxed"
             notes = (*notes[:-1], linear_note(problem))
+        elif assignment is not None and _uses(problem, assignment):
+            notes += (_uses(problem, assignment),)
     return Result(
         status=status,
         value=None if value is None else sign * value,
@@ -121,11 +123,8 @@ def _attempts(number: int) -> str:
 
 def linear_note(problem: Problem) -> str:
     """Why a bound and an assignment may not meet: constraints that elimination does not enforce."""
-    relaxed = [c for c in problem.linear_constraints if c.can_bind and not is_tabulated(problem, c)]
-    return (
-        f"{relaxed[0].name}: the optimum without it violates it; elimination does not enforce linear constraints over "
-        "more than a few variables yet, so bound and value may stay apart"
-    )
+    why = why_left_out(left_out(problem))
+    return f"the optimum without a constraint violates it, so bound and value may stay apart: {why}"
 
 
 def unscaled(outcome: ForwardPass, semiring: Semiring) -> tuple[int | float | None, tuple[str, ...]]:
@@ -175,23 +174,23 @@ def is_worthless(problem: Problem, semiring: Semiring, value: int | float | None
 def linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tuple[LinearHandling, str]:
     """What became of the linear constraints, and a sentence about it.
 
-    A large linear constraint that can bind is left out of elimination. The optimum of what remains is a bound, and
-    where its assignment satisfies the constraint it is the optimum: the constraint is then shown not to bind. Where
+    A linear constraint for which rows have no room is left out of elimination. The optimum of what remains is a bound,
+    and where its assignment satisfies the constraint it is the optimum: the constraint is then shown not to bind. Where
     there is no assignment, because what remains is already infeasible or the semiring picks none (and so left no
     constraint out that can bind), "shown not to bind" means that the constraint was not needed for the proof.
     """
     if not problem.linear_constraints:
         return "none", ""
     loose = [c for c in problem.linear_constraints if not c.can_bind]
-    relaxed = [c for c in problem.linear_constraints if c.can_bind and not is_tabulated(problem, c)]
+    relaxed = left_out(problem)
     if assignment is None:
         return ("shown not to bind" if loose or relaxed else "enforced"), ""
     for c in relaxed:
         used = c.consumption(assignment)
         if used > c.capacity:
             return "relaxed", (
-                f"{c.name}: the optimum without it uses {used} of {c.capacity}; enforcing linear constraints over more "
-                "than a few variables is not supported yet, so the value is a bound only"
+                f"{c.name}: the optimum without it uses {used} of {c.capacity}, so the value is a bound only: "
+                f"{why_left_out(relaxed)}"
             )
     if relaxed:
         c = relaxed[0]
@@ -200,4 +199,10 @@ def linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tup
         )
     if loose:
         return "shown not to bind", f"{loose[0].name}: cannot bind, whatever is chosen"
-    return "enforced", ""
+    return "enforced", _uses(problem, assignment)
+
+
+def _uses(problem: Problem, assignment: tuple[int, ...]) -> str:
+    """How much an assignment takes of each large linear constraint; empty where there is none."""
+    large = [problem.linear_constraints[number] for number in carried_in_rows(problem)]
+    return "; ".join(f"{c.name}: {c.consumption(assignment)} of {c.capacity} are used" for c in large)

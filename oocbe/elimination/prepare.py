@@ -11,16 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.linear import carried_in_rows, is_tabulated
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.scaling import split
 from oocbe.errors import UnsupportedError
+from oocbe.operators.consumption import Consumption, consumption_of, is_impossible
 from oocbe.operators.factors import LOOKUP_BITS, FactorPool, PoolBuilder
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem
+from oocbe.problem import Constraint, Function, Problem
 from oocbe.semiring import Combination, Semiring
 from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
@@ -54,7 +58,8 @@ class Prepared:
     constraints, functions : packed factors.
     tables : factors too large to be packed.
     constant : combined with the result, which is then to be multiplied by 2 ** exponent.
-    is_infeasible : a constraint or function without variables already forbids everything.
+    is_infeasible : a constraint or function without variables, or a linear constraint alone, forbids everything.
+    consumption : what the keys of all tables and messages carry in their lowest field; None: nothing.
     """
 
     problem: Problem
@@ -68,11 +73,21 @@ class Prepared:
     constant: int | float = 0
     exponent: int = 0
     is_infeasible: bool = False
+    consumption: Consumption | None = None
 
     def layout(self, scope: Sequence[int]) -> Layout:
-        """Layout of a scope given by variable indices, the first one least significant."""
+        """Layout of a scope given by variable indices, the first one least significant; below it what rows consume."""
         variables = self.problem.variables
-        return Layout(tuple(variables[v].name for v in scope), tuple(variables[v].size for v in scope))
+        names, sizes = [variables[v].name for v in scope], [variables[v].size for v in scope]
+        if self.consumption is not None:
+            names, sizes = [self._consumption_name, *names], [1 << self.consumption.bits, *sizes]
+        return Layout(tuple(names), tuple(sizes))
+
+    @cached_property
+    def _consumption_name(self) -> str:
+        """What the field of the consumption is called: a name that no variable has."""
+        taken = {v.name for v in self.problem.variables}
+        return next(name for name in ("consumption" + "'" * i for i in count()) if name not in taken)
 
 
 def scopes_of(problem: Problem) -> list[tuple[int, ...]]:
@@ -81,17 +96,16 @@ def scopes_of(problem: Problem) -> list[tuple[int, ...]]:
     return scopes + [c.scope for c in problem.linear_constraints if is_tabulated(problem, c)]
 
 
-def is_tabulated(problem: Problem, linear: LinearConstraint) -> bool:
-    """Whether a linear constraint is enforced as a packed constraint: it can bind and its scope is small."""
-    return linear.can_bind and _bits(problem, linear.scope) <= LOOKUP_BITS
-
-
 def _bits(problem: Problem, scope: Sequence[int]) -> int:
     return sum(bits_for(problem.sizes[v]) for v in scope)
 
 
-def prepare(problem: Problem, semiring: Semiring, order: Sequence[int]) -> Prepared:
+def prepare(problem: Problem, semiring: Semiring, order: Sequence[int], *, carries: bool = True) -> Prepared:
     """Pack a problem's factors for an elimination order (see the module).
+
+    Parameters
+    ----------
+    carries : whether rows carry what they consume of large linear constraints; these are left out otherwise.
 
     Raises
     ------
@@ -108,6 +122,7 @@ def prepare(problem: Problem, semiring: Semiring, order: Sequence[int]) -> Prepa
     functions = PoolBuilder(problem.sizes, position, dtype, semiring.one)
     empty = FactorPool((), np.empty(0))
     prepared = Prepared(problem, semiring, dtype, tuple(order), tuple(position), empty, empty)
+    prepared.consumption = consumption_of(problem, carried_in_rows(problem) if carries else ())
     prepared.constant = semiring.one if semiring.counts else problem.constant
     for c in problem.constraints:
         if not c.scope:
@@ -117,9 +132,9 @@ def prepare(problem: Problem, semiring: Semiring, order: Sequence[int]) -> Prepa
         else:
             prepared.tables.append(_constraint_table(prepared, c))
     for linear in problem.linear_constraints:
-        if not linear.scope:
-            prepared.is_infeasible |= not linear.permits(())
-        elif is_tabulated(problem, linear):
+        if is_impossible(linear):
+            prepared.is_infeasible = True
+        elif linear.scope and is_tabulated(problem, linear):
             constraints.add(linear.scope, linear.to_array())
     for f in problem.functions:
         if _bits(problem, f.scope) <= LOOKUP_BITS:
@@ -198,8 +213,12 @@ def _sorted_table(
 ) -> ScopedTable:
     axes = sorted(range(len(scope)), key=lambda axis: prepared.position[scope[axis]])
     ordered = tuple(scope[axis] for axis in axes)
-    sizes = {prepared.problem.variables[v].name: prepared.problem.sizes[v] for v in ordered}
-    table = Table.from_rows(sizes, tuples[:, axes], values.astype(prepared.dtype), prepared.semiring)
+    layout = prepared.layout(ordered)
+    columns = tuples[:, axes]
+    if prepared.consumption is not None:
+        columns = np.pad(columns, ((0, 0), (1, 0)))  # tables of the problem's own consume nothing
+    sizes = dict(zip(layout.scope, layout.sizes, strict=True))
+    table = Table.from_rows(sizes, columns, values.astype(prepared.dtype), prepared.semiring)
     return ScopedTable(ordered, table)
 
 

@@ -213,7 +213,18 @@ class _RestrictedSource:
         for v, value in self._fixed:
             if v in bound.tables:
                 constant += bound.tables[v][value].item()
-        return RowBound(bound.scale, constant, tables)
+        for number, price in bound.prices.items():
+            constant += price * self._taken(number, members)
+        return RowBound(bound.scale, constant, tables, bound.prices)
+
+    def _taken(self, number: int, members: int) -> int:
+        """What some of the original's variables take of a linear constraint at least, beyond what they might before."""
+        linear = self._restriction.original.linear_constraints[number]
+        return sum(
+            int(own[self._restriction.kept[v]].min()) - int(own.min())
+            for v, own in zip(linear.scope, linear.coefficients, strict=True)
+            if members >> v & 1
+        )
 
     def fixed_values(self, upper_bound: int | float) -> list[tuple[int, int]]:
         """Pairs of the problem that is left."""

@@ -18,6 +18,7 @@ from oocbe.elimination.bounded import BoundedSolve, Statistics
 from oocbe.elimination.durability import TransientRun, open_run
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
+from oocbe.elimination.linear import left_out, why_left_out
 from oocbe.elimination.negate import negated
 from oocbe.elimination.order import OrderChoice, search_orders
 from oocbe.elimination.outcome import (
@@ -27,7 +28,6 @@ from oocbe.elimination.outcome import (
     result_of_elimination,
 )
 from oocbe.elimination.plan import easy_rows, needs_no_bounds, plan_for
-from oocbe.elimination.prepare import is_tabulated
 from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
 from oocbe.errors import (
@@ -117,11 +117,10 @@ def _checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Pro
             f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and the "
             f"{semiring} semiring cannot tell them apart; solve it in min-sum, or without the upper bound"
         )
-    relaxed = [c for c in problem.linear_constraints if c.can_bind and not is_tabulated(problem, c)]
+    relaxed = left_out(problem)
     if relaxed and not semiring.selects:
         raise UnsupportedError(
-            f"{problem.name}: {relaxed[0].name} over {len(relaxed[0].scope)} variables can bind, and elimination does "
-            f"not enforce large linear constraints yet; the {semiring} semiring needs every constraint enforced"
+            f"{problem.name}: the {semiring} semiring needs every constraint enforced; {why_left_out(relaxed)}"
         )
     if options.ub is None or (problem.upper_bound is not None and problem.upper_bound <= options.ub):
         return problem

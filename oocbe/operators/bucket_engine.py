@@ -2,7 +2,8 @@
 
 Messages are made where they are cheapest and stay there until they are needed elsewhere: a table whose arrays are
 CuPy's lives on the device. Small buckets belong to the CPU, since a device join launches two kernels a level and waits
-for two numbers. Results are the same rows in the same order, bit for bit for integers.
+for two numbers. Where rows carry what they consume of linear constraints, only the CPU can join them. Results are the
+same rows in the same order, bit for bit for integers.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class BucketEngine:
 
     def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
         rows = max((t.rows for t in tables), default=0)
-        if not self.uses_device or program.expected_work(rows) < self._device_work:
+        if program.consumes or not self.uses_device or program.expected_work(rows) < self._device_work:
             return False
         from oocbe.kernels.cuda.bucket_join import MOST_TABLES
 

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from oocbe.deadline import Deadline
 from oocbe.errors import LimitError
-from oocbe.kernels.cpu.bucket_join import Walk, walk
+from oocbe.kernels.cpu.bucket_join import walk
 from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
+from oocbe.kernels.cpu.walk_steps import Walk
 from oocbe.operators.join_program import JoinProgram
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
@@ -85,7 +86,8 @@ def join_and_eliminate(
     TimeLimitError : the deadline came.
     """
     deadline = deadline or Deadline()
-    flat = (*_flatten(tables, dtype), _least_values(program, tables))
+    flat = _flatten(tables, dtype)
+    flat = (*flat, *_priced(program, flat, tables))
     largest = int(np.argmax([t.rows for t in tables])) if tables else 0
     rows = tables[largest].rows if tables else 0
     count = len(tables)
@@ -155,12 +157,25 @@ def _flatten(tables: Sequence[Table], dtype: np.dtype[Any]) -> tuple[NDArray[Any
     return flat_keys, flat_values, key_base, rows, value_base
 
 
-def _least_values(program: JoinProgram, tables: Sequence[Table]) -> NDArray[Any]:
-    """Least value of each table, in the dtype of the bounds; not looked for where nothing is pruned."""
-    kind = program.bounds[5].dtype
+def _priced(program: JoinProgram, flat: tuple[NDArray[Any], ...], tables: Sequence[Table]) -> tuple[Any, ...]:
+    """What bounds count for the tables' rows: the least of each table, all of them, and what they are multiplied by.
+
+    That is the values, times the bounds' scale, or where rows carry consumptions, the scaled values and their price.
+    Nothing is looked for where nothing is pruned.
+    """
+    kind, scale = program.bounds[5].dtype, program.bounds[7]
     if not program.prunes:
-        return np.zeros(len(tables), dtype=kind)
-    return np.array([t.values.min() if t.rows else 0 for t in tables], dtype=kind)
+        return np.zeros(len(tables), dtype=kind), flat[1], scale
+    priced: list[NDArray[Any]] = [t.values for t in tables]
+    rows = flat[1]
+    shift, mask, price = program.consumption[8:]
+    if price.any():
+        priced = [p.astype(kind) * scale for p in priced]
+        for part, t in zip(priced, tables, strict=True):
+            for s, m, rate in zip(shift.tolist(), mask.tolist(), price, strict=True):
+                part += ((t.keys[0] >> np.uint64(s)) & np.uint64(m)).astype(kind) * rate
+        rows, scale = np.concatenate(priced) if any(map(len, priced)) else np.zeros(1, kind), kind.type(1)
+    return np.array([p.min() if len(p) else 0 for p in priced], dtype=kind), rows, scale
 
 
 def _run(
@@ -177,7 +192,18 @@ def _run(
 ) -> Walk:
     start = (items.keys, items.low, items.high, first, last, level, stop)
     return Walk(
-        *walk(flat, program.runs, program.lookups, program.leaf, program.bounds, start, row_limit, step_limit, shared)
+        *walk(
+            flat,
+            program.runs,
+            program.lookups,
+            program.leaf,
+            program.bounds,
+            program.consumption,
+            start,
+            row_limit,
+            step_limit,
+            shared,
+        )
     )
 
 

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.lookups import mark_free, merge_constraints, merge_functions, merge_leaf_masks
+from oocbe.operators.consumption import Consumption, walk_arrays
 from oocbe.operators.factors import FactorPool, PackedFactor
 from oocbe.operators.row_pruning import MERGED_BITS, BoundArrays, RowPruning
+from oocbe.operators.segments import Segments
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
 
@@ -32,13 +34,18 @@ class BucketScope:
     ----------
     variable : the variable to eliminate. size : its domain size.
     separator : the other variables, the one eliminated next first (least significant).
-    layout : layout of the separator, which is the message's.
+    layout : layout of the separator, which is the message's; what rows consume may be a field below the variables'.
     """
 
     variable: int
     size: int
     separator: tuple[int, ...]
     layout: Layout
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Bit field of each variable of the separator."""
+        return self.layout.fields[len(self.layout.fields) - len(self.separator) :]
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,12 @@ class JoinProgram:
     lookups: tuple[NDArray[Any], ...]
     leaf: tuple[Any, ...]
     bounds: tuple[Any, ...]
+    consumption: tuple[Any, ...]
+
+    @property
+    def consumes(self) -> bool:
+        """Whether rows carry what they consume of linear constraints."""
+        return bool(self.consumption[0] > 0)
 
     @property
     def prunes(self) -> bool:
@@ -64,56 +77,6 @@ class JoinProgram:
         """
         sizes = self.runs[3]
         return max(1, rows) * math.sqrt(math.prod(float(size) for size in sizes[sizes > 0]))
-
-
-class _Segments:
-    """Bit-field copies, CSR-like: lookup i's segments are start[i] .. start[i + 1] - 1."""
-
-    def __init__(self) -> None:
-        self.start = [0]
-        self.middle = 0
-        self.word: list[int] = []
-        self.shift: list[int] = []
-        self.bits: list[int] = []
-        self.place: list[int] = []
-
-    def add(self, fields: Iterable[Field], places: Iterable[int], cut: int = -1) -> None:
-        """One lookup whose index has, at each place, the bits of a field; neighbours are joined, not across ``cut``.
-
-        ``middle`` then is the first segment whose place is at or above ``cut``.
-        """
-        begin = len(self.word)
-        self.middle = -1
-        for (word, shift, bits), place in zip(fields, places, strict=True):
-            if place == cut:
-                self.middle = len(self.word)
-            last = len(self.word) - 1
-            if (
-                last >= begin
-                and place != cut
-                and self.word[last] == word
-                and self.shift[last] + self.bits[last] == shift
-                and self.place[last] + self.bits[last] == place
-            ):
-                self.bits[last] += bits
-            else:
-                self.word.append(word)
-                self.shift.append(shift)
-                self.bits.append(bits)
-                self.place.append(place)
-        self.start.append(len(self.word))
-        if self.middle < 0:
-            self.middle = len(self.word)
-
-    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """start and word as int64; shift, mask and place as uint64."""
-        return (
-            np.array(self.start, dtype=np.int64),
-            np.array(self.word, dtype=np.int64),
-            np.array(self.shift, dtype=np.uint64),
-            np.array([(1 << b) - 1 for b in self.bits], dtype=np.uint64),
-            np.array(self.place, dtype=np.uint64),
-        )
 
 
 @dataclass
@@ -166,16 +129,26 @@ class ProgramBuilder:
     sizes : domain size of each variable.
     constraints : pool of packed constraints (uint8). functions : pool of packed functions (value dtype).
     semiring : what joining and marginalising mean.
+    consumption : what the rows of all tables and messages carry, in the lowest field of their keys; None: nothing.
+    keeps_staircase : see :func:`oocbe.operators.consumption.walk_arrays`.
     """
 
     def __init__(
-        self, sizes: Sequence[int], constraints: FactorPool, functions: FactorPool, semiring: Semiring
+        self,
+        sizes: Sequence[int],
+        constraints: FactorPool,
+        functions: FactorPool,
+        semiring: Semiring,
+        consumption: Consumption | None = None,
+        keeps_staircase: bool = False,
     ) -> None:
         self._bits = [bits_for(size) for size in sizes]
         self._sizes = sizes
         self._constraints = constraints
         self._functions = functions
         self._semiring = semiring
+        self._consumption = consumption
+        self._keeps_staircase = keeps_staircase
 
     def build(
         self,
@@ -208,8 +181,8 @@ class ProgramBuilder:
                 at_level[max(level_of[v] for v in c.scope)].append(c)
 
         place_of = {v: i for i, v in enumerate(scope.separator)}
-        fields = scope.layout.fields
-        gathers = _Segments()
+        fields = scope.fields
+        gathers = Segments()
         level_start = [0]
         base: list[int] = []
         middle: list[int] = []
@@ -304,7 +277,9 @@ class ProgramBuilder:
             least = sum(v.min().item() for v in values)
             bits = min(MERGED_BITS, max(1, rows.bit_length() - 2))
             bounds = BoundArrays.make(pruning, scope.separator, fields, level_of, levels, dtype, least, bits)
-        return JoinProgram(levels, runs, lookups, leaf, bounds)
+        prices = () if pruning is None else pruning.prices
+        carried = (self._consumption, scope.variable, self._keeps_staircase, prices, bounds[5].dtype, one)
+        return JoinProgram(levels, runs, lookups, leaf, bounds, walk_arrays(*carried))
 
     def _runs(
         self, scope: BucketScope, tables: Sequence[tuple[tuple[int, ...], Layout]]
@@ -312,12 +287,12 @@ class ProgramBuilder:
         """Cut the separator into runs, most significant first; see :mod:`oocbe.kernels.cpu.bucket_join`."""
         owners: dict[int, list[tuple[int, Field]]] = {v: [] for v in scope.separator}
         for t, (members, layout) in enumerate(tables):
-            for v, field in zip(members, layout.fields, strict=True):
+            for v, field in zip(members, layout.fields[len(layout.fields) - len(members) :], strict=True):
                 if v in owners:
                     owners[v].append((t, field))
         runs: list[tuple[Field, int, list[tuple[int, Field]]]] = []
         level_of: dict[int, int] = {}
-        for v, field in zip(reversed(scope.separator), reversed(scope.layout.fields), strict=True):
+        for v, field in zip(reversed(scope.separator), reversed(scope.fields), strict=True):
             parts = owners[v]
             if runs and parts and _extends(runs[-1], field, parts):
                 above, _, parts_above = runs[-1]
@@ -348,7 +323,7 @@ class ProgramBuilder:
     def _layout_group(
         self,
         group: _Merged,
-        gathers: _Segments,
+        gathers: Segments,
         place_of: dict[int, int],
         fields: Sequence[Field],
         skip: int,
@@ -362,7 +337,7 @@ class ProgramBuilder:
             place[v] = end
             end += self._bits[v]
         gathers.add((fields[place_of[v]] for v in scope), place.values(), cut)
-        inner = _Segments()
+        inner = Segments()
         for part in group.parts:
             members = part.scope[1:] if skip else part.scope
             sources, targets, target = [], [], 0

@@ -4,7 +4,8 @@ A bound on a message is additive over its separator: a row s with value h(s) is 
 
     (h(s) * scale + constant + sum over the separator's variables v of tables[v][s_v]) / scale
 
-however it is completed. It goes where that reaches the threshold. The join asks the same of every prefix of a key, with
+however it is completed. It goes where that reaches the threshold. Where rows carry what they consume of linear
+constraints, each unit of that has a price that counts as well. The join asks the same of every prefix of a key, with
 the least value of each table for the variables still to come and the least value of each joined table's rows that agree
 with the prefix, so that most rows are dropped long before they exist.
 
@@ -41,12 +42,14 @@ class RowPruning:
     constant : bound on everything outside the message's subtree without the separator's part, scaled.
     tables : variable of the separator -> int64 or float64 (domain size,), scaled; variables may be missing.
     threshold : rows whose bound reaches it are dropped, scaled.
+    prices : of one unit of each constraint that rows carry a consumption of, scaled, at least 0.
     """
 
     scale: int
     constant: int | float
     tables: Mapping[int, NDArray[Any]]
     threshold: int | float
+    prices: tuple[int | float, ...] = ()
 
 
 class BoundArrays:

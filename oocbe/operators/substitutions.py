@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.consumption_dominance import mark_outdone
 from oocbe.kernels.cpu.dominance import compact_rows, mark_dominated
 from oocbe.kernels.cpu.threads import run_all
 from oocbe.tables.layout import Field
@@ -24,9 +26,13 @@ class Substitutions:
     ----------
     variables : bit field, and CSR by the value replaced: start int64 (size + 1,), target int64 (pairs,), penalty int64
         or float64 (pairs,), the worst that the target can lose in what is still to come.
+    savings : where rows carry what they consume, int64 (pairs, constraints) for each variable: what the value replaced
+        consumes more than the target. parts : then (shift, mask), int64 (constraints,), of each in the keys.
     """
 
     variables: list[tuple[Field, NDArray[np.int64], NDArray[np.int64], NDArray[Any]]] = field(default_factory=list)
+    savings: list[NDArray[np.int64]] = field(default_factory=list)
+    parts: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def drop_rows(self, keys: NDArray[np.uint64], values: NDArray[Any], sign: int) -> tuple[Any, Any]:
         """Rows that no substitution dominates, in order; the inputs themselves where all stay.
@@ -37,15 +43,23 @@ class Substitutions:
         sign : 1 where small values are better, -1 where large ones are.
         """
         dominated = np.zeros(len(values), dtype=np.uint8)
-        calls = [
-            (keys, values, (f.word, np.uint64(f.shift), np.uint64(f.mask)), start, target, penalty, sign, dominated)
-            for f, start, target, penalty in self.variables
-        ]
+        calls: list[tuple[Any, ...]]
+        fields = [(f.word, np.uint64(f.shift), np.uint64(f.mask)) for f, *_ in self.variables]
+        pairs = [own[1:] for own in self.variables]
+        if self.parts is None:
+            mark: Callable[..., None] = mark_dominated
+            calls = [(keys, values, f, *own, sign, dominated) for f, own in zip(fields, pairs, strict=True)]
+        else:
+            mark = mark_outdone
+            calls = [
+                (keys, values, f, *own, saving, self.parts, sign, dominated)
+                for f, own, saving in zip(fields, pairs, self.savings, strict=True)
+            ]
         if len(values) < SERIAL_ROWS:
             for call in calls:
-                mark_dominated(*call)
+                mark(*call)
         else:
-            run_all(mark_dominated, calls)
+            run_all(mark, calls)
         if not dominated.any():
             return keys, values
         kept_keys, kept_values = compact_rows(keys, values, dominated)

@@ -8,10 +8,13 @@ message as the local context.) *Ahead* are the factors outside the message's sub
 so the penalty of a factor is its worst case over all values of its other variables; a hard constraint covered by the
 separator is satisfied by s' as well, or s' would have no row.
 
-Ties are broken towards the smaller value. Every replacement then strictly lowers (cost, assignment read from the
-variable eliminated last), so that replacements cannot go in circles, in one message or across several. Rounded sums
-know no ties: there a replacement must gain more than all rounding errors together, or two messages could each drop what
-the other one keeps.
+Where rows carry what they consume of linear constraints, s' may consume any amount that, with b, is at most what s
+consumes with a. Its value is then that of the best such row.
+
+Ties are broken towards less consumption, then the smaller value. Every replacement then strictly lowers (cost,
+consumption, assignment read from the variable eliminated last), so that replacements cannot go in circles, in one
+message or across several. Rounded sums know no ties: there a replacement must gain more than all rounding errors
+together, or two messages could each drop what the other one keeps.
 
 Sound where marginalisation selects and combination adds; other semirings are left alone.
 """
@@ -26,6 +29,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.penalties import add_penalties, collect_substitutions
 from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.operators.consumption import Consumption
 from oocbe.operators.factors import FactorPool, PackedFactor
 from oocbe.operators.substitutions import Substitutions
 from oocbe.semiring import Combination, Marginalisation, Semiring
@@ -52,6 +56,7 @@ class SubstitutionDominance:
     sizes : domain size of each variable. semiring : min-sum or max-sum.
     constraints, functions : packed factors. opaque : scopes of factors that are tables, never substituted into.
     margin : what a substitution must gain beyond its penalty; see :func:`oocbe.elimination.ranges.rounding_margin`.
+    consumption : what rows carry, a staircase for each key without it; None: nothing.
     """
 
     def __init__(
@@ -62,9 +67,11 @@ class SubstitutionDominance:
         functions: FactorPool,
         opaque: Sequence[tuple[int, ...]],
         margin: float = 0,
+        consumption: Consumption | None = None,
     ) -> None:
         self._sizes = sizes
         self._margin = margin
+        self._consumption = consumption
         self._sign = 1 if semiring.marginalisation is Marginalisation.MIN else -1
         integral = functions.entries.dtype.kind == "i"
         self._dtype = np.dtype(np.int64 if integral else np.float64)
@@ -204,12 +211,17 @@ class SubstitutionDominance:
         scopes = np.array(separator, dtype=np.int64)
         limits = (LARGEST_DOMAIN, self._factors, ahead, inside, self._blocked, worth, self._margin, PAIRS_A_VALUE)
         collect_substitutions(scopes, self._size_array, *limits, start, target, penalty, pairs)
-        found = Substitutions()
+        found = Substitutions(parts=None if self._consumption is None else self._consumption.parts)
         start_end = pair_end = 0
-        for size, field, count in zip(sizes, message.layout.fields, pairs.tolist(), strict=True):
+        fields = message.layout.fields[len(message.layout.fields) - len(separator) :]
+        for v, size, field, count in zip(separator, sizes, fields, pairs.tolist(), strict=True):
             if count:
                 own = slice(pair_end, pair_end + count)
-                found.variables.append((field, start[start_end : start_end + size + 1], target[own], penalty[own]))
+                starts = start[start_end : start_end + size + 1]
+                found.variables.append((field, starts, target[own], penalty[own]))
+                if self._consumption is not None:
+                    replaced = np.repeat(np.arange(size), np.diff(starts))
+                    found.savings.append(self._consumption.savings(v, replaced, target[own]))
             pair_end += count
             start_end += size + 1 if size else 0
         return found

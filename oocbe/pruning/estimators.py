@@ -4,14 +4,15 @@ A *term* says ``constant + Σ_v entries_v(x_v) <= part(x)`` about a part of the 
 bounds one function. A *hard* term is at most 0 for every assignment that counts: a multiplier times a valid
 inequality (``-y * rhs + Σ y * coef * x <= 0``), or what a hard constraint was charged with. A *literal* term is an
 inequality of literals with coefficients of at least 0 that the dear tuples of functions (:mod:`oocbe.pruning.dear`) pay
-for where it is violated. The sum of all terms is a lower bound on the problem, and each variable then takes its
-cheapest value by itself.
+for where it is violated. A *consumed* term is a multiplier times one of the problem's linear constraints. The
+sum of all terms is a lower bound on the problem, and each variable then takes its cheapest value by itself.
 
 Outside a message lie the functions whose scope meets no eliminated variable. Their terms are added up; so are hard
 terms, wherever they come from, since an assignment that counts satisfies them, with the least entry in place of
 variables that are already eliminated. Literal terms count without the literals of eliminated variables: what pays for
-the rest lies outside. What remains depends on the separator's variables, one by one, and on others,
-which take their cheapest value.
+the rest lies outside. Consumed terms always count, and what a row's eliminated variables consume of the constraint has
+the multiplier as its price. What remains depends on the separator's variables, one by one, and on others, which take
+their cheapest value.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Terms:
     ----------
     start : int64 (terms + 1,), CSR into ``variable`` and ``offset``.
     variable, offset : int64, variables of each term and where their entries (domain size each) begin.
-    entries : int64. constant : int64 (terms,). kind : uint8 (terms,), SOFT, HARD or LITERAL.
+    entries : int64. constant : int64 (terms,). kind : uint8 (terms,), SOFT, HARD, LITERAL or CONSUMED.
+    linear : (term, index of the linear constraint, multiplier) of each consumed term.
     """
 
     start: NDArray[np.int64]
@@ -53,6 +55,7 @@ class Terms:
     entries: NDArray[np.int64]
     constant: NDArray[np.int64]
     kind: NDArray[np.uint8]
+    linear: tuple[tuple[int, int, int], ...] = ()
 
     def magnitude(self) -> float:
         """Sum of the absolute values of all constants and entries: no sum of terms exceeds it."""
@@ -68,6 +71,7 @@ def joined(one: Terms, other: Terms) -> Terms:
         np.concatenate([one.entries, other.entries]),
         np.concatenate([one.constant, other.constant]),
         np.concatenate([one.kind, other.kind]),
+        one.linear + tuple((term + len(one.constant), number, price) for term, number, price in other.linear),
     )
 
 
@@ -151,7 +155,7 @@ class AdditiveSource:
         self._excess = 2 * (int(magnitude) + abs(self._constant) + int(fixed_point.magnitude * fixed_point.scale)) + 2
         sums_to = float(fixed_point.magnitude) + magnitude / float(fixed_point.scale)
         self._margin = 0.0 if fixed_point.is_integral else sums_to * ROUNDING
-        everything, self._sums = self._sum(np.full(len(self._sizes), OUTSIDE, dtype=np.uint8))
+        everything, self._sums, _ = self._sum(np.full(len(self._sizes), OUTSIDE, dtype=np.uint8))
         self._least = everything + int(self._least_of_each(self._sums).sum())
         is_empty = bool(len(self._sizes)) and bool(np.minimum.reduceat(removed, self._first[:-1]).any())
         self.root: int | float = math.inf if is_empty else self._rounded(self._least)
@@ -162,16 +166,17 @@ class AdditiveSource:
         bits = np.frombuffer(eliminated.to_bytes(count // 8 + 1, "little"), dtype=np.uint8)
         role = np.unpackbits(bits, bitorder="little", count=count) * np.uint8(ELIMINATED)
         role[list(separator)] = SEPARATOR
-        constant, sums = self._sum(role)
+        constant, sums, prices = self._sum(role)
         constant += int(self._least_of_each(sums)[role == OUTSIDE].sum())
         if self._excess * (len(separator) + 1) < LARGEST_SUM:
             sums[self.removed > 0] += self._excess
         tables = {v: sums[self._slice(v)] for v in separator}
         tables = {v: table for v, table in tables.items() if table.any()}
         if self.fixed_point.is_integral:
-            return RowBound(int(self.fixed_point.scale), constant, tables)
+            return RowBound(int(self.fixed_point.scale), constant, tables, prices)
         scale = float(self.fixed_point.scale)
-        return RowBound(1, constant / scale - self._margin, {v: table / scale for v, table in tables.items()})
+        scaled = {v: table / scale for v, table in tables.items()}
+        return RowBound(1, constant / scale - self._margin, scaled, {n: p / scale for n, p in prices.items()})
 
     def fixed_values(self, upper_bound: int | float) -> list[tuple[int, int]]:
         """Pairs (variable, value) whose reduced cost lifts the root bound to ``upper_bound``, and those removed."""
@@ -207,14 +212,18 @@ class AdditiveSource:
         is_empty = np.minimum.reduceat(self.removed, begin) > 0
         return np.where(is_empty, np.minimum.reduceat(sums, begin), left)
 
-    def _sum(self, role: NDArray[np.uint8]) -> tuple[int, NDArray[np.int64]]:
-        """Constant and sums over values of what lies outside a message."""
+    def _sum(self, role: NDArray[np.uint8]) -> tuple[int, NDArray[np.int64], dict[int, int]]:
+        """Constant and sums over values of what lies outside a message, and prices of what linear constraints limit."""
         sums = np.zeros(int(self._first[-1]), dtype=np.int64)
         terms = self.terms
         if len(terms.constant) == 0:
-            return self._constant, sums
+            return self._constant, sums, {}
         kept = np.empty(len(terms.constant), dtype=np.uint8)
         uses = (terms.start, terms.variable, terms.offset)
         parts = (terms.entries, terms.constant, terms.kind)
         total = sum_outside(*uses, *parts, self._first, role, self.removed, SWEEPS, sums, kept)
-        return self._constant + int(total), sums
+        prices: dict[int, int] = {}
+        for term, number, price in terms.linear:
+            if kept[term]:
+                prices[number] = prices.get(number, 0) + price
+        return self._constant + int(total), sums, prices

@@ -1,17 +1,18 @@
 """Which rows of a message go because nothing better than the incumbent can come of them.
 
 Sound together with substitution dominance (:mod:`oocbe.pruning.dominance`): let x be, among the feasible assignments,
-the one with the least (cost, assignment read from the variable eliminated last). Let its cost be below the upper bound
-that rows are held against; otherwise there is nothing to find, and every row may go. By induction over the buckets, the
-row s that x selects in each message is there, and worth what x's eliminated variables cost at least:
+the one with the least (cost, consumption, assignment read from the variable eliminated last), where consumption is what
+it takes of the linear constraints that rows carry, added up. Let its cost be below the upper bound that rows are held
+against; otherwise there is nothing to find, and every row may go. By induction over the buckets, the row s that x
+selects in each message is there, and worth what x's eliminated variables cost at least:
 
 * It is made, since the rows it is joined from are there, and its value h(s) is that of some feasible assignment of the
   subtree, at most what x costs there.
 * It is not pruned: h(s) and the bound on the rest are at most the cost of x, which is below the upper bound.
-* It is not dominated: a row s' that dominates it is in the message, so h(s') is the cost of some assignment of the
-  subtree that is feasible with s', and putting both in x's place gives a feasible assignment that comes before x. It
-  does not matter whether s' itself goes later: the argument speaks of x only, and a row that is absent when a message
-  is judged drops none.
+* It is not dominated: a row s' that dominates it, by a substitution or because it consumes less at no greater cost, is
+  in the message, so h(s') is the cost of some assignment of the subtree that is feasible with s' and consumes what s'
+  says, and putting both in x's place gives a feasible assignment that comes before x. It does not matter whether s'
+  itself goes later: the argument speaks of x only, and a row that is absent when a message is judged drops none.
 
 So a value below the upper bound is found where there is one, and it is the least; a message without rows proves that
 there is none. Bounds and dominance must speak of the same feasible assignments: where a constraint is left out of
@@ -25,9 +26,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from oocbe.operators.consumption import Consumption
 from oocbe.operators.row_pruning import LARGEST_SUM, RowPruning
 from oocbe.problem import Problem
-from oocbe.pruning.row_bounds import BoundSource, ValueGrid
+from oocbe.pruning.row_bounds import BoundSource, RowBound, ValueGrid
 
 
 class RowPruner:
@@ -47,23 +49,38 @@ class RowPruner:
         self._largest_value = 0 if not problem.is_integral else _largest_total(problem)
         self._integral = problem.is_integral
 
-    def for_message(self, eliminated: int, separator: Sequence[int]) -> RowPruning | None:
+    def for_message(
+        self, eliminated: int, separator: Sequence[int], consumption: Consumption | None = None
+    ) -> RowPruning | None:
         """What to hold a message's rows against; None where the sums could leave 64 bits.
 
         Parameters
         ----------
         eliminated : bit set of the variables eliminated in the subtree, the bucket's own included.
         separator : the message's variables.
+        consumption : what rows carry; None: nothing.
         """
         bound = self.source.for_message(eliminated, separator)
         if not self._integral:
-            return RowPruning(1, float(bound.constant), bound.tables, float(self.upper_bound))
+            floats = tuple(float(price) for price in _prices(bound, consumption))
+            return RowPruning(1, float(bound.constant), bound.tables, float(self.upper_bound), floats)
+        prices = _prices(bound, consumption)
         threshold = int(self._wanted) * bound.scale + 1
         total = self._largest_value * bound.scale + abs(int(bound.constant)) + abs(threshold)
         total += sum(_largest(table) for table in bound.tables.values())
+        if consumption is not None:
+            total += sum(int(p) * (limit + 1) for p, limit in zip(prices, consumption.limits, strict=True))
         if total >= LARGEST_SUM:
             return None
-        return RowPruning(bound.scale, int(bound.constant), bound.tables, threshold)
+        return RowPruning(bound.scale, int(bound.constant), bound.tables, threshold, prices)
+
+
+def _prices(bound: RowBound, consumption: Consumption | None) -> tuple[int | float, ...]:
+    """What a bound counts for a unit of each constraint that rows carry."""
+    if consumption is None:
+        return ()
+    carried = zip(consumption.numbers, consumption.units, strict=True)
+    return tuple(bound.prices.get(number, 0) * unit for number, unit in carried)
 
 
 def _largest(table: NDArray[Any]) -> int:

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.estimators import HARD, LITERAL
+from oocbe.kernels.cpu.estimators import CONSUMED, HARD, LITERAL
 from oocbe.problem import LinearConstraint, Problem
 from oocbe.pruning.cliques import bit_matrix, covering_cliques, violated_cliques
 from oocbe.pruning.dear import DearTuples
@@ -78,7 +78,10 @@ def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Fo
     entries[offset[place] + literal - first[owner[literal]]] = value
     start = np.searchsorted(uses, np.arange(len(chosen) + 1) * (len(first) - 1))
     limits = np.array([r.right_hand_side for r in chosen], dtype=np.int64)
-    return Terms(start, variable, offset, entries, -factor * limits, np.where(depends, LITERAL, HARD).astype(np.uint8))
+    kind = np.where(depends, LITERAL, HARD).astype(np.uint8)
+    linear = [(term, r.number, int(factor[term])) for term, r in enumerate(chosen) if r.number >= 0]
+    kind[[term for term, _, _ in linear]] = CONSUMED
+    return Terms(start, variable, offset, entries, -factor * limits, kind, tuple(linear))
 
 
 _Multipliers = tuple[float, list[Row], NDArray[np.float64]]
@@ -141,7 +144,8 @@ class Relaxation:
         others_of = [o[o != d] for o, d in zip(others_of, default.tolist(), strict=True) if not is_idle[d]]
         self._program.add([Row.of(o, 1, "clique") for o in others_of if len(o) > 1])
         self._program.add(sets_as_rows(forbidden.larger, forbidden.owner))
-        self._program.add([_linear_row(c, forbidden) for c in problem.linear_constraints if c.can_bind and c.scope])
+        numbered = [(n, c) for n, c in enumerate(problem.linear_constraints) if c.can_bind and c.scope]
+        self._program.add([_linear_row(c, n, forbidden) for n, c in numbered])
         self._local = LocalCuts(problem, forbidden, seed)
         self._best: _Multipliers | None = None
         self._random = np.random.default_rng(seed)
@@ -291,10 +295,10 @@ class Relaxation:
         return AdditiveSource(name, why, self._problem, self._fixed_point, terms, self.removed)
 
 
-def _linear_row(c: LinearConstraint, forbidden: Forbidden) -> Row:
+def _linear_row(c: LinearConstraint, number: int, forbidden: Forbidden) -> Row:
     """A linear constraint as a row over literals."""
     literals = np.concatenate([np.arange(forbidden.first[v], forbidden.first[v + 1]) for v in c.scope])
     coefficients = np.concatenate(c.coefficients)
     order = np.argsort(literals)
     order = order[coefficients[order] != 0]
-    return Row(literals[order], coefficients[order], c.capacity, "linear")
+    return Row(literals[order], coefficients[order], c.capacity, "linear", number)

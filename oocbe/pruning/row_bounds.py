@@ -29,7 +29,8 @@ class RowBound:
     """Lower bound on what lies outside a message, per row of it.
 
     For every row s with value h(s), and every full assignment that counts and extends s:
-    ``h(s) * scale + constant + sum(tables[v][s_v]) <= scale * (value of the assignment)``, where the assignment's value
+    ``h(s) * scale + constant + sum(tables[v][s_v]) + sum(prices[c] * (what the assignment takes of c in the eliminated
+    variables)) <= scale * (value of the assignment)``, where the assignment's value
     includes ``Problem.constant``. With integer costs all of this is exact in int64 and cannot overflow. With
     floating-point costs ``scale`` is 1 and ``constant`` is lowered by more than the rounding errors of the sums.
 
@@ -38,11 +39,15 @@ class RowBound:
     scale : a cost c counts c * scale.
     constant : what does not depend on the row.
     tables : separator variable -> int64 (or float64) (domain size,); variables left out add nothing.
+    prices : linear constraint (its index) -> what a row's bound rises with a unit that its eliminated variables take of
+        the constraint's capacity, beyond the least coefficient of each; at least 0, and 0 for constraints left out.
+        The bound holds without that, too.
     """
 
     scale: int
     constant: int | float
     tables: Mapping[int, NDArray[Any]] = field(default_factory=dict)
+    prices: Mapping[int, int | float] = field(default_factory=dict)
 
 
 class BoundSource(Protocol):

@@ -16,12 +16,14 @@ class Row:
     Attributes
     ----------
     literals : int64, ascending. coefficients : int64. right_hand_side : integer. kind : what the row is called.
+    number : of the problem's linear constraint that the row is, -1 where it is none.
     """
 
     literals: NDArray[np.int64]
     coefficients: NDArray[np.int64]
     right_hand_side: int
     kind: str = "row"
+    number: int = -1
 
     @classmethod
     def of(cls, literals: Sequence[int] | NDArray[np.int64], right_hand_side: int, kind: str) -> Row:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -234,6 +234,15 @@ class StoredTable:
                 found: int | float = piece.values[hits[0]].item()
                 return found
         return None
+
+    def read_between(self, first: int, last: int) -> Table:
+        """Chunks of a sorted table that may have rows with keys from ``first`` to ``last``, in memory.
+
+        Keys are numbers, word 0 least significant. Errors as for :meth:`read`.
+        """
+        begin = bisect_left(self._manifest.last_keys, first)
+        end = bisect_right(self._manifest.first_keys, last)
+        return self.read(begin * self.chunk_rows, end * self.chunk_rows)
 
     def value_at(self, assignment: Mapping[str, int]) -> int | float | None:
         """Value of one assignment of the scope's variables; None where it has no row."""

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from oocbe.deadline import Deadline
 from oocbe.elimination.durability import TransientRun
 from oocbe.elimination.forward import ForwardPass
+from oocbe.elimination.linear import is_tabulated
 from oocbe.elimination.messages import Message, MessageStore
 from oocbe.elimination.order import OrderChoice
 from oocbe.elimination.plan import candidate_plans
-from oocbe.elimination.prepare import Prepared, is_tabulated
+from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.race import race
 from oocbe.errors import UnsupportedError
 from oocbe.machine import resident_memory

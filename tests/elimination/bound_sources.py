@@ -50,12 +50,19 @@ class ExactSource:
                 else:
                     tables[v] = random.uniform(-5, 5, size=problem.sizes[v])
                 rest = rest - tables[v][grid[v]]
+        prices = {}
+        for number, c in enumerate(problem.linear_constraints):
+            if self._with_tables and random.integers(3):
+                prices[number] = int(random.integers(0, 3 * scale)) if integral else float(random.uniform(0, 3))
+                for v, own in zip(c.scope, c.coefficients, strict=True):
+                    if eliminated >> v & 1:
+                        rest = rest - prices[number] * (own - own.min())[grid[v]]
         if not self._counts.any():
-            return RowBound(scale, 10**9 if integral else 1e9, tables)
+            return RowBound(scale, 10**9 if integral else 1e9, tables, prices)
         least = rest[self._counts].min()
         slack = random.choice([0, 0, 2 * scale])
         constant = int(least) - int(slack) if integral else float(least) - float(slack) - 1e-6
-        return RowBound(scale, constant, tables)
+        return RowBound(scale, constant, tables, prices)
 
     def fixed_values(self, upper_bound: float) -> list[tuple[int, int]]:
         better = self._counts & (self._total < upper_bound)

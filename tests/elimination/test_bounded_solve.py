@@ -12,7 +12,7 @@ import oocbe
 from oocbe.elimination import bounded, incumbent_search
 from oocbe.elimination import solve as solving
 from oocbe.errors import TimeLimitError, UnsupportedError, UsageError
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.problem import Constraint, Function, Problem, Variable
 from oocbe.result import Result
 from oocbe.semiring import MAX_SUM, MIN_SUM
 
@@ -156,43 +156,6 @@ def test_the_observer_hears_of_bounds_in_the_problem_s_own_sense():
         assert lower == sorted(lower)
         assert values == sorted(values, reverse=True)
         assert max(lower) <= result.value <= min(values)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_linear_constraint_that_elimination_leaves_out(seed):
-    """Too many variables to tabulate: the answer is the optimum, or a limit with a bound and an assignment."""
-    random = np.random.default_rng(seed)
-    count = 22
-    coefficients = tuple(np.array([0, int(random.integers(1, 9))]) for _ in range(count))
-    problem = Problem(
-        tuple(Variable(f"x{v}", 2) for v in range(count)),
-        tuple(Function.from_array((v,), [int(random.integers(1, 50)), 0]) for v in range(count)),
-        tuple(Constraint((v, v + 1), [[1, 1]]) for v in range(0, count - 1, 3)),
-        (LinearConstraint(tuple(range(count)), coefficients, int(random.integers(20, 60))),),
-    )
-    total, feasible = grid_of(problem)
-    expected = int(total[feasible].min())
-    for source in SOURCES:
-        result = solve(problem, bounds=source, incumbent_seconds=0.02)
-        assert result.status in ("optimal", "limit")
-        if result.status == "optimal":
-            assert result.value == expected == problem.evaluate(result.assignment)
-        else:
-            assert result.bound <= expected
-            assert result.value is None or expected <= result.value == problem.evaluate(result.assignment)
-
-
-def grid_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Values and feasibility of all assignments of binary variables with unary functions and few constraints."""
-    count = len(problem.variables)
-    bits = (np.arange(1 << count)[:, None] >> np.arange(count)) & 1
-    total = sum(f.to_array(problem.sizes)[0][bits[:, f.scope[0]]] for f in problem.functions)
-    feasible = np.ones(1 << count, dtype=bool)
-    for c in problem.constraints:
-        feasible &= c.to_array(problem.sizes)[tuple(bits[:, v] for v in c.scope)]
-    for c in problem.linear_constraints:
-        feasible &= sum(a[bits[:, v]] for v, a in zip(c.scope, c.coefficients, strict=True)) <= c.capacity
-    return total, feasible
 
 
 def test_an_upper_bound_needs_min_sum():

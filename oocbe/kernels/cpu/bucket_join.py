@@ -19,16 +19,20 @@ no completion of it can be better than a threshold: what the tables say of the v
 the rest, and the least value among the rows of each table that still agree with the prefix. A row is judged once more
 by its own value before it is written.
 
+Where rows carry what they consume of linear constraints (:mod:`oocbe.operators.consumption`), that is the lowest field
+of every key, below the eliminated variable. A leaf then has several rows
+(:mod:`oocbe.kernels.cpu.consumption_leaf`), and bounds count a *price* for what a row consumes.
+
 Everything a walk needs comes in flat arrays; :mod:`oocbe.operators.bucket_join` makes them and documents each.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.consumption_leaf import LISTS, join_consumptions, write_rows
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.trie_search import group_end, seek
 from oocbe.kernels.cpu.walk_steps import bound_part, gather, grown, least_value
@@ -38,34 +42,11 @@ U64 = np.uint64
 SCANNED_ROWS = 8
 """Rows of a table whose least value is found by reading them; longer ranges keep the bound of the range around them."""
 
-
 SHARED_STEP = 4095
 """Rows, less one, after which a walk adds to the count that all walks of a bucket share; ones in the low bits."""
 
 LOOK_UP_STEP = (1 << 14) - 1
 """Steps, less one, after which a walk that makes no rows looks whether to give up; ones in the low bits."""
-
-
-class Walk(NamedTuple):
-    """Result of one call: ``filled`` rows of output, or of partial walks where it stopped above the leaves.
-
-    Attributes
-    ----------
-    keys : uint64 (words, capacity), separator keys (or their prefixes), ascending.
-    values : value dtype (capacity,), one a leaf; unused for partial walks.
-    low, high : int64 (tables, capacity), row range of each table; used for partial walks only.
-    filled : rows in use.
-    complete : False where a limit was passed, or ``stop`` was set, and the walk given up.
-    pruned : prefixes and rows dropped because no completion of them is below the threshold.
-    """
-
-    keys: NDArray[np.uint64]
-    values: NDArray[Any]
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
-    filled: int
-    complete: bool
-    pruned: int = 0
 
 
 @jit
@@ -75,6 +56,7 @@ def walk(
     lookups: Any,
     leaf: Any,
     bounds: Any,
+    consumption: Any,
     start: Any,
     row_limit: Any,
     step_limit: Any,
@@ -84,14 +66,19 @@ def walk(
 
     Parameters
     ----------
-    tables : (keys, values, key_base, rows, value_base, least) — all tables' key words and values end to end, and the
-        least value of each, in the dtype of the bounds.
+    tables : (keys, values, key_base, rows, value_base, least, priced, price_scale) — all tables' key words and values
+        end to end; for the bounds, what each row's value and consumption are worth in ``price_scale`` (the values
+        themselves where no consumption is carried), and the least of that in each table, in the dtype of the bounds.
     runs : (word, shift, mask, size, part_start, part_table, part_word, part_shift).
     lookups : (level_start, segment_start, segment_middle, word, shift, mask, place, base, own_bits, free_base, bits,
         free) — bit sets by level. Segments up to segment_middle read the level's own run, the rest the runs above.
     leaf : (size, mask, mask_words, masks, values, combination, marginalisation, one).
     bounds : (level_start, word, shift, mask, base, entries, slack, scale) — see
         :class:`oocbe.operators.row_pruning.RowPruning`; ``slack`` is empty where nothing is pruned.
+    consumption : (bits, limit, guards, group_shift, keeps_staircase, own, unit_key, unit_value, shift, mask, price) —
+        bits is 0 where none is carried. limit has all guard bits set; own is what each value of the eliminated variable
+        consumes; unit_key and unit_value make a row that adds nothing; shift, mask and price are those of each
+        constraint, and consumptions are grouped by what lies above group_shift.
     start : (item_keys, item_low, item_high, first, last, start_level, stop_level).
     row_limit : give up beyond this many rows, or partial walks. step_limit : give up beyond about this many steps, each
         of which takes up or leaves one field of a key: with a bound, many may lead to few rows.
@@ -99,7 +86,7 @@ def walk(
         far, now and then. Threads add to it without a lock, so it may fall behind a little; the caller checks the rows
         at the end. Whoever sets ``stop`` to another value than 0 makes all walks give up soon.
     """
-    keys, values, key_base, table_rows, value_base, table_least = tables
+    keys, values, key_base, table_rows, value_base, table_least, priced, price_scale = tables
     run_word, run_shift, run_mask, run_size, part_start, part_table, part_word, part_shift = runs
     level_start, segment_start, segment_middle = lookups[:3]
     segments = lookups[3:7]
@@ -109,6 +96,10 @@ def walk(
     entries, slack, scale = bounds[5:]
     made, stop = shared
     prunes = len(slack) > 0
+    consumes = consumption[0] > 0
+    amount_shift, amount_mask, price = consumption[8], consumption[9], consumption[10]
+    amounts = np.empty((LISTS, 64 if consumes else 1), dtype=np.int64)
+    worths = np.empty(amounts.shape, dtype=values.dtype)
 
     words = item_keys.shape[0]
     count_tables = len(key_base)
@@ -186,6 +177,24 @@ def walk(
 
                     for f in range(mask_from, function_to):
                         index[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
+                    if consumes:
+                        rows = (low[stop_level], high[stop_level], index, base, mask_from, mask_to, function_to)
+                        chosen, filled, amounts, worths = join_consumptions(
+                            tables, rows, leaf, consumption, amounts, worths
+                        )
+                        if count + filled > capacity:
+                            capacity = 2 * (count + filled)
+                            out_keys = grown(out_keys, count, capacity)
+                            out_values = grown(out_values.reshape(1, -1), count, capacity)[0]
+                        before, prices = count, (scale, amount_shift, amount_mask, price)
+                        room = slack[levels + 1] - reached[levels] if prunes else entries[0]
+                        leaf_rows = (amounts[chosen, :filled], worths[chosen, :filled])
+                        count = write_rows(key, *leaf_rows, prunes, room, prices, out_keys, out_values, count)
+                        pruned += before + filled - count
+                        made[0] += (count & ~SHARED_STEP) - (before & ~SHARED_STEP)
+                        if count > row_limit or made[0] > row_limit:
+                            return out_keys, out_values, out_low, out_high, count, False, pruned
+                        continue
                     block = -1
                     allowed = U64(0)
                     found = False
@@ -378,10 +387,10 @@ def walk(
                     t = part_table[part]
                     if high[level + 1, t] - low[level + 1, t] <= SCANNED_ROWS:
                         begin = value_base[t]
-                        smallest = least_value(values, begin + low[level + 1, t], begin + high[level + 1, t])
+                        smallest = least_value(priced, begin + low[level + 1, t], begin + high[level + 1, t])
                         least_sum[level + 1] += smallest - least[level, t]
                         least[level + 1, t] = smallest
-                if reached[level + 1] + least_sum[level + 1] * scale >= slack[level + 1]:
+                if reached[level + 1] + least_sum[level + 1] * price_scale >= slack[level + 1]:
                     permitted = False
                     pruned += 1
             if permitted:

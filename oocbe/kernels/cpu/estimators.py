@@ -9,7 +9,7 @@ from oocbe.kernels.cpu.jit import inline, jit
 OUTSIDE, SEPARATOR, ELIMINATED = 0, 1, 2
 """What a variable is to a message; part of the kernels' interface."""
 
-SOFT, HARD, LITERAL = 0, 1, 2
+SOFT, HARD, LITERAL, CONSUMED = 0, 1, 2, 3
 """What a term bounds; see :class:`oocbe.pruning.estimators.Terms`."""
 
 
@@ -62,7 +62,8 @@ def sum_outside(
     Parameters
     ----------
     start, variable, offset : int64, CSR; the variables of each term, and where its entries for them begin.
-    entries : int64. constant, kind : int64 and uint8 (terms,), :data:`SOFT`, :data:`HARD` or :data:`LITERAL`.
+    entries : int64. constant, kind : int64 and uint8 (terms,), :data:`SOFT`, :data:`HARD`, :data:`LITERAL`
+        or :data:`CONSUMED`.
     first : int64 (variables + 1,), where a variable's values begin in ``removed`` and ``sums``.
     role : uint8 (variables,), :data:`OUTSIDE`, :data:`SEPARATOR` or :data:`ELIMINATED`.
     removed : uint8 (values,), 1 for values that no assignment in question has.
@@ -75,8 +76,9 @@ def sum_outside(
     A soft term counts if it meets no eliminated variable: its function is part of the message otherwise. A hard term
     (at most 0 wherever everything is satisfied) holds in any case; its eliminated variables take their least entry,
     or nothing at all in a literal term.
-    One without a variable outside cannot raise the bound of any row and is left out, and one that meets eliminated
-    variables is left out where the least bound of all rows does not suffer.
+    In a consumed term that is the least of all values, left or not: what a row consumes beyond is known row by row.
+    A hard term without a variable outside cannot raise the bound of any row and is left out, and one that meets
+    eliminated variables, but for consumed ones, is left out where the least bound of all rows does not suffer.
     """
     total = constant[0] * 0
     for i in range(len(sums)):
@@ -94,7 +96,7 @@ def sum_outside(
                 continue
         elif is_inside:
             continue
-        kept[t] = 1 + is_inside
+        kept[t] = 1 + (is_inside and kind[t] != CONSUMED)
         total += constant[t]
         for u in range(start[t], start[t + 1]):
             v = variable[u]
@@ -102,6 +104,11 @@ def sum_outside(
             if role[v] == ELIMINATED:
                 if kind[t] == HARD:
                     total += _least_entry(entries, offset[u], begin, end, removed)
+                elif kind[t] == CONSUMED:
+                    least = entries[offset[u]]
+                    for i in range(begin, end):
+                        least = min(least, entries[offset[u] + i - begin])
+                    total += least
             else:
                 for i in range(begin, end):
                     sums[i] += entries[offset[u] + i - begin]

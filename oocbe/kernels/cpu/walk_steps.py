@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.jit import inline, jit
 
 U64 = np.uint64
+
+
+class Walk(NamedTuple):
+    """Result of one call: ``filled`` rows of output, or of partial walks where it stopped above the leaves.
+
+    Attributes
+    ----------
+    keys : uint64 (words, capacity), separator keys (or their prefixes), ascending.
+    values : value dtype (capacity,), one a leaf; unused for partial walks.
+    low, high : int64 (tables, capacity), row range of each table; used for partial walks only.
+    filled : rows in use.
+    complete : False where a limit was passed, or ``stop`` was set, and the walk given up.
+    pruned : prefixes and rows dropped because no completion of them is below the threshold.
+    """
+
+    keys: NDArray[np.uint64]
+    values: NDArray[Any]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    filled: int
+    complete: bool
+    pruned: int = 0
 
 
 @inline

@@ -1,0 +1,288 @@
+"""Linear constraints carried in the rows' keys: the same answers as brute force, whatever else is on or off."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bound_problems import anything, optimum, photographs
+from bound_sources import ExactSource
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_problems import (
+    ALL_SEMIRINGS,
+    all_values,
+    brute_force,
+    check,
+    eliminate,
+    make_problem,
+    structures,
+    without_bound,
+)
+
+import oocbe
+from oocbe.elimination import linear as enforcement
+from oocbe.elimination.linear import carried_in_rows, left_out
+from oocbe.errors import UnsupportedError
+from oocbe.operators.consumption import consumption_of
+from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.pruning.bounds import bound_sources
+from oocbe.pruning.pruner import RowPruner
+from oocbe.semiring import MAX_SUM, MIN_SUM
+
+SOURCES = ["constant", "lp", "local-polytope"]
+
+
+@pytest.fixture(autouse=True)
+def _no_lookups(monkeypatch):
+    """Small linear constraints are carried in rows, too, instead of being tabulated."""
+    monkeypatch.setattr(enforcement, "TABULATED_BITS", -1)
+
+
+def tightened(structure) -> Problem:
+    """The problem of a structure, with one or two more linear constraints over all variables, most of which bind."""
+    problem = without_bound(make_problem(structure))
+    random = np.random.default_rng(structure["seed"] + 1)
+    linears = list(problem.linear_constraints)
+    for _ in range(int(random.integers(1, 3))):
+        coefficients = tuple(random.integers(random.choice([0, -3]), 6, size=n) for n in problem.sizes)
+        least = sum(int(own.min()) for own in coefficients)
+        most = sum(int(own.max()) for own in coefficients)
+        capacity = int(random.integers(least - 1, max(least + 1, most)))
+        linears.append(LinearConstraint(tuple(range(len(coefficients))), coefficients, capacity))
+    return replace(problem, linear_constraints=tuple(linears))
+
+
+def order_of(problem: Problem, structure) -> list[int]:
+    return np.random.default_rng(structure["seed"]).permutation(len(problem.variables)).tolist()
+
+
+@settings(deadline=None, max_examples=200)
+@given(structures(ALL_SEMIRINGS), st.booleans(), st.integers(1, 7))
+def test_every_semiring(structure, dominance, block_rows):
+    problem = tightened(structure)
+    value, assignment = eliminate(problem, order_of(problem, structure), dominance, block_rows=block_rows)
+    check(problem, value, assignment, brute_force(problem))
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=8000)
+@given(structures(ALL_SEMIRINGS), st.booleans(), st.sampled_from([None, 1, 3]))
+def test_every_semiring_at_length(structure, dominance, block_rows):
+    problem = tightened(structure)
+    value, assignment = eliminate(problem, order_of(problem, structure), dominance, block_rows=block_rows)
+    check(problem, value, assignment, brute_force(problem))
+
+
+def check_upper_bound(structure, above, **settings_of_run):
+    problem = tightened(structure)
+    expected = brute_force(problem)
+    upper_bound = (0 if expected is None else expected) + above
+    for dominance in (True, False):
+        pruner = RowPruner(problem, ExactSource(problem, structure["seed"], upper_bound), upper_bound)
+        order = order_of(problem, structure)
+        value, assignment = eliminate(problem, order, dominance, pruner=pruner, **settings_of_run)
+        if expected is None or above <= 0:
+            inexact = not problem.is_integral or not problem.variables
+            assert value is None or (inexact and value >= upper_bound - 1e-5)
+        else:
+            check(problem, value, assignment, expected)
+
+
+@settings(deadline=None, max_examples=150)
+@given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]))
+def test_bounds_that_price_consumption(structure, above):
+    """The optimum with an upper bound above it, nothing at or below it."""
+    check_upper_bound(structure, above)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=5000)
+@given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]))
+def test_bounds_that_price_consumption_at_length(structure, above):
+    check_upper_bound(structure, above)
+
+
+@settings(deadline=None, max_examples=12)
+@given(structures((MIN_SUM,)), st.sampled_from([0, 1]), st.integers(1, 7))
+def test_through_stored_tables(structure, above, chunk_rows):
+    with tempfile.TemporaryDirectory() as folder:
+        check_upper_bound(structure, above, workdir=Path(folder), chunk_rows=chunk_rows)
+        assert list(Path(folder).iterdir()) == []
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    structures((MIN_SUM, MAX_SUM)),
+    st.sampled_from([*SOURCES, "none"]),
+    st.booleans(),
+    st.sampled_from([None, None, -1, 0, 2]),
+)
+def test_the_whole_way(structure, source, dominance, above):
+    """Bounds of our own, restriction to what they leave, incumbents, and a user's upper bound."""
+    problem = tightened({**structure, "integral": True})
+    expected = brute_force(problem)
+    options = {"bounds": source, "dominance": dominance, "seed": structure["seed"]}
+    ub = None
+    if above is not None and problem.semiring is MIN_SUM:
+        ub = (0 if expected is None else expected) + above
+    result = oocbe.solve(problem, order_seconds=0, bound_seconds=0.05, incumbent_seconds=0.002, ub=ub, **options)
+    if expected is None or (ub is not None and expected >= ub):
+        assert (result.status, result.value) == ("infeasible" if ub is None else "nothing-better", None)
+        return
+    assert result.status == "optimal"
+    check(problem, result.value, result.assignment, expected)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_photographs_with_a_capacity(source):
+    """Problems of the kind that this is for; the capacity excludes the optimum without it in most of them."""
+    bound = 0
+    for seed in range(60):
+        problem = replace(photographs(seed), upper_bound=None)
+        if not problem.linear_constraints:
+            continue
+        expected = optimum(problem)
+        bound += optimum(replace(problem, linear_constraints=())) < expected
+        result = oocbe.solve(
+            problem, bounds=source, order_seconds=0, bound_seconds=0.05, incumbent_seconds=0.002, seed=seed
+        )
+        assert (result.status, result.value) == ("optimal", expected)
+        assert problem.evaluate(result.assignment) == expected
+        assert result.linear_constraints in ("enforced", "shown not to bind")
+    assert bound >= 3
+
+
+def knapsack(seed: int) -> Problem:
+    """Things of a value each, some of them in conflict, and room for about half of them."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(2, 4, size=7).tolist()
+    use = tuple(random.integers(-2, 3) + np.append(0, random.integers(3, 20, size=n - 1)) for n in sizes)
+    return Problem(
+        tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes)),
+        tuple(Function((v,), [[0]], [int(random.integers(10, 60))], 0) for v in range(7)),
+        tuple(Constraint((v, v + 1), [[1, 1]]) for v in range(6) if random.integers(2)),
+        (LinearConstraint(tuple(range(7)), use, int(random.integers(20, 50))),),
+    )
+
+
+@pytest.mark.parametrize("first", range(0, 120, 40))
+def test_prices_hold_for_every_assignment(first):
+    """What a source says of a row holds with the price of what each assignment consumes below it."""
+    priced = 0
+    for seed in range(first, first + 40):
+        for problem in (knapsack(seed), photographs(seed), anything(seed)):
+            random = np.random.default_rng(seed)
+            total, counts = all_values(problem)
+            eliminated = random.permutation(len(problem.sizes))[: random.integers(0, len(problem.sizes) + 1)].tolist()
+            inside = set(eliminated)
+            separator = set()
+            for part in (*problem.functions, *problem.constraints):
+                if set(part.scope) & inside:
+                    separator |= set(part.scope) - inside
+            own = tuple(f for f in problem.functions if set(f.scope) & inside)
+            below = all_values(Problem(problem.variables, own))[0].astype(np.float64)
+            grid = np.indices(problem.sizes)
+            for source in bound_sources(problem, 1e-3, seed):  # no time for cuts, which would make do without
+                bound = source.for_message(sum(1 << v for v in eliminated), sorted(separator))
+                left = below * bound.scale + float(bound.constant)
+                for v, table in bound.tables.items():
+                    left = left + table[grid[v]]
+                for number, price in bound.prices.items():
+                    c = problem.linear_constraints[number]
+                    assert price >= 0
+                    for v, a in zip(c.scope, c.coefficients, strict=True):
+                        left = left + (price * (a - a.min())[grid[v]] if v in inside else 0)
+                    priced += price > 0 and bool(inside & set(c.scope))
+                slack = total.astype(np.float64) * bound.scale - left
+                assert (slack[counts] >= 0).all(), (problem.name, source.name, eliminated)
+    assert priced >= 10
+
+
+def test_parts_without_common_variables_share_a_capacity():
+    """Each part alone has room; together they have not, and the dearest choices must be shared out exactly."""
+    random = np.random.default_rng(5)
+    for _ in range(20):
+        functions = [Function.from_array((v,), [int(random.integers(1, 30)), 0]) for v in range(9)]
+        pairs = [Constraint((v, v + 1), [[1, 1]]) for v in (0, 3, 6)]
+        use = tuple(np.array([0, int(random.integers(1, 9))]) for _ in range(9))
+        linear = LinearConstraint(tuple(range(9)), use, int(random.integers(5, 20)), "shared")
+        problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(9)), tuple(functions), tuple(pairs), (linear,))
+        value, assignment = eliminate(problem, random.permutation(9).tolist())
+        check(problem, value, assignment, brute_force(problem))
+
+
+@pytest.mark.parametrize("bounds", ["auto", *SOURCES])
+@pytest.mark.parametrize("seed", range(2))
+def test_more_variables_than_a_lookup_takes(seed, bounds, monkeypatch):
+    monkeypatch.undo()
+    random = np.random.default_rng(seed)
+    count = 22
+    use = np.array([[0, int(random.integers(1, 9))] for _ in range(count)])
+    cost = random.integers(1, 50, size=count)
+    problem = Problem(
+        tuple(Variable(f"x{v}", 2) for v in range(count)),
+        tuple(Function.from_array((v,), [int(cost[v]), 0]) for v in range(count)),
+        tuple(Constraint((v, v + 1), [[1, 1]]) for v in range(0, count - 1, 3)),
+        (LinearConstraint(tuple(range(count)), tuple(use), int(random.integers(20, 60))),),
+    )
+    best = {0: 0}  # of what is used, the least cost: pair by pair, as the constraints have it
+    for first in range(0, count, 3):
+        group = [v for v in range(first, first + 3) if v < count]
+        choices = [taken for taken in itertools.product((0, 1), repeat=len(group)) if taken[:2] != (1, 1)]
+        grown: dict[int, int] = {}
+        for used, spent in best.items():
+            for taken in choices:
+                after = used + sum(int(use[v, x]) for v, x in zip(group, taken, strict=True))
+                cheap = spent + sum(int(cost[v]) * (1 - x) for v, x in zip(group, taken, strict=True))
+                if after <= problem.linear_constraints[0].capacity:
+                    grown[after] = min(grown.get(after, cheap), cheap)
+        best = grown
+    expected = min(best.values())
+    result = oocbe.solve(problem, bounds=bounds, order_seconds=0, bound_seconds=0.05, incumbent_seconds=0.02)
+    assert (result.status, result.value, result.linear_constraints) == ("optimal", expected, "enforced")
+    assert problem.evaluate(result.assignment) == expected
+
+
+def test_coefficients_of_any_size_and_sign():
+    """Their common divisor and their least values say nothing; differences beyond 64 bits are exact."""
+    unit = 2**60
+    use = tuple(np.array([-2 * unit + 5 * v, unit + 5 * v]) for v in range(4))
+    capacity = 2 * 3 * unit + sum(int(own.min()) for own in use) + 17
+    linear = LinearConstraint(tuple(range(4)), use, capacity)
+    functions = tuple(Function.from_array((v,), [10 + v, 0]) for v in range(4))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(4)), functions, linear_constraints=(linear,))
+    consumption = consumption_of(problem, carried_in_rows(problem))
+    assert (consumption.limits, consumption.units) == ((2,), (3 * unit,))
+    value, assignment = eliminate(problem, [2, 0, 3, 1])
+    assert (value, assignment) == (21, (0, 0, 1, 1))
+
+
+def wide(capacity: int, count: int = 30) -> Problem:
+    """Every variable may take about its share of the capacity, with nothing in common between the coefficients."""
+    use = tuple(np.array([0, capacity // count + v**2 + 1]) for v in range(count))
+    linear = LinearConstraint(tuple(range(count)), use, capacity, "budget")
+    functions = tuple(Function.from_array((v,), [5 + v, 0]) for v in range(count))
+    return Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), functions, linear_constraints=(linear,))
+
+
+def test_a_capacity_that_keys_have_no_room_for_is_left_out_and_named():
+    problem = wide(1 << 40)
+    assert [c.name for c in left_out(problem)] == ["budget"]
+    result = oocbe.solve(problem, order_seconds=0, bounds="none")
+    assert (result.status, result.linear_constraints) == ("limit", "relaxed")
+    assert (result.value, result.bound) == (None, 0)
+    assert any("budget" in note and "32 bits" in note for note in result.notes)
+    with pytest.raises(UnsupportedError, match="budget"):
+        oocbe.solve(problem, semiring="counting")
+
+
+def test_as_many_constraints_as_there_is_room_for_are_carried():
+    problem = wide(1 << 20)
+    more = replace(problem, linear_constraints=(*problem.linear_constraints * 2, *wide(1 << 8).linear_constraints))
+    assert carried_in_rows(more) == (0, 2)
+    assert [c.capacity for c in left_out(more)] == [1 << 20]
