@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,7 @@ def options_for(folder: Path | None, resume: bool = True, **more: object) -> Sol
         "workdir": folder,
         "resume": resume and folder is not None,
         "dominance": False,
+        "backend": "cpu",  # a forked child cannot use the device that its parent has used
     }
     return SolveOptions.from_mapping(settings | more)
 
@@ -112,6 +114,8 @@ def in_child(folder: Path, fault: str | None, bounds: str = "none") -> tuple[int
                 outcome["passings_left"] = faults._passings_left
             os.write(write, json.dumps(outcome).encode())
             os._exit(0)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(70)
     os.close(write)

@@ -27,8 +27,6 @@ def run_cases(cases: list[list[str]]) -> list[dict]:
         text=True,
         env={
             **environment,
-            # A forked child cannot use the device that its parent has used.
-            "OOCBE_BACKEND": "cpu",
             "OOCBE_THREADS": "1",
             "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
             "TMPDIR": durable_runs.fast_folder() or "",

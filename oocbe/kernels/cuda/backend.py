@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cuda import fields, filters, groups, join, join_reduce, reduce, sort
+from oocbe.kernels.cuda import complete, fields, filters, groups, join, join_reduce, reduce, sort
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.memory import set_limit, with_retry
 from oocbe.kernels.cuda.spans import device_span
@@ -57,3 +57,4 @@ class CudaBackend:
     reduce_groups = staticmethod(with_retry(reduce.reduce_groups))
     join_reduce = staticmethod(with_retry(join_reduce.join_reduce))
     drop_forbidden = staticmethod(with_retry(filters.drop_forbidden))
+    eliminate_complete = staticmethod(with_retry(complete.eliminate_complete))
