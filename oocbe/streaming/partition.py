@@ -8,7 +8,8 @@ alone is partitioned again by the bits behind the window: so skew costs passes o
 passes and ascending digits keep the order of the rows: parts laid end to end are sorted by the common variables, ties
 as in the source.
 
-A source that is sorted by the common variables is not written again: its runs are ranges of its own rows.
+A source that is sorted by the common variables is not written again: its runs are ranges of its own rows. Where all
+sources are, and pieces hold several chunks of each, no pass is needed either (:mod:`oocbe.streaming.key_cuts`).
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.interface import Backend
+from oocbe.streaming.key_cuts import KeyIndex, cut_alike
 from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.scratch import ScratchFile
-from oocbe.streaming.sources import Buffers, SliceSource, Source, row_bytes
+from oocbe.streaming.sources import Buffers, Indexed, SliceSource, Source, row_bytes, sliced
 from oocbe.streaming.space import Space
 from oocbe.tables.moves import move_plan
 
@@ -35,6 +37,9 @@ MOST_DIGITS = 1 << 12
 """Digits of a run that are told apart; more (where a sample did not show which bits vary) are put together."""
 
 SAMPLE_ROWS = 1 << 12
+
+LEAST_STRETCHES = 2
+"""Smaller pieces are not cut by the chunks' first keys: their ends alone would be chunks read over and over."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +163,17 @@ def parts(
     if space.fits([(ordered.rows, ordered.cost) for ordered in inputs]):
         yield Part(inputs, fits=True)
         return
+    costs = [ordered.cost for ordered in inputs]
     if first == len(inputs[0].places):
         yield Part(inputs, fits=False)
+        return
+    indices = _indices(inputs, space)
+    if indices:
+        for bounds in cut_alike(indices, lambda rows: space.fits(list(zip(rows, costs, strict=True)))):
+            yield from parts(
+                [replace(o, source=sliced(o.source, *b)) for o, b in zip(inputs, bounds, strict=True)],
+                space, kernels, outermost=False,
+            )  # fmt: skip
         return
     window = _next_window(inputs, first, kernels)
     runs = [_Partition(ordered, window, space, kernels, outermost) for ordered in inputs]
@@ -171,12 +185,21 @@ def parts(
     for digits, _ in totals[1:]:
         common = np.intersect1d(common, digits, assume_unique=True)
     sizes = [rows[np.searchsorted(digits, common)] for digits, rows in totals]
-    for low, high in _fitting(sizes, [ordered.cost for ordered in inputs], space):
+    for low, high in _fitting(sizes, costs, space):
         cut = tuple(segments.of(common[low:high]) for segments in partitioned)
         if high - low > 1:
             yield Part(cut, fits=True)
         else:
             yield from parts(cut, space, kernels, window.last - given_up, outermost=False)
+
+
+def _indices(inputs: Sequence[Ordered], space: Space) -> list[KeyIndex]:
+    """Indices of sources that can be cut by them into pieces of several chunks; none where one cannot."""
+    found = [o.source for o in inputs if o.in_order and isinstance(o.source, Indexed)]
+    sizes = [min(source.rows, LEAST_STRETCHES * source.stretch_rows) for source in found]
+    if len(found) < len(inputs) or not space.fits([(rows, o.cost) for rows, o in zip(sizes, inputs, strict=True)]):
+        return []
+    return [KeyIndex(source, o.common, space.budget) for source, o in zip(found, inputs, strict=True)]
 
 
 def _fitting(sizes: Sequence[NDArray[np.int64]], costs: Sequence[int], space: Space) -> Iterator[tuple[int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,11 @@ from oocbe.kernels.cpu.backend import in_main_memory
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from oocbe.tables.writer import key_number
 from oocbe.tracing.recorder import phase
+
+STRETCH_ROWS = 1 << 16
+"""Rows of a stretch of a table in memory."""
 
 
 class Source(Protocol):
@@ -39,6 +43,19 @@ class Source(Protocol):
         """All rows cut into ranges of at most ``most`` rows, each cheap to read by itself."""
 
 
+@runtime_checkable
+class Indexed(Source, Protocol):
+    """A source that tells keys of its *stretches*, each of ``stretch_rows`` rows but the last one, without a pass."""
+
+    stretch_rows: int
+
+    def edge_keys(self, stretch: int) -> tuple[int, int]:
+        """Keys of the first and the last row of a stretch, each as one number (word 0 least significant)."""
+
+    def keys_of(self, stretch: int) -> NDArray[np.uint64]:
+        """Keys of all rows of a stretch, uint64 (words, rows)."""
+
+
 def row_bytes(layout: Layout, dtype: np.dtype[Any]) -> int:
     """Bytes of a row: key words and value."""
     return 8 * layout.words + dtype.itemsize
@@ -57,6 +74,16 @@ class TableSource:
             table.is_sorted,
         )
         self._table = table
+        self.stretch_rows = STRETCH_ROWS
+
+    def edge_keys(self, stretch: int) -> tuple[int, int]:
+        """See :class:`Indexed`."""
+        keys = self.keys_of(stretch)
+        return key_number(keys, 0), key_number(keys, keys.shape[1] - 1)
+
+    def keys_of(self, stretch: int) -> NDArray[np.uint64]:
+        """See :class:`Indexed`."""
+        return self._table.keys[:, stretch * STRETCH_ROWS : (stretch + 1) * STRETCH_ROWS]
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """See :class:`Source`."""
@@ -76,6 +103,18 @@ class StoredSource:
     def __init__(self, table: StoredTable) -> None:
         self.layout, self.dtype, self.rows, self.is_sorted = table.layout, table.dtype, table.rows, table.is_sorted
         self._table = table
+        self.stretch_rows = table.chunk_rows
+
+    def edge_keys(self, stretch: int) -> tuple[int, int]:
+        """See :class:`Indexed`; nothing is read."""
+        return self._table.chunk_keys(stretch)
+
+    def keys_of(self, stretch: int) -> NDArray[np.uint64]:
+        """See :class:`Indexed`."""
+        start = stretch * self.stretch_rows
+        keys = np.empty((self.layout.words, min(self.stretch_rows, self.rows - start)), dtype=np.uint64)
+        self._table.read_into(start, keys, None, alone=True)
+        return keys
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """See :class:`Source`."""

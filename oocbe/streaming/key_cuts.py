@@ -1,0 +1,89 @@
+"""Cuts of sorted sources at the first keys of their chunks, found without a pass over the rows.
+
+A table on disk tells the first and the last key of each chunk. Where sources are sorted by the same *common* variables,
+a key that some chunk begins with cuts all of them alike, and between two such keys a source has no more rows than the
+chunks that reach in there. So cuts are chosen from what the sources tell, and only the chunks that a chosen cut runs
+through are read, once, to find the row.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from oocbe.streaming.budget import Budget
+from oocbe.streaming.sources import Indexed
+from oocbe.tables.layout import WORD_BITS
+from oocbe.tables.writer import key_number
+
+
+class KeyIndex:
+    """Where the common keys of a sorted source lie; common variables are read as one number, the last most significant.
+
+    Parameters
+    ----------
+    source : sorted, with the common variables most significant, in their order. common : the variables.
+    budget : of the memory that the keys of a stretch take while a row is looked for.
+
+    Attributes
+    ----------
+    firsts, lasts : numbers of the first and the last row of each stretch (a chunk) of the source.
+    end : a number beyond all.
+    """
+
+    def __init__(self, source: Indexed, common: Sequence[str], budget: Budget) -> None:
+        self._source, self._budget = source, budget
+        self._fields: list[tuple[int, int, int]] = []
+        place = 0
+        for field in map(source.layout.field, common):
+            self._fields.append((WORD_BITS * field.word + field.shift, field.mask, place))
+            place += field.bits
+        self.end = 1 << place
+        stretches = range(-(-source.rows // source.stretch_rows))
+        edges = [tuple(map(self._number, source.edge_keys(stretch))) for stretch in stretches]
+        self.firsts, self.lasts = ([edge[side] for edge in edges] for side in (0, 1))
+
+    def most_rows(self, low: int, high: int) -> int:
+        """No fewer rows than have a number from ``low`` up to ``high``, not included."""
+        stretches = bisect_left(self.firsts, high) - bisect_left(self.lasts, low)
+        return min(max(0, stretches) * self._source.stretch_rows, self._source.rows)
+
+    def place(self, number: int) -> int:
+        """The first row whose number is not below this one; reads one stretch at most."""
+        stretch = bisect_left(self.lasts, number)
+        start = stretch * self._source.stretch_rows
+        if stretch == len(self.lasts):
+            return self._source.rows
+        if number <= self.firsts[stretch]:
+            return start
+        nbytes = 8 * self._source.layout.words * self._source.stretch_rows
+        with self._budget.reserve("cutting sorted tables", nbytes):
+            keys = self._source.keys_of(stretch)
+            rows = range(keys.shape[1])
+            return start + bisect_left(rows, number, key=lambda row: self._number(key_number(keys, row)))
+
+    def _number(self, key: int) -> int:
+        return sum((key >> shift & mask) << place for shift, mask, place in self._fields)
+
+
+def cut_alike(
+    indices: Sequence[KeyIndex], fits: Callable[[Sequence[int]], bool]
+) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Ranges of rows of each source that have the same range of common keys, in ascending order.
+
+    Parameters
+    ----------
+    fits : whether so many rows of each source fit together. A range that no chunk begins in is not cut, even where it
+        does not fit.
+    """
+    end = max(index.end for index in indices)
+    numbers = sorted({number for index in indices for number in index.firsts} | {end})
+    chosen = [numbers[0]]
+    for before, number in pairwise(numbers):
+        if before > chosen[-1] and not fits([index.most_rows(chosen[-1], number) for index in indices]):
+            chosen.append(before)
+    chosen.append(end)
+    places = ([index.place(number) for index in indices] for number in chosen)
+    for low, high in pairwise(places):
+        yield tuple(zip(low, high, strict=True))
