@@ -46,6 +46,9 @@ WIDER = 8
 GAP_PARTS = 8
 """Thresholds but the first cover at least this part (an eighth) of the gap."""
 
+MUCH = 0.02
+"""Part of the values that a bound must rule out before what is left gets another one at once."""
+
 LEAST_WIDTH = 2.0**-30
 """Width of the first threshold relative to the upper bound, where values are no integers."""
 
@@ -147,6 +150,7 @@ class BoundedSolve:
         self._given: list[int] | None = None
         if options.order != "auto" and options.order not in HEURISTICS:
             self._given = read_order(problem, options.order)
+        self._bounds = 0
         self.statistics = Statistics()
 
     def run(self) -> None:
@@ -246,15 +250,31 @@ class BoundedSolve:
             if known.upper_bound < threshold:
                 return True  # the incumbent has come down below the threshold: begin again from there
             incumbents.extend(options.incumbent_seconds)
-            tighter = self._bound(scope, threshold, share)
+            scope = self._tightened(scope, threshold, share)
             if known.upper_bound < threshold:
                 return True
-            scope = scope if tighter.source is scope.source else tighter.below(threshold)
             seconds = options.order_seconds
             share *= 2
             cap *= CAP_FACTOR
         known.raise_lower(threshold, "bounds")
         return True
+
+    def _tightened(self, scope: _Scope, threshold: int | float, seconds: float) -> _Scope | None:
+        """What a bound of its own leaves of a scope, again and again while that is much less; None: nothing is left.
+
+        A linear program over fewer values has other optimal multipliers, which rule out other values, even where its
+        bound is no better. The scope's values are worth nothing more where a better incumbent was found on the way.
+        """
+        end = time.perf_counter() + seconds
+        while True:
+            values = sum(scope.problem.sizes)
+            scope = self._bound(scope, threshold, end - time.perf_counter())
+            smaller = scope.below(threshold)
+            if smaller is None or self._known.upper_bound < threshold or time.perf_counter() > end:
+                return smaller
+            if sum(smaller.problem.sizes) > (1 - MUCH) * values:
+                return smaller
+            scope = smaller
 
     def _starter(self, scope: _Scope) -> Callable[[OrderChoice], Callable[[int, int, int], None] | None]:
         return lambda choice: self._start(scope.problem, choice, "" if scope.source is None else scope.source.why)
@@ -304,7 +324,8 @@ class BoundedSolve:
         known, options = self._known, self._options
         seconds = min(seconds, self._engine.deadline.remaining)
         limit = min(threshold, known.upper_bound)
-        sources = bound_sources(scope.problem, seconds, options.seed, limit, improve=True)
+        sources = bound_sources(scope.problem, seconds, options.seed + self._bounds, limit, improve=True)
+        self._bounds += 1
         for source in sources:
             if source.assignment is not None:
                 assignment = scope.lift(source.assignment)
@@ -318,7 +339,8 @@ class BoundedSolve:
             self.statistics.bounds = f"{source.name}: {source.why}" + (f" (others: {others})" if others else "")
         # What is not in this scope is worth the threshold at least.
         known.raise_lower(min(source.root, threshold), source.name)
-        if scope.source is not None and scope.source.root >= source.root:
+        # On a tie the fresh one is the better one: it was made for what is left.
+        if scope.source is not None and scope.source.root > source.root:
             source = scope.source
         self.statistics.seconds["bounds"] += time.perf_counter() - begin
         return replace(scope, source=source)
