@@ -27,6 +27,7 @@ from small_problems import (
 import oocbe
 from oocbe.elimination import linear as enforcement
 from oocbe.elimination.linear import carried_in_rows, left_out
+from oocbe.elimination.restrict import restrict
 from oocbe.errors import UnsupportedError
 from oocbe.operators.consumption import consumption_of
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
@@ -170,37 +171,49 @@ def knapsack(seed: int) -> Problem:
     )
 
 
+def check_prices(problem: Problem, source, random) -> bool:
+    """Assert that what a source says of a message holds for every assignment that counts, with the price of what it
+    consumes in the eliminated variables; returns whether there was a price to pay."""
+    total, counts = all_values(problem)
+    eliminated = random.permutation(len(problem.sizes))[: random.integers(0, len(problem.sizes) + 1)].tolist()
+    inside = set(eliminated)
+    separator = set()
+    for part in (*problem.functions, *problem.constraints):
+        if set(part.scope) & inside:
+            separator |= set(part.scope) - inside
+    below = all_values(Problem(problem.variables, tuple(f for f in problem.functions if set(f.scope) & inside)))[0]
+    grid = np.indices(problem.sizes)
+    bound = source.for_message(sum(1 << v for v in eliminated), sorted(separator))
+    left = below.astype(np.float64) * bound.scale + float(bound.constant)
+    for v, table in bound.tables.items():
+        left = left + table[grid[v]]
+    priced = False
+    for number, price in bound.prices.items():
+        c = problem.linear_constraints[number]
+        assert price >= 0
+        for v, own in zip(c.scope, c.coefficients, strict=True):
+            left = left + (price * (own - own.min())[grid[v]] if v in inside else 0)
+        priced |= price > 0 and bool(inside & set(c.scope))
+    slack = total.astype(np.float64) * bound.scale - left
+    assert (slack[counts] >= 0).all(), (problem.name, source.name, eliminated)
+    return priced
+
+
 @pytest.mark.parametrize("first", range(0, 120, 40))
 def test_prices_hold_for_every_assignment(first):
-    """What a source says of a row holds with the price of what each assignment consumes below it."""
-    priced = 0
+    """Of the sources of a problem, and of what they say about the problem with some of its values."""
+    priced = restricted = 0
     for seed in range(first, first + 40):
+        random = np.random.default_rng(seed)
         for problem in (knapsack(seed), photographs(seed), anything(seed)):
-            random = np.random.default_rng(seed)
-            total, counts = all_values(problem)
-            eliminated = random.permutation(len(problem.sizes))[: random.integers(0, len(problem.sizes) + 1)].tolist()
-            inside = set(eliminated)
-            separator = set()
-            for part in (*problem.functions, *problem.constraints):
-                if set(part.scope) & inside:
-                    separator |= set(part.scope) - inside
-            own = tuple(f for f in problem.functions if set(f.scope) & inside)
-            below = all_values(Problem(problem.variables, own))[0].astype(np.float64)
-            grid = np.indices(problem.sizes)
+            values = [(v, int(random.integers(n))) for v, n in enumerate(problem.sizes) if n > 1 and random.integers(2)]
+            made = restrict(problem, values)
             for source in bound_sources(problem, 1e-3, seed):  # no time for cuts, which would make do without
-                bound = source.for_message(sum(1 << v for v in eliminated), sorted(separator))
-                left = below * bound.scale + float(bound.constant)
-                for v, table in bound.tables.items():
-                    left = left + table[grid[v]]
-                for number, price in bound.prices.items():
-                    c = problem.linear_constraints[number]
-                    assert price >= 0
-                    for v, a in zip(c.scope, c.coefficients, strict=True):
-                        left = left + (price * (a - a.min())[grid[v]] if v in inside else 0)
-                    priced += price > 0 and bool(inside & set(c.scope))
-                slack = total.astype(np.float64) * bound.scale - left
-                assert (slack[counts] >= 0).all(), (problem.name, source.name, eliminated)
+                priced += check_prices(problem, source, random)
+                if made.problem is not None:
+                    restricted += check_prices(made.problem, made.source(source), random)
     assert priced >= 10
+    assert restricted >= 10
 
 
 def test_parts_without_common_variables_share_a_capacity():

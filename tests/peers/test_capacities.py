@@ -21,11 +21,8 @@ def chosen(seed: int, constraints: int = 1) -> Problem:
     random = np.random.default_rng(seed)
     sizes = random.integers(2, 5, size=32).tolist()
     count = len(sizes)
-    conflicts = []
-    for v in range(count):
-        for w in range(v + 1, min(count, v + 5)):
-            if random.integers(2):
-                conflicts.append(Constraint((v, w), [[random.integers(1, sizes[v]), random.integers(1, sizes[w])]]))
+    pairs = [(v, w) for v in range(count) for w in range(v + 1, min(count, v + 5)) if random.integers(2)]
+    conflicts = [Constraint((v, w), [[random.integers(1, sizes[v]), random.integers(1, sizes[w])]]) for v, w in pairs]
     linear = []
     for _ in range(constraints):
         use = tuple(np.append(0, random.integers(1, 12, size=n - 1)) for n in sizes)
