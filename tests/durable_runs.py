@@ -61,6 +61,7 @@ def options_for(folder: Path | None, resume: bool = True, **more: object) -> Sol
         "workdir": folder,
         "resume": resume and folder is not None,
         "dominance": False,
+        "tables": "incomplete",  # row caps, and with them races that are published, are for these
         "backend": "cpu",  # a forked child cannot use the device that its parent has used
     }
     return SolveOptions.from_mapping(settings | more)

@@ -21,7 +21,7 @@ from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.ranges import check_product, largest_magnitude, rounding_margin
 from oocbe.elimination.scaling import rescale, split
 from oocbe.errors import LimitError, ResourceError
-from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.operators.bucket_engine import BucketEngine, to_host
 from oocbe.operators.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
 from oocbe.operators.factors import PackedFactor
 from oocbe.operators.join_program import BucketScope, ProgramBuilder
@@ -217,7 +217,7 @@ class Forward:
 
     def _absorb(self, outcome: ForwardPass, table: Table) -> None:
         """Combine a message without variables, and with all that it may consume, with the result."""
-        value = self._prepared.semiring.reduce(table.values).item()
+        value = self._prepared.semiring.reduce(to_host(table).values).item()
         assert outcome.value is not None
         if self._prepared.semiring.combination is Combination.ADD:
             outcome.value = outcome.value + value

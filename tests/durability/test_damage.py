@@ -72,7 +72,7 @@ def test_there_is_something_to_damage(unfinished):
 
 
 def test_an_undamaged_run_computes_nothing_again(run, expected, monkeypatch):
-    monkeypatch.setattr(forward.Forward, "_message", lambda *_: pytest.fail("a bucket was computed"))
+    monkeypatch.setattr(forward.Forward, "cheapest_message", lambda *_: pytest.fail("a bucket was computed"))
     outcome = solve_in(run, **MORE)
     assert same(outcome, expected)
 

@@ -47,22 +47,27 @@ def test_small_buckets_as_large_ones(cuda, small_thresholds, semiring, dtype):
     run()
 
 
+ABSENT = 1_000_000
+"""Stands for what is infeasible in expected sums of integers."""
+
+
 def make(random, semiring, dtype, scopes, sizes) -> tuple[list[CompleteFunction], list[np.ndarray]]:
-    """Functions over scopes (fastest axis first), and arrays with an axis for each of the bucket's."""
+    """Functions over scopes (fastest axis first), and arrays with an axis for each of the bucket's, in wide types."""
     kind, functions, arrays = np.dtype(dtype), [], []
     for scope in scopes:
         shape = [sizes[a] for a in reversed(scope)]
         dense = random.integers(0, 9, shape) if kind.kind == "i" else random.random(shape).round(3)
-        stored = np.where(
-            random.random(shape) < 0.9, dense, infeasible_value(kind, semiring.combination, semiring.marginalisation)
-        ).astype(kind)
+        feasible = random.random(shape) < 0.9
+        bad = infeasible_value(kind, semiring.combination, semiring.marginalisation)
         strides, step = [0] * len(sizes), 1
         for axis in scope:
             strides[axis] = step
             step *= sizes[axis]
-        functions.append(CompleteFunction(stored.ravel(), tuple(strides)))
+        functions.append(CompleteFunction(np.where(feasible, dense, bad).astype(kind).ravel(), tuple(strides)))
+        wide_bad = bad if kind.kind == "f" or semiring is SUM_PRODUCT else np.sign(int(bad)) * ABSENT
+        wide = np.where(feasible, dense, wide_bad).T
         order = np.argsort(scope)
-        arrays.append(stored.T.transpose(order).reshape([n if a in scope else 1 for a, n in enumerate(sizes)]))
+        arrays.append(wide.transpose(order).reshape([n if a in scope else 1 for a, n in enumerate(sizes)]))
     return functions, arrays
 
 
@@ -86,18 +91,15 @@ def test_products(cuda, semiring, dtype, shape):
         pytest.skip("sums of products that int16 does not hold")
     functions, arrays = make(np.random.default_rng(7), semiring, dtype, scopes, sizes)
     kind = np.dtype(dtype)
-    joined = arrays[0].astype(np.float64 if kind.kind == "f" else np.int64)
+    joined = arrays[0]
     for array in arrays[1:]:
-        joined = joined * array if semiring is SUM_PRODUCT else joined + array.astype(joined.dtype)
+        joined = joined * array if semiring is SUM_PRODUCT else joined + array
     rows = joined.max(-1) if semiring is MAX_SUM else joined.min(-1) if semiring is MIN_SUM else joined.sum(-1)
     codes = (semiring.combination, semiring.marginalisation)
     found = cuda.eliminate_complete(functions, sizes, 1, *codes, dtype=kind)
     wanted = rows.T.ravel()
     if semiring is not SUM_PRODUCT:
-        feasible = feasible_mask(wanted.astype(kind if kind.kind == "f" else np.int64), *codes)
-        if kind.kind == "i":
-            bad = infeasible_value(kind, *codes)
-            feasible = np.abs(wanted) < abs(int(bad)) // 2
+        feasible = np.abs(wanted) < ABSENT // 2
         assert np.array_equal(feasible_mask(found, *codes), feasible)
         found, wanted = found[feasible], wanted[feasible]
     if kind.kind == "i":
