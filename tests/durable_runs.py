@@ -1,9 +1,10 @@
 """Solves in a run directory that are killed at named points, and what they come to when resumed.
 
-As a script it reads cases (JSON, a list of lists of fault texts) from standard input. Each case has a run directory of
-its own; for each of its texts a child process is forked that solves there with ``resume`` until it is killed at that
-point, and at the end one more that is not killed. The outcomes are printed as JSON. Forking from a process in which
-everything is compiled already makes a kill cost a tenth of a second.
+As a script it answers each line of standard input with a line, both JSON, until there are no more. A line is a list of
+cases, each a list of fault texts. A case has a run directory of its own; for each of its texts a child process is
+forked that solves there with ``resume`` until it is killed at that point, and at the end one more that is not killed.
+The line ``"passings"`` asks how often an undisturbed run passes each point. Forking from a process in which everything
+is compiled already makes a kill cost a tenth of a second.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from oocbe.elimination import checkpoint
+from oocbe.elimination import checkpoint, complete_messages
 from oocbe.elimination import race as racing
 from oocbe.elimination import solve as solving
 from oocbe.options import SolveOptions
@@ -29,7 +32,7 @@ EMBEDDED_BYTES = 150
 """Messages above this many bytes become tables in these runs: some do, some do not."""
 
 FIRST_CAP = 8
-"""Row cap of the first round of the race: every order is given up at least once."""
+"""Row cap of the first round of the race, and cells of a complete message: every order is given up at least once."""
 
 
 MEMORY_DISK = Path("/dev/shm")
@@ -86,13 +89,13 @@ def solve_in(
                 digests.append(f"{message.scope} {message.rows} {hashlib.sha256(content).hexdigest()}")
         return backward(prepared, buckets)
 
-    before = checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP
-    checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = embedded_bytes, FIRST_CAP
+    before = checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, complete_messages.CELLS_A_CAPPED_ROW
+    checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, complete_messages.CELLS_A_CAPPED_ROW = embedded_bytes, FIRST_CAP, 1
     solving.backward_pass = digesting
     try:
         result = solving.solve(problem or small_problem(), options_for(folder, resume, **more))
     finally:
-        checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = before
+        checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, complete_messages.CELLS_A_CAPPED_ROW = before
         solving.backward_pass = backward
     return {
         "value": result.value,
@@ -105,15 +108,21 @@ def solve_in(
 
 def in_child(folder: Path, fault: str | None, bounds: str = "none") -> tuple[int, dict | None]:
     """Solve in a forked child that dies at a point: the status it ended with, and the outcome where it did not die."""
+
+    def work() -> dict:
+        faults.arm(fault)
+        return solve_in(folder, bounds=bounds)
+
+    return forked(work)
+
+
+def forked(work: Callable[[], dict]) -> tuple[int, dict | None]:
+    """What a function returns in a child process, after the status that the child ended with."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            faults.arm(fault)
-            outcome = solve_in(folder, bounds=bounds)
-            if fault is not None and faults._armed is not None:
-                outcome["passings_left"] = faults._passings_left
-            os.write(write, json.dumps(outcome).encode())
+            os.write(write, json.dumps(work()).encode())
             os._exit(0)
         except BaseException:
             traceback.print_exc()
@@ -126,23 +135,52 @@ def in_child(folder: Path, fault: str | None, bounds: str = "none") -> tuple[int
     return status, json.loads(text) if text else None
 
 
+class EveryPoint(str):
+    """In place of the point at which a process dies: is none of the points that are passed, and counts them."""
+
+    def __init__(self) -> None:
+        self.passed = dict.fromkeys(faults.POINTS, 0)
+
+    def __eq__(self, name: object) -> bool:
+        self.passed[name] += 1
+        return False
+
+    __hash__ = str.__hash__
+
+
+def count_passings() -> dict[str, int]:
+    """How often an undisturbed run passes each point; what is known is published by solves with bounds only."""
+
+    def work(bounds: str) -> dict:
+        faults._armed = EveryPoint()
+        with tempfile.TemporaryDirectory() as parent:
+            solve_in(Path(parent) / "run", bounds=bounds)
+        return faults._armed.passed
+
+    plain, bounded = (forked(partial(work, bounds))[1] for bounds in ("none", "constant"))
+    return {point: (bounded if point.startswith("known:") else plain)[point] for point in faults.POINTS}
+
+
+def run_case(case: list[str]) -> dict:
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "run"
+        bounds = "constant" if any(fault.startswith("known:") for fault in case) else "none"
+        ended = [in_child(folder, fault, bounds) for fault in case]
+        left = sorted(str(p.relative_to(folder)) for p in folder.rglob("*")) if folder.exists() else []
+        status, final = in_child(folder, None, bounds)
+        end = sorted(p.name for p in folder.iterdir())
+        return {"case": case, "ended": ended, "left": left, "status": status, "final": final, "end": end}
+
+
 def main() -> None:
     for bounds in ("none", "constant"):
         solve_in(None, bounds=bounds)  # compile before forking
     import oocbe.tables.chunk_store  # noqa: F401  imported once, not in every child
 
-    report = []
-    for case in json.load(sys.stdin):
-        with tempfile.TemporaryDirectory() as parent:
-            folder = Path(parent) / "run"
-            # What is known is published by solves with bounds only.
-            bounds = "constant" if any(fault.startswith("known:") for fault in case) else "none"
-            ended = [in_child(folder, fault, bounds) for fault in case]
-            left = sorted(str(p.relative_to(folder)) for p in folder.rglob("*")) if folder.exists() else []
-            status, final = in_child(folder, None, bounds)
-            end = sorted(p.name for p in folder.iterdir())
-            report.append({"case": case, "ended": ended, "left": left, "status": status, "final": final, "end": end})
-    json.dump(report, sys.stdout)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        answer = count_passings() if asked == "passings" else [run_case(case) for case in asked]
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

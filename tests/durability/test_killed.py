@@ -15,15 +15,16 @@ import pytest
 from oocbe.tables.faults import POINTS
 
 ROOT = Path(__file__).parents[2]
-NEVER = 10**6
 
 
-def run_cases(cases: list[list[str]]) -> list[dict]:
+@pytest.fixture(scope="module")
+def ask():
+    """Asks one process for all that is killed here: it loads compiled code once."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OOCBE_")}
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, str(ROOT / "tests" / "durable_runs.py")],
-        input=json.dumps(cases),
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
         env={
             **environment,
@@ -31,18 +32,23 @@ def run_cases(cases: list[list[str]]) -> list[dict]:
             "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
             "TMPDIR": durable_runs.fast_folder() or "",
         },
-        check=False,
         cwd=ROOT,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    ) as process:
+
+        def asking(what: str | list[list[str]]):
+            print(json.dumps(what), file=process.stdin, flush=True)
+            answer = process.stdout.readline()
+            assert answer, f"the process ended with {process.wait()}"
+            return json.loads(answer)
+
+        yield asking
+    assert process.returncode == 0
 
 
 @pytest.fixture(scope="module")
-def passings() -> dict[str, int]:
+def passings(ask) -> dict[str, int]:
     """How often an undisturbed run passes each point."""
-    report = run_cases([[f"{point}:{NEVER}"] for point in POINTS])
-    return {entry["case"][0].rpartition(":")[0]: NEVER - entry["ended"][0][1]["passings_left"] for entry in report}
+    return ask("passings")
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +78,8 @@ def test_every_point_is_passed(passings):
     assert [point for point in POINTS if passings[point] == 0] == []
 
 
-def kill_everywhere(cases: list[str], expected: dict) -> int:
-    report = run_cases([[fault] for fault in cases])
+def kill_everywhere(ask, cases: list[str], expected: dict) -> int:
+    report = ask([[fault] for fault in cases])
     for entry in report:
         (status, outcome) = entry["ended"][0]
         assert os.WIFSIGNALED(status), entry
@@ -83,42 +89,41 @@ def kill_everywhere(cases: list[str], expected: dict) -> int:
     return len(report)
 
 
-def test_killed_at_each_point_and_resumed(passings, expected):
+def test_killed_at_each_point_and_resumed(ask, passings, expected):
     """At the first and the last passing of each point."""
     cases = [f"{p}:{n}" for p, count in passings.items() for n in sorted({1, count})]
-    assert kill_everywhere(cases, expected) >= len(POINTS)
+    assert kill_everywhere(ask, cases, expected) >= len(POINTS)
 
 
 @pytest.mark.slow
-def test_killed_at_every_passing_of_every_point_and_resumed(passings, expected):
+def test_killed_at_every_passing_of_every_point_and_resumed(ask, passings, expected):
     cases = [f"{p}:{n}" for p, count in passings.items() for n in range(1, count + 1)]
-    print(f"{kill_everywhere(cases, expected)} kills at {len(POINTS)} points")
+    print(f"{kill_everywhere(ask, cases, expected)} kills at {len(POINTS)} points")
 
 
 @pytest.mark.parametrize("fault", ["message:renamed:2", "message:begin:2", "message:done:1", "table:begin:2"])
-def test_killed_again_and_again(fault, expected):
+def test_killed_again_and_again(ask, fault, expected):
     """Each process gets one step further, and the last one ends."""
-    (entry,) = run_cases([[fault] * 60])
+    (entry,) = ask([[fault] * 60])
     killed = [os.WIFSIGNALED(status) for status, _ in entry["ended"]]
     assert killed == sorted(killed, reverse=True)
     assert 2 <= sum(killed) < 60
     check_final(entry, expected)
 
 
-def test_what_was_published_is_used(passings, expected):
+def test_what_was_published_is_used(ask, passings, expected):
     """Killed at the last message, a run computes nothing but that one again."""
-    (entry,) = run_cases([[f"message:written:{passings['message:written']}"]])
+    (entry,) = ask([[f"message:written:{passings['message:written']}"]])
     check_final(entry, expected)
     count = len(durable_runs.small_problem().variables)
     assert f"resumed: {count - 1} messages were found" in entry["final"]["notes"][-1]
 
 
-def test_orphans_of_a_killed_run_are_removed(passings):
+def test_orphans_of_a_killed_run_are_removed(ask, passings):
     """Temporary names of any kind are gone when the next process has begun."""
     faults = ["table:manifest-written:1", "message:written:1", "run:written:1", "race:synchronised:1"]
-    report = run_cases([[fault, "lock:taken:1", "forward:done:1"] for fault in faults])
+    report = ask([[fault, "lock:taken:1", "forward:done:1"] for fault in faults])
     for entry in report:
         assert not [name for name in entry["left"] if ".partial" in name], entry
-    for fault in faults:
-        (entry,) = run_cases([[fault]])
+    for entry in ask([[fault] for fault in faults]):
         assert [name for name in entry["left"] if ".partial" in name], entry
