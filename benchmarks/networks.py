@@ -7,16 +7,16 @@
     python benchmarks/networks.py --markdown                 # tables for RESULTS.md
 
 *Exact*: for each setting, networks from seeds 0, 1, … (costs 0 to 100, half of each function's entries infeasible).
-Times are those of elimination without bounds, order search excluded, on the CPU and, where there is one, on the CUDA device,
-in one process that has compiled its loops before; beside them the whole of ``oocbe.solve`` as it comes, toulbar2 in its
-default mode and dense NumPy arrays (:mod:`peers.dense`) along oocbe's order. Means over the networks of a setting. The
-exit code is 1 where two answers differ.
+Times are those of elimination without bounds, order search excluded, on the CPU and, where there is one, on the CUDA
+device, in one process that has compiled its loops before; beside them the whole of ``oocbe.solve`` as it comes,
+toulbar2 in its default mode and dense NumPy arrays (:mod:`peers.dense`) along oocbe's order. Means over the networks
+of a setting. The exit code is 1 where two answers differ.
 
 *Mini-buckets*: bound and incumbent for each z, the best of four ways to divide buckets (by scope and by content, with
 and without cost shifting) along the orders of ``--seeds`` seeds; the seconds are those of the run that gave the bound,
-and a way that took long is not tried for larger z. z counts the eliminated variable (the paper's algorithm 2; its example 4 does not). Beside
-them the paper's four bounds, and the least z at which ours reaches each. The paper's order is not printed, and its z
-only at the first: there the two compare, and beyond by what a z reaches.
+and a way that took long is not tried for larger z. z counts the eliminated variable (the paper's algorithm 2; its
+example 4 does not). Beside them the paper's four bounds, and the least z at which ours reaches each. The paper's order
+is not printed, and its z only at the first: there the two compare, and beyond by what a z reaches.
 """
 
 from __future__ import annotations
