@@ -17,7 +17,7 @@ are joined by the engine of exact elimination, on either backend, with messages 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.buckets import Bucket, fill_buckets
+from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.forward import Forward
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.mini_buckets_partition import Part, by_content, by_scope, parts_of
@@ -35,6 +36,7 @@ from oocbe.errors import ValueRangeError
 from oocbe.operators.bucket_engine import BucketEngine, to_host
 from oocbe.operators.factors import PackedFactor
 from oocbe.operators.maximise import maximise
+from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 
 ULP = 2.0**-52
@@ -69,11 +71,13 @@ class MiniBuckets:
 
     Parameters
     ----------
-    prepared : the problem; with ``shifting``, from :func:`oocbe.elimination.mini_buckets_shift.with_copies`.
+    prepared : the problem, no row of which carries what it consumes; with ``shifting``, from
+        :func:`oocbe.elimination.mini_buckets_shift.with_copies`.
     z : most variables of a mini-bucket, the eliminated one included.
     store : where messages are kept. engine : computes the mini-buckets.
     partition : ``scope`` or ``content``. seed : of the samples of the latter.
     shifting : whether costs are shifted between the mini-buckets of a bucket.
+    tables : form of the messages (:mod:`oocbe.elimination.forms`); with ``content`` or shifting all are incomplete.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class MiniBuckets:
         partition: str = "scope",
         shifting: bool = False,
         seed: int = 0,
+        tables: str = INCOMPLETE,
     ) -> None:
         self._prepared = prepared
         self._variables = len(prepared.problem.variables) // (2 if shifting else 1)
@@ -94,7 +99,9 @@ class MiniBuckets:
         self._by_content = partition == "content"
         self._shifting = shifting
         self._seed = seed
-        self._forward = Forward(prepared, dominance=False, store=store, engine=engine)
+        form = INCOMPLETE if shifting or self._by_content else tables
+        self._forward = Forward(prepared, dominance=False, store=store, engine=engine, tables=form)
+        self._bounds: dict[int, float] = {}
         self._nothing = np.zeros(len(prepared.problem.variables), dtype=np.uint8)
         self._is_exact = prepared.dtype.kind == "i"
         functions = prepared.problem.functions
@@ -133,9 +140,11 @@ class MiniBuckets:
                 done.width = max(done.width, len(mini.separator))
                 if mini.separator:
                     target = buckets[prepared.position[mini.separator[0]]]
-                    target.messages.append(self._store.add(mini.separator, table))
+                    message = self._store.add(mini.separator, table)
+                    self._bounds[id(message)] = self._magnitude(mini)
+                    target.messages.append(message)
                 else:
-                    total = total + to_host(table).values[0].item()
+                    total = total + prepared.semiring.reduce(to_host(table).values).item()
             for received in bucket.messages:
                 self._store.joined(received)
             rows = sum(t.rows for t in tables)
@@ -151,11 +160,13 @@ class MiniBuckets:
             return by_content(parts, self._z, self._prepared, bucket.variable, self._seed)
         return by_scope(parts, self._z)
 
-    def _messages(self, minis: list[Bucket], equal: list[PackedFactor]) -> list[Table]:
+    def _messages(self, minis: list[Bucket], equal: list[PackedFactor]) -> Sequence[Table | CompleteTable]:
         """Messages of the mini-buckets of one bucket, whose separators are filled in; fewer where one has no rows."""
         magnitude = sum(self._magnitude(mini) for mini in minis)
+        if not self._is_exact:
+            self._error += sum(len(m.functions) + len(m.messages) + 1 for m in minis) * ULP * magnitude
         if not self._shifting or len(minis) < 2 or not equal:
-            return [self._forward.message(mini, self._nothing) for mini in minis]
+            return [self._forward.cheapest_message(mini, self._nothing) for mini in minis]
         if self._is_exact and 2 * magnitude * len(minis) > INT64_LIMIT:
             name = self._prepared.problem.variables[minis[0].variable].name
             raise ValueRangeError(
@@ -182,7 +193,10 @@ class MiniBuckets:
         return empty or [maximise(t, copy, backend="cpu") for t in matched]
 
     def _magnitude(self, mini: Bucket) -> float:
-        """Bound on the absolute value of every sum in a mini-bucket; its rounding error is added to the pass's."""
+        """Bound on the absolute value of every sum in a mini-bucket; 0 where nobody asks.
+
+        Shifted values are looked at: bounds added up from bucket to bucket would soon be far too large.
+        """
         if self._is_exact and not self._shifting:
             return 0
         entries = self._prepared.functions.entries
@@ -190,9 +204,8 @@ class MiniBuckets:
         for f in mini.functions:
             bound += _magnitude_of(entries[f.offset : f.offset + (1 << f.bits)])
         for m in mini.messages:
-            bound += _magnitude_of(to_host(m.table()).values)
-        if not self._is_exact:
-            self._error += (len(mini.functions) + len(mini.messages) + 1) * ULP * bound
+            known = None if self._shifting else self._bounds.get(id(m))
+            bound += _magnitude_of(to_host(m.table()).values) if known is None else known
         return bound
 
 

@@ -179,7 +179,8 @@ class _Bounding:
         else:
             prepared = prepare(target, MIN_SUM, self.choice.order, carries=False)
         with MessageStore(self.memory, chunk_rows=options.chunk_rows, max_disk=options.max_disk) as store:
-            passed = MiniBuckets(prepared, z, store, engine, self.partition, self.shifting, options.seed)
+            settings = (self.partition, self.shifting, options.seed, options.tables)
+            passed = MiniBuckets(prepared, z, store, engine, *settings)
             done = passed.run(self._bucket_done())
             forward_end = time.perf_counter()
             lower, assignment, method = done.bound, None, None

@@ -171,6 +171,30 @@ def test_dead_ends_are_taken_back():
     assert oocbe.bound(some, 2, OPTIONS).best.incumbent == brute_force(some)
 
 
+@pytest.mark.parametrize("semiring", ["min-sum", "max-product"])
+def test_the_form_and_place_of_messages_do_not_matter(semiring, tmp_path):
+    problem = random_network(12, 3, 0.5, tightness=0.1, seed=4)
+    if semiring == "max-product":
+        functions = tuple(Function(f.scope, f.tuples, np.exp(-f.values / 50)) for f in problem.functions)
+        problem = replace(problem, functions=functions, semiring=MAX_PRODUCT, constant=0.5)
+    for z in (3, 5, 12):
+        rows, complete = (
+            oocbe.bound(problem, z, OPTIONS, tables=form).entries[0] for form in ("incomplete", "complete")
+        )
+        assert rows.bound == pytest.approx(complete.bound, rel=1e-12)
+        assert rows.incumbent == complete.incumbent
+        assert rows.split_buckets == complete.split_buckets
+    if semiring == "max-product":
+        return
+    order = oocbe.plan(problem, OPTIONS).order
+    found = []
+    for parent in (None, tmp_path):  # with a folder, every message is written to disk at once
+        with MessageStore(1 << 24, parent) as store:
+            done = MiniBuckets(prepare(problem, MIN_SUM, order), 4, store, BucketEngine("cpu")).run()
+            found.append((done.bound, done.total_rows, [m.table().rows for b in done.buckets for m in b.messages]))
+    assert found[0] == found[1]
+
+
 def test_wrong_use_is_refused():
     problem = grid_network(2, 2)
     with pytest.raises(UsageError, match="partition"):

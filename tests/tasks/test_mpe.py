@@ -25,8 +25,10 @@ OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 WORKER = """
 import json, sys, pytoulbar2
 network = pytoulbar2.CFN()
+network.Option.btdMode = 1  # along a tree decomposition of a min-fill order
+network.Option.setVarOrder("-3")
 network.Read(sys.argv[1])
-solution = network.Solve(timeLimit=200)
+solution = network.Solve(timeLimit=600)
 assert not network.Option.limited
 print("\\n" + json.dumps([int(value) for value in solution[0]]))
 """
@@ -78,6 +80,7 @@ def test_the_same_optimum_as_toulbar2(name, data, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("name", LARGE)
 def test_the_same_optimum_as_toulbar2_on_large_networks(name, data, tmp_path):
     compare_with_toulbar2(data(f"uai/{name}.uai.gz"), tmp_path)
