@@ -9,6 +9,9 @@ Counts of hundreds of bits do not fit the values of a table. So the forward pass
    a bucket's products of residues, summed over its variable, fit 63 bits; where a bucket has received many messages,
    some of them are joined, and residues taken, before.
 
+Where rows carry what they consume of linear constraints, a row sums over all ways to share its consumption among the
+messages of its bucket, too: there are at most as many as amounts that fit the capacities for each message but one.
+
 The Chinese remainder theorem then leaves one integer in the interval. (Knuth 1997, section 4.3.2.)
 """
 
@@ -27,13 +30,15 @@ from numpy.typing import NDArray
 from oocbe.elimination.buckets import Bucket
 from oocbe.elimination.forward import Forward
 from oocbe.elimination.messages import Message, MessageStore
-from oocbe.elimination.prepare import prepare
+from oocbe.elimination.prepare import Prepared, prepare
 from oocbe.errors import LimitError
 from oocbe.operators.bucket_engine import to_host
+from oocbe.operators.consumption import Consumption
 from oocbe.operators.join_sum import join_sum
 from oocbe.options import SolveOptions
 from oocbe.problem import Function, Problem
 from oocbe.semiring import COUNTING, SUM_PRODUCT
+from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 from oocbe.tasks.result import TaskResult, finished
 from oocbe.tasks.tables import Tables, compute_tables, without_upper_bound
@@ -52,6 +57,9 @@ any more."""
 MOST_FACTORS = 3
 """Messages of a bucket whose residues are multiplied at once: their primes then have 20 bits."""
 
+MOST_CARRYING_FACTORS = 2
+"""The same where rows carry what they consume, and products are added up over all ways to share it."""
+
 
 def count(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
     """The number of feasible assignments.
@@ -62,7 +70,7 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     LimitError : counts of one message differ so much that float64 cannot hold them side by side.
     """
     bare = hard_part(without_upper_bound(problem))
-    tables = compute_tables(bare, options, observer)
+    tables = compute_tables(bare, options, observer, carries=True)
     with tables.store:
         if tables.outcome.value is None:
             return finished("count", problem, tables, 0, status="infeasible")
@@ -71,7 +79,9 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     residues: list[tuple[int, int]] = []
     modulus = 1
     begin = time.perf_counter()
-    for m in _moduli(min(max(1, factors), MOST_FACTORS), max(problem.sizes, default=1)):
+    amounts = _amounts(tables.prepared)
+    factors = min(max(1, factors), MOST_FACTORS if amounts == 1 else MOST_CARRYING_FACTORS)
+    for m in _moduli(factors, max(problem.sizes, default=1) * amounts ** (factors - 1)):
         if high - low < modulus:
             break
         residues.append((_residue(bare, tables, options, m), m))
@@ -102,8 +112,11 @@ def _interval(tables: Tables) -> tuple[int, int]:
     prepared, outcome = tables.prepared, tables.outcome
     assert outcome.value is not None
     roundings = 0
+    amounts = _amounts(prepared)
     for bucket in outcome.buckets:
-        roundings += len(bucket.messages) + prepared.problem.sizes[bucket.variable] + 2
+        size = prepared.problem.sizes[bucket.variable]
+        roundings += len(bucket.messages) + size + 2
+        roundings += (len(bucket.messages) + size) * amounts if amounts > 1 else 0
         least = math.prod(_least(bucket)) if bucket.messages else 1.0
         if least < SMALLEST_FACTOR:
             raise LimitError(
@@ -115,20 +128,25 @@ def _interval(tables: Tables) -> tuple[int, int]:
     return max(0, math.ceil(estimate * (1 - error))), math.floor(estimate * (1 + error))
 
 
+def _amounts(prepared: Prepared) -> int:
+    """How many amounts a row can consume."""
+    return 1 if prepared.consumption is None else math.prod(limit + 1 for limit in prepared.consumption.limits)
+
+
 def _least(bucket: Bucket) -> list[float]:
     return [float(to_host(m.table()).values.min(initial=1)) for m in bucket.messages]
 
 
-def _moduli(factors: int, largest_size: int) -> Iterator[int]:
+def _moduli(factors: int, terms: int) -> Iterator[int]:
     """2^64, then primes downwards from the largest whose residues' products fit; see the module.
 
     Parameters
     ----------
-    factors : messages in one bucket at most.
+    factors : messages in one bucket at most. terms : products that are added up before residues are taken.
     """
     yield 1 << WRAP_BITS
-    candidate = int(((2.0**63 - 1) / largest_size) ** (1 / factors))
-    while candidate**factors * largest_size >= 1 << 63:
+    candidate = int(((2.0**63 - 1) / terms) ** (1 / factors))
+    while candidate**factors * terms >= 1 << 63:
         candidate -= 1
     while candidate > 2:
         if _is_prime(candidate):
@@ -166,7 +184,8 @@ class _Modular(Forward):
         if self.modulus == 1 << WRAP_BITS:
             return super().message(bucket, subtree)
         factors = Bucket(bucket.variable, (), bucket.functions, bucket.constraints, list(bucket.messages))
-        while len(factors.messages) > MOST_FACTORS:
+        most = MOST_FACTORS if self._prepared.consumption is None else MOST_CARRYING_FACTORS
+        while len(factors.messages) > most:
             factors.messages.sort(key=lambda m: -m.rows)
             factors.messages.append(self._joined(factors.messages.pop(), factors.messages.pop()))
         message = super().message(factors, subtree)
@@ -178,11 +197,37 @@ class _Modular(Forward):
         prepared = self._prepared
         scope = tuple(sorted({*one.scope, *other.scope}, key=prepared.position.__getitem__))
         layout = prepared.layout(scope)
+        if prepared.consumption is not None:
+            return self._joined_carrying(prepared.consumption, scope, one, other)
         product = self._reduced(join_sum(to_host(one.table()), to_host(other.table()), backend="cpu"))
         tuples = product.layout.unpack(product.keys)[:, [product.layout.place(name) for name in layout.scope]]
         keys = layout.pack(tuples)
         rows = np.lexsort(keys)
         table = Table(layout, np.ascontiguousarray(keys[:, rows]), product.values[rows], product.semiring, True)
+        return Message(scope, table.rows, table.nbytes, is_filtered=False, _table=table)
+
+    def _joined_carrying(
+        self, consumption: Consumption, scope: tuple[int, ...], one: Message, other: Message
+    ) -> Message:
+        """Two messages as one whose rows consume what those of both do, added up over all ways to share it."""
+        layout = self._prepared.layout(scope)
+        own, *names = layout.scope
+        first, second = (to_host(m.table()) for m in (one, other))
+        theirs = own
+        while theirs in first.layout or theirs in second.layout:
+            theirs += "'"
+        apart = replace(second, layout=Layout((theirs, *second.layout.scope[1:]), second.layout.sizes))
+        product = self._reduced(join_sum(first, apart, backend="cpu"))
+        columns = product.layout.unpack(product.keys)
+        amounts = columns[:, product.layout.place(own)] + columns[:, product.layout.place(theirs)]
+        keep = consumption.fits(amounts)
+        places = [product.layout.place(name) for name in names]
+        keys = layout.pack(np.column_stack([amounts[keep], columns[keep][:, places]]))
+        rows = np.lexsort(keys)
+        keys, values = np.ascontiguousarray(keys[:, rows]), product.values[keep][rows]
+        starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])[: len(rows)])
+        summed = np.add.reduceat(values, starts) if len(rows) else values
+        table = self._reduced(Table(layout, np.ascontiguousarray(keys[:, starts]), summed, product.semiring, True))
         return Message(scope, table.rows, table.nbytes, is_filtered=False, _table=table)
 
     def _reduced(self, table: Table) -> Table:

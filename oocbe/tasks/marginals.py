@@ -39,7 +39,7 @@ def log_partition(
         :func:`oocbe.tasks.tables.compute_tables`.
     """
     energies = at_temperature(problem, temperature)
-    tables = compute_tables(energies, options, observer)
+    tables = compute_tables(energies, options, observer, carries=True)
     with tables.store:
         if tables.outcome.value is None:
             return unsatisfiable("logz", problem, tables, -math.inf, temperature=temperature)

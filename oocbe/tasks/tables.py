@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from oocbe.deadline import Deadline
 from oocbe.elimination.durability import TransientRun
 from oocbe.elimination.forward import ForwardPass
-from oocbe.elimination.linear import is_tabulated
+from oocbe.elimination.linear import carried_in_rows, left_out, why_left_out
 from oocbe.elimination.messages import Message, MessageStore
 from oocbe.elimination.order import OrderChoice
 from oocbe.elimination.plan import candidate_plans
@@ -68,21 +68,33 @@ class Tables:
         return sent
 
 
-def compute_tables(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> Tables:
+def compute_tables(
+    problem: Problem, options: SolveOptions, observer: Observer | None = None, *, carries: bool = False
+) -> Tables:
     """Run the forward pass in the problem's semiring, every feasible row kept.
+
+    Parameters
+    ----------
+    carries : whether the task can do with rows that carry what they consume of linear constraints.
 
     Raises
     ------
-    UnsupportedError : a linear constraint that can bind over more variables than fit a lookup; ``options.resume``.
+    UnsupportedError : a linear constraint that can bind, for which keys have no room, or, without ``carries``, over
+        more variables than fit a lookup; ``options.resume``.
     ResourceError : messages do not fit the memory limit, or the disk is full.
     TimeLimitError : ``options.time_limit`` was reached; the limit goes on for later passes of the same engine.
     """
-    for c in problem.linear_constraints:
-        if c.can_bind and not is_tabulated(problem, c):
-            raise UnsupportedError(
-                f"{problem.name}: {c.name} over {len(c.scope)} variables can bind, and tables do not carry linear "
-                "constraints of that size yet; the task needs every constraint enforced"
-            )
+    relaxed = left_out(problem)
+    if relaxed:
+        raise UnsupportedError(f"{problem.name}: the task needs every constraint enforced; {why_left_out(relaxed)}")
+    carried = carried_in_rows(problem)
+    if carried and not carries:
+        c = problem.linear_constraints[carried[0]]
+        raise UnsupportedError(
+            f"{problem.name}: {c.name} over {len(c.scope)} variables can bind; this task goes back over the tables, "
+            "which is not supported yet where their rows carry what they consume of a linear constraint. The optimum, "
+            "count and logz are exact there"
+        )
     if options.resume:
         raise UnsupportedError("resume: only the optimum or value of a problem can be resumed, not other tasks yet")
     begin = time.perf_counter()

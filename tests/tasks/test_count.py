@@ -1,19 +1,25 @@
 """Counts beyond 64 bits, of structures whose count follows from elsewhere."""
 
+import itertools
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import oocbe
+from oocbe.elimination import linear
 from oocbe.errors import LimitError, UnsupportedError
 from oocbe.options import SolveOptions
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
 from oocbe.semiring import MAX_PRODUCT
 from oocbe.tasks import count as counting
 from oocbe.tasks.count import count
+from oocbe.tasks.count_optimal import count_optimal
+from oocbe.tasks.k_best import k_best
+from oocbe.tasks.marginals import log_partition, marginals, min_marginals
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 SPOT5 = Path(os.environ.get("OOCBE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "spot5"
@@ -112,11 +118,48 @@ def test_zero_probabilities_do_not_count():
     assert count(problem, OPTIONS).value == 3
 
 
-def test_a_capacity_over_many_variables_is_refused():
+@pytest.mark.parametrize(("variables", "room"), [(40, 7), (140, 66)])
+def test_a_capacity_over_many_variables(variables, room):
+    """Sums of binomial coefficients, small ones and such of more than 128 bits."""
+    capacity = LinearConstraint(tuple(range(variables)), (np.array([2, 5]),) * variables, 2 * variables + 3 * room + 1)
+    names = tuple(Variable(f"v{v}", 2) for v in range(variables))
+    result = count(Problem(names, linear_constraints=(capacity,)), OPTIONS)
+    assert result.value == sum(math.comb(variables, k) for k in range(room + 1))
+
+
+def test_tasks_that_cannot_share_a_capacity_out_say_so():
     variables = tuple(Variable(f"v{v}", 2) for v in range(40))
     capacity = LinearConstraint(tuple(range(40)), (np.array([0, 1]),) * 40, 7, "recorder capacity")
-    with pytest.raises(UnsupportedError, match="recorder capacity"):
-        count(Problem(variables, linear_constraints=(capacity,)), OPTIONS)
+    problem = Problem(variables, linear_constraints=(capacity,))
+    for task in (count_optimal, min_marginals, marginals, lambda problem, options: k_best(problem, options, 3)):
+        with pytest.raises(UnsupportedError, match="recorder capacity over 40 variables"):
+            task(problem, OPTIONS)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_capacities_between_other_constraints(seed, monkeypatch):
+    """Carried in rows, through every kind of pass: floating point, wrapping around, and modulo primes."""
+    monkeypatch.setattr(linear, "TABULATED_BITS", -1)
+    random = np.random.default_rng(seed)
+    sizes = random.integers(2, 4, size=7).tolist()
+    linears = []
+    for scope in [range(7), *([range(2, 6)] if seed % 2 else [])]:
+        use = tuple(random.integers(0, 4, size=sizes[v]) for v in scope)
+        least = sum(int(own.min()) for own in use)
+        linears.append(LinearConstraint(tuple(scope), use, least + int(random.integers(3, 9))))
+    # A star: its centre receives many messages at once.
+    pairs = tuple(Constraint((v, 6), [[random.integers(sizes[v]), random.integers(sizes[6])]]) for v in range(6))
+    costs = tuple(Function.from_array((v,), random.integers(0, 5, size=sizes[v])) for v in range(7))
+    variables = tuple(Variable(f"v{v}", n) for v, n in enumerate(sizes))
+    problem = Problem(variables, costs, pairs, tuple(linears), name=f"star {seed}")
+    values = [problem.evaluate(a) for a in itertools.product(*map(range, sizes))]
+    values = [v for v in values if v is not None]
+    expected = math.log(sum(math.exp(-v / 3.0) for v in values)) if values else -math.inf
+    for options in (OPTIONS, replace(OPTIONS, order="min-degree")):
+        assert count(problem, options).value == len(values)
+        assert math.isclose(log_partition(problem, options, 3.0).value, expected, rel_tol=1e-12)
+    monkeypatch.setattr(counting, "_interval", lambda tables: (0, 1 << 150))
+    assert count(problem, OPTIONS).value == len(values)
 
 
 def search_count(problem):
