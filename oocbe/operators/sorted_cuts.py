@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,17 +70,29 @@ class SortedCuts:
         return [self._between(cut, low, middle), self._between(cut, middle, high)]
 
     def fitting(self, cut: Cut, rows: int) -> list[Cut]:
-        """The cut in pieces of at most so many rows, where they can be cut; empty pieces are left out."""
-        todo, done = [cut], []
+        """The cut in pieces of at most so many rows, where they can be cut, alike in size; empty ones are left out."""
+        todo, done = list(reversed(self._even(cut, -(-cut.rows // max(1, rows))))), []
         while todo:
             here = todo.pop()
-            parts = [here] if here.rows <= rows else self.halves(here)
+            # A little more than asked for is better than two pieces of half the size.
+            parts = [here] if here.rows <= rows + rows // 50 else self.halves(here)
             if len(parts) == 1:
                 if all(high > low for low, high in zip(here.low, here.high, strict=True)):
                     done.append(here)
             else:
                 todo += reversed(parts)
         return done
+
+    def _even(self, cut: Cut, count: int) -> list[Cut]:
+        """The cut in so many parts of the first table's rows, or fewer where those stay together."""
+        first, low, high = self._tables[0], cut.low[0], cut.high[0]
+        bounds = [low]
+        for number in range(1, count):
+            row = low + (high - low) * number // count
+            bound = _first_not_below(first.keys, self._unit, self._key(0, row) & self._unit, bounds[-1], row)
+            if bound > bounds[-1]:
+                bounds.append(bound)
+        return [self._between(cut, *part) for part in pairwise([*bounds, high])] if len(bounds) > 1 else [cut]
 
     def _between(self, cut: Cut, low: int, high: int) -> Cut:
         """The part of a cut with some rows of the first table, and what belongs to them of the others."""

@@ -25,14 +25,14 @@ from oocbe.tables.table import Table, format_bytes
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.conveyor import Conveyor
 
-WORK_BYTES = 120
+WORK_BYTES = 112
 """Device memory that a piece takes for each of its rows: the row, sorted and moved, its run, a result row, the next
 piece's row and the last result's. Where that is not enough, the piece is halved."""
 
 LEAST_ROWS = 1 << 16
 """Pieces are not made smaller than this beforehand."""
 
-MOST_BYTES = 1 << 28
+MOST_BYTES = 1 << 29
 """Rows of a piece take no more: a handful of pieces are in pinned memory at a time."""
 
 Rows = tuple[Any, Any]

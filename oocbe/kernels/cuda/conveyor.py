@@ -25,8 +25,12 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.spans import device_span
 from oocbe.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, READER, STREAM, WRITER, span, waiting
 
-FILLERS, EMPTIERS = 6, 10
+MOST_THREADS = 16
 """Threads that fill pinned memory, and that empty it: one moves 9 GB/s, or 4 into memory that was never used before."""
+
+CHUNK_BYTES = 32 << 20
+"""Results come back in chunks of so many bytes a column: several threads empty one result, and a ring of equal chunks
+of pinned memory serves all."""
 
 TO_DEVICE, TO_HOST = 1, 2
 """The runtime's codes of a copy's direction."""
@@ -66,8 +70,10 @@ class Conveyor:
         self._pieces = pieces
         self._in, self._out = (module.cuda.Stream(non_blocking=True) for _ in range(2))
         self.stream = module.cuda.Stream(non_blocking=True)
-        cores = len(os.sched_getaffinity(0))
-        fillers, emptiers = max(1, min(FILLERS, cores // 2)), max(1, min(EMPTIERS, cores // 2))
+        # The thread that queues everything has a core of its own.
+        threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) - 1))
+        fillers = 1 if pieces and all(map(is_pinned, pieces[0])) else max(1, threads * 3 // 8)
+        emptiers = threads - fillers
         self._readers = ThreadPoolExecutor(fillers, thread_name_prefix="oocbe-fill")
         self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")
         size = max((sum(map(_room, columns)) for columns in pieces), default=0)
@@ -79,7 +85,8 @@ class Conveyor:
         self._spare: list[NDArray[np.uint8]] = []
         self._emptying: deque[tuple[Future[None], NDArray[np.uint8] | None]] = deque()
         self._ahead = fillers + 1
-        self._behind = 2 * emptiers
+        self._behind = 2 * emptiers * CHUNK_BYTES
+        self._behind_now = 0
         self._next_to_fill = self._next_to_load = 0
         self._leaving: deque[tuple[Any, Any]] = deque()
         self._loaded: deque[_Loaded] = deque()
@@ -125,19 +132,32 @@ class Conveyor:
         ready = cupy().cuda.Event(disable_timing=True)
         ready.record(self.stream)
         self._out.wait_event(ready)
-        direct = all(is_pinned(target) for target in targets)
-        pinned = None if direct else self._take(sum(map(_room, targets)))
-        middle = targets if pinned is None else _carved(pinned, targets)
+        # Room for two results: this one must not wait for the one before, or the kernels of the next would.
+        self._behind = max(self._behind, 2 * _bytes(targets))
+        rows = len(targets[0])
+        chunk_rows = max(1, min(rows, CHUNK_BYTES // max(target.itemsize for target in targets)))
         with device_span(DEVICE_TO_HOST, "result", self._out, bytes=_bytes(targets)):
-            for column, target in zip(columns, middle, strict=True):
-                _copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
+            for first in range(0, rows, chunk_rows):
+                last = min(rows, first + chunk_rows)
+                self._bring_chunk([c[first:last] for c in columns], [t[first:last] for t in targets], chunk_rows)
         gone = cupy().cuda.Event(disable_timing=True)
         gone.record(self._out)
         self._leaving.append((gone, columns))
         while self._leaving and self._leaving[0][0].done:
             self._leaving.popleft()
+
+    def _bring_chunk(self, columns: Sequence[Any], targets: Columns, chunk_rows: int) -> None:
+        direct = all(is_pinned(target) for target in targets)
+        pinned = None if direct else self._take(sum(target.itemsize * chunk_rows + ALIGNMENT for target in targets))
+        middle = targets if pinned is None else _carved(pinned, targets)
+        for column, target in zip(columns, middle, strict=True):
+            _copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
+        # Threads that wait for this sleep: there are as many as cores, and others have work.
+        gone = cupy().cuda.Event(block=True, disable_timing=True)
+        gone.record(self._out)
         future = self._writers.submit(_empty, gone, [] if direct else middle, targets)
         self._emptying.append((future, pinned))
+        self._behind_now += 0 if pinned is None else pinned.nbytes
 
     def wait_for_results(self) -> None:
         """Until no result is on its way: what they held on the device is free."""
@@ -174,25 +194,26 @@ class Conveyor:
         with device_span(HOST_TO_DEVICE, f"piece {number}", self._in, bytes=_bytes(filled)):
             for target, column in zip(columns, filled, strict=True):
                 _copy(target.data.ptr, column.ctypes.data, column.nbytes, TO_DEVICE, self._in)
-        event = cupy().cuda.Event(disable_timing=True)
+        event = cupy().cuda.Event(block=True, disable_timing=True)
         event.record(self._in)
         self._loaded.append(_Loaded(slot, columns, event))
         # The pinned memory goes back to its pool when the copy is done.
         self._writers.submit(_hold, event, filled)
 
     def _take(self, nbytes: int) -> NDArray[np.uint8]:
-        """Pinned memory for a result; waits for the oldest ones when many are on their way."""
-        while len(self._emptying) >= self._behind or (self._emptying and self._emptying[0][0].done()):
+        """Pinned memory for a chunk of a result; waits for the oldest ones when many are on their way."""
+        while self._emptying and (self._behind_now + nbytes > self._behind or self._emptying[0][0].done()):
             future, pinned = self._emptying.popleft()
             with waiting(CALLER, "wait for pinned memory to be emptied"):
                 _wait(future)
             if pinned is not None:
+                self._behind_now -= pinned.nbytes
                 self._spare.append(pinned)
         for place, pinned in enumerate(self._spare):
             if pinned.nbytes >= nbytes:
                 return self._spare.pop(place)
         self._spare.clear()
-        return _pinned(nbytes + nbytes // 8)
+        return _pinned(nbytes)
 
 
 def is_pinned(array: NDArray[Any]) -> bool:
