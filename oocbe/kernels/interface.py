@@ -89,6 +89,15 @@ class CompleteFunction:
     strides: tuple[int, ...]
 
 
+def steps_of(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Elements between neighbours along each axis of contiguous values, the first axis fastest."""
+    steps, step = [], 1
+    for size in sizes:
+        steps.append(step)
+        step *= size
+    return tuple(steps)
+
+
 class Backend(Protocol):
     """The kernels; one object a device."""
 

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.interface import CompleteFunction
+from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.semiring import Semiring
-from oocbe.tables.complete import steps_of
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import CompleteBackend

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from oocbe.errors import ModelError, ResourceError, ValueRangeError
 from oocbe.infeasible import feasible_mask, infeasible_value, largest_feasible
+from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.machine import default_memory_limit
 from oocbe.semiring import MAX_SUM, Combination, Marginalisation, Semiring
 from oocbe.tables.layout import Layout
@@ -198,7 +199,6 @@ class CompleteTable:
         if tuple(scope) == self.scope:
             return self
         from oocbe.kernels.cpu.complete import eliminate_complete
-        from oocbe.kernels.interface import CompleteFunction
 
         layout = self.layout.select(scope)
         check_cells(layout, self.values.dtype)
@@ -233,15 +233,6 @@ class CompleteTable:
             f"<CompleteTable ({', '.join(names)}): {self.cells:,} values, {format_bytes(self.nbytes)}, "
             f"{self.dtype.name}, {self.semiring}>"
         )
-
-
-def steps_of(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Cells between neighbours along each variable of a complete table with these domain sizes."""
-    steps, step = [], 1
-    for size in sizes:
-        steps.append(step)
-        step *= size
-    return tuple(steps)
 
 
 def key_fields(source: Layout, target: Layout) -> NDArray[np.int64]:

@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.infeasible import infeasible_value, largest_feasible
+from oocbe.kernels import backend_named
 from oocbe.kernels.interface import CompleteFunction
 from oocbe.semiring import LOG_SUM_EXP, MAX_SUM, SUM_PRODUCT, Combination
 
 
 @pytest.fixture(autouse=True)
-def _has_the_kernel(kernels):
-    if not hasattr(kernels.backend, "eliminate_complete"):
+def _has_the_kernel(request):
+    kernels = request.getfixturevalue("kernels") if "kernels" in request.fixturenames else None
+    if kernels is not None and not hasattr(kernels.backend, "eliminate_complete"):
         pytest.skip(f"the {kernels.backend.name} backend has no kernel for complete tables")
 
 
@@ -36,6 +38,28 @@ def test_against_broadcasting(kernels, semiring, dtype, sizes, eliminated, funct
         functions = 1
     bucket = random_bucket(np.random.default_rng(seed), semiring, dtype, sizes, eliminated, functions)
     check(kernels, bucket, semiring, dtype, piece_rows)
+
+
+@pytest.mark.parametrize(("semiring", "dtype"), CASES, ids=str)
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 5), max_size=6),
+    eliminated=st.integers(0, 6),
+    functions=st.integers(1, 6),
+    seed=st.integers(0, 2**32 - 1),
+    piece_rows=st.sampled_from([None, None, 1, 7]),
+)
+def test_small_buckets_as_if_they_were_large(semiring, dtype, sizes, eliminated, functions, seed, piece_rows):
+    """On the CPU, every bucket is arranged, and every result with few cells is made in two steps."""
+    from oocbe.kernels.cpu import complete, complete_copy
+
+    backend = backend_named("cpu")
+    bucket = random_bucket(np.random.default_rng(seed), semiring, dtype, sizes, min(eliminated, len(sizes)), functions)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(complete, "SMALL_CELLS", 0)
+        patch.setattr(complete, "FEW_CELLS", 4)
+        patch.setattr(complete_copy, "LEAST_RUN", 4)
+        check(backend, bucket, semiring, dtype, piece_rows)
 
 
 SHAPES = {

@@ -1,30 +1,32 @@
-"""Join and elimination of complete tables on the CPU."""
+"""Join and elimination of complete tables on the CPU: the way that suits a bucket.
+
+A large bucket is arranged such that its inner loop runs over neighbouring cells of every function
+(:mod:`oocbe.kernels.cpu.complete_arrange`, :mod:`oocbe.kernels.cpu.complete_dense`). Where the result has few cells and
+much is eliminated, part of what is eliminated is kept at first, and reduced in a second step.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-import numba
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from oocbe.infeasible import SUMMANDS, infeasible_value, largest_feasible
-from oocbe.kernels.cpu.jit import jit
-from oocbe.kernels.cpu.threads import row_ranges, run_all
-from oocbe.kernels.interface import CompleteFunction
-from oocbe.semiring import Combination, Marginalisation
+from oocbe.kernels.cpu.complete_arrange import arrange, without_ones
+from oocbe.kernels.cpu.complete_copy import copy_function
+from oocbe.kernels.cpu.complete_dense import eliminate_dense
+from oocbe.kernels.cpu.complete_general import eliminate_anyhow
+from oocbe.kernels.cpu.complete_loops import CODES
+from oocbe.kernels.interface import CompleteFunction, steps_of
 
-ADD = int(Combination.ADD)
-MIN = int(Marginalisation.MIN)
-MAX = int(Marginalisation.MAX)
-LOG_SUM_EXP = int(Marginalisation.LOG_SUM_EXP)
+SMALL_CELLS = 1 << 13
+"""Joined cells below which a bucket is not arranged."""
 
-RUN_CELLS = 1024
-"""Result cells, neighbours along the first axis, that are accumulated together in the first-level cache."""
+FEW_CELLS = 256
+"""Result cells below which something else has to be found for the inner loop."""
 
 
 def eliminate_complete(
@@ -38,154 +40,58 @@ def eliminate_complete(
 ) -> NDArray[Any]:
     """One bucket of complete tables; see :meth:`oocbe.kernels.interface.CompleteBackend.eliminate_complete`."""
     dtype = np.dtype(dtype)
+    codes = (combination, marginalisation, dtype, piece_rows)
+    slim, lengths, gone = without_ones(functions, sizes, eliminated)
+    joined = math.prod(lengths)
+    kept = len(lengths) - gone
+    depends = any(any(f.strides[:kept]) for f in slim)
+    if joined < SMALL_CELLS or codes[:2] not in CODES:
+        return eliminate_anyhow(slim, lengths, gone, *codes)
+    cells = math.prod(lengths[:kept])
+    if cells < FEW_CELLS and gone and joined // cells >= FEW_CELLS:
+        return _in_two_steps(slim, lengths, gone, *codes)
+    if not depends:
+        return eliminate_anyhow(slim, lengths, gone, *codes)
+    bucket = arrange(slim, lengths, gone)
+    values = eliminate_dense(bucket, *codes)
+    if bucket.order is None:
+        return values
+    made = steps_of([lengths[axis] for axis in bucket.order])
+    strides = dict(zip(bucket.order, made, strict=True))
+    back = CompleteFunction(values, tuple(strides[axis] for axis in range(kept)))
+    return copy_function(back, lengths[:kept])
+
+
+def _in_two_steps(
+    functions: Sequence[CompleteFunction],
+    sizes: Sequence[int],
+    eliminated: int,
+    combination: int,
+    marginalisation: int,
+    dtype: np.dtype[Any],
+    piece_rows: int | None,
+) -> NDArray[Any]:
+    """Eliminate but one of the axes first, or all but a part of one, then the rest."""
+    codes = (combination, marginalisation, dtype, piece_rows)
     kept = len(sizes) - eliminated
-    run = sizes[0] if kept else 1
-    out = np.empty(math.prod(sizes[:kept]), dtype=dtype)
-    if not functions:
-        functions = [CompleteFunction(np.full(1, 0 if combination == ADD else 1, dtype=dtype), (0,) * len(sizes))]
-    strides = np.array([f.strides for f in functions], dtype=np.int64).reshape(len(functions), len(sizes))
-    values = np.array([(f.values.ctypes.data, len(f.values)) for f in functions], dtype=np.int64)
-    limit = largest_feasible(dtype) if dtype.kind == "i" and combination == ADD else 0
-    infeasible = infeasible_value(dtype, combination, marginalisation)
-    arrays = (values, strides, np.array(sizes, dtype=np.int64), kept, combination, marginalisation, infeasible, limit)
-    pieces = row_ranges(len(out) // run, None if piece_rows is None else max(1, piece_rows // run))
-    run_all(_eliminate, [(*arrays, out, *piece) for piece in pieces])  # the functions keep their values alive
-    return out
 
+    def closeness(axis: int) -> tuple[int, int]:
+        # The axis along which the largest function's values are neighbours, among those that make a good run.
+        largest = max(functions, key=lambda f: len(f.values))
+        return (min(sizes[axis], FEW_CELLS), -largest.strides[axis])
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _pointer(typing_context: Any, address: Any, like: Any) -> Any:
-    """The memory at an address as elements of an array's type."""
-    del typing_context
-    pointer = types.CPointer(like.dtype)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-    return pointer(address, like), generate
-
-
-@jit
-def _eliminate(
-    values: NDArray[np.int64],
-    strides: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    kept: int,
-    combination: int,
-    marginalisation: int,
-    infeasible: Any,
-    limit: int,
-    out: NDArray[Any],
-    first: int,
-    last: int,
-) -> None:
-    """Runs ``first`` to ``last`` of the result; a run is all cells along its first axis.
-
-    values : int64 (functions, 2), address and length of each function's values.
-    """
-    functions, axes = strides.shape
-    run = sizes[0] if kept > 0 else 1
-    joined, greatest = np.empty(RUN_CELLS, dtype=out.dtype), np.empty(RUN_CELLS, dtype=out.dtype)
-    base, digits = np.empty(functions, dtype=np.int64), np.empty(axes, dtype=np.int64)
-    cells = 1
-    for axis in range(kept, axes):
-        cells *= sizes[axis]
-    for number in range(first, last):
-        rest = number
-        for axis in range(1, kept):
-            rest, digits[axis] = divmod(rest, sizes[axis])
-        for start in range(0, run, RUN_CELLS):
-            many = min(RUN_CELLS, run - start)
-            target = out[number * run + start : number * run + start + many]
-            # log-sum-exp finds the greatest of each cell first, so that no exponential overflows.
-            for turn in range(2 if marginalisation == LOG_SUM_EXP else 1):
-                for inner in range(cells):
-                    rest = inner
-                    for axis in range(kept, axes):
-                        rest, digits[axis] = divmod(rest, sizes[axis])
-                    for f in range(functions):
-                        base[f] = start * strides[f, 0] if kept > 0 else 0
-                        for axis in range(min(1, kept), axes):
-                            base[f] += digits[axis] * strides[f, axis]
-                    _join(values, base, strides, kept, combination, marginalisation, limit, infeasible, joined[:many])
-                    _accumulate(target, greatest[:many], joined[:many], marginalisation, turn, inner == 0)
-            if marginalisation == LOG_SUM_EXP:
-                _take_logarithm(target, greatest[:many])
-            elif limit > 0:
-                _clamp(target, marginalisation, limit, infeasible)
-
-
-@jit
-def _join(
-    values: NDArray[np.int64],
-    base: NDArray[np.int64],
-    strides: NDArray[np.int64],
-    kept: int,
-    combination: int,
-    marginalisation: int,
-    limit: int,
-    infeasible: Any,
-    joined: NDArray[Any],
-) -> None:
-    """Combine one run of all functions."""
-    for f in range(len(values)):
-        source, place = numba.carray(_pointer(values[f, 0], joined), values[f, 1]), base[f]
-        stride = strides[f, 0] if kept > 0 else 0
-        if f == 0:
-            for i in range(len(joined)):
-                joined[i] = source[place + i * stride]
-        elif combination == ADD:
-            if f >= SUMMANDS and limit > 0:
-                _clamp(joined, marginalisation, limit, infeasible)
-            if stride == 1:
-                for i in range(len(joined)):
-                    joined[i] += source[place + i]
-            else:
-                for i in range(len(joined)):
-                    joined[i] += source[place + i * stride]
-        else:
-            for i in range(len(joined)):
-                joined[i] *= source[place + i * stride]
-
-
-@jit
-def _clamp(joined: NDArray[Any], marginalisation: int, limit: int, infeasible: Any) -> None:
-    """Sums of integers beyond the feasible ones become the infeasible value."""
-    if marginalisation == MIN:
-        for i in range(len(joined)):
-            joined[i] = infeasible if joined[i] > limit else joined[i]
-    else:
-        for i in range(len(joined)):
-            joined[i] = infeasible if joined[i] < -limit else joined[i]
-
-
-@jit
-def _accumulate(
-    target: NDArray[Any], greatest: NDArray[Any], joined: NDArray[Any], marginalisation: int, turn: int, opens: bool
-) -> None:
-    """Marginalise a joined run into a run of the result; ``opens`` for the first one."""
-    if marginalisation == LOG_SUM_EXP:
-        for i in range(len(joined)):
-            if turn == 0:
-                greatest[i] = joined[i] if opens else max(greatest[i], joined[i])
-            else:
-                # Where all are infeasible, the greatest is, and its difference with itself would be no number.
-                term = math.exp(joined[i] - greatest[i]) if greatest[i] > -np.inf else 0.0
-                target[i] = term if opens else target[i] + term
-    elif opens:
-        target[:] = joined
-    elif marginalisation == MAX:
-        for i in range(len(joined)):
-            target[i] = max(target[i], joined[i])
-    elif marginalisation == MIN:
-        for i in range(len(joined)):
-            target[i] = min(target[i], joined[i])
-    else:
-        for i in range(len(joined)):
-            target[i] += joined[i]
-
-
-@jit
-def _take_logarithm(target: NDArray[Any], greatest: NDArray[Any]) -> None:
-    for i in range(len(target)):
-        target[i] = greatest[i] + math.log(target[i]) if greatest[i] > -np.inf else -np.inf
+    order = sorted(range(kept, len(sizes)), key=closeness, reverse=True)
+    first = order[:1]
+    while math.prod(sizes[a] for a in [*range(kept), *first]) < FEW_CELLS and len(first) < len(order) - 1:
+        first = order[: len(first) + 1]
+    axes = [*first, *range(kept), *order[len(first) :]]
+    moved = [replace(f, strides=tuple(f.strides[a] for a in axes)) for f in functions]
+    lengths = [sizes[a] for a in axes]
+    if len(first) == eliminated:
+        # Nothing would be left to eliminate at first: this is a join, whose cells are then reduced.
+        return eliminate_anyhow(functions, sizes, eliminated, *codes)
+    partial = eliminate_complete(moved, lengths, eliminated - len(first), *codes)
+    left = lengths[: kept + len(first)]
+    steps = steps_of(left)
+    second = CompleteFunction(partial, (*steps[len(first) :], *steps[: len(first)]))
+    return eliminate_anyhow([second], [*left[len(first) :], *left[: len(first)]], len(first), *codes)

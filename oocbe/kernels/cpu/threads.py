@@ -55,6 +55,23 @@ def row_ranges(rows: int, piece_rows: int | None = None, pieces_a_thread: int = 
     return list(pairwise(rows * piece // pieces for piece in range(pieces + 1)))
 
 
+def tiled_ranges(cells: int, tile: int, runs: int, work: int = 1) -> list[tuple[int, int, int, int]]:
+    """Cut ``runs`` runs of ``cells`` cells for the threads: cells ``low`` to ``high`` of runs ``first`` to ``last``.
+
+    Where a run has many tiles, ranges are whole tiles of all runs; otherwise whole runs. work : what a cell costs, in
+    rows: no range is below :data:`SMALLEST_SHARE` of them.
+    """
+    pieces = max(1, min(4 * thread_count(), cells * runs * work // SMALLEST_SHARE))
+    if pieces == 1:
+        return [(0, cells, 0, runs)]
+    tiles = -(-cells // tile)
+    if tiles >= pieces:
+        cuts = [min(cells, tiles * piece // pieces * tile) for piece in range(pieces + 1)]
+        return [(low, high, 0, runs) for low, high in pairwise(cuts)]
+    cuts = [runs * piece // pieces for piece in range(pieces + 1)]
+    return [(0, cells, first, last) for first, last in pairwise(cuts) if last > first]
+
+
 def run_all(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> list[Any]:
     """Call ``function(*arguments)`` for each tuple of arguments, spread over the pool; results in their order.
 

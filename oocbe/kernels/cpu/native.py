@@ -1,0 +1,63 @@
+"""Arithmetic in the operands' own type, and arrays at addresses, for use inside compiled loops.
+
+Numba adds and multiplies narrow integers in 64 bits, which leaves vectors of int16 a quarter of their lanes. These do
+what the processor does: integers wrap around (the caller has checked that they do not), floats are not reordered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import carray, types
+from numba.extending import intrinsic
+
+from oocbe.kernels.cpu.jit import inline
+
+
+def _binary(name: str, emit: Any) -> Any:
+    def typed(typing_context: Any, a: Any, b: Any) -> Any:
+        del typing_context
+        if a != b or not isinstance(a, types.Integer | types.Float):
+            return None
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            del context
+            return emit(builder, isinstance(signature.return_type, types.Float), *arguments)
+
+        return a(a, b), generate
+
+    typed.__name__ = name
+    return intrinsic(typed)
+
+
+def _compare(builder: Any, is_float: bool, operator: str, a: Any, b: Any) -> Any:
+    below = builder.fcmp_ordered(operator, a, b) if is_float else builder.icmp_signed(operator, a, b)
+    return builder.select(below, a, b)
+
+
+plus = _binary("plus", lambda builder, is_float, a, b: (builder.fadd if is_float else builder.add)(a, b))
+times = _binary("times", lambda builder, is_float, a, b: (builder.fmul if is_float else builder.mul)(a, b))
+least = _binary("least", lambda builder, is_float, a, b: _compare(builder, is_float, "<", a, b))
+greatest = _binary("greatest", lambda builder, is_float, a, b: _compare(builder, is_float, ">", a, b))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _pointer(typing_context: Any, address: Any, like: Any) -> Any:
+    del typing_context
+    pointer = types.CPointer(like.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number = builder.zext(arguments[0], ir.IntType(64)) if arguments[0].type.width < 64 else arguments[0]
+        return builder.inttoptr(number, context.get_value_type(signature.return_type))
+
+    return pointer(address, like), generate
+
+
+@inline
+def array_at(address: Any, first: Any, count: Any, like: Any) -> Any:
+    """Elements ``first`` and ``count - 1`` after it of the array that begins at an address.
+
+    They have the type of the array ``like``; the caller keeps that memory alive.
+    """
+    return carray(_pointer(address + first * like.itemsize, like), count)
