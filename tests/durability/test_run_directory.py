@@ -277,6 +277,24 @@ def test_memory_that_ran_out_is_resumed_with_more(tmp_path, monkeypatch):
     assert "resumed: " in outcome["notes"][-1]
 
 
+@pytest.mark.parametrize("embedded_bytes", [0, 1 << 16])
+def test_complete_messages_are_resumed_as_rows(tmp_path, embedded_bytes):
+    run, settings = tmp_path / "run", {"tables": "complete", "embedded_bytes": embedded_bytes}
+    expected = solve_in(None, **settings)
+    assert expected["tables"] == solve_in(None, order="auto")["tables"]
+
+    def stop(operation, path):
+        if len(list(run.glob("order-*/message-*.json"))) == 4:
+            raise Killed
+        return
+
+    with hooked(stop), pytest.raises(Killed):
+        solve_in(run, **settings)
+    outcome = solve_in(run, **settings)
+    assert "resumed: 4 messages" in outcome["notes"][-1]
+    assert (outcome["value"], outcome["tables"]) == (expected["value"], expected["tables"])
+
+
 def test_scratch_folders_of_dead_processes_are_removed(tmp_path):
     living, dead, strange = ScratchFolder(tmp_path), ScratchFolder(tmp_path), tmp_path / "oocbe-mine"
     (dead.path / "table").mkdir()
