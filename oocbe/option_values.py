@@ -140,6 +140,11 @@ def parse_integer(name: str, value: object, least: int = 0) -> int:
     raise UsageError(f"{name}: {value!r} is not an integer of at least {least}")
 
 
+def parse_count(name: str, value: object) -> int | None:
+    """An integer of at least 1; None stays None."""
+    return None if value is None else parse_integer(name, value, least=1)
+
+
 def parse_boolean(name: str, value: object) -> bool:
     """A truth value; text may be 1/0, true/false, yes/no or on/off in any case."""
     if isinstance(value, bool):

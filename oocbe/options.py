@@ -24,6 +24,7 @@ from oocbe.option_values import (
     parse_boolean,
     parse_bounds,
     parse_bytes,
+    parse_count,
     parse_gap,
     parse_integer,
     parse_number,
@@ -67,6 +68,9 @@ class SolveOptions:
     chunk_rows : rows in a chunk of a stored table, at least 1.
     backend : ``cpu``, ``cuda``, or ``auto``: large buckets on a CUDA device where there is one.
     device_memory : limit in bytes on device memory, or None for all of it.
+    streams : pieces of a bucket at work at a time where it does not fit in memory, or None for one a thread.
+    piece_rows : most rows of a table in a piece, and of what comes of it; buckets with more are joined in pieces. None:
+        as many as memory has room for.
     bounds : which lower bound rows are held against, where costs are minimised or values maximised: ``auto``, ``none``,
         ``constant``, ``lp`` (a linear relaxation) or ``local-polytope``.
     incumbent_seconds, bound_seconds : time shares for the search of good assignments and for the bound, before
@@ -92,6 +96,8 @@ class SolveOptions:
     chunk_rows: int = 1 << 20
     backend: str = "auto"
     device_memory: int | None = None
+    streams: int | None = None
+    piece_rows: int | None = None
     bounds: str = "auto"
     incumbent_seconds: float = 1.0
     bound_seconds: float = 20.0
@@ -170,6 +176,8 @@ _PARSERS: dict[str, Callable[[str, object], object]] = {
     "chunk_rows": lambda name, value: parse_integer(name, value, least=1),
     "backend": parse_backend,
     "device_memory": parse_bytes,
+    "streams": parse_count,
+    "piece_rows": parse_count,
     "bounds": parse_bounds,
     "incumbent_seconds": parse_seconds,
     "bound_seconds": parse_seconds,

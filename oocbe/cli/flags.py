@@ -32,7 +32,10 @@ DominanceFlag = Annotated[
     bool | None, typer.Option("--dominance/--no-dominance", help="Drop rows by substitution dominance.")
 ]
 MemoryFlag = Annotated[
-    str | None, typer.Option("--memory", metavar="BYTES", help="Limit such as 2GiB; otherwise 80 % of what there is.")
+    str | None,
+    typer.Option(
+        "--memory", "--host-memory", metavar="BYTES", help="Limit such as 2GiB; otherwise 80 % of what there is."
+    ),
 ]
 WorkdirFlag = Annotated[
     str | None, typer.Option("--workdir", metavar="FOLDER", help="Keep the run here, to be resumed if it is killed.")
@@ -52,6 +55,13 @@ BackendFlag = Annotated[
 ]
 DeviceMemoryFlag = Annotated[
     str | None, typer.Option("--device-memory", metavar="BYTES", help="Limit on device memory, such as 16GiB.")
+]
+StreamsFlag = Annotated[
+    str | None, typer.Option("--streams", metavar="INTEGER", help="Pieces at work at a time where memory is short.")
+]
+PieceRowsFlag = Annotated[
+    str | None,
+    typer.Option("--piece-rows", metavar="INTEGER", help="Join buckets with more rows in pieces of so many."),
 ]
 BoundsFlag = Annotated[
     str | None, typer.Option("--bounds", help="Prune rows by: auto, none, constant, lp, local-polytope.")

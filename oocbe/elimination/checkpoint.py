@@ -11,7 +11,8 @@ the backward pass asks each for a row, and a damaged one is computed again from 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,34 +87,65 @@ class OrderCheckpoint:
         ------
         DiskError : it cannot be written; what was published before stays.
         """
-        path, stored = self._path(place), None
-        record = {
-            "format": RECORD_FORMAT,
-            "run": self._run,
-            "place": place,
-            "scope": list(scope),
-            "rows": table.rows,
-            "exponent": exponent,
-        }
+        if table.nbytes > EMBEDDED_BYTES:
+            save = StoredTable.save
+            return self.publish_table(
+                place,
+                scope,
+                exponent,
+                lambda path: save(path, table, chunk_rows=self._chunk_rows, budget=self.budget),
+                table.nbytes,
+            )
+        with self._publishing(place, table.nbytes):
+            content = {"keys": _text_of(table.keys), "values": _text_of(table.values)}
+            self._record(place, scope, table.rows, exponent, content)
+        return None
+
+    def publish_table(
+        self,
+        place: int,
+        scope: tuple[int, ...],
+        exponent: int,
+        write: Callable[[Path], StoredTable],
+        nbytes: int | None = None,
+    ) -> StoredTable:
+        """The same for a message that ``write`` writes to the path it is given; ``nbytes`` where that is known."""
+        with self._publishing(place, nbytes):
+            stored = write(self._path(place))
+            self._record(place, scope, stored.rows, exponent, {"table": stored.manifest_checksum})
+        return stored
+
+    @contextmanager
+    def _publishing(self, place: int, nbytes: int | None) -> Iterator[None]:
+        """Within the block a message is written; what lies there before is damaged or has no record, and goes."""
+        path = self._path(place)
         try:
             disk.make_folder(self.folder, 0o700)
-            # What lies there is damaged, or its record was never written. The record goes first.
+            # The record goes first.
             for leftover in (self._record_path(place), path):
                 if leftover.exists() or leftover.is_symlink():
                     self.budget.take(-disk.size_of(leftover), leftover)
                     disk.remove(leftover)
                     disk.synchronise(self.folder)
-            if table.nbytes <= EMBEDDED_BYTES:
-                record |= {"keys": _text_of(table.keys), "values": _text_of(table.values)}
-            else:
-                stored = StoredTable.save(path, table, chunk_rows=self._chunk_rows, budget=self.budget)
-                record["table"] = stored.manifest_checksum
-            data = render_record(record)
-            self.budget.take(len(data), self._record_path(place))
-            disk.publish_file(self._record_path(place), data, "message")
+            yield
         except OSError as error:
-            raise self.budget.failure(error, str(path), table.nbytes) from None
-        return stored
+            raise self.budget.failure(error, str(path), nbytes) from None
+
+    def _record(
+        self, place: int, scope: tuple[int, ...], rows: int, exponent: int, content: Mapping[str, object]
+    ) -> None:
+        record = {
+            "format": RECORD_FORMAT,
+            "run": self._run,
+            "place": place,
+            "scope": list(scope),
+            "rows": rows,
+            "exponent": exponent,
+            **content,
+        }
+        data = render_record(record)
+        self.budget.take(len(data), self._record_path(place))
+        disk.publish_file(self._record_path(place), data, "message")
 
     def published(
         self, place: int, scope: tuple[int, ...], layout: Layout, dtype: np.dtype[np.generic]

@@ -86,16 +86,19 @@ class CompleteMessages:
         needed = cells + sum(self._cells(m.scope) for m in written)
         needed *= prepared.dtype.itemsize
         if self._tables == COMPLETE:
-            if not self._fits(needed):
+            if not self._fits(bucket, needed):
                 raise self._out_of_memory(bucket, needed)
             return True
+        most = self._engine.piece_rows
+        if most is not None and cells > most:
+            return False  # only rows are cut into pieces
         favour = FAVOUR if needed * LARGEST_SHARE <= self._store.memory_limit else 1.0
         rows = cells * self._density(bucket, covered)
         words = prepared.layout(bucket.separator).words
-        return is_cheaper_complete(cells, rows, words, prepared.dtype.itemsize, favour) and self._fits(needed)
+        return is_cheaper_complete(cells, rows, words, prepared.dtype.itemsize, favour) and self._fits(bucket, needed)
 
-    def _fits(self, needed: int) -> bool:
-        self._store.make_room(needed)
+    def _fits(self, bucket: Bucket, needed: int) -> bool:
+        self._store.make_room(needed, besides=bucket.messages)
         return needed <= self._store.free
 
     def _density(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> float:
@@ -121,7 +124,7 @@ class CompleteMessages:
         cells = self._cells(separator)
         if row_cap is not None and cells > row_cap * CELLS_A_CAPPED_ROW:
             raise TooManyRowsError(len(separator), row_cap)
-        self._store.make_room(cells * prepared.dtype.itemsize)
+        self._store.make_room(cells * prepared.dtype.itemsize, besides=bucket.messages)
         functions = [self._received(m) for m in bucket.messages]
         functions += self._factors(bucket.functions, covered)
         joined = cells * prepared.problem.sizes[bucket.variable]

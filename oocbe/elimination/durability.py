@@ -30,7 +30,7 @@ from oocbe.tables.disk import free_bytes
 from oocbe.tables.scratch import default_parent
 
 FREE_OPTIONS = {
-    *("memory", "device_memory", "workdir", "max_disk", "resume", "chunk_rows", "backend"),
+    *("memory", "device_memory", "workdir", "max_disk", "resume", "chunk_rows", "backend", "streams", "piece_rows"),
     *("time_limit", "gap", "incumbent_seconds", "bound_seconds"),
 }
 """Options that may differ between a run and its continuation: limits and effort, which make no message wrong. All

@@ -13,31 +13,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.buckets import Bucket, elements_of, fill_buckets, members_of, reading, subtree_members
-from oocbe.elimination.complete_messages import CompleteMessages
+from oocbe.elimination.bucket_message import MessageMaker
+from oocbe.elimination.buckets import Bucket, elements_of, fill_buckets
 from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.messages import Message, MessageStore
 from oocbe.elimination.prepare import Prepared
-from oocbe.elimination.ranges import check_product, largest_magnitude, rounding_margin
-from oocbe.elimination.scaling import rescale, split
-from oocbe.errors import LimitError, ResourceError
+from oocbe.elimination.scaling import split
+from oocbe.errors import LimitError
 from oocbe.operators.bucket_engine import BucketEngine, to_host
-from oocbe.operators.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
-from oocbe.operators.factors import PackedFactor
-from oocbe.operators.join_program import BucketScope, ProgramBuilder
-from oocbe.operators.row_pruning import RowPruning
-from oocbe.pruning.dominance import SubstitutionDominance, applies_to
+from oocbe.operators.bucket_join import TooManyRowsError
 from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import Combination
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.table import Table
 from oocbe.tracing.recorder import ELIMINATION, span
-
-WORKING_COPIES = 2
-"""A message is held twice while its blocks are laid end to end, or its dominated rows are dropped."""
-
-STEPS_A_ROW = 64
-"""Steps that a capped run may take for each row that its cap allows: bounds may drop nearly all that a join tries."""
 
 
 @dataclass
@@ -80,20 +69,22 @@ class RowCapError(LimitError):
 
 
 class Forward:
-    """Runs the forward pass over a prepared problem.
+    """Runs the forward pass over a prepared problem; ``maker`` is the class that makes messages.
 
     Parameters
     ----------
     prepared : the problem, packed for its order.
     dominance : whether to drop dominated rows (where the semiring allows it).
     store : where messages are kept.
-    row_cap : a message with more rows, or :data:`STEPS_A_ROW` times as many steps, ends the run with
-        :class:`RowCapError`; None: only memory limits it.
+    row_cap : a message with more rows, or more steps than go with it, ends the run with :class:`RowCapError`; None:
+        only the disk limits it.
     engine : computes the buckets; None: the CPU.
     pruner : the bound to hold rows against, in min-sum; None: all are kept.
     tables : form of the messages, see :mod:`oocbe.elimination.forms`; with a pruner all are incomplete,
         and where rows carry what they consume.
     """
+
+    maker = MessageMaker
 
     def __init__(
         self,
@@ -107,47 +98,22 @@ class Forward:
     ) -> None:
         self._prepared = prepared
         self._store = store
-        self._row_cap = row_cap
-        self._engine = engine or BucketEngine("cpu")
-        self._pruner = pruner
-        form = INCOMPLETE if pruner is not None or prepared.consumption is not None else tables
-        self._complete = CompleteMessages(prepared, store, self._engine, form)
-        problem = prepared.problem
-        is_dominated = dominance and applies_to(prepared.semiring)
-        pools = (prepared.constraints, prepared.functions)
-        self._program = ProgramBuilder(
-            problem.sizes, *pools, prepared.semiring, prepared.consumption, keeps_staircase=is_dominated
-        )
-        self._constraints_of: list[list[PackedFactor]] = [[] for _ in problem.variables]
-        for c in prepared.constraints.factors:
-            for v in c.scope:
-                self._constraints_of[v].append(c)
-        self._dominance = None
-        if is_dominated:
-            opaque = [t.scope for t in prepared.tables]
-            self._dominance = SubstitutionDominance(
-                problem.sizes,
-                prepared.semiring,
-                prepared.constraints,
-                prepared.functions,
-                opaque,
-                rounding_margin(problem),
-                prepared.consumption,
-            )
+        self._prunes = pruner is not None
+        self._maker = self.maker(prepared, dominance, store, row_cap, engine, pruner, tables)
 
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None) -> ForwardPass:
         """Eliminate every variable; ``bucket_done`` gets the bucket's number (from 1), rows and bytes.
 
         Raises
         ------
-        ResourceError : a message would not fit the memory limit, or the disk is full.
+        ResourceError : memory could not be had, or the disk is full.
         RowCapError : a message passed the row cap.
         TimeLimitError : the engine's deadline came.
         ValueRangeError : a product of integers could leave the range of int64.
         """
         prepared = self._prepared
         buckets = fill_buckets(prepared, self._store)
-        outcome = ForwardPass(buckets, prepared.constant, prepared.exponent, is_pruned=self._pruner is not None)
+        outcome = ForwardPass(buckets, prepared.constant, prepared.exponent, is_pruned=self._prunes)
         if prepared.is_infeasible:
             outcome.value = None
             return outcome
@@ -207,13 +173,9 @@ class Forward:
     ) -> tuple[Message, int]:
         """The bucket's message, computed and handed to the store, and its exponent."""
         try:
-            table = self.cheapest_message(bucket, subtree)
+            return self._maker.make(place, bucket, subtree)
         except TooManyRowsError as error:
             raise RowCapError(place, outcome.total_rows, error.limit) from None
-        exponent = 0
-        if table.rows:
-            table, exponent = rescale(table)
-        return self._store.publish(place, bucket.separator, table, exponent), exponent
 
     def _absorb(self, outcome: ForwardPass, table: Table) -> None:
         """Combine a message without variables, and with all that it may consume, with the result."""
@@ -225,112 +187,19 @@ class Forward:
             outcome.value, exponent = split(outcome.value * value)
             outcome.exponent += exponent
 
-    def cheapest_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
-        """The bucket's message in the form that is cheaper (see ``tables``); otherwise as :meth:`message`."""
-        self._fill_separator(bucket)
-        return self._complete_message(bucket) or self.message(bucket, subtree)
-
-    def _complete_message(self, bucket: Bucket) -> CompleteTable | None:
-        """The bucket, its separator filled in, joined and its variable eliminated as a complete table; or None."""
-        if not self._complete.are_possible:
-            return None
-        covered = self._covered(bucket.scope_members(), bucket)
-        if not self._complete.suits(bucket, covered):
-            return None
-        if self._prepared.semiring.combination is Combination.MULTIPLY:
-            self._check_range(bucket)
-        with reading(self._prepared, bucket):
-            made = self._complete.compute(bucket, covered, self._row_cap)
-        # A product of floats may be too small for one: rows tell that from what is infeasible.
-        return None if made.rows == 0 and made.dtype.kind == "f" else made
-
     def message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
-        """Join the bucket and eliminate its variable; fills in the bucket's separator.
+        """Join a bucket in memory and eliminate its variable; fills in the bucket's separator. Nothing is published.
 
         subtree : uint8 (variables,), 1 for those eliminated into the message, the bucket's own included.
+
+        Raises
+        ------
+        ResourceError : the message does not fit the memory limit.
         """
-        prepared = self._prepared
-        layout = prepared.layout(self._fill_separator(bucket))
-        members = members_of(bucket.separator) | 1 << bucket.variable
-        if prepared.semiring.combination is Combination.MULTIPLY:
-            self._check_range(bucket)
-        # Messages read back from disk, and the copy that lays several end to end, are charged while the join runs.
-        charged = sum(m.nbytes for m in bucket.messages if not m.is_in_memory)
-        if len(bucket.messages) > 1:
-            charged += sum(m.nbytes for m in bucket.messages)
-        largest = max((m.nbytes for m in bucket.messages), default=0)
-        self._store.make_room(charged + 2 * WORKING_COPIES * largest)
-        with reading(prepared, bucket):
-            tables = [m.table() for m in bucket.messages]
-        rows = max((t.rows for t in tables), default=0)
-        program = self._program.build(
-            BucketScope(bucket.variable, prepared.problem.sizes[bucket.variable], bucket.separator, layout),
-            [(m.scope, t.layout) for m, t in zip(bucket.messages, tables, strict=True)],
-            self._covered(members, bucket),
-            bucket.functions,
-            rows,
-            self._pruning(bucket, subtree),
-        )
-        row_bytes = (8 * layout.words + prepared.dtype.itemsize) * WORKING_COPIES
-        step_limit = NO_LIMIT if self._row_cap is None else self._row_cap * STEPS_A_ROW
-        while True:
-            limit = max(0, self._store.free - charged) // row_bytes
-            cap = limit + 1 if self._row_cap is None else self._row_cap
-            try:
-                limits = (min(cap, limit), step_limit)
-                message = self._engine.join(program, layout, tables, prepared.semiring, prepared.dtype, *limits)
-                break
-            except TooManyStepsError:
-                raise
-            except TooManyRowsError:
-                if cap <= limit:
-                    raise
-                if not self._store.spillable:
-                    raise self._out_of_memory(bucket, limit, charged + limit * row_bytes) from None
-            self._store.make_room(self._store.memory_limit)
-        if self._dominance is not None:
-            message = self._dominance.drop_dominated(message, bucket.separator, subtree, self._engine)
-        self._store.make_room(message.nbytes)
-        return message
+        self._fill_separator(bucket)
+        return self._maker.table(bucket, subtree)
 
-    def _pruning(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> RowPruning | None:
-        """What to hold the rows of the bucket's message against."""
-        if self._pruner is None:
-            return None
-        eliminated = subtree_members(subtree)
-        return self._pruner.for_message(eliminated, bucket.separator, self._prepared.consumption)
-
-    def _out_of_memory(self, bucket: Bucket, rows: int, requested: int) -> ResourceError:
-        problem, store = self._prepared.problem, self._store
-        return ResourceError(
-            f"{problem.name}, bucket of {self._name_of(bucket)}: its message over "
-            f"{len(bucket.separator)} variables passes {rows:,} rows; requested more than {format_bytes(requested)}, "
-            f"used {format_bytes(store.in_memory)}, limit {format_bytes(store.memory_limit)}. "
-            "Raise --memory, or let the search for an order take longer (--order-seconds)"
-        )
-
-    def _covered(self, members: int, bucket: Bucket) -> list[PackedFactor]:
-        """Constraints over the bucket's variables that no message enforces already.
-
-        A constraint covered by a message's scope was applied when that message was made. So only those count that
-        mention, for every message, a variable that the message lacks; any of them mentions one that the largest lacks.
-        The problem's own tables have been through no join and enforce nothing but themselves.
-        """
-        scopes = [members_of(m.scope) for m in bucket.messages if m.is_filtered]
-        fresh = members & ~max(scopes, key=int.bit_count, default=0)
-        found: dict[int, PackedFactor] = {}
-        for v in elements_of(fresh):
-            for c in self._constraints_of[v]:
-                if c.members & ~members == 0 and all(c.members & ~scope for scope in scopes):
-                    found[c.offset] = c
-        return list(found.values())
-
-    def _check_range(self, bucket: Bucket) -> None:
-        if self._prepared.dtype.kind != "i":
-            return
-        problem, entries = self._prepared.problem, self._prepared.functions.entries
-        with reading(self._prepared, bucket):
-            factors = [largest_magnitude(m.values()) for m in bucket.messages]
-        factors += [largest_magnitude(entries[f.offset : f.offset + (1 << f.bits)]) for f in bucket.functions]
-        where = f"{problem.name}, bucket of {self._name_of(bucket)}"
-        check_product(where, self._prepared.dtype, factors, problem.sizes[bucket.variable])
+    def cheapest_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
+        """The same in the form that is cheaper (see ``tables``)."""
+        self._fill_separator(bucket)
+        return self._maker.complete_message(bucket) or self._maker.table(bucket, subtree)

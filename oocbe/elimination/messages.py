@@ -2,15 +2,15 @@
 
 Every message is needed twice: joined once in the bucket it goes to, and asked for one row in the backward pass. Until
 it is joined it must be quick to read; afterwards it may be anywhere. So messages stay in memory while they fit; beyond
-that, those already joined are written to stored tables in a scratch folder. With a checkpoint, every message is
-published there as soon as it is made and left there for a run that is resumed; a large one is then read back when its
-bucket comes.
+that, those already joined are written to stored tables in a scratch folder, then those that wait. A message that was
+made in pieces is on disk from the beginning. With a checkpoint, every message is published there as soon as it is made
+and left there for a run that is resumed; a large one is then read back, in one or in pieces, when its bucket comes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.ranges import largest_magnitude
 from oocbe.kernels.cpu.search import find_row
 from oocbe.operators.bucket_engine import to_host
+from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
+from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable
+from oocbe.tables.complete_pieces import sorted_pieces
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.table import Table
@@ -32,6 +36,15 @@ if TYPE_CHECKING:
     from oocbe.elimination.checkpoint import OrderCheckpoint, PublishedMessage
     from oocbe.tables.layout import Layout
     from oocbe.tables.stored import StoredTable
+
+
+CHUNK_SHARE, LEAST_CHUNK_ROWS = 0.015, 1 << 12
+"""A chunk's rows take this share of the memory limit at most, unless they are so few: one is being filled, one encoded,
+and some are decoded at a time."""
+
+
+COMPLETE_PIECE_BYTES = 32
+"""Of a cell of a complete table whose rows are listed: its value, key and place, and copies of them."""
 
 
 @dataclass
@@ -90,6 +103,28 @@ class Message:
 
     def _rows_of(self, table: CompleteTable) -> Table:
         return to_host(table).to_table(tuple(reversed(table.scope)))
+
+    @property
+    def listed_bytes(self) -> int:
+        """Bytes of all rows with their keys; of a complete table more than it takes itself."""
+        if not isinstance(self._table, CompleteTable):
+            return self.nbytes
+        return self.rows * (8 * self._table.layout.words + self._table.dtype.itemsize)
+
+    def sorted_rows(self, cache: ChunkCache) -> SortedRows:
+        """The rows to be read by key range, wherever they are."""
+        if self._table is not None:
+            return HeldRows(self.table())
+        assert self._stored is not None
+        return StoredRows(self._stored, cache)
+
+    def largest_magnitude(self) -> int:
+        """Largest absolute value of an integer message; a table on disk tells."""
+        if self._table is not None:
+            return largest_magnitude(self.values())
+        assert self._stored is not None
+        low, high = self._stored.extent or (0, 0)
+        return max(abs(low), abs(high))
 
     def value_at(self, assignment: dict[int, int]) -> int | float | None:
         """Value of the row that an assignment of (at least) the scope's variables selects; None where there is none."""
@@ -166,6 +201,7 @@ class MessageStore:
         self._scratch: ScratchFolder | None = None
         self._scratch_bytes = 0
         self._joined: list[Message] = []
+        self._waiting: list[Message] = []
         self._written = 0
 
     def __enter__(self) -> Self:
@@ -181,11 +217,6 @@ class MessageStore:
         """Bytes of the limit that are free now."""
         return self.memory_limit - self.in_memory
 
-    @property
-    def spillable(self) -> int:
-        """Bytes of joined messages in memory, which :meth:`make_room` can write to disk."""
-        return sum(m.nbytes for m in self._joined)
-
     def add(self, scope: tuple[int, ...], table: Table | CompleteTable, is_filtered: bool = True) -> Message:
         """Keep a new message, or a problem's own table; ``is_filtered`` as in :class:`Message`.
 
@@ -197,6 +228,8 @@ class MessageStore:
         self.in_memory += table.nbytes
         if self._write_all:
             self._write(message)
+        elif is_filtered:  # the problem's own tables stay in memory whatever is written of them
+            self._waiting.append(message)
         return message
 
     def publish(self, place: int, scope: tuple[int, ...], table: Table | CompleteTable, exponent: int) -> Message:
@@ -212,6 +245,34 @@ class MessageStore:
         if stored is not None:
             return Message(scope, table.rows, table.nbytes, _stored=stored)
         return self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
+
+    def publish_stream(
+        self, place: int, scope: tuple[int, ...], head: Table, tables: Iterable[Table], exponent: int
+    ) -> Message:
+        """The same for a message that comes in pieces, in the order of their keys, and is written to disk.
+
+        head : a table of its layout, dtype and semiring.
+        """
+
+        def write(path: Path) -> StoredTable:
+            return self._stored(path, head, tables)
+
+        if self._checkpoint is not None:
+            stored = self._checkpoint.publish_table(place, scope, exponent, write)
+        else:
+            stored = self._in_scratch(write)
+        return Message(scope, stored.rows, stored.nbytes, _stored=stored)
+
+    def write_scratch(self, head: Table, tables: Iterable[Table]) -> StoredTable:
+        """Write a table that comes in pieces, for later use; :meth:`remove_scratch` removes it. Errors as for add."""
+        return self._in_scratch(lambda path: self._stored(path, head, tables))
+
+    def remove_scratch(self, table: StoredTable) -> None:
+        """Remove what :meth:`write_scratch` has made."""
+        used = disk.size_of(table.path)
+        disk.remove(table.path)
+        self._budget.take(-used, self._parent)
+        self._scratch_bytes -= used
 
     def published(
         self, place: int, scope: tuple[int, ...], layout: Layout, dtype: np.dtype[np.generic]
@@ -241,13 +302,24 @@ class MessageStore:
         """Note that a message has been joined: from now on it is only asked for single rows."""
         if message._table is not None:
             message._table = to_host(message._table)  # device memory is for what is still to be joined
+            self._waiting = [m for m in self._waiting if m is not message]
             self._joined.append(message)
 
-    def make_room(self, wanted: int) -> None:
-        """Write joined messages to disk, the largest first, until ``wanted`` bytes of the limit are free."""
-        self._joined.sort(key=lambda m: m.nbytes)
-        while self._joined and self.free < wanted:
-            self._write(self._joined.pop())
+    def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> bool:
+        """Write messages to disk until ``wanted`` bytes of the limit are free; whether any has been written.
+
+        Those that have been joined go first, then those that wait to be joined, but for some; the largest first.
+        """
+        written = False
+        for messages in (self._joined, self._waiting):
+            messages.sort(key=lambda m: m.nbytes)
+            kept = [m for m in messages if any(m is other for other in besides)]
+            others = [m for m in messages if not any(m is other for other in kept)]
+            while others and self.free < wanted:
+                self._write(others.pop())
+                written = True
+            messages[:] = others + kept
+        return written
 
     def close(self, interrupted: bool = False) -> None:
         """Remove what was written but to a checkpoint; ``interrupted``: perhaps in the middle of a write."""
@@ -259,16 +331,49 @@ class MessageStore:
         self._scratch_bytes = 0
 
     def _write(self, message: Message) -> None:
-        from oocbe.tables.stored import StoredTable
-
+        """Write a message in memory to the scratch folder, as rows: their keys take hardly any room there."""
         assert message._table is not None
+        table = to_host(message._table)
+        if isinstance(table, CompleteTable):
+            pieces = sorted_pieces(table, max(1, int(self.memory_limit * CHUNK_SHARE) // COMPLETE_PIECE_BYTES))
+            layout = table.layout.select(tuple(reversed(table.scope)))
+            keys, values = np.empty((layout.words, 0), dtype=np.uint64), np.empty(0, dtype=table.dtype)
+            head = Table(layout, keys, values, table.semiring, is_sorted=True)
+            message._stored = self._in_scratch(lambda path: self._stored(path, head, pieces))
+        else:
+            message._stored = self._in_scratch(lambda path: self._stored(path, table, [table]))
+        message._table = None
+        self.in_memory -= message.nbytes
+        message.nbytes = message._stored.nbytes
+
+    def list_rows(self, messages: Sequence[Message]) -> None:
+        """Write those of some messages that are complete tables to disk: only rows can be read by key range."""
+        for message in messages:
+            if message.is_complete:
+                self._write(message)
+                for held in (self._joined, self._waiting):
+                    held[:] = [m for m in held if m is not message]
+
+    def _in_scratch(self, write: Callable[[Path], StoredTable]) -> StoredTable:
+        """Write a table to the scratch folder."""
         if self._scratch is None:
             self._scratch = ScratchFolder(self._parent)
         path = self._scratch.path / f"message-{self._written:05d}"
         self._written += 1
-        table = to_host(message.table())
         used = self._budget.used
-        message._stored = StoredTable.save(path, table, chunk_rows=self._chunk_rows, budget=self._budget)
-        self._scratch_bytes += self._budget.used - used
-        message._table = None
-        self.in_memory -= message.nbytes
+        try:
+            return write(path)
+        finally:
+            self._scratch_bytes += self._budget.used - used
+
+    def _stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
+        """Write tables end to end as one, in chunks small against the memory limit."""
+        from oocbe.tables.stored import StoredTable
+
+        row_bytes = 8 * head.layout.words + head.values.dtype.itemsize
+        chunk_rows = min(self._chunk_rows, max(LEAST_CHUNK_ROWS, int(self.memory_limit * CHUNK_SHARE) // row_bytes))
+        dtype, semiring, budget = head.values.dtype, head.semiring, self._budget
+        with StoredTable.create(path, head.layout, dtype, semiring, chunk_rows=chunk_rows, budget=budget) as writer:
+            for table in tables:
+                writer.append(table.keys, table.values)
+        return StoredTable.open(path)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from oocbe.semiring import Combination
+from oocbe.semiring import Combination, Semiring
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 
@@ -31,14 +31,22 @@ def split(value: float) -> tuple[float, int]:
 AnyMessage = TypeVar("AnyMessage", bound=Table | CompleteTable)
 
 
-def rescale(message: AnyMessage) -> tuple[AnyMessage, int]:
-    """Divide a message by 2 ** exponent so that its largest value is near 1 (see :func:`split`); returns both.
+def exponent_of(semiring: Semiring, dtype: np.dtype[Any], largest: float) -> int:
+    """Power of two by which a message with this largest absolute value is divided, so that it comes near 1.
 
-    Only floating-point messages of product semirings are touched; exponent is 0 for all others.
+    Only floating-point messages of product semirings are scaled; 0 for all others.
     """
-    if message.semiring.combination is not Combination.MULTIPLY or message.values.dtype.kind != "f":
+    return split(largest)[1] if semiring.combination is Combination.MULTIPLY and dtype.kind == "f" else 0
+
+
+def scaled_by(message: AnyMessage, exponent: int) -> AnyMessage:
+    """A message, or a piece of one, divided by 2 ** exponent."""
+    return replace(message, values=np.ldexp(message.values, -exponent)) if exponent else message
+
+
+def rescale(message: AnyMessage) -> tuple[AnyMessage, int]:
+    """Divide a message by 2 ** exponent so that its largest value is near 1 (see :func:`exponent_of`); returns both."""
+    if exponent_of(message.semiring, message.values.dtype, 2.0) == 0:
         return message, 0
-    exponent = split(float(np.abs(message.values).max()))[1]
-    if exponent == 0:
-        return message, 0
-    return replace(message, values=np.ldexp(message.values, -exponent)), exponent
+    exponent = exponent_of(message.semiring, message.values.dtype, float(np.abs(message.values).max()))
+    return scaled_by(message, exponent), exponent

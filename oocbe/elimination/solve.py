@@ -30,6 +30,7 @@ from oocbe.elimination.outcome import (
 from oocbe.elimination.plan import easy_rows, needs_no_bounds, plan_for
 from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
+from oocbe.elimination.resources import engine_for, message_memory
 from oocbe.errors import (
     ResourceError,
     TimeLimitError,
@@ -38,8 +39,7 @@ from oocbe.errors import (
     ValueRangeError,
     interruption_in,
 )
-from oocbe.machine import peak_memory, resident_memory
-from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.machine import peak_memory
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.pruning.dominance import applies_to
@@ -49,9 +49,6 @@ from oocbe.tables.faults import passing
 
 if TYPE_CHECKING:
     from oocbe.observer import Observer
-
-LEAST_BUDGET = 1 << 24
-"""Bytes that messages may take even where the process itself has used up the memory limit."""
 
 
 def solve(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> Result:
@@ -139,8 +136,8 @@ class _Run:
     kept: TransientRun
 
     def __post_init__(self) -> None:
-        self._engine = BucketEngine(self.options.backend, self.options.device_memory, deadline=self.deadline)
-        self.kept.set_memory(max(LEAST_BUDGET, self.options.memory_limit - resident_memory()))
+        self._engine = engine_for(self.options, self.deadline)
+        self.kept.set_memory(message_memory(self.options))
         self._sign = -1 if self.semiring.marginalisation is Marginalisation.MAX else 1
 
     def solve(self) -> Result:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from oocbe.deadline import Deadline
 from oocbe.errors import ResourceError
+from oocbe.kernels.cpu.threads import thread_count
 from oocbe.operators.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
 from oocbe.operators.inputs import is_on_device
 from oocbe.operators.join_program import JoinProgram
@@ -36,6 +38,12 @@ whatever its size, and the CPU takes as long for some 2,000 rows (benchmarks/gpu
 COMPLETE_DEVICE_CELLS = 1 << 22
 """Joined cells of complete tables from which ``auto`` takes the device: below, the CPU needs a few milliseconds."""
 
+DEVICE_INPUT_SHARE = 0.2
+"""Share of the device's memory for the tables of a piece: its frontiers and rows are of unknown size, and halved."""
+
+MOST_STREAMS = 16
+"""More streams make pieces small."""
+
 LARGEST_DEVICE_ROWS = (1 << 32) - 1
 """Row numbers are 32 bits wide on the device."""
 
@@ -50,6 +58,10 @@ class BucketEngine:
     block_rows : see :func:`oocbe.operators.bucket_join.join_and_eliminate`.
     device_work : expected work (see :meth:`JoinProgram.expected_work`) from which ``auto`` takes the device.
     deadline : when to give up, looked at before each bucket and within the CPU's loops; None: never.
+    streams : pieces of a bucket that are at work at a time, where it does not fit in memory; None: one a thread, but 2
+        at least, so that one is read while the other is joined.
+    piece_rows : most rows of a table in a piece, and of its result; buckets with more are joined in pieces. None: as
+        many as fit.
 
     Raises
     ------
@@ -63,8 +75,13 @@ class BucketEngine:
         block_rows: int | None = None,
         device_work: int = DEVICE_WORK,
         deadline: Deadline | None = None,
+        streams: int | None = None,
+        piece_rows: int | None = None,
     ) -> None:
+        self.streams = max(2, min(MOST_STREAMS, thread_count())) if streams is None else streams
+        self.piece_rows = piece_rows
         self.deadline = deadline or Deadline()
+        self._device_turn = Lock()
         self._block_rows = block_rows
         self._insists = backend == "cuda"
         self._device_work = 0 if self._insists else device_work
@@ -92,14 +109,15 @@ class BucketEngine:
         dtype: np.dtype[Any],
         row_limit: int,
         step_limit: int = NO_LIMIT,
+        may_fall_back: bool = True,
     ) -> Table:
         """Message of a bucket; arguments and errors as for :func:`oocbe.operators.bucket_join.join_and_eliminate`.
 
-        Where device memory runs out, ``auto`` falls back to the CPU.
+        Where device memory runs out, ``auto`` falls back to the CPU if it may.
 
         Raises
         ------
-        ResourceError : device memory ran out, and the backend is ``cuda``.
+        ResourceError : device memory ran out, and the backend is ``cuda`` or nothing is to fall back.
         """
         self.deadline.check()
         if not self._belongs_on_device(program, tables):
@@ -107,12 +125,54 @@ class BucketEngine:
         try:
             made = _join_on_device(program, layout, tables, dtype, row_limit)
         except ResourceError:
-            if self._insists:
+            if self._insists or not may_fall_back:
                 raise
             return self._join_on_host(program, layout, tables, semiring, dtype, row_limit, step_limit)
         if made is None:
             raise TooManyRowsError(len(layout.scope), row_limit)
         return Table(layout, *made, semiring, is_sorted=True)
+
+    def join_piece(
+        self,
+        program: JoinProgram,
+        layout: Layout,
+        tables: Sequence[Table],
+        semiring: Semiring,
+        dtype: np.dtype[Any],
+        row_limit: int,
+        step_limit: int = NO_LIMIT,
+        may_halve: bool = True,
+    ) -> Table:
+        """The same for one piece of a bucket on the thread of its stream; the message's rows are in main memory.
+
+        may_halve : whether a piece that the device has no memory for is better halved; else it goes to the CPU.
+
+        Raises
+        ------
+        ResourceError : device memory ran out, and the piece may be halved or the backend is ``cuda``.
+        """
+        self.deadline.check()
+        if self._belongs_on_device(program, tables):
+            try:
+                with self._device_turn, span(KERNELS, "join piece"):
+                    made = _join_on_device(program, layout, tables, dtype, row_limit)
+                    if made is None:
+                        raise TooManyRowsError(len(layout.scope), row_limit)
+                    return to_host(Table(layout, *made, semiring, is_sorted=True))
+            except ResourceError:
+                if may_halve or self._insists:
+                    raise
+        # One block: other streams are at work meanwhile.
+        block_rows = max((t.rows for t in tables), default=0) + 1
+        limits = (row_limit, block_rows, self.deadline, step_limit)
+        with span(KERNELS, "join piece"):
+            return join_and_eliminate(program, layout, tables, semiring, dtype, *limits)
+
+    def piece_bytes(self) -> int:
+        """Bytes of tables that a piece on the device may have; frontiers and results take as much again, and more."""
+        from oocbe.operators.through_device import device_room
+
+        return max(1, int(device_room() * DEVICE_INPUT_SHARE))
 
     def _join_on_host(
         self,

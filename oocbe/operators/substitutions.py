@@ -18,6 +18,16 @@ SERIAL_ROWS = 1 << 12
 """Below this many rows one thread is faster than handing the variables out."""
 
 
+Substitution = tuple[Field, NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
+"""Of one variable: bit field, and CSR by the value replaced, as in :class:`Substitutions`."""
+
+
+def arguments_of(variable: Substitution) -> tuple[Any, ...]:
+    """A variable's substitutions as :func:`oocbe.kernels.cpu.dominance.mark_dominated` takes them."""
+    f, start, target, penalty = variable
+    return (f.word, np.uint64(f.shift), np.uint64(f.mask)), start, target, penalty
+
+
 @dataclass
 class Substitutions:
     """Which values may take each other's place, variable by variable.
@@ -30,7 +40,7 @@ class Substitutions:
         consumes more than the target. parts : then (shift, mask), int64 (constraints,), of each in the keys.
     """
 
-    variables: list[tuple[Field, NDArray[np.int64], NDArray[np.int64], NDArray[Any]]] = field(default_factory=list)
+    variables: list[Substitution] = field(default_factory=list)
     savings: list[NDArray[np.int64]] = field(default_factory=list)
     parts: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
@@ -44,16 +54,14 @@ class Substitutions:
         """
         dominated = np.zeros(len(values), dtype=np.uint8)
         calls: list[tuple[Any, ...]]
-        fields = [(f.word, np.uint64(f.shift), np.uint64(f.mask)) for f, *_ in self.variables]
-        pairs = [own[1:] for own in self.variables]
         if self.parts is None:
             mark: Callable[..., None] = mark_dominated
-            calls = [(keys, values, f, *own, sign, dominated) for f, own in zip(fields, pairs, strict=True)]
+            calls = [(keys, values, keys, values, *arguments_of(own), sign, dominated) for own in self.variables]
         else:
             mark = mark_outdone
             calls = [
-                (keys, values, f, *own, saving, self.parts, sign, dominated)
-                for f, own, saving in zip(fields, pairs, self.savings, strict=True)
+                (keys, values, *arguments_of(own), saving, self.parts, sign, dominated)
+                for own, saving in zip(self.variables, self.savings, strict=True)
             ]
         if len(values) < SERIAL_ROWS:
             for call in calls:

@@ -33,7 +33,7 @@ from oocbe.operators.consumption import Consumption
 from oocbe.operators.factors import FactorPool, PackedFactor
 from oocbe.operators.substitutions import Substitutions
 from oocbe.semiring import Combination, Marginalisation, Semiring
-from oocbe.tables.layout import bits_for
+from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
 
 PAIRS_A_VALUE = 8
@@ -57,6 +57,10 @@ class SubstitutionDominance:
     constraints, functions : packed factors. opaque : scopes of factors that are tables, never substituted into.
     margin : what a substitution must gain beyond its penalty; see :func:`oocbe.elimination.ranges.rounding_margin`.
     consumption : what rows carry, a staircase for each key without it; None: nothing.
+
+    Attributes
+    ----------
+    sign : 1 where small values are better, -1 where large ones are.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class SubstitutionDominance:
         self._sizes = sizes
         self._margin = margin
         self._consumption = consumption
-        self._sign = 1 if semiring.marginalisation is Marginalisation.MIN else -1
+        self.sign = 1 if semiring.marginalisation is Marginalisation.MIN else -1
         integral = functions.entries.dtype.kind == "i"
         self._dtype = np.dtype(np.int64 if integral else np.float64)
         self._blocked = np.iinfo(np.int64).max if integral else np.inf
@@ -149,7 +153,7 @@ class SubstitutionDominance:
         size = len(rows)
         worst = np.empty((size, size), dtype=self._dtype)
         for a in range(size):
-            worst[a] = (self._sign * (rows - rows[a])).max(axis=1)
+            worst[a] = (self.sign * (rows - rows[a])).max(axis=1)
         return worst
 
     def penalties(self, v: int, separator: Sequence[int], subtree: NDArray[np.uint8]) -> NDArray[Any]:
@@ -185,24 +189,20 @@ class SubstitutionDominance:
         """
         if message.rows < 2:
             return message
+        spread = float(message.values.max()) - float(message.values.min())
+        substitutions = self.substitutions(message.layout, spread, separator, subtree)
+        if not substitutions.variables:
+            return message
+        return (engine or BucketEngine("cpu")).drop_dominated(message, substitutions, self.sign)
+
+    def substitutions(
+        self, layout: Layout, spread: float, separator: Sequence[int], subtree: NDArray[np.uint8]
+    ) -> Substitutions:
+        """Substitutions that may pay in a message whose values differ by at most ``spread``; the rest as above."""
         inside = np.zeros(len(self._sizes), dtype=np.uint8)
         inside[list(separator)] = 1
         ahead = (1 - subtree[self._first]).astype(np.uint8)
-        spread = float(message.values.max()) - float(message.values.min())
-        substitutions = self._substitutions(message, separator, inside, ahead, spread - self._margin)
-        if not substitutions.variables:
-            return message
-        return (engine or BucketEngine("cpu")).drop_dominated(message, substitutions, self._sign)
-
-    def _substitutions(
-        self,
-        message: Table,
-        separator: Sequence[int],
-        inside: NDArray[np.uint8],
-        ahead: NDArray[np.uint8],
-        worth: float,
-    ) -> Substitutions:
-        """Substitutions whose penalty is at most ``worth``."""
+        worth = spread - self._margin
         sizes = [self._sizes[v] if self._sizes[v] <= LARGEST_DOMAIN else 0 for v in separator]
         start = np.empty(sum(sizes) + len(sizes), dtype=np.int64)
         most = sum(size * min(size, PAIRS_A_VALUE) for size in sizes)
@@ -213,7 +213,7 @@ class SubstitutionDominance:
         collect_substitutions(scopes, self._size_array, *limits, start, target, penalty, pairs)
         found = Substitutions(parts=None if self._consumption is None else self._consumption.parts)
         start_end = pair_end = 0
-        fields = message.layout.fields[len(message.layout.fields) - len(separator) :]
+        fields = layout.fields[len(layout.fields) - len(separator) :]
         for v, size, field, count in zip(separator, sizes, fields, pairs.tolist(), strict=True):
             if count:
                 own = slice(pair_end, pair_end + count)

@@ -139,6 +139,10 @@ class StoredTable:
         """Keys of a chunk's first and last row, each as one number (word 0 least significant); read from the index."""
         return self._manifest.first_keys[chunk], self._manifest.last_keys[chunk]
 
+    def first_chunk_not_below(self, number: int, low: int, high: int) -> int:
+        """First of some chunks of a sorted table whose last key is not below a number, or ``high``."""
+        return bisect_left(self._manifest.last_keys, number, low, high)
+
     def chunks(self) -> Iterator[Table]:
         """The rows, a chunk at a time, in stored order."""
         for start in range(0, self.rows, self.chunk_rows):

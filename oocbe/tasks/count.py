@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.bucket_message import MessageMaker
 from oocbe.elimination.buckets import Bucket
 from oocbe.elimination.forward import Forward
 from oocbe.elimination.messages import Message, MessageStore
@@ -172,25 +173,32 @@ def _is_prime(number: int) -> bool:
     return True
 
 
-class _Modular(Forward):
-    """The forward pass of counting modulo 2^64 (wrapping around) or a prime."""
+class _ModularMaker(MessageMaker):
+    """Messages of counting modulo 2^64 (wrapping around) or a prime."""
 
     modulus = 1 << WRAP_BITS
 
-    def _check_range(self, bucket: Bucket) -> None:
+    def check_range(self, bucket: Bucket) -> None:
         """Wrapping around is meant, and residues of a small prime cannot."""
 
-    def message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
+    def factors(self, bucket: Bucket) -> Bucket:
+        """The bucket with so few messages that products of residues fit; some are joined, and residues taken."""
         if self.modulus == 1 << WRAP_BITS:
-            return super().message(bucket, subtree)
-        factors = Bucket(bucket.variable, (), bucket.functions, bucket.constraints, list(bucket.messages))
+            return bucket
+        factors = replace(bucket, messages=list(bucket.messages))
         most = MOST_FACTORS if self._prepared.consumption is None else MOST_CARRYING_FACTORS
         while len(factors.messages) > most:
             factors.messages.sort(key=lambda m: -m.rows)
             factors.messages.append(self._joined(factors.messages.pop(), factors.messages.pop()))
-        message = super().message(factors, subtree)
-        bucket.separator = factors.separator
-        return self._reduced(message)
+        return factors
+
+    def finished(self, table: Table) -> Table:
+        """Residues of the counts."""
+        if self.modulus == 1 << WRAP_BITS:
+            return table
+        table = to_host(table)
+        values: NDArray[Any] = table.values % self.modulus
+        return Table(table.layout, table.keys, values, table.semiring, table.is_sorted)
 
     def _joined(self, one: Message, other: Message) -> Message:
         """Two messages as one; the constraints that only both together cover are still to be applied."""
@@ -199,7 +207,7 @@ class _Modular(Forward):
         layout = prepared.layout(scope)
         if prepared.consumption is not None:
             return self._joined_carrying(prepared.consumption, scope, one, other)
-        product = self._reduced(join_sum(to_host(one.table()), to_host(other.table()), backend="cpu"))
+        product = self.finished(join_sum(to_host(one.table()), to_host(other.table()), backend="cpu"))
         tuples = product.layout.unpack(product.keys)[:, [product.layout.place(name) for name in layout.scope]]
         keys = layout.pack(tuples)
         rows = np.lexsort(keys)
@@ -217,7 +225,7 @@ class _Modular(Forward):
         while theirs in first.layout or theirs in second.layout:
             theirs += "'"
         apart = replace(second, layout=Layout((theirs, *second.layout.scope[1:]), second.layout.sizes))
-        product = self._reduced(join_sum(first, apart, backend="cpu"))
+        product = self.finished(join_sum(first, apart, backend="cpu"))
         columns = product.layout.unpack(product.keys)
         amounts = columns[:, product.layout.place(own)] + columns[:, product.layout.place(theirs)]
         keep = consumption.fits(amounts)
@@ -227,21 +235,27 @@ class _Modular(Forward):
         keys, values = np.ascontiguousarray(keys[:, rows]), product.values[keep][rows]
         starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])[: len(rows)])
         summed = np.add.reduceat(values, starts) if len(rows) else values
-        table = self._reduced(Table(layout, np.ascontiguousarray(keys[:, starts]), summed, product.semiring, True))
+        table = self.finished(Table(layout, np.ascontiguousarray(keys[:, starts]), summed, product.semiring, True))
         return Message(scope, table.rows, table.nbytes, is_filtered=False, _table=table)
 
-    def _reduced(self, table: Table) -> Table:
-        values: NDArray[Any] = table.values % self.modulus
-        return Table(table.layout, table.keys, values, table.semiring, table.is_sorted)
+
+def _modular(number: int) -> type[Forward]:
+    """The forward pass of counting modulo a number."""
+
+    class Maker(_ModularMaker):
+        modulus = number
+
+    class Modular(Forward):
+        maker = Maker
+
+    return Modular
 
 
 def _residue(bare: Problem, tables: Tables, options: SolveOptions, modulus: int) -> int:
     """The count modulo a number, with the order that the first pass was run with."""
     prepared = prepare(bare, COUNTING, tables.choice.order)
     with MessageStore(tables.store.memory_limit, options.workdir, options.chunk_rows) as store:
-        forward = _Modular(prepared, False, store, engine=tables.engine)
-        forward.modulus = modulus
-        outcome = forward.run()
+        outcome = _modular(modulus)(prepared, False, store, engine=tables.engine).run()
     assert isinstance(outcome.value, int)
     return outcome.value % modulus
 

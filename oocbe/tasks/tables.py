@@ -16,8 +16,8 @@ from oocbe.elimination.order import OrderChoice
 from oocbe.elimination.plan import candidate_plans
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.race import race
+from oocbe.elimination.resources import engine_for, message_memory
 from oocbe.errors import UnsupportedError
-from oocbe.machine import resident_memory
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.options import SolveOptions
 from oocbe.problem import Constraint, Function, Problem
@@ -25,9 +25,6 @@ from oocbe.semiring import Combination, Marginalisation
 
 if TYPE_CHECKING:
     from oocbe.observer import Observer
-
-LEAST_BUDGET = 1 << 24
-"""Bytes that messages may take even where the process itself has used up the memory limit."""
 
 
 @dataclass
@@ -101,9 +98,9 @@ def compute_tables(
     plans = candidate_plans(problem, replace(options, semiring=problem.semiring))
     ordered = time.perf_counter()
     deadline = Deadline(options.time_limit)
-    engine = BucketEngine(options.backend, options.device_memory, deadline=deadline)
+    engine = engine_for(options, deadline)
     kept = TransientRun(problem, options)
-    kept.set_memory(max(LEAST_BUDGET, options.memory_limit - resident_memory()))
+    kept.set_memory(message_memory(options))
 
     def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
         if observer is None:

@@ -154,8 +154,7 @@ def test_a_write_that_is_cut_short_by_a_full_disk(tmp_path):
 def test_errors_in_a_scratch_folder_leave_nothing(error, tmp_path, monkeypatch, expected):
     """Without a work folder: messages that memory has no room for; another order may do with less."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("oocbe.elimination.solve.LEAST_BUDGET", 1500)
-    monkeypatch.setattr("oocbe.elimination.solve.resident_memory", lambda: 1 << 60)
+    monkeypatch.setattr("oocbe.elimination.solve.message_memory", lambda options: 1600)
     counter = Injector(-1, None)
     with disk.hooked(counter):
         solve_in(None, order="min-degree")

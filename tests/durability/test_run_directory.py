@@ -260,21 +260,28 @@ def test_a_race_is_resumed_where_it_was(tmp_path, monkeypatch):
     assert given_up in " ".join(outcome["notes"])
 
 
-def test_memory_that_ran_out_is_resumed_with_more(tmp_path, monkeypatch):
-    monkeypatch.setattr("oocbe.elimination.solve.resident_memory", lambda: 1 << 60)
-    run, failed = tmp_path / "run", 0
-    expected = solve_in(None, order="min-fill", tables="incomplete")
-    for budget in range(100, 4000, 200):
-        monkeypatch.setattr("oocbe.elimination.solve.LEAST_BUDGET", budget)
-        try:
-            outcome = solve_in(run, order="min-fill", memory="1MiB", tables="incomplete")
-        except oocbe.ResourceError:
-            failed += 1
-            continue
-        break
-    assert failed > 2
+@pytest.mark.parametrize("dominance", [False, True])
+@pytest.mark.parametrize("writes", [1, 9, 40, 90, 160])
+def test_a_message_in_the_making_is_begun_again(tmp_path, writes, dominance):
+    """Killed while pieces are written: no part of the message is left, and the resumed run joins its bucket again."""
+    run, written = tmp_path / "run", []
+    small = {"problem": small_problem(8, 4), "piece_rows": 5, "streams": 2, "order": "linear", "dominance": dominance}
+    small["tables"] = "incomplete"
+    expected = solve_in(None, problem=small["problem"], order="linear", dominance=dominance, tables="incomplete")
+
+    def stop(operation, path):
+        if operation == "write" and "/c/" in str(path):
+            written.append(path)
+            if len(written) > writes:
+                raise Killed
+        return
+
+    with hooked(stop), pytest.raises(Killed):
+        solve_in(run, **small)
+    outcome = solve_in(run, **small)
     assert outcome["tables"] == expected["tables"]
-    assert "resumed: " in outcome["notes"][-1]
+    assert outcome["value"] == expected["value"]
+    assert sorted(p.name for p in run.iterdir() if p.name.startswith(("oocbe-", "."))) == []
 
 
 @pytest.mark.parametrize("embedded_bytes", [0, 1 << 16])

@@ -48,8 +48,7 @@ def one_round(folder: Path, number: int) -> None:
 )
 def test_soak(solves, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("oocbe.elimination.solve.LEAST_BUDGET", 1500)
-    monkeypatch.setattr("oocbe.elimination.solve.resident_memory", lambda: 1 << 60)
+    monkeypatch.setattr("oocbe.elimination.solve.message_memory", lambda options: 1500)
     for number in range(3):
         one_round(tmp_path, number)
     before, memory = state(), resident_memory()

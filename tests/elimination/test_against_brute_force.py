@@ -25,7 +25,6 @@ import oocbe
 from oocbe.elimination import prepare as preparation
 from oocbe.elimination.forward import Forward
 from oocbe.elimination.messages import MessageStore
-from oocbe.errors import ResourceError
 from oocbe.problem import Constraint, Function, Problem, Variable
 from oocbe.semiring import MAX_SUM, MIN_SUM, SEMIRINGS, Combination
 
@@ -99,8 +98,9 @@ def test_through_stored_tables(structure, chunk_rows):
     check(problem, *found, brute_force(problem))
 
 
-def test_joined_messages_are_spilled_when_memory_is_short(tmp_path, monkeypatch):
-    """From too little memory upwards: the first budget that suffices needs the disk, and nothing else changes."""
+@pytest.mark.parametrize("memory", [1, 100, 500, 1500])
+def test_no_memory_is_too_little_while_the_disk_has_room(tmp_path, monkeypatch, memory):
+    """Messages that wait go to disk, and buckets are joined in pieces; nothing else changes."""
     random = np.random.default_rng(0)
     functions = [Function.from_array((v, v + 1, v + 2), random.integers(0, 50, size=(4, 4, 4))) for v in range(0, 6)]
     problem = Problem(tuple(Variable(f"x{v}", 4) for v in range(8)), tuple(functions))
@@ -108,19 +108,11 @@ def test_joined_messages_are_spilled_when_memory_is_short(tmp_path, monkeypatch)
     expected = problem.evaluate(best)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     written = []
-    write = MessageStore._write
-    monkeypatch.setattr(MessageStore, "_write", lambda store, message: (written.append(message), write(store, message)))
-    refused = 0
-    for memory in range(100, 5000, 100):
-        try:
-            check(problem, *eliminate(problem, list(range(8)), False, memory=memory, chunk_rows=3), expected)
-            break
-        except ResourceError:
-            refused += 1
-        finally:
-            assert list(tmp_path.iterdir()) == []
-    assert refused
+    write = MessageStore._in_scratch
+    monkeypatch.setattr(MessageStore, "_in_scratch", lambda store, made: written.append(made) or write(store, made))
+    check(problem, *eliminate(problem, list(range(8)), False, memory=memory, chunk_rows=3), expected)
     assert written
+    assert list(tmp_path.iterdir()) == []
 
 
 @settings(deadline=None, max_examples=60)

@@ -121,13 +121,14 @@ def test_a_gap_ends_the_search(gap):
     assert result.bound < result.value
 
 
-def test_too_little_memory_still_gives_a_bound_and_an_assignment(monkeypatch):
-    monkeypatch.setattr(solving, "LEAST_BUDGET", 5000)
+def test_too_little_disk_still_gives_a_bound_and_an_assignment(monkeypatch):
+    monkeypatch.setattr(solving, "message_memory", lambda options: 200_000)
+    monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
     problem = chain(60, 6)
-    result = solve(problem, memory="1MiB", incumbent_seconds=0.2, bounds="constant")
+    result = solve(problem, max_disk=20_000, incumbent_seconds=0.2, bounds="constant")
     assert result.status == "limit"
     assert result.bound < result.value == problem.evaluate(result.assignment)
-    assert any("--memory" in note for note in result.notes)
+    assert any("--max-disk" in note for note in result.notes)
 
 
 def test_the_observer_hears_of_bounds_in_the_problem_s_own_sense():

@@ -153,20 +153,20 @@ def test_a_race_gives_complete_messages_up_as_well():
         assert Forward(prepared, False, store, row_cap=cap, tables="complete").run().largest_rows == largest
 
 
-def test_memory_decides():
+def test_memory_decides(monkeypatch):
     problem = grid(5, 4)
     order = list(range(25))
     prepared = prepare(problem, problem.semiring, order)
     with MessageStore(1000) as store, pytest.raises(ResourceError, match="is to be complete"):
         Forward(prepared, False, store, tables="complete").run()
-    for tables, enough in (("incomplete", False), ("auto", True)):
+    expected = oocbe.solve(problem, tables="incomplete", bounds="none").value
+    pieces = []
+    for tables in ("incomplete", "auto"):
         with MessageStore(1 << 13) as store:
-            forward = Forward(prepared, False, store, tables=tables)
-            if enough:
-                assert forward.run().value == oocbe.solve(problem, tables="incomplete", bounds="none").value
-            else:
-                with pytest.raises(ResourceError):
-                    forward.run()
+            stream = store.publish_stream
+            monkeypatch.setattr(store, "publish_stream", lambda *a, s=stream, t=tables: pieces.append(t) or s(*a))
+            assert Forward(prepared, False, store, tables=tables).run().value == expected
+    assert set(pieces) == {"incomplete"}  # which has no room for them in memory
 
 
 def test_sums_without_room_for_what_is_infeasible():

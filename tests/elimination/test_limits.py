@@ -15,10 +15,9 @@ from oocbe.elimination import solve as solving
 from oocbe.elimination.forward import Forward, RowCapError
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import prepare
-from oocbe.errors import ResourceError
+from oocbe.errors import DiskError
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.problem import Constraint, Function, Problem, Variable
-from oocbe.tables.stored import StoredTable
 
 
 def clique(count=7, size=4, seed=0) -> Problem:
@@ -75,15 +74,15 @@ def test_cutting_into_blocks_stops_where_prefixes_outnumber_rows(monkeypatch):
         Forward(prepared, False, store, row_cap=100_000).run()
 
 
-def test_memory_limit_gives_the_figures():
+def test_a_disk_limit_gives_the_figures():
+    """Little memory is no limit while there is room on disk; where there is none, the error says how much there was."""
     problem = clique()
     prepared = prepare(problem, problem.semiring, range(7))
-    with MessageStore(10_000) as store, pytest.raises(ResourceError) as caught:
+    with MessageStore(10_000, max_disk=9000) as store, pytest.raises(DiskError) as caught:
         Forward(prepared, False, store).run()
     message = str(caught.value)
-    assert re.search(r"clique, bucket of x0: .* passes [\d,]+ rows; requested more than 9\.\d KiB", message)
-    assert "used 0 B, limit 9.8 KiB" in message
-    assert "--memory" in message
+    assert re.search(r"more would pass the disk limit; used \d\.\d KiB, limit 8\.8 KiB, free on disk", message)
+    assert "--max-disk" in message
 
 
 def test_a_race_with_tiny_caps_finds_the_same_optimum(monkeypatch):
@@ -96,10 +95,11 @@ def test_a_race_with_tiny_caps_finds_the_same_optimum(monkeypatch):
         assert "given up" in result.notes[0]
 
 
-def test_a_race_that_no_order_finishes_fails_with_the_memory_error(monkeypatch):
-    monkeypatch.setattr(solving, "LEAST_BUDGET", 5000)
-    with pytest.raises(ResourceError, match=r"limit 4\.9 KiB"):
-        oocbe.solve(clique(), order_seconds=0, memory="1MiB")
+def test_a_race_that_no_order_finishes_fails_with_the_disk_s_error(monkeypatch):
+    monkeypatch.setattr(solving, "message_memory", lambda options: 5000)
+    monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
+    with pytest.raises(DiskError, match=r"limit 4\.9 KiB"):
+        oocbe.solve(clique(), order_seconds=0, max_disk=5000)
 
 
 class Stop(BaseException):
@@ -113,20 +113,20 @@ def test_nothing_is_left_on_disk_after_an_error_at_any_write(error, with_workdir
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     problem = clique(5, 3)
     expected = oocbe.solve(problem, order_seconds=0, order="min-degree").value
-    save = StoredTable.save
+    save = MessageStore._stored
     workdir = tmp_path if with_workdir else None
     # Barely enough memory for the messages in use, so that those joined go to disk.
     memory = 1 << 30 if with_workdir else 9000
     for place in range(100):
         calls = iter(range(100))
 
-        def broken(path, table, *, chunk_rows, budget, calls=calls, place=place):
-            stored = save(path, table, chunk_rows=chunk_rows, budget=budget)
+        def broken(store, *arguments, calls=calls, place=place):
+            stored = save(store, *arguments)
             if next(calls) == place:
                 raise error
             return stored
 
-        monkeypatch.setattr(StoredTable, "save", broken)
+        monkeypatch.setattr(MessageStore, "_stored", broken)
         try:
             found = eliminate(problem, range(5), False, memory=memory, workdir=workdir)
         except error:
@@ -166,5 +166,5 @@ def test_an_interrupt_while_compiled_code_returns_is_an_interrupt(monkeypatch):
 
 def test_a_work_folder_that_cannot_be_made_is_a_resource_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ResourceError, match="cannot be written, Not a directory"):
+    with pytest.raises(DiskError, match="cannot be written, Not a directory"):
         oocbe.solve(clique(4), order_seconds=0, workdir=tmp_path / "file" / "folder")

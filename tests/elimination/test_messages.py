@@ -137,7 +137,7 @@ def test_message_values_by_assignment(stored, tmp_path):
 
 
 def test_accounting_of_the_store(tmp_path, monkeypatch):
-    """Joined messages go to disk, the largest first, and only as many as needed."""
+    """Joined messages go to disk before those that wait, the largest first, and only as many as needed."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     tables = [
         Table.from_rows({"a": 100}, np.arange(rows)[:, None], np.arange(rows, dtype=np.int64), MIN_SUM)
@@ -146,12 +146,17 @@ def test_accounting_of_the_store(tmp_path, monkeypatch):
     with MessageStore(1000) as store:
         messages = [store.add((0,), t) for t in tables]
         assert store.in_memory == 60 * 16
-        assert store.free + store.spillable == 1000 - 960
-        for message in messages:
-            store.joined(message)
-        assert store.free + store.spillable == 1000
-        store.make_room(500)
-        assert store.in_memory == 30 * 16
+        assert store.free == 1000 - 960
+        assert not store.make_room(40)
+        assert not store.make_room(500, besides=messages)
+        store.joined(messages[0])
+        store.joined(messages[2])
+        assert store.make_room(100)
+        assert [m.is_in_memory for m in messages] == [True, True, False]
+        assert store.make_room(501)
+        assert [m.is_in_memory for m in messages] == [False, True, False]
+        assert store.make_room(521)
+        assert store.in_memory == 0
         assert [m.nbytes for m in messages] == [160, 480, 320]
         assert messages[1].value_at({0: 29}) == 29
         assert len(list(tmp_path.iterdir())) == 1

@@ -201,7 +201,11 @@ def test_marking_finds_partners_in_any_word(words):
         start, target = np.array([0, 1, 3, 4, 4]), np.array([1, 0, 2, 1])
         penalty = np.array([3, 0, -2, 5])
         marked = np.zeros(keys.shape[1], dtype=np.uint8)
-        mark_dominated(keys, values, (word, np.uint64(shift), np.uint64(mask)), start, target, penalty, 1, marked)
+        field = (word, np.uint64(shift), np.uint64(mask))
+        cut = random.integers(0, keys.shape[1])
+        for others in (slice(0, cut), slice(cut, None)):  # the partners, all at once or range by range
+            other_keys = np.ascontiguousarray(keys[:, others])
+            mark_dominated(keys, values, other_keys, values[others], field, start, target, penalty, 1, marked)
         known = {tuple(k): v for k, v in zip(keys.T.tolist(), values.tolist(), strict=True)}
         for row, key in enumerate(keys.T.tolist()):
             a = key[word] >> shift & mask

@@ -1,4 +1,4 @@
-"""Mark the rows of a sorted table that another row dominates by substitution of one value.
+"""Mark the rows of a sorted table that another row, of it or of another piece, dominates by substitution of one value.
 
 For a variable and two of its values a, b, the row with b that corresponds to a row with a has the same key but for one
 field. As both run through the table in ascending order, one pointer a pair of values that only moves forward finds
@@ -18,13 +18,24 @@ U64 = np.uint64
 
 @jit
 def mark_dominated(
-    keys: Any, values: Any, field: Any, pair_start: Any, pair_target: Any, pair_penalty: Any, sign: Any, dominated: Any
+    keys: Any,
+    values: Any,
+    other_keys: Any,
+    other_values: Any,
+    field: Any,
+    pair_start: Any,
+    pair_target: Any,
+    pair_penalty: Any,
+    sign: Any,
+    dominated: Any,
 ) -> Any:
     """Set ``dominated`` for rows that can be replaced by another one at no loss, substituting one variable.
 
     Parameters
     ----------
     keys : uint64 (words, rows), ascending. values : (rows,).
+    other_keys, other_values : the rows that may take their place, ascending: the same ones, or another range of the
+        message's rows, which is then marked range by range.
     field : (word, shift, mask) of the variable substituted, int64 and uint64s.
     pair_start : int64 (size + 1,); the substitutions of value a are pairs pair_start[a] .. pair_start[a + 1] - 1.
     pair_target : int64 (pairs,), the value b put in a's place.
@@ -34,6 +45,7 @@ def mark_dominated(
     """
     word, shift, mask = field
     words, rows = keys.shape
+    others = other_keys.shape[1]
     pointer = np.zeros(len(pair_target), dtype=np.int64)
     clear = ~(mask << shift)
     target = np.empty(words, dtype=np.uint64)
@@ -47,31 +59,31 @@ def mark_dominated(
                 target[w] = keys[w, row]
             target[word] = (target[word] & clear) | (U64(b) << shift)
             low = pointer[pair]
-            if low >= rows:
+            if low >= others:
                 continue
-            if _is_below(keys, low, target, words):
+            if _is_below(other_keys, low, target, words):
                 step = 1
-                while low + step < rows and _is_below(keys, low + step, target, words):
+                while low + step < others and _is_below(other_keys, low + step, target, words):
                     low += step
                     step += step
-                high = min(low + step, rows)
+                high = min(low + step, others)
                 low += 1
                 while low < high:
                     middle = (low + high) >> 1
-                    if _is_below(keys, middle, target, words):
+                    if _is_below(other_keys, middle, target, words):
                         low = middle + 1
                     else:
                         high = middle
                 pointer[pair] = low
-                if low >= rows:
+                if low >= others:
                     continue
             equal = True
             for w in range(words):
-                if keys[w, low] != target[w]:
+                if other_keys[w, low] != target[w]:
                     equal = False
                     break
             if equal:
-                gain = sign * (values[row] - values[low]) - pair_penalty[pair]
+                gain = sign * (values[row] - other_values[low]) - pair_penalty[pair]
                 # On a tie the smaller value stays: a fixed preference, so that no cycle of rows removes itself.
                 if gain > 0 or (gain == 0 and b < a):
                     dominated[row] = 1

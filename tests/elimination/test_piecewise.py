@@ -1,0 +1,218 @@
+"""Buckets joined in pieces through the disk: the messages of the run in memory, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from bound_sources import ExactSource
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_problems import brute_force, make_problem, structures, without_bound
+
+from oocbe.elimination.assignment import backward_pass
+from oocbe.elimination.forward import Forward, RowCapError
+from oocbe.elimination.messages import MessageStore
+from oocbe.elimination.prepare import prepare
+from oocbe.errors import CorruptDataError, ResourceError
+from oocbe.io import read
+from oocbe.kernels.cuda.device import why_unavailable
+from oocbe.operators import bucket_cuts
+from oocbe.operators.bucket_engine import BucketEngine, to_host
+from oocbe.problem import Function, Problem, Variable
+from oocbe.pruning.pruner import RowPruner
+from oocbe.semiring import MIN_SUM, SEMIRINGS
+
+needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
+
+
+def run(problem, order, engine, dominance=True, pruner=None, memory=1 << 30, chunk_rows=1 << 20):
+    """Outcome, assignment, and all messages in the order they were made, as bytes."""
+    prepared = prepare(problem, problem.semiring, order)
+    with MessageStore(memory, chunk_rows=chunk_rows) as store:
+        outcome = Forward(prepared, dominance, store, engine=engine, pruner=pruner).run()
+        tables = [to_host(m.table()) for bucket in outcome.buckets for m in bucket.messages]
+        assignment = None
+        if outcome.value is not None and problem.semiring.selects:
+            assignment = backward_pass(prepared, outcome.buckets)
+        stored = sum(m._stored is not None for bucket in outcome.buckets for m in bucket.messages)
+    rows = [(t.layout, t.values.dtype, t.keys.tobytes(), t.values.tobytes()) for t in tables]
+    return (outcome.value, outcome.exponent, outcome.total_rows, assignment, rows), stored
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    structures(), st.sampled_from([1, 2, 3, 7, 50, 1000]), st.sampled_from([1, 2, 8]), st.booleans(), st.integers(1, 9)
+)
+def test_pieces_give_the_messages_of_the_run_in_memory(structure, piece_rows, streams, dominance, chunk_rows):
+    problem = without_bound(make_problem(structure))
+    order = np.random.default_rng(structure["seed"]).permutation(len(problem.variables)).tolist()
+    whole, _ = run(problem, order, BucketEngine("cpu"), dominance)
+    engine = BucketEngine("cpu", piece_rows=piece_rows, streams=streams)
+    cut, _ = run(problem, order, engine, dominance, chunk_rows=chunk_rows)
+    assert cut == whole
+
+
+@pytest.mark.parametrize("dominance", [True, False])
+@pytest.mark.parametrize(("piece_rows", "streams"), [(300, 1), (500, 8), (1000, 2)])
+def test_a_day_of_photographs_in_pieces(piece_rows, streams, dominance):
+    problem = read("examples/daily.spot")
+    order = list(range(len(problem.variables)))
+    whole, _ = run(problem, order, BucketEngine("cpu"), dominance)
+    engine = BucketEngine("cpu", piece_rows=piece_rows, streams=streams)
+    cut, stored = run(problem, order, engine, dominance, chunk_rows=piece_rows)
+    assert cut == whole
+    assert stored > 0 or dominance
+
+
+@pytest.mark.parametrize("piece_rows", [1, 5, 40])
+@pytest.mark.parametrize("with_tables", [True, False], ids=["additive bound", "constant bound"])
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_that_no_completion_makes_good_enough_go_in_pieces_as_well(random_problem, seed, with_tables, piece_rows):
+    problem = replace(random_problem(seed, variables=9, linear=False), upper_bound=None).in_semiring(MIN_SUM)
+    best = brute_force(problem)
+    if best is None:
+        pytest.skip("nothing is feasible")
+    order = np.random.default_rng(seed).permutation(9).tolist()
+    found = []
+    for engine in (BucketEngine("cpu"), BucketEngine("cpu", piece_rows=piece_rows, streams=2)):
+        source = ExactSource(problem, seed, best + 4, with_tables)  # draws anew at each call
+        found.append(run(problem, order, engine, seed % 2 == 0, RowPruner(problem, source, best + 4), chunk_rows=7)[0])
+    assert found[0] == found[1]
+    assert found[0][0] == pytest.approx(best)
+
+
+def complete_problem(variables, size):
+    """A wheel: messages of all but two variables, complete; the first of them enumerates what no table has."""
+    random = np.random.default_rng(variables)
+    pairs = [(v, (v + 1) % variables) for v in range(variables)] + [(0, v) for v in range(1, variables)]
+    functions = [Function.from_array(p, random.integers(0, 100, (size, size))) for p in pairs]
+    return Problem(tuple(Variable(f"x{v}", size) for v in range(variables)), tuple(functions), name="wheel")
+
+
+def test_a_bucket_of_functions_alone_is_cut_where_it_enumerates(monkeypatch):
+    """No table narrows the first bucket: its pieces are ranges of the variables that it enumerates."""
+    problem = complete_problem(7, 5)
+    order = list(range(7))
+    whole, _ = run(problem, order, BucketEngine("cpu"))
+    cuts = []
+    enumerated = bucket_cuts.Cut._with_every_value
+    monkeypatch.setattr(bucket_cuts.Cut, "_with_every_value", lambda cut: cuts.append(cut.level) or enumerated(cut))
+    cut, stored = run(problem, order, BucketEngine("cpu", piece_rows=30, streams=2), chunk_rows=64)
+    assert cut == whole
+    assert stored > 0
+    assert {0, 1} <= set(cuts)
+
+
+def test_a_small_memory_limit_sends_messages_through_the_disk():
+    """No size of piece is given: the limit decides, and messages that wait go to disk as well."""
+    problem = complete_problem(9, 5)
+    order = list(range(9))
+    whole, stored = run(problem, order, BucketEngine("cpu"), dominance=False)
+    assert stored == 0
+    cut, stored = run(problem, order, BucketEngine("cpu", streams=2), dominance=False, memory=1 << 20)
+    assert cut == whole
+    assert stored > 0
+
+
+def test_the_row_cap_counts_the_rows_of_all_pieces():
+    problem = complete_problem(7, 5)
+    prepared = prepare(problem, MIN_SUM, range(7))
+    engine = BucketEngine("cpu", piece_rows=100, streams=2)
+    with MessageStore(1 << 30) as store, pytest.raises(RowCapError, match="more than 1,000 rows"):
+        Forward(prepared, False, store, row_cap=1000, engine=engine).run()
+
+
+def test_memory_that_cannot_be_had_halves_the_piece_and_ends_with_the_sizes(monkeypatch):
+    problem = complete_problem(6, 4)
+    order = list(range(6))
+    whole, _ = run(problem, order, BucketEngine("cpu"), dominance=False)
+    engine = BucketEngine("cpu", piece_rows=10**6, streams=1)
+    join = engine.join_piece
+    asked = []
+
+    def short(program, layout, tables, *rest):
+        asked.append(sum(t.rows for t in tables))
+        if asked[-1] > least:
+            raise MemoryError
+        return join(program, layout, tables, *rest)
+
+    monkeypatch.setattr(engine, "join", lambda *arguments, **more: raise_(ResourceError("no memory")))
+    monkeypatch.setattr(engine, "join_piece", short)
+    least = 20
+    assert run(problem, order, engine, dominance=False)[0] == whole
+    assert max(asked) > 100
+    least = -1
+    with pytest.raises(ResourceError, match=r"requested .*, limit .* for 1 streams"):
+        run(problem, order, engine, dominance=False)
+
+
+def raise_(error):
+    raise error
+
+
+@pytest.mark.parametrize("damaged", ["first", "last"])
+def test_a_damaged_chunk_is_named_by_the_piece_that_reads_it(monkeypatch, tmp_path, damaged):
+    """One byte of a message on disk changes between the bucket that makes it and the bucket that joins it."""
+    problem = complete_problem(7, 5)
+    prepared = prepare(problem, MIN_SUM, range(7))
+    stream = MessageStore.publish_stream
+
+    def damage(store, *arguments):
+        message = stream(store, *arguments)
+        chunks = sorted(message._stored.path.glob("values/c/*"), key=lambda p: int(p.name))
+        path = chunks[0 if damaged == "first" else -1]
+        data = bytearray(path.read_bytes())
+        data[-9] ^= 1
+        path.write_bytes(data)
+        return message
+
+    monkeypatch.setattr(MessageStore, "publish_stream", damage)
+    engine = BucketEngine("cpu", piece_rows=100, streams=2)
+    with (
+        MessageStore(1 << 30, chunk_rows=50) as store,
+        pytest.raises(CorruptDataError, match=r"a message to the bucket of x\d.*chunk \d+ of values"),
+    ):
+        Forward(prepared, False, store, engine=engine).run()
+
+
+@pytest.mark.gpu
+@needs_device
+@pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
+@pytest.mark.parametrize(("piece_rows", "streams"), [(1, 2), (30, 1), (200, 8)])
+@pytest.mark.parametrize("seed", range(3))
+def test_pieces_on_the_device_give_the_messages_of_the_run_in_memory(
+    random_problem, semiring, seed, piece_rows, streams
+):
+    problem = random_problem(seed, variables=9, linear=False).in_semiring(semiring)
+    order = np.random.default_rng(seed).permutation(9).tolist()
+    whole, _ = run(problem, order, BucketEngine("cuda"))
+    cut, _ = run(problem, order, BucketEngine("cuda", piece_rows=piece_rows, streams=streams), chunk_rows=7)
+    assert cut == whole
+
+
+@pytest.mark.gpu
+@needs_device
+@pytest.mark.parametrize("dominance", [True, False])
+@pytest.mark.parametrize("backend", ["auto", "cuda"])
+def test_a_day_of_photographs_in_pieces_on_the_device(backend, dominance):
+    problem = read("examples/daily.spot")
+    order = list(range(len(problem.variables)))
+    whole, _ = run(problem, order, BucketEngine("cpu"), dominance)
+    engine = BucketEngine(backend, device_work=100, piece_rows=400, streams=2)
+    cut, stored = run(problem, order, engine, dominance, chunk_rows=100)
+    assert cut == whole
+    assert stored > 0 or dominance
+
+
+@pytest.mark.gpu
+@needs_device
+def test_little_device_memory_sends_a_bucket_through_the_device_in_pieces(monkeypatch):
+    problem = complete_problem(9, 5)
+    order = list(range(9))
+    whole, _ = run(problem, order, BucketEngine("cpu"), dominance=False)
+    engine = BucketEngine("cuda", streams=2)
+    monkeypatch.setattr(engine, "piece_bytes", lambda: 1 << 16)
+    monkeypatch.setattr(engine, "join", lambda *arguments, **more: raise_(ResourceError("no device memory")))
+    assert run(problem, order, engine, dominance=False)[0] == whole
