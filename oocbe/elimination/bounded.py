@@ -267,6 +267,7 @@ class BoundedSolve:
         """
         end = time.perf_counter() + seconds
         while True:
+            self._engine.deadline.check()
             values = sum(scope.problem.sizes)
             scope = self._bound(scope, threshold, end - time.perf_counter())
             smaller = scope.below(threshold)
@@ -308,7 +309,9 @@ class BoundedSolve:
         begin = time.perf_counter()
         problem, options = scope.problem, self._options
         if self._given is None:
-            choices = search_orders(problem, options.order, min(seconds, self._engine.deadline.remaining), options.seed)
+            deadline = self._engine.deadline
+            left = min(seconds, deadline.remaining)
+            choices = search_orders(problem, options.order, left, options.seed, deadline=deadline)
         else:
             index = {v: i for i, v in enumerate(scope.variables)}
             order = [index[v] for v in self._given if v in index]

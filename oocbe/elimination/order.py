@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import Deadline
 from oocbe.elimination.prepare import scopes_of
 from oocbe.errors import FormatError
 from oocbe.kernels.cpu import greedy_order as greedy
@@ -167,7 +168,12 @@ HEURISTICS: dict[str, Callable[[PrimalGraph, int, float], NDArray[np.int64]]] = 
 
 @spanning(ELIMINATION, "search for orders")
 def search_orders(
-    problem: Problem, wanted: str, seconds: float, seed: int, most_rows: float = float("inf")
+    problem: Problem,
+    wanted: str,
+    seconds: float,
+    seed: int,
+    most_rows: float = float("inf"),
+    deadline: Deadline | None = None,
 ) -> list[OrderChoice]:
     """Search for orders, or read one; the order with the fewest predicted rows of each heuristic, the best first.
 
@@ -179,9 +185,11 @@ def search_orders(
     seed : of ties, noise and probes.
     most_rows : where every order that is found certainly has more predicted rows in all, none is returned: that takes
         a fraction of the time, as most of it goes into predictions.
+    deadline : looked at before each order; None: never.
 
     Raises
     ------
+    TimeLimitError : the deadline came.
     FormatError : a file that does not list every variable once.
     """
     graph = PrimalGraph(problem)
@@ -194,7 +202,9 @@ def search_orders(
     candidates = 0
     fewest = float("inf")
     begin = time.monotonic()
+    deadline = deadline or Deadline()
     for name, order in _candidates(graph, names, seed):
+        deadline.check()
         candidates += 1
         if order.tobytes() not in tried:
             tried.add(order.tobytes())
@@ -209,6 +219,7 @@ def search_orders(
         return []
     best = []
     for name, ranked in finalists.items():
+        deadline.check()
         judged = [_judged(graph, order, name, candidates, seed + 1) for _, _, order in ranked]
         if judged:
             best.append(min(judged, key=lambda choice: sum(choice.predicted_rows)))

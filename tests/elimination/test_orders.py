@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
+from oocbe.deadline import Deadline
 from oocbe.elimination.order import HEURISTICS, MOST_ROWS, PrimalGraph, read_order, search_orders
-from oocbe.errors import FormatError
+from oocbe.errors import FormatError, TimeLimitError
 from oocbe.kernels.cpu.greedy_order import count_bits, members_of
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
 
@@ -196,7 +197,15 @@ def test_a_problem_without_variables_and_one_without_functions():
         assert set(choice.separators) == {()}
 
 
-def test_relaxed_linear_constraints_make_no_edges():
+def test_the_search_ends_with_the_time():
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(5)))
+    with Deadline(3600.0) as ample:
+        assert len(search_orders(problem, "auto", 0.0, 0, deadline=ample)) == len(HEURISTICS)
+    with Deadline(0.0) as over, pytest.raises(TimeLimitError):
+        search_orders(problem, "auto", 0.0, 0, deadline=over)
+
+
+def test_large_linear_constraints_make_no_edges():
     wide = tuple(range(30))
     problem = Problem(
         tuple(Variable(f"x{v}", 2) for v in wide),
