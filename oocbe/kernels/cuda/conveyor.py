@@ -72,7 +72,7 @@ class Conveyor:
         self.stream = module.cuda.Stream(non_blocking=True)
         # The thread that queues everything has a core of its own.
         threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) - 1))
-        fillers = 1 if pieces and all(map(is_pinned, pieces[0])) else max(1, threads * 3 // 8)
+        fillers = 1 if pieces and all(map(is_pinned, pieces[0])) else max(1, threads * 2 // 5)
         emptiers = threads - fillers
         self._readers = ThreadPoolExecutor(fillers, thread_name_prefix="oocbe-fill")
         self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")
@@ -147,7 +147,7 @@ class Conveyor:
             self._leaving.popleft()
 
     def _bring_chunk(self, columns: Sequence[Any], targets: Columns, chunk_rows: int) -> None:
-        direct = all(is_pinned(target) for target in targets)
+        direct = all(map(is_pinned, targets))
         pinned = None if direct else self._take(sum(target.itemsize * chunk_rows + ALIGNMENT for target in targets))
         middle = targets if pinned is None else _carved(pinned, targets)
         for column, target in zip(columns, middle, strict=True):
@@ -167,13 +167,15 @@ class Conveyor:
 
     def _fill_ahead(self, number: int) -> None:
         while self._next_to_fill < min(len(self._pieces), number + self._ahead):
-            self._filling.append(self._readers.submit(self._fill, self._pieces[self._next_to_fill]))
+            columns = self._pieces[self._next_to_fill]
+            if all(map(is_pinned, columns)):
+                self._filling.append(_known(list(columns)))
+            else:
+                self._filling.append(self._readers.submit(self._fill, columns))
             self._next_to_fill += 1
 
     def _fill(self, columns: Columns) -> list[NDArray[Any]]:
         """The columns in pinned memory, on a thread of its own."""
-        if all(is_pinned(column) for column in columns):
-            return list(columns)
         with span(READER, "fill pinned memory", bytes=_bytes(columns)):
             filled = _carved(_pinned(sum(map(_room, columns))), columns)
             for target, column in zip(filled, columns, strict=True):
@@ -257,6 +259,13 @@ def _empty(event: Any, sources: Sequence[NDArray[Any]], targets: Columns) -> Non
 
 def _hold(event: Any, columns: Any) -> None:
     event.synchronize()
+
+
+def _known(result: Any) -> Future[Any]:
+    """A future that needs no waiting for."""
+    future: Future[Any] = Future()
+    future.set_result(result)
+    return future
 
 
 def _wait(future: Future[Any]) -> Any:
