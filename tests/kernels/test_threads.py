@@ -112,3 +112,14 @@ def test_a_forked_child_has_a_pool_of_its_own():
     if child == 0:
         os._exit(0 if run_all(abs, [(-1,), (-2,)]) == [1, 2] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_many_calls_are_handed_over_at_once(monkeypatch):
+    """A sort has 256 calls, each of microseconds."""
+    from oocbe.kernels.cpu import threads
+
+    pool = threads._shared_pool(3)
+    handed, submit = [], pool.submit
+    monkeypatch.setattr(pool, "submit", lambda *arguments: handed.append(1) or submit(*arguments))
+    assert run_all(abs, [(-i,) for i in range(1000)]) == list(range(1000))
+    assert len(handed) == 3
