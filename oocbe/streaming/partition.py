@@ -14,6 +14,7 @@ sources are, and pieces hold several chunks of each, no pass is needed either (:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,8 +31,9 @@ from oocbe.streaming.sources import Buffers, Indexed, SliceSource, Source, row_b
 from oocbe.streaming.space import Space
 from oocbe.tables.moves import move_plan
 
-WINDOW_BITS = 8
-"""Bits of a window that vary: 256 digits are one pass of the radix sort, and enough parts for most tables."""
+WINDOW_BITS, MOST_WINDOW_BITS = 8, 11
+"""Bits of a window that vary: 256 digits are one pass of the radix sort, and enough parts for most tables. More bits
+take another pass of the sort over rows in memory; digits that do not fit, another pass over all rows on disk."""
 
 MOST_DIGITS = 1 << 12
 """Digits of a run that are told apart; more (where a sample did not show which bits vary) are put together."""
@@ -175,7 +177,7 @@ def parts(
                 space, kernels, outermost=False,
             )  # fmt: skip
         return
-    window = _next_window(inputs, first, kernels)
+    window = _next_window(inputs, first, _bits_wanted(inputs, space), kernels)
     runs = [_Partition(ordered, window, space, kernels, outermost) for ordered in inputs]
     given_up = max(run.given_up for run in runs)
     partitioned = [run.segments(given_up) for run in runs]
@@ -216,8 +218,16 @@ def _fitting(sizes: Sequence[NDArray[np.int64]], costs: Sequence[int], space: Sp
         yield low, len(sizes[0])
 
 
-def _next_window(inputs: Sequence[Ordered], first: int, kernels: Backend) -> Window:
-    """As many bits as it takes for :data:`WINDOW_BITS` of them to vary in a sample of the sources."""
+def _bits_wanted(inputs: Sequence[Ordered], space: Space) -> int:
+    """Bits with which digits of even sizes fill no more than half a piece."""
+    pieces = sum(ordered.rows * ordered.cost for ordered in inputs) / max(1, space.piece_bytes)
+    if space.piece_rows is not None:
+        pieces = max(pieces, *(ordered.rows / space.piece_rows for ordered in inputs))
+    return min(MOST_WINDOW_BITS, max(WINDOW_BITS, math.ceil(math.log2(2 * max(1.0, pieces)))))
+
+
+def _next_window(inputs: Sequence[Ordered], first: int, wanted: int, kernels: Backend) -> Window:
+    """As many bits as it takes for so many wanted ones of them to vary in a sample of the sources."""
     bits = min(64, len(inputs[0].places) - first)
     ones = 0
     for ordered in inputs:
@@ -225,7 +235,7 @@ def _next_window(inputs: Sequence[Ordered], first: int, kernels: Backend) -> Win
         keys = kernels.download(kernels.permute(sample, Window(first, first + bits).plan(ordered), 1))[0]
         ones |= int(np.bitwise_or.reduce(keys ^ keys[0]))
     taken, varying = 0, 0
-    while taken < bits and varying < WINDOW_BITS:
+    while taken < bits and varying < wanted:
         taken += 1
         varying += ones >> (bits - taken) & 1
     return Window(first, first + taken)
