@@ -126,8 +126,8 @@ def measure(options: argparse.Namespace, folder: Path, tables: list[StoredTable]
     stored = sum(table.stored_bytes for table in tables)
 
     def operate(turn: int) -> None:
-        trace = oocbe.trace if turn + 1 == options.repeat and options.trace else lambda path: nullcontext()
-        with trace(options.trace):
+        about = f"join_maximise of {sum(t.rows for t in tables):,} stored rows, memory {options.memory}"
+        with oocbe.trace(options.trace, about) if turn + 1 == options.repeat and options.trace else nullcontext():
             join_maximise(
                 *tables, "e", output=folder / "result", scratch=folder, memory=options.memory,
                 backend=options.backend, streams=options.streams,

@@ -29,12 +29,12 @@ GREYS = (14, 15)
 SHORT_NAMES = {"host to device": "to device", "device to host": "to host"}
 
 
-def draw(trace: Trace, path: Path, title: str | None = None) -> None:
+def draw(trace: Trace, path: Path) -> None:
     """Draw a trace as PNG (or what else matplotlib makes of the suffix).
 
     Parameters
     ----------
-    path : the file; written over if it exists. title : instead of the trace file's name.
+    path : the file; written over if it exists.
 
     Raises
     ------
@@ -66,7 +66,8 @@ def draw(trace: Trace, path: Path, title: str | None = None) -> None:
             )
     _label(axes, summary, rows, unit)
     axes.set_xlim(0, summary.seconds * 1e9 * scale)
-    axes.set_title(f"{title or trace.path.name}: {summary.bound_by}", loc="left", fontsize=9, wrap=True)
+    about = trace.about.get("about") or trace.path.name
+    axes.set_title(f"{about}\n{summary.bound_by}", loc="left", fontsize=9, wrap=True)
     _legend(figure, colours, any(span.is_wait for span in trace.spans))
     try:
         figure.savefig(path, dpi=110)
