@@ -6,18 +6,23 @@ import typer
 
 from oocbe.cli.failures import guarded
 from oocbe.cli.flags import (
+    BoundsFlag,
     DebugFlag,
     DominanceFlag,
     EvidenceFlag,
     FormatFlag,
     JsonFlag,
+    MaxDiskFlag,
     MemoryFlag,
     OrderFlag,
     OrderSecondsFlag,
+    PieceRowsFlag,
     ProblemFile,
     SeedFlag,
     SemiringFlag,
+    StreamsFlag,
     TablesFlag,
+    WorkdirFlag,
     load,
     options_from,
 )
@@ -35,6 +40,11 @@ def plan(
     memory: MemoryFlag = None,
     semiring: SemiringFlag = None,
     tables: TablesFlag = None,
+    bounds: BoundsFlag = None,
+    workdir: WorkdirFlag = None,
+    max_disk: MaxDiskFlag = None,
+    streams: StreamsFlag = None,
+    piece_rows: PieceRowsFlag = None,
     evidence: EvidenceFlag = None,
     format: FormatFlag = None,
     debug: DebugFlag = False,
@@ -42,10 +52,11 @@ def plan(
     """Show what solving FILE would take.
 
     Prints the elimination order, its width, and each bucket's scope, bits, predicted rows, complete rows,
-    bytes, and the form of its message with its density.
-    Nothing is computed but the order.
+    bytes, the form of its message with its density, in how many pieces it is joined, and what goes to disk.
+    Nothing is computed but the order. What cannot fit the disk ends with 30.
     """
     from oocbe.elimination.plan import make_plan
+    from oocbe.errors import DiskError
 
     options = options_from(
         order=order,
@@ -55,9 +66,16 @@ def plan(
         memory=memory,
         semiring=semiring,
         tables=tables,
+        bounds=bounds,
+        workdir=workdir,
+        max_disk=max_disk,
+        streams=streams,
+        piece_rows=piece_rows,
     )
     made = make_plan(load(file, format, evidence), options)
     if json:
         print_json(made.to_json())
     else:
         typer.echo(str(made))
+    if made.disk_refusal:
+        raise DiskError(made.disk_refusal)

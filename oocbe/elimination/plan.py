@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from oocbe.elimination.forms import CELLS_A_ROW, COMPLETE, INCOMPLETE, expected_work, forecast, possible_tables
 from oocbe.elimination.order import OrderChoice, search_orders
+from oocbe.elimination.passage import IN_MEMORY, MessageForecast, Passage, forecast_passages
 from oocbe.elimination.ranges import value_dtype
+from oocbe.elimination.resources import message_memory
+from oocbe.operators.bucket_engine import streams_for
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.pruning.dominance import applies_to
 from oocbe.semiring import Semiring
+from oocbe.tables.disk import free_bytes
 from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.scratch import default_parent
 from oocbe.tables.table import format_bytes
 
 SCHEMA_VERSION = 1
@@ -35,6 +44,7 @@ class PlannedBucket:
     complete_rows : rows of a complete table over the separator.
     predicted_bytes : of the message in its form.
     form : ``complete`` (values only) or ``incomplete`` (rows with keys); forecast, see :mod:`oocbe.elimination.forms`.
+    passage : how the bucket passes through memory and disk.
     """
 
     variable: int
@@ -45,6 +55,7 @@ class PlannedBucket:
     complete_rows: int
     predicted_bytes: int
     form: str = INCOMPLETE
+    passage: Passage = IN_MEMORY
 
     @property
     def density(self) -> float:
@@ -62,6 +73,8 @@ class Plan:
     choice : the order and how it was found.
     buckets : in elimination order.
     bounds : what rows are held against, a sentence; empty where nothing is pruned.
+    memory : bytes that messages may take. disk : bytes that may be written.
+    is_certain : whether all predicted rows are made: neither dominance nor bounds drop any.
     """
 
     problem: Problem
@@ -70,6 +83,35 @@ class Plan:
     choice: OrderChoice
     buckets: tuple[PlannedBucket, ...]
     bounds: str = ""
+    memory: int = 0
+    disk: int = 0
+    is_certain: bool = False
+
+    @cached_property
+    def disk_bytes(self) -> int:
+        """Bytes that are predicted to be written to disk, before compression."""
+        return sum(b.passage.disk_bytes for b in self.buckets)
+
+    @cached_property
+    def least_disk_bytes(self) -> int:
+        """Fewest bytes that they may take there."""
+        return sum(b.passage.least_disk_bytes for b in self.buckets)
+
+    @property
+    def disk_refusal(self) -> str:
+        """Why this cannot fit the disk, as far as is known before it begins, with the numbers; empty where it may."""
+        if not self.is_certain or self.least_disk_bytes <= self.disk:
+            return ""
+        spilled = [b for b in self.buckets if b.passage.disk_bytes]
+        largest = max(spilled, key=lambda b: b.passage.disk_bytes)
+        rows = sum(b.predicted_rows for b in spilled)
+        return (
+            f"{self.problem.name}: by the plan {len(spilled)} messages with {_powers(rows)} rows go to disk and take "
+            f"{_size(self.least_disk_bytes)} there at least "
+            f"({_size(self.disk_bytes)} before compression), most of it the bucket of {largest.name} with "
+            f"{_powers(largest.predicted_rows)} rows; {_size(self.disk)} may be used (--max-disk, free space). "
+            "Use bounds or dominance, raise --memory, or let the search for an order take longer (--order-seconds)"
+        )
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -100,6 +142,10 @@ class Plan:
             "width": self.width,
             "predicted_rows": sum(b.predicted_rows for b in self.buckets),
             "predicted_bytes": sum(b.predicted_bytes for b in self.buckets),
+            "memory": self.memory,
+            "disk": self.disk,
+            "disk_bytes": self.disk_bytes,
+            "least_disk_bytes": self.least_disk_bytes,
             "order": [names[v] for v in self.order],
             "buckets": [
                 {
@@ -111,6 +157,9 @@ class Plan:
                     "predicted_bytes": b.predicted_bytes,
                     "form": b.form,
                     "density": b.density,
+                    "input_bytes": b.passage.input_bytes,
+                    "pieces": b.passage.pieces,
+                    "disk_bytes": b.passage.disk_bytes,
                 }
                 for b in self.buckets
             ],
@@ -122,7 +171,7 @@ class Plan:
         lines = [
             f"Plan for {self.problem.name}: {len(self.buckets)} variables, order {self.choice.heuristic} "
             f"(best of {self.choice.candidates}), induced width {self.width}, {self.semiring} over {self.dtype}",
-            f"  predicted without dominance: {_powers(rows)} rows, {format_bytes(size)} in all messages",
+            f"  predicted without dominance: {_powers(rows)} rows, {_size(size)} in all messages",
         ]
         if self.bounds:
             lines.append(f"  bounds: {self.bounds}")
@@ -130,18 +179,24 @@ class Plan:
             largest = self.largest
             lines.append(
                 f"  largest message: bucket of {largest.name}, {_powers(largest.predicted_rows)} rows predicted, "
-                f"{format_bytes(largest.predicted_bytes)}, complete {_powers(largest.complete_rows)}"
+                f"{_size(largest.predicted_bytes)}, complete {_powers(largest.complete_rows)}"
             )
         lines.append(
+            f"  memory for messages {_size(self.memory)}; to disk {_size(self.disk_bytes)}, at least "
+            f"{_size(self.least_disk_bytes)} once packed; {_size(self.disk)} may be used"
+        )
+        lines.append(
             f"  {'bucket':>6}  {'variable':<14}{'scope':>6}{'bits':>6}{'rows':>16}{'complete':>14}{'bytes':>12}"
-            f"  {'form':<10}{'density':>8}"
+            f"  {'form':<10}{'density':>8}{'pieces':>8}{'to disk':>12}"
         )
         ranked = sorted(range(len(self.buckets)), key=lambda i: -self.buckets[i].predicted_rows)[:PRINTED_BUCKETS]
         for place in sorted(ranked):
             b = self.buckets[place]
+            to_disk = _size(b.passage.disk_bytes) if b.passage.disk_bytes else ""
             lines.append(
                 f"  {place + 1:>6}  {b.name:<14.14}{len(b.separator) + 1:>6}{b.bits:>6}{_powers(b.predicted_rows):>16}"
-                f"{_powers(b.complete_rows):>14}{format_bytes(b.predicted_bytes):>12}  {b.form:<10}{b.density:>8.2g}"
+                f"{_powers(b.complete_rows):>14}{_size(b.predicted_bytes):>12}  {b.form:<10}{b.density:>8.2g}"
+                f"{_powers(b.passage.pieces):>8}{to_disk:>12}"
             )
         if len(self.buckets) > len(ranked):
             lines.append(f"  … and {len(self.buckets) - len(ranked)} smaller buckets (--json lists all)")
@@ -151,6 +206,11 @@ class Plan:
 def _powers(rows: int) -> str:
     """Row counts beyond a billion as powers of two."""
     return f"{rows:,}" if rows < 10**9 else f"2^{math.log2(rows):.1f}"
+
+
+def _size(count: int) -> str:
+    """Bytes for people, beyond any disk as powers of two."""
+    return format_bytes(count) if count < 1 << 60 else f"2^{math.log2(count):.1f} B"
 
 
 def make_plan(problem: Problem, options: SolveOptions) -> Plan:
@@ -231,4 +291,33 @@ def plan_for(
         form = forecast(layout, rows, dtype, tables, memory)
         size = layout.complete_rows * dtype.itemsize if form == COMPLETE else predicted * row_bytes
         buckets.append(PlannedBucket(v, name, separator, layout.bits, predicted, layout.complete_rows, size, form))
-    return Plan(problem, semiring.name, dtype.name, choice, tuple(buckets), bounds)
+    room = message_memory(options)
+    planned = tuple(
+        replace(bucket, passage=passage)
+        for bucket, passage in zip(buckets, _passages(choice, buckets, dtype, room, options), strict=True)
+    )
+    drops_rows = (options.dominance and applies_to(semiring)) or (bounds and not bounds.startswith("none"))
+    disk = disk_available(options)
+    return Plan(problem, semiring.name, dtype.name, choice, planned, bounds, room, disk, not drops_rows)
+
+
+def disk_available(options: SolveOptions) -> int:
+    """Bytes that a new run may write: what is free where it would, or the limit where that is less."""
+    free = free_bytes(default_parent() if options.workdir is None else options.workdir)
+    return free if options.max_disk is None else min(free, options.max_disk)
+
+
+def _passages(
+    choice: OrderChoice, buckets: Sequence[PlannedBucket], dtype: np.dtype[Any], memory: int, options: SolveOptions
+) -> list[Passage]:
+    position = {v: place for place, v in enumerate(choice.order)}
+    messages = []
+    for b in buckets:
+        target = position[b.separator[0]] if b.separator else None
+        words = max(1, -(-b.bits // WORD_BITS))
+        listed = b.predicted_rows * (words * WORD_BITS // 8 + dtype.itemsize)
+        messages.append(
+            MessageForecast(target, b.predicted_rows, b.predicted_bytes, listed, b.complete_rows, b.form == COMPLETE)
+        )
+    streams = streams_for(options.streams)
+    return forecast_passages(messages, memory, streams, options.piece_rows, options.workdir is not None)

@@ -32,6 +32,7 @@ from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import engine_for, message_memory
 from oocbe.errors import (
+    DiskError,
     ResourceError,
     TimeLimitError,
     UnsupportedError,
@@ -189,6 +190,7 @@ class _Run:
         options, problem, begin = self.options, self.problem, time.perf_counter()
         with self._incumbents() as incumbents:
             try:
+                self._check_disk(choices)
                 finish = race(
                     problem,
                     self.semiring,
@@ -222,6 +224,13 @@ class _Run:
             "backward": time.perf_counter() - forward_end,
         }
         return replace(result, seconds=seconds)
+
+    def _check_disk(self, choices: list[OrderChoice]) -> None:
+        """Refuse what cannot fit the disk with any of the orders; DiskError of the first."""
+        plans = [plan_for(self.problem, self.semiring, choice, "", self.options) for choice in choices]
+        refusals = [replace(made, disk=self.kept.disk_available).disk_refusal for made in plans]
+        if refusals and all(refusals):
+            raise DiskError(refusals[0])
 
     @contextmanager
     def _incumbents(self) -> Iterator[IncumbentSearch | None]:

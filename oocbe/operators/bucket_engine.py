@@ -48,6 +48,11 @@ LARGEST_DEVICE_ROWS = (1 << 32) - 1
 """Row numbers are 32 bits wide on the device."""
 
 
+def streams_for(streams: int | None) -> int:
+    """Pieces at work at a time: what is asked for, or one a thread, but 2 at least so that one is read meanwhile."""
+    return max(2, min(MOST_STREAMS, thread_count())) if streams is None else streams
+
+
 class BucketEngine:
     """Computes buckets.
 
@@ -78,7 +83,7 @@ class BucketEngine:
         streams: int | None = None,
         piece_rows: int | None = None,
     ) -> None:
-        self.streams = max(2, min(MOST_STREAMS, thread_count())) if streams is None else streams
+        self.streams = streams_for(streams)
         self.piece_rows = piece_rows
         self.deadline = deadline or Deadline()
         self._device_turn = Lock()

@@ -17,7 +17,7 @@ from oocbe.elimination.plan import candidate_plans
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.race import race
 from oocbe.elimination.resources import engine_for, message_memory
-from oocbe.errors import UnsupportedError
+from oocbe.errors import DiskError, UnsupportedError
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.options import SolveOptions
 from oocbe.problem import Constraint, Function, Problem
@@ -95,7 +95,11 @@ def compute_tables(
     if options.resume:
         raise UnsupportedError("resume: only the optimum or value of a problem can be resumed, not other tasks yet")
     begin = time.perf_counter()
-    plans = candidate_plans(problem, replace(options, semiring=problem.semiring))
+    unpruned = replace(options, semiring=problem.semiring, dominance=False, bounds="none")
+    plans = candidate_plans(problem, unpruned)
+    refusals = [plan.disk_refusal for plan in plans]
+    if all(refusals):
+        raise DiskError(refusals[0])
     ordered = time.perf_counter()
     deadline = Deadline(options.time_limit)
     engine = engine_for(options, deadline)

@@ -63,7 +63,7 @@ def test_text():
     assert "induced width 1, min-sum over int32" in text
     assert "8 smaller buckets" in text
     assert "bounds: none: elimination is over before they are there" in text
-    assert len(text.splitlines()) == 5 + 12 + 1
+    assert len(text.splitlines()) == 6 + 12 + 1
 
 
 def test_the_plan_says_which_bounds_would_be_had():
@@ -122,3 +122,51 @@ def test_candidates_begin_with_the_plan_itself():
 @pytest.mark.parametrize("semiring", ["counting", "sum-product", "log-sum-exp"])
 def test_dtype_of_the_semiring_asked_for(semiring):
     assert oocbe.plan(chain(4), semiring=semiring, order_seconds=0).semiring == semiring
+
+
+def clique(count, size) -> Problem:
+    random = np.random.default_rng(0)
+    pairs = [(u, v) for u in range(count) for v in range(u + 1, count)]
+    functions = tuple(Function.from_array(pair, random.integers(0, 9, (size, size))) for pair in pairs)
+    return Problem(tuple(Variable(f"x{v}", size) for v in range(count)), functions, name="clique")
+
+
+UNPRUNED = {"order": "min-degree", "order_seconds": 0, "dominance": False, "bounds": "none", "tables": "incomplete"}
+
+
+def test_the_plan_says_what_goes_to_disk_and_in_how_many_pieces(monkeypatch, tmp_path):
+    """Messages of 4^5, 4^4, … rows of 12 bytes: with room for all, and with room for a few hundred."""
+    problem = clique(6, 4)
+    buckets = oocbe.plan(problem, **UNPRUNED).buckets
+    assert [(b.passage.pieces, b.passage.disk_bytes) for b in buckets] == [(1, 0)] * 6
+    assert [b.passage.input_bytes for b in buckets] == [0, *(12 * 4**n for n in (5, 4, 3, 2, 1))]
+    monkeypatch.setattr("oocbe.elimination.plan.message_memory", lambda options: 12 * 700)
+    plan = oocbe.plan(problem, **UNPRUNED)
+    assert [b.passage.pieces > 1 for b in plan.buckets] == [True, True, *[False] * 4]
+    assert [b.passage.disk_bytes > 0 for b in plan.buckets] == [True, True, *[False] * 4]
+    assert plan.disk_bytes == 12 * (4**5 + 4**4)
+    assert 0 < plan.least_disk_bytes < plan.disk_bytes
+    content = plan.to_json()
+    assert content["disk_bytes"] == sum(b["disk_bytes"] for b in content["buckets"])
+    with MessageStore(12 * 700) as store:
+        prepared = prepare(problem, problem.semiring, plan.order)
+        outcome = Forward(prepared, False, store).run()
+        on_disk = [b.sent is not None and not b.sent.is_in_memory for b in outcome.buckets]
+    assert on_disk[:2] == [True, True]
+    kept = oocbe.plan(problem, workdir=tmp_path / "run", **UNPRUNED)
+    assert all(b.passage.disk_bytes for b in kept.buckets)
+
+
+def test_what_cannot_fit_the_disk_is_refused_with_the_numbers(monkeypatch):
+    problem = clique(6, 4)
+    monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
+    for module in ("plan", "solve"):
+        monkeypatch.setattr(f"oocbe.elimination.{module}.message_memory", lambda options: 12 * 700)
+    plan = oocbe.plan(problem, max_disk=100, **UNPRUNED)
+    assert "2 messages with 1,280 rows go to disk and take 160 B there at least (15.0 KiB before" in plan.disk_refusal
+    assert "100 B may be used (--max-disk, free space)" in plan.disk_refusal
+    with pytest.raises(oocbe.ResourceError, match="by the plan 2 messages with 1,280 rows go to disk"):
+        oocbe.solve(problem, max_disk=100, **UNPRUNED)
+    assert oocbe.plan(problem, max_disk=10**6, **UNPRUNED).disk_refusal == ""
+    assert oocbe.plan(problem, max_disk=100, **{**UNPRUNED, "dominance": True}).disk_refusal == ""
+    assert oocbe.solve(problem, max_disk=10**6, **UNPRUNED).status == "optimal"
