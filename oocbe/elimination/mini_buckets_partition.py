@@ -95,25 +95,32 @@ def by_content(parts: Sequence[Part], z: int, prepared: Prepared, variable: int,
         home.take(part)
     if not any((a.members | b.members).bit_count() <= z for i, a in enumerate(made) for b in made[:i]):
         return made
-    costs = _sampled_costs(made, prepared, variable, seed)
-    while True:
-        best: tuple[float, int, int, int] | None = None
-        apart = [c.min(axis=1) for c in costs]
-        for i, a in enumerate(made):
-            for j, b in enumerate(made[:i]):
-                size = (a.members | b.members).bit_count()
-                if size > z:
-                    continue
-                gain = float(((costs[i] + costs[j]).min(axis=1) - apart[i] - apart[j]).mean())
-                gain = 0.0 if gain < LEAST_GAIN else gain
-                if best is None or (gain, -size) > best[:2]:
-                    best = (gain, -size, i, j)
-        if best is None:
-            return made
-        _, _, i, j = best
-        made[j].take(made[i])
-        costs[j] = costs[j] + costs[i]
-        del made[i], costs[i]
+    costs = np.stack(_sampled_costs(made, prepared, variable, seed))
+    count = len(made)
+    gains = np.full((count, count), -np.inf)
+    sizes = np.zeros((count, count), dtype=np.int64)
+
+    def rate(i: int) -> None:
+        """What it gains to merge a mini-bucket with each of the others; -inf where it is not allowed."""
+        gains[i] = gains[:, i] = -np.inf
+        for j, other in enumerate(made):
+            sizes[i, j] = sizes[j, i] = (made[i].members | other.members).bit_count()
+        allowed = [j for j in range(count) if j != i and made[j].members and sizes[i, j] <= z]
+        if allowed:
+            together = (costs[allowed] + costs[i]).min(axis=2)
+            found = (together - costs[allowed].min(axis=2) - costs[i].min(axis=1)).mean(axis=1)
+            gains[i, allowed] = gains[allowed, i] = np.where(found < LEAST_GAIN, 0.0, found)
+
+    for i in range(count):
+        rate(i)
+    while (best := gains.max()) > -np.inf:
+        _, i, j = min((sizes[i, j], i, j) for i, j in np.argwhere(gains == best).tolist())
+        made[i].take(made[j])
+        costs[i] += costs[j]
+        made[j] = Part(0)
+        gains[j] = gains[:, j] = -np.inf
+        rate(i)
+    return [m for m in made if m.members]
 
 
 def _sampled_costs(parts: Sequence[Part], prepared: Prepared, variable: int, seed: int) -> list[NDArray[np.float64]]:
