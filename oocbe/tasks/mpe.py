@@ -10,6 +10,7 @@ has a logarithm that is larger by more.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,15 @@ from oocbe.elimination.logarithms import in_logarithms
 from oocbe.elimination.order import search_orders
 from oocbe.elimination.ranges import rounding_margin
 from oocbe.elimination.solve import solve
-from oocbe.errors import DiskError, ResourceError, UnsupportedError
+from oocbe.errors import DiskError, ResourceError, TimeLimitError, UnsupportedError
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.result import Result
 from oocbe.semiring import MAX_PRODUCT, Combination
 from oocbe.tasks.result import TaskResult
+
+LEAST_SECONDS = 0.01
+"""What is left of a time limit once it has passed: enough to say what is known."""
 
 ELIMINATED_ROWS = 1 << 30
 """Predicted rows up to which elimination without bounds is tried first. On networks bounds close slowly, as logarithms
@@ -76,21 +80,34 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
 
 
 def _solve(logs: Problem, options: SolveOptions, observer: Observer | None) -> Result:
-    """By elimination alone where it is expected to end, else with bounds; as the options say where they do."""
+    """By elimination alone where it is expected to end, else with bounds; as the options say where they do.
+
+    Elimination has half of a time limit, since it gives no bound where it does not end.
+    """
+    begin = time.monotonic()
     if options.bounds != "auto" or not logs.variables:
         return solve(logs, options, observer)
     seconds = min(options.order_seconds, options.time_limit or options.order_seconds)
     choice = search_orders(logs, options.order, seconds, options.seed)[0]
     if sum(choice.predicted_rows) > ELIMINATED_ROWS:
         return solve(logs, options, observer)
-    try:
+    if options.workdir is not None:  # a run directory belongs to one way of solving
         return solve(logs, replace(options, bounds="none"), observer)
+    limit = options.time_limit
+    first: Result | None = None
+    try:
+        first = solve(logs, replace(options, bounds="none", time_limit=None if limit is None else limit / 2), observer)
     except DiskError:
         raise
-    except ResourceError:
-        if options.workdir is not None:
-            raise  # a run directory belongs to one way of solving
-        return solve(logs, options, observer)
+    except (ResourceError, TimeLimitError):
+        pass
+    if first is not None and first.status != "limit":
+        return first
+    left = None if limit is None else max(LEAST_SECONDS, limit - (time.monotonic() - begin))
+    second = solve(logs, replace(options, time_limit=left), observer)
+    if first is None or first.value is None or (second.value is not None and second.value <= first.value):
+        return second
+    return replace(second, value=first.value, assignment=first.assignment)
 
 
 def _evidence(problem: Problem) -> dict[str, str]:

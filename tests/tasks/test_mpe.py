@@ -14,11 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 import oocbe
-import oocbe.elimination.logarithms
 from oocbe.cli.main import app
+from oocbe.elimination.logarithms import in_logarithms
 from oocbe.errors import UnsupportedError
 from oocbe.options import SolveOptions
 from oocbe.semiring import MAX_PRODUCT, SUM_PRODUCT
+from oocbe.synth import grid_network
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 
@@ -55,7 +56,7 @@ def compare_with_toulbar2(path, tmp_path):
     plain.write_bytes(gzip.decompress(path.read_bytes()))
     done = subprocess.run([sys.executable, "-c", WORKER, str(plain)], capture_output=True, text=True, check=True)
     problem = oocbe.read(path)
-    theirs = oocbe.elimination.logarithms.in_logarithms(problem).evaluate(json.loads(done.stdout.splitlines()[-1]))
+    theirs = in_logarithms(problem).evaluate(json.loads(done.stdout.splitlines()[-1]))
     ours = oocbe.most_probable_explanation(problem, OPTIONS, order_seconds=0.5)
     assert ours.status == "exact"
     # Theirs is an assignment, so it cannot be better; its costs were rounded to seven digits, so it may be worse.
@@ -140,6 +141,20 @@ def test_command_line(tmp_path):
     assert "b=no" in shown.stdout and "a=no" in shown.stdout
     done = run(app, ["bound", str(network), "--z", "2", "--json", "--evidence", "b=no"])
     assert json.loads(done.stdout)["bounds"][0]["log_incumbent"] == pytest.approx(math.log(0.3))
+
+
+def test_a_time_limit_leaves_bounds_on_both_sides():
+    costs = grid_network(16, 3, tightness=0.0, seed=1)
+    functions = tuple(oocbe.Function(f.scope, f.tuples, np.exp(-f.values / 30)) for f in costs.functions)
+    problem = oocbe.Problem(costs.variables, functions, semiring=MAX_PRODUCT)
+    result = oocbe.most_probable_explanation(problem, OPTIONS, time_limit=4.0, incumbent_seconds=0.3)
+    assert result.status in ("limit", "exact")
+    assert result.assignments
+    logarithm = -in_logarithms(problem).evaluate(result.assignments[0][1])
+    assert result.value == pytest.approx(logarithm, abs=1e-9)
+    if result.status == "limit":
+        assert result.exit_code == 20
+        assert result.bound is not None and result.bound >= result.value
 
 
 def test_sums_have_no_explanation():
