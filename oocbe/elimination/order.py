@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from oocbe.deadline import Deadline
 from oocbe.elimination.prepare import scopes_of
+from oocbe.elimination.row_limits import hidden_supports, leaves_few, row_limits
 from oocbe.errors import FormatError
 from oocbe.kernels.cpu import greedy_order as greedy
 from oocbe.kernels.cpu.estimate import estimate_rows
@@ -103,6 +104,22 @@ class PrimalGraph:
         self.sizes = np.array(problem.sizes, dtype=np.int64)
         self.weights = np.log2(np.maximum(2, self.sizes))
         self._pairs = _pairwise_constraints(problem)
+        self._problem = problem
+        self._hidden = [s for s in hidden_supports(problem, MASKED_SIZE) if leaves_few(problem, s)]
+
+    def limited(
+        self, order: NDArray[np.int64], separators: NDArray[np.uint64], rows: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Predicted rows by variable, lowered to what listed rows that probes do not see permit."""
+        if not self._hidden:
+            return rows
+        sequence = order.tolist()
+        limits = row_limits(
+            self._problem, self._hidden, sequence, _members(separators, order), [float(rows[v]) for v in sequence]
+        )
+        result = np.empty_like(rows)
+        result[order] = limits
+        return result
 
     def separators(self, order: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Bit set of each bucket's separator, by variable."""
@@ -209,7 +226,8 @@ def search_orders(
         if order.tobytes() not in tried:
             tried.add(order.tobytes())
             separators = graph.separators(order)
-            rows = float(graph.predict(separators, SEARCH_PROBES, seed, CERTAINLY * most_rows).sum())
+            predicted = graph.predict(separators, SEARCH_PROBES, seed, CERTAINLY * most_rows)
+            rows = float(graph.limited(order, separators, predicted).sum())
             fewest = min(fewest, rows)
             ranked = sorted([*finalists[name], (rows, candidates, order)], key=lambda f: f[:2])
             finalists[name] = ranked[:FINALISTS]
@@ -239,15 +257,18 @@ def _candidates(graph: PrimalGraph, names: Sequence[str], seed: int) -> Iterator
         yield names[which], HEURISTICS[names[which]](graph, (seed + restart) & 0x7FFFFFFF, noise)
 
 
-def _judged(graph: PrimalGraph, order: NDArray[np.int64], name: str, candidates: int, seed: int) -> OrderChoice:
-    sets = graph.separators(order)
-    rows = graph.predict(sets, FINAL_PROBES, seed)
+def _members(sets: NDArray[np.uint64], order: NDArray[np.int64]) -> list[list[int]]:
+    """Variables of each bucket's separator, the one eliminated next at the front, by elimination position."""
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
     bits = np.unpackbits(sets.view(np.uint8), axis=1, bitorder="little")
-    separators = tuple(
-        tuple(sorted(np.flatnonzero(bits[v]).tolist(), key=position.__getitem__)) for v in order.tolist()
-    )
+    return [sorted(np.flatnonzero(bits[v]).tolist(), key=position.__getitem__) for v in order.tolist()]
+
+
+def _judged(graph: PrimalGraph, order: NDArray[np.int64], name: str, candidates: int, seed: int) -> OrderChoice:
+    sets = graph.separators(order)
+    rows = graph.limited(order, sets, graph.predict(sets, FINAL_PROBES, seed))
+    separators = tuple(tuple(members) for members in _members(sets, order))
     return OrderChoice(
         tuple(order.tolist()), name, candidates, separators, tuple(float(rows[v]) for v in order.tolist())
     )

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from oocbe.elimination.forms import CELLS_A_ROW, COMPLETE, INCOMPLETE, expected_work, forecast, possible_tables
-from oocbe.elimination.order import OrderChoice, search_orders
+from oocbe.elimination.order import MASKED_SIZE, OrderChoice, search_orders
 from oocbe.elimination.passage import IN_MEMORY, MessageForecast, Passage, forecast_passages
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import message_memory
+from oocbe.elimination.row_limits import hidden_supports, leaves_few
 from oocbe.operators.bucket_engine import streams_for
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
@@ -74,7 +75,8 @@ class Plan:
     buckets : in elimination order.
     bounds : what rows are held against, a sentence; empty where nothing is pruned.
     memory : bytes that messages may take. disk : bytes that may be written.
-    is_certain : whether all predicted rows are made: neither dominance nor bounds drop any.
+    is_certain : whether all predicted rows are made: neither dominance nor bounds drop any, and the prediction knows
+        every constraint that forbids much.
     """
 
     problem: Problem
@@ -298,7 +300,9 @@ def plan_for(
     )
     drops_rows = (options.dominance and applies_to(semiring)) or (bounds and not bounds.startswith("none"))
     disk = disk_available(options)
-    return Plan(problem, semiring.name, dtype.name, choice, planned, bounds, room, disk, not drops_rows)
+    foreseen = not any(leaves_few(problem, s) for s in hidden_supports(problem, MASKED_SIZE))
+    is_certain = foreseen and not drops_rows
+    return Plan(problem, semiring.name, dtype.name, choice, planned, bounds, room, disk, is_certain)
 
 
 def disk_available(options: SolveOptions) -> int:
