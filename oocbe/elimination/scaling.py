@@ -16,6 +16,9 @@ from oocbe.semiring import Combination, Semiring
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 
+MULTIPLIED = 1000
+"""Powers of two up to this are numbers themselves: multiplying by one is many times as fast as changing exponents."""
+
 
 def split(value: float) -> tuple[float, int]:
     """Mantissa and exponent, value = mantissa * 2 ** exponent, the mantissa's size in [sqrt(0.5), sqrt(2)).
@@ -41,12 +44,18 @@ def exponent_of(semiring: Semiring, dtype: np.dtype[Any], largest: float) -> int
 
 def scaled_by(message: AnyMessage, exponent: int) -> AnyMessage:
     """A message, or a piece of one, divided by 2 ** exponent."""
-    return replace(message, values=np.ldexp(message.values, -exponent)) if exponent else message
+    if not exponent:
+        return message
+    values: Any = message.values
+    if abs(exponent) > MULTIPLIED:
+        return replace(message, values=np.ldexp(values, -exponent))
+    return replace(message, values=values * values.dtype.type(2.0**-exponent))
 
 
 def rescale(message: AnyMessage) -> tuple[AnyMessage, int]:
     """Divide a message by 2 ** exponent so that its largest value is near 1 (see :func:`exponent_of`); returns both."""
     if exponent_of(message.semiring, message.values.dtype, 2.0) == 0:
         return message, 0
-    exponent = exponent_of(message.semiring, message.values.dtype, float(np.abs(message.values).max()))
+    values: Any = message.values
+    exponent = exponent_of(message.semiring, values.dtype, max(abs(float(values.max())), abs(float(values.min()))))
     return scaled_by(message, exponent), exponent

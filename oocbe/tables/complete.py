@@ -134,7 +134,9 @@ class CompleteTable:
     @cached_property
     def rows(self) -> int:
         """Number of feasible assignments: rows of the incomplete table."""
-        return int(self.feasible().sum())
+        feasible: Any = self.feasible()
+        # NumPy counts without making numbers of the truth values first; on a device a sum is what there is.
+        return int(np.count_nonzero(feasible) if isinstance(feasible, np.ndarray) else feasible.sum())
 
     @property
     def density(self) -> float:
