@@ -66,7 +66,21 @@ def eliminate_dense(
         tile = min(tile, max(1, piece_rows))
     one = dtype.type(0 if combination == ADD else 1)
     code = CODES[Combination(combination), Marginalisation(marginalisation)]
-    arrays = (addresses, dense, one, code, steps, offsets, outer, *codes, limit > 0, run, tile, out)
+    arrays = (
+        addresses,
+        dense,
+        one,
+        code,
+        steps,
+        offsets,
+        outer,
+        *codes,
+        limit > 0,
+        run,
+        tile,
+        out.ctypes.data,
+        out[:0],
+    )
     calls = [(*arrays, *piece) for piece in tiled_ranges(run, tile, runs, terms)]
     run_all(_runs, calls)
     return out
@@ -96,7 +110,8 @@ def _runs(
     clamps: bool,
     run: int,
     tile: int,
-    out: NDArray[Any],
+    out_address: int,
+    like: NDArray[Any],
     begin: int,
     end: int,
     first: int,
@@ -105,8 +120,8 @@ def _runs(
     """Cells ``begin`` to ``end`` of the runs ``first`` to ``last``, tile by tile."""
     functions = len(offsets)
     base, digits = np.empty(functions, dtype=np.int64), np.zeros(len(outer), dtype=np.int64)
-    flat = np.full(offsets.shape[1], one, dtype=out.dtype)
-    buffer = np.empty(tile if dense > 2 else 1, dtype=out.dtype)
+    flat = np.full(offsets.shape[1], one, dtype=like.dtype)
+    buffer = np.empty(tile if dense > 2 else 1, dtype=like.dtype)
     for low in range(begin, end, tile):
         high = min(end, low + tile)
         base[:] = 0
@@ -120,7 +135,8 @@ def _runs(
                 _join_flat(
                     addresses, dense, base, offsets, combination, marginalisation, infeasible, limit, clamps, flat
                 )
-            target = out[number * run + low : number * run + high]
+            # Not a slice: that counts references, with a locked instruction each.
+            target = array_at(out_address, number * run + low, high - low, flat)
             if dense == 1:
                 _one_dense(addresses[0, 0], base[0] + low, offsets[0], flat, code, target)
             elif dense == 2:
