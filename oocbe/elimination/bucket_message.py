@@ -32,8 +32,8 @@ from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table, format_bytes
 
-WORKING_COPIES = 2
-"""A message is held twice while its blocks are laid end to end, or its dominated rows are dropped."""
+WORKING_COPIES = 3
+"""What a message takes while it is made: its blocks grow by doubling, and are then laid end to end."""
 
 STEPS_A_ROW = 64
 """Steps that a capped run may take for each row that its cap allows: bounds may drop nearly all that a join tries."""

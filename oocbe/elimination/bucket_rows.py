@@ -6,7 +6,7 @@ rows that it has reached: these are evaluated here, by lookups in the bucket's f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 from oocbe.elimination.buckets import Bucket
 from oocbe.elimination.messages import Message
 from oocbe.elimination.prepare import Prepared
-from oocbe.kernels.cpu.search import find_rows
-from oocbe.operators.bucket_engine import to_host
 from oocbe.operators.factors import FactorPool, PackedFactor
 from oocbe.semiring import Combination
+from oocbe.streaming.sorted_rows import ChunkCache, SortedRows
 from oocbe.tables.layout import bits_for
-from oocbe.tables.table import Table
 
 CHUNK_ROWS = 1 << 16
 """Separator rows evaluated at a time: the work arrays of a bucket then stay in tens of megabytes."""
+
+CACHE_BYTES = 1 << 26
+"""Of chunks of messages on disk, where nothing else is said."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,18 @@ class Evaluated:
 
 
 class BucketRows:
-    """Evaluates rows of a bucket of a finished forward pass."""
+    """Evaluates rows of a bucket of a finished forward pass.
 
-    def __init__(self, prepared: Prepared, bucket: Bucket) -> None:
+    Parameters
+    ----------
+    cache : for chunks of messages on disk, of which only those are read that have rows asked for; None: a small one.
+    """
+
+    def __init__(self, prepared: Prepared, bucket: Bucket, cache: ChunkCache | None = None) -> None:
         self._prepared = prepared
         self._bucket = bucket
-        self._tables: list[Table] = [to_host(m.table()) for m in bucket.messages]
+        cache = cache or ChunkCache(CACHE_BYTES)
+        self._tables: list[SortedRows] = [m.sorted_rows(cache) for m in bucket.messages]
         self._dtype = np.dtype(np.int64 if prepared.dtype.kind == "i" else np.float64)
 
     def evaluate(self, columns: Mapping[int, NDArray[np.int64]], rows: int) -> Evaluated:
@@ -75,12 +82,11 @@ class BucketRows:
             for m, (message, table) in enumerate(zip(bucket.messages, self._tables, strict=True)):
                 wanted = np.flatnonzero(feasible[:, x])
                 tuples = np.stack([chosen[v][wanted] for v in message.scope], axis=1)
-                found = np.empty(len(wanted), dtype=np.int64)
-                find_rows(table.keys, table.layout.pack(tuples), found)
+                found, entries = table.look_up(table.layout.pack(tuples))
                 feasible[wanted[found < 0], x] = False
                 wanted, found = wanted[found >= 0], found[found >= 0]
                 places[m][wanted, x] = found
-                entries = table.values[found].astype(self._dtype)
+                entries = entries.astype(self._dtype)
                 values[wanted, x] = values[wanted, x] + entries if adds else values[wanted, x] * entries
         return Evaluated(values, feasible, places)
 
@@ -94,19 +100,19 @@ class BucketRows:
         return pool.entries[factor.offset + index]
 
 
-def separator_columns(
-    message: Message | None, reached: NDArray[np.bool_]
-) -> Iterator[tuple[NDArray[np.int64], dict[int, NDArray[np.int64]]]]:
-    """Rows of a bucket's own message that are reached, in pieces: their numbers, and their values by variable.
+class SeparatorRows:
+    """Rows of a bucket's own message: values of its variables.
 
-    ``message`` is None for a bucket without a separator: it has one row without columns.
+    message : None for a bucket without a separator: it has one row without columns. cache : for chunks on disk.
     """
-    if message is None:
-        yield np.flatnonzero(reached), {}
-        return
-    table = to_host(message.table())
-    rows = np.flatnonzero(reached)
-    for first in range(0, len(rows), CHUNK_ROWS):
-        piece = rows[first : first + CHUNK_ROWS]
-        tuples = table.layout.unpack(np.ascontiguousarray(table.keys[:, piece]))
-        yield piece, {v: np.ascontiguousarray(tuples[:, place]) for place, v in enumerate(message.scope)}
+
+    def __init__(self, message: Message | None, cache: ChunkCache) -> None:
+        self._scope = () if message is None else message.scope
+        self._rows = None if message is None else message.sorted_rows(cache)
+
+    def columns(self, rows: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+        """For each variable int64 (rows,), its values in some rows, which ascend."""
+        if self._rows is None:
+            return {}
+        tuples = self._rows.layout.unpack(self._rows.keys_at(rows))
+        return {v: np.ascontiguousarray(tuples[:, place]) for place, v in enumerate(self._scope)}

@@ -101,6 +101,16 @@ class Message:
         """Values of the rows, or of all cells, in memory."""
         return self._table.values if self._table is not None else self.table().values
 
+    def value_pieces(self) -> Iterator[NDArray[Any]]:
+        """Values of the rows (of a complete table, of its feasible cells), a chunk of a table on disk at a time."""
+        if self._table is not None:
+            table = to_host(self._table)
+            yield table.values[table.feasible()] if isinstance(table, CompleteTable) else table.values
+            return
+        assert self._stored is not None
+        for piece in self._stored.chunks():
+            yield piece.values
+
     def _rows_of(self, table: CompleteTable) -> Table:
         return to_host(table).to_table(tuple(reversed(table.scope)))
 
@@ -178,6 +188,10 @@ class MessageStore:
     chunk_rows : rows of a chunk of a stored message.
     checkpoint : where messages are published and left, or None.
     max_disk : bytes that the scratch folder may take, or None; a checkpoint has a budget of its own, which counts then.
+
+    Attributes
+    ----------
+    budget : of the disk, and the folder there.
     """
 
     def __init__(
@@ -196,7 +210,7 @@ class MessageStore:
         self._parent = default_parent() if workdir is None else workdir
         if checkpoint is not None:
             self._parent = checkpoint.folder.parent
-        self._budget = DiskBudget(self._parent, max_disk) if checkpoint is None else checkpoint.budget
+        self.budget = DiskBudget(self._parent, max_disk) if checkpoint is None else checkpoint.budget
         self._chunk_rows = chunk_rows
         self._scratch: ScratchFolder | None = None
         self._scratch_bytes = 0
@@ -271,7 +285,7 @@ class MessageStore:
         """Remove what :meth:`write_scratch` has made."""
         used = disk.size_of(table.path)
         disk.remove(table.path)
-        self._budget.take(-used, self._parent)
+        self.budget.take(-used, self._parent)
         self._scratch_bytes -= used
 
     def published(
@@ -327,7 +341,7 @@ class MessageStore:
             return
         self._scratch.close(interrupted)
         self._scratch = None
-        self._budget.take(-self._scratch_bytes, self._parent)
+        self.budget.take(-self._scratch_bytes, self._parent)
         self._scratch_bytes = 0
 
     def _write(self, message: Message) -> None:
@@ -360,11 +374,11 @@ class MessageStore:
             self._scratch = ScratchFolder(self._parent)
         path = self._scratch.path / f"message-{self._written:05d}"
         self._written += 1
-        used = self._budget.used
+        used = self.budget.used
         try:
             return write(path)
         finally:
-            self._scratch_bytes += self._budget.used - used
+            self._scratch_bytes += self.budget.used - used
 
     def _stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
         """Write tables end to end as one, in chunks small against the memory limit."""
@@ -372,7 +386,7 @@ class MessageStore:
 
         row_bytes = 8 * head.layout.words + head.values.dtype.itemsize
         chunk_rows = min(self._chunk_rows, max(LEAST_CHUNK_ROWS, int(self.memory_limit * CHUNK_SHARE) // row_bytes))
-        dtype, semiring, budget = head.values.dtype, head.semiring, self._budget
+        dtype, semiring, budget = head.values.dtype, head.semiring, self.budget
         with StoredTable.create(path, head.layout, dtype, semiring, chunk_rows=chunk_rows, budget=budget) as writer:
             for table in tables:
                 writer.append(table.keys, table.values)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.backend import in_main_memory
+from oocbe.kernels.cpu.search import find_rows
 from oocbe.streaming.sources import row_bytes
 from oocbe.tables.layout import WORD_BITS, Layout
 from oocbe.tables.stored import StoredTable
@@ -47,6 +48,12 @@ class SortedRows(Protocol):
     def read(self, low: int, high: int) -> Table:
         """Rows of a range in memory."""
 
+    def keys_at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Keys, uint64 (words, n), of rows in ascending order."""
+
+    def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Row of each key, uint64 (words, n) in any order, or -1; and values of the rows found, in the keys' order."""
+
 
 class HeldRows:
     """A sorted table in memory (rows of a device's are brought back)."""
@@ -70,6 +77,16 @@ class HeldRows:
         """See :class:`SortedRows`; arrays of the table itself where they are contiguous."""
         keys = np.ascontiguousarray(self._table.keys[:, low:high])
         return replace(self._table, keys=keys, values=self._table.values[low:high])
+
+    def keys_at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """See :class:`SortedRows`."""
+        return np.ascontiguousarray(self._table.keys[:, rows])
+
+    def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """See :class:`SortedRows`."""
+        found = np.empty(keys.shape[1], dtype=np.int64)
+        find_rows(self._table.keys, keys, found)
+        return found, self._table.values[found[found >= 0]]
 
 
 class ChunkCache:
@@ -140,6 +157,39 @@ class StoredRows:
     def read(self, low: int, high: int) -> Table:
         """See :class:`SortedRows`."""
         return self._table.read(low, high)
+
+    def keys_at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """See :class:`SortedRows`."""
+        size = self._table.chunk_rows
+        keys = np.empty((self.layout.words, len(rows)), dtype=np.uint64)
+        start = 0
+        while start < len(rows):
+            chunk = int(rows[start]) // size
+            stop = int(np.searchsorted(rows, (chunk + 1) * size))
+            keys[:, start:stop] = self._cache.chunk(self._table, chunk).keys[:, rows[start:stop] - chunk * size]
+            start = stop
+        return keys
+
+    def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """See :class:`SortedRows`; the chunks that may have some of the keys are gone through in their order."""
+        order = np.lexsort(keys)
+        ascending = np.ascontiguousarray(keys[:, order])
+        places = np.full(len(order), -1, dtype=np.int64)
+        values = np.empty(len(order), dtype=self.dtype)
+        start, chunk = 0, 0
+        while start < len(order):
+            chunk = self._table.first_chunk_not_below(key_number(ascending, start), chunk, self._table.chunk_count)
+            if chunk == self._table.chunk_count:
+                break
+            stop = first_not_below(ascending, self._table.chunk_keys(chunk)[1] + 1, start, len(order))
+            rows = self._cache.chunk(self._table, chunk)
+            found = np.empty(stop - start, dtype=np.int64)
+            find_rows(rows.keys, np.ascontiguousarray(ascending[:, start:stop]), found)
+            mine = order[start:stop]
+            values[mine] = rows.values[found]  # of no account where nothing was found
+            places[mine] = np.where(found < 0, -1, found + chunk * self._table.chunk_rows)
+            start = stop
+        return places, values[places >= 0]
 
 
 def first_not_below(keys: NDArray[np.uint64], number: int, low: int, high: int) -> int:

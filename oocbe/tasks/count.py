@@ -135,7 +135,7 @@ def _amounts(prepared: Prepared) -> int:
 
 
 def _least(bucket: Bucket) -> list[float]:
-    return [float(to_host(m.table()).values.min(initial=1)) for m in bucket.messages]
+    return [min((float(v.min(initial=1)) for v in m.value_pieces()), default=1.0) for m in bucket.messages]
 
 
 def _moduli(factors: int, terms: int) -> Iterator[int]:

@@ -78,7 +78,7 @@ RELATIVE_MARGIN = 2.0**-40
 
 def _ways(tables: Tables, ties: dict[int, _Ties], dtype: np.dtype[Any]) -> Any:
     """Ways to complete every marked row, from the first bucket to the last; the product over buckets that end one."""
-    ways: dict[int, NDArray[Any]] = {}
+    ways: dict[int, tuple[NDArray[np.int64], NDArray[Any]]] = {}
     total: Any = 1
     for bucket, own in zip(tables.outcome.buckets, tables.sent(), strict=True):
         found = ties[bucket.variable]
@@ -86,11 +86,13 @@ def _ways(tables: Tables, ties: dict[int, _Ties], dtype: np.dtype[Any]) -> Any:
         product = np.full(len(rows), 1, dtype=dtype)
         for m, message in enumerate(bucket.messages):
             if message.is_filtered:
-                product = product * ways.pop(id(message))[np.concatenate([p[m] for p in found.places])]
-        summed = np.full(1 if own is None else own.rows, 0, dtype=dtype)
-        np.add.at(summed, rows, product)
+                marked, below = ways.pop(id(message))
+                product = product * below[np.searchsorted(marked, np.concatenate([p[m] for p in found.places]))]
+        marked, group = np.unique(rows, return_inverse=True)
+        summed = np.full(len(marked), 0, dtype=dtype)
+        np.add.at(summed, group, product)
         if own is None:
             total = total * summed[0]
         else:
-            ways[id(own)] = summed
+            ways[id(own)] = marked, summed
     return total

@@ -9,17 +9,25 @@ gaps to the best value min-marginals, and with truth values the rows that occur 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.bucket_rows import BucketRows, Evaluated, separator_columns
+from oocbe.elimination.bucket_rows import CHUNK_ROWS, BucketRows, Evaluated, SeparatorRows
 from oocbe.elimination.buckets import Bucket
 from oocbe.errors import CorruptDataError
 from oocbe.semiring import Combination, Marginalisation
+from oocbe.streaming.sorted_rows import ChunkCache
+from oocbe.tasks.row_weights import RowWeights
 from oocbe.tasks.tables import Tables
+
+WEIGHTS_SHARE, CACHE_SHARE = 0.1, 0.2
+"""Shares of the memory limit: for the weights of one message, beyond which they go to a file; for chunks read."""
+
+FREE_SHARE = 0.5
+"""Share that is freed before: messages are written to disk, the largest first."""
 
 Share = Callable[[Bucket, NDArray[np.int64], NDArray[Any], Evaluated], NDArray[Any]]
 """Called with a bucket, row numbers of its own message, their weights and their evaluation; returns the weight of each
@@ -37,24 +45,46 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
     """
     buckets = tables.outcome.buckets
     dtype = np.asarray(start).dtype
-    weights: dict[int, NDArray[Any]] = {}
+    store = tables.store
+    store.make_room(int(store.memory_limit * FREE_SHARE))
+    most = int(store.memory_limit * WEIGHTS_SHARE)
+    cache = ChunkCache(int(store.memory_limit * CACHE_SHARE))
+
+    def fresh(rows: int) -> RowWeights:
+        return RowWeights(rows, nothing, dtype, most, store.budget)
+
+    weights: dict[int, RowWeights] = {}
     for bucket, own in reversed(list(zip(buckets, tables.sent(), strict=True))):
-        mine = np.array([start], dtype=dtype) if own is None else weights.pop(id(own))
-        handed = [np.full(m.rows, nothing, dtype=dtype) if m.is_filtered else None for m in bucket.messages]
+        mine = fresh(1) if own is None else weights.pop(id(own))
+        if own is None:
+            mine.add(reduce, np.zeros(1, dtype=np.int64), np.array([start], dtype=dtype))
+        handed = [fresh(m.rows) if m.is_filtered else None for m in bucket.messages]
         tables.deadline.check()
-        rows = BucketRows(tables.prepared, bucket)
-        for piece, columns in separator_columns(own, mine != nothing):
-            evaluated = rows.evaluate(columns, len(piece))
+        mine_and_theirs = bucket.messages if own is None else [own, *bucket.messages]
+        store.list_rows([m for m in mine_and_theirs if m.is_filtered and m.listed_bytes > most])
+        rows, separator = BucketRows(tables.prepared, bucket, cache), SeparatorRows(own, cache)
+        for piece, weight in _reached(mine, nothing):
+            evaluated = rows.evaluate(separator.columns(piece), len(piece))
             if not evaluated.feasible.any(axis=1).all():
                 raise _changed(tables, bucket)
-            shares = share(bucket, piece, mine[piece], evaluated)
+            shares = share(bucket, piece, weight, evaluated)
             reached = shares != nothing
             for target, places in zip(handed, evaluated.places, strict=True):
                 if target is not None:
-                    reduce.at(target, places[reached], shares[reached])
+                    target.add(reduce, places[reached], shares[reached])
+        mine.close()
         for message, target in zip(bucket.messages, handed, strict=True):
             if target is not None:
                 weights[id(message)] = target
+
+
+def _reached(weights: RowWeights, nothing: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Numbers and weights of the rows that were reached, in pieces."""
+    for start, block in weights.blocks():
+        rows = np.flatnonzero(block != nothing)
+        for first in range(0, len(rows), CHUNK_ROWS):
+            piece = rows[first : first + CHUNK_ROWS]
+            yield start + piece, block[piece]
 
 
 def gaps(tables: Tables, evaluated: Evaluated) -> NDArray[Any]:
