@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oocbe.elimination import checkpoint, complete_messages
+from oocbe.elimination import checkpoint
 from oocbe.elimination import race as racing
 from oocbe.elimination import solve as solving
 from oocbe.options import SolveOptions
@@ -32,7 +32,7 @@ EMBEDDED_BYTES = 150
 """Messages above this many bytes become tables in these runs: some do, some do not."""
 
 FIRST_CAP = 8
-"""Row cap of the first round of the race, and cells of a complete message: every order is given up at least once."""
+"""Row cap of the first round of the race: every order is given up at least once."""
 
 
 MEMORY_DISK = Path("/dev/shm")
@@ -89,13 +89,13 @@ def solve_in(
                 digests.append(f"{message.scope} {message.rows} {hashlib.sha256(content).hexdigest()}")
         return backward(prepared, buckets)
 
-    before = checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, complete_messages.CELLS_A_CAPPED_ROW
-    checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, complete_messages.CELLS_A_CAPPED_ROW = embedded_bytes, FIRST_CAP, 1
+    before = checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP
+    checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = embedded_bytes, FIRST_CAP
     solving.backward_pass = digesting
     try:
         result = solving.solve(problem or small_problem(), options_for(folder, resume, **more))
     finally:
-        checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, complete_messages.CELLS_A_CAPPED_ROW = before
+        checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = before
         solving.backward_pass = backward
     return {
         "value": result.value,
