@@ -5,7 +5,8 @@
     python benchmarks/spot5.py --markdown           # rows for RESULTS.md
 
 Every solve has a process of its own, one at a time. oocbe is measured twice over. *Process* is ``oocbe solve FILE``
-from start to finish: interpreter, imports, reading, order search, elimination. *Warm* is the same solve in a process
+from start to finish: interpreter, imports, reading, order search, elimination; *cpu* is the processor time of that, all
+threads together, which does not depend on what else the machine does. *Warm* is the same solve in a process
 that has solved the example before, so that compiled code is loaded: the order search, the bounds (where a problem is
 not over before), forward and backward passes (runs given up included), and that process's peak resident set. A peer's
 time runs from the problem in memory to its answer, modelling included, starting a process and importing excluded; the
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -113,14 +115,22 @@ def solve_process(path: Path, repeat: int) -> Run:
         solution = Path(folder) / "solution"
         command = [sys.executable, "-m", "oocbe", "solve", str(path), "--json", "--quiet", "--solution", str(solution)]
         for _ in range(repeat):
+            before = _child_seconds()
             done, seconds = run_timed(command, TIMEOUT_SECONDS)
+            processor = _child_seconds() - before
             if done.returncode != 0:
                 raise RuntimeError(f"oocbe ended with {done.returncode} on {path.name}: {done.stderr.strip()[-800:]}")
             verdict = oocbe.verify(path, solution)
             if not verdict.accepted:
                 raise RuntimeError(f"the assignment for {path.name} was rejected: {verdict}")
-            runs.append({"seconds": seconds, "value": json.loads(done.stdout)["value"]})
+            runs.append({"seconds": seconds, "processor": processor, "value": json.loads(done.stdout)["value"]})
     return median(runs, "seconds")
+
+
+def _child_seconds() -> float:
+    """Processor time of all child processes that have ended, user and system."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def run_peer(name: str, path: Path, seconds: float, repeat: int) -> Run:
@@ -191,11 +201,24 @@ def _known_optimum(path: Path) -> int | None:
 
 def table_rows(instances: Sequence[Instance], peers: Sequence[str]) -> list[list[str]]:
     """Heading and a row an instance; seconds but for rows and MiB."""
-    head = ["instance", "optimum", "order", "bounds", "passes", "process", "largest rows", "total rows", "MiB", *peers]
+    head = [
+        "instance",
+        "optimum",
+        "order",
+        "bounds",
+        "passes",
+        "process",
+        "cpu",
+        "largest rows",
+        "total rows",
+        "MiB",
+        *peers,
+    ]
     rows = [head]
     for i in instances:
         w = i.warm
-        figures = [*(f"{w[phase]:.3f}" for phase in ("order", "bounds", "passes")), f"{i.process['seconds']:.2f}"]
+        process = [f"{i.process[what]:.2f}" for what in ("seconds", "processor")]
+        figures = [*(f"{w[phase]:.3f}" for phase in ("order", "bounds", "passes")), *process]
         sizes = [f"{w['largest']:,}", f"{w['rows']:,}", f"{w['bytes'] / 2**20:.0f}"]
         rows.append([i.name, f"{w['value']:,}", *figures, *sizes, *(_peer_cell(i.peers[p]) for p in peers)])
     return rows

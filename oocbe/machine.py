@@ -9,6 +9,11 @@ import os
 import sys
 from pathlib import Path
 
+from oocbe.option_values import parse_bytes
+
+DEVICE_MEMORY_VARIABLE = "OOCBE_DEVICE_MEMORY"
+"""Environment variable with a limit on device memory, for operators, which have no option for it."""
+
 CONTROL_GROUP_ROOT = Path("/sys/fs/cgroup")
 
 DEFAULT_SHARE = 0.8
@@ -78,3 +83,13 @@ def resident_memory() -> int:
     except (OSError, IndexError, ValueError):
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def device_memory_limit() -> int | None:
+    """Bytes of device memory that ``OOCBE_DEVICE_MEMORY`` allows; None: all of it.
+
+    Raises
+    ------
+    UsageError : the variable is no number of bytes.
+    """
+    return parse_bytes(DEVICE_MEMORY_VARIABLE, os.environ.get(DEVICE_MEMORY_VARIABLE) or None)

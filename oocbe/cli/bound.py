@@ -76,22 +76,11 @@ def bound(
     ends in dead ends, local search looks for an assignment for --incumbent-seconds. Ends with 0, or 10 when the problem
     is infeasible.
     """
+    given = dict(locals())  # the parameters: nothing else has a name yet
     from oocbe.facade import bound as run
     from oocbe.solution_file import write_assignment
 
-    options = options_from(
-        order=order,
-        order_seconds=order_seconds,
-        seed=seed,
-        memory=memory,
-        max_disk=max_disk,
-        semiring=semiring,
-        tables=tables,
-        backend=backend,
-        device_memory=device_memory,
-        incumbent_seconds=incumbent_seconds,
-        time_limit=time_limit,
-    )
+    options = options_from(given)
     if solution is not None:
         check_solution_target(solution, file)
     limits = [_limit(text) for text in z or ["auto"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,11 +105,17 @@ TemperatureFlag = Annotated[
 ]
 
 
-def options_from(**flags: str | bool | None) -> SolveOptions:
-    """Options from the environment, overridden by the flags that were given (those that are not None)."""
+def options_from(parameters: Mapping[str, object]) -> SolveOptions:
+    """Options from the environment, overridden by the flags that were given.
+
+    Parameters
+    ----------
+    parameters : a command's own, by name. Those called as an option are flags, None where they were not given.
+    """
     from oocbe.options import SolveOptions
 
-    return SolveOptions.from_environment().with_overrides(**{k: v for k, v in flags.items() if v is not None})
+    flags = {name: parameters[name] for name in SolveOptions.names() if parameters.get(name) is not None}
+    return SolveOptions.from_environment().with_overrides(**flags)
 
 
 def load(path: Path, format_name: str | None, evidence: list[str] | None = None) -> Problem:

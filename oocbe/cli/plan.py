@@ -55,23 +55,11 @@ def plan(
     bytes, the form of its message with its density, in how many pieces it is joined, and what goes to disk.
     Nothing is computed but the order. What cannot fit the disk ends with 30.
     """
+    given = dict(locals())  # the parameters: nothing else has a name yet
     from oocbe.elimination.plan import make_plan
     from oocbe.errors import DiskError
 
-    options = options_from(
-        order=order,
-        order_seconds=order_seconds,
-        seed=seed,
-        dominance=dominance,
-        memory=memory,
-        semiring=semiring,
-        tables=tables,
-        bounds=bounds,
-        workdir=workdir,
-        max_disk=max_disk,
-        streams=streams,
-        piece_rows=piece_rows,
-    )
+    options = options_from(given)
     made = make_plan(load(file, format, evidence), options)
     if json:
         print_json(made.to_json())

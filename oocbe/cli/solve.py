@@ -94,32 +94,11 @@ def solve(
     when a limit was reached (with the best bound and assignment), 30 when memory or disk ran out, 40 for corrupt data,
     2 for wrong use or input.
     """
+    given = dict(locals())  # the parameters: nothing else has a name yet
     from oocbe.facade import solve_timed
     from oocbe.solution_file import write_solution
 
-    options = options_from(
-        order=order,
-        order_seconds=order_seconds,
-        seed=seed,
-        dominance=dominance,
-        memory=memory,
-        workdir=workdir,
-        resume=resume,
-        max_disk=max_disk,
-        semiring=semiring,
-        tables=tables,
-        chunk_rows=chunk_rows,
-        backend=backend,
-        device_memory=device_memory,
-        streams=streams,
-        piece_rows=piece_rows,
-        bounds=bounds,
-        incumbent_seconds=incumbent_seconds,
-        bound_seconds=bound_seconds,
-        ub=ub,
-        time_limit=time_limit,
-        gap=gap,
-    )
+    options = options_from(given)
     if solution is not None:
         check_solution_target(solution, file)
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")

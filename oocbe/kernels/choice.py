@@ -12,12 +12,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from oocbe.errors import UsageError
+from oocbe.machine import device_memory_limit
+from oocbe.option_values import BACKENDS
 from oocbe.tracing.recorder import active
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
 
-BACKENDS = ("auto", "cpu", "cuda")
 VARIABLE = "OOCBE_BACKEND"
 
 AUTO_ROWS = 1 << 16
@@ -71,7 +72,7 @@ def _cuda() -> Backend:
     # One object, made once: it sets the limit of the memory pool.
     from oocbe.kernels.cuda.backend import CudaBackend
 
-    return CudaBackend()
+    return CudaBackend(device_memory_limit())
 
 
 @cache

@@ -18,6 +18,7 @@ import numpy as np
 from oocbe.deadline import Deadline
 from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.threads import thread_count
+from oocbe.machine import device_memory_limit
 from oocbe.operators.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
 from oocbe.operators.inputs import is_on_device
 from oocbe.operators.join_program import JoinProgram
@@ -59,7 +60,7 @@ class BucketEngine:
     Parameters
     ----------
     backend : ``cpu``, ``cuda``, or ``auto`` (the device for large buckets, where there is one).
-    device_memory : limit in bytes on device memory; None: ``OOCBE_DEVICE_MEMORY``, or all of it.
+    device_memory : limit in bytes on device memory, for the whole process; None: ``OOCBE_DEVICE_MEMORY``, or all of it.
     block_rows : see :func:`oocbe.operators.bucket_join.join_and_eliminate`.
     device_work : expected work (see :meth:`JoinProgram.expected_work`) from which ``auto`` takes the device.
     deadline : when to give up, looked at before each bucket and within the CPU's loops; None: never.
@@ -102,7 +103,7 @@ class BucketEngine:
         elif not cuda_works(wanted=False):
             return
 
-        memory.set_limit(device_memory)
+        memory.set_limit(device_memory_limit() if device_memory is None else device_memory)
         self.uses_device = True
 
     def join(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -24,6 +24,21 @@ if TYPE_CHECKING:
 
     TableLike: TypeAlias = Table | StoredTable
     AnyTable: TypeAlias = Table | StoredTable | CompleteTable
+
+
+class KernelSettings(TypedDict, total=False):
+    """How an operator's kernels work, whatever the tables; see the operators for what each means."""
+
+    piece_rows: int | None
+    backend: Backend | str | None
+
+
+class OperatorSettings(KernelSettings, total=False):
+    """All settings of an operator but its output; see :class:`OutOfCore` for what each of these means."""
+
+    memory: int | str | None
+    scratch: str | Path | None
+    streams: int | None
 
 
 @dataclass(frozen=True)

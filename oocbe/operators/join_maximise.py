@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
-    from oocbe.operators.inputs import AnyTable, TableLike
+    from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, TableLike
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
 
@@ -36,12 +36,8 @@ def join_maximise(
     table2: TableLike,
     variables: str | Sequence[str],
     *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
     output: None = None,
-    memory: int | str | None = None,
-    scratch: str | Path | None = None,
-    streams: int | None = None,
+    **settings: Unpack[OperatorSettings],
 ) -> Table: ...
 
 
@@ -51,12 +47,8 @@ def join_maximise(
     table2: TableLike,
     variables: str | Sequence[str],
     *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
     output: str | Path,
-    memory: int | str | None = None,
-    scratch: str | Path | None = None,
-    streams: int | None = None,
+    **settings: Unpack[OperatorSettings],
 ) -> StoredTable: ...
 
 
@@ -65,9 +57,7 @@ def join_maximise(
     table1: AnyTable,
     table2: AnyTable,
     variables: str | Sequence[str],
-    *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
+    **settings: Unpack[KernelSettings],
 ) -> Table | CompleteTable: ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
-    from oocbe.operators.inputs import AnyTable, TableLike
+    from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, TableLike
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
 
@@ -31,12 +31,8 @@ def join_sum(
     table1: TableLike,
     table2: TableLike,
     *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
     output: None = None,
-    memory: int | str | None = None,
-    scratch: str | Path | None = None,
-    streams: int | None = None,
+    **settings: Unpack[OperatorSettings],
 ) -> Table: ...
 
 
@@ -45,12 +41,8 @@ def join_sum(
     table1: TableLike,
     table2: TableLike,
     *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
     output: str | Path,
-    memory: int | str | None = None,
-    scratch: str | Path | None = None,
-    streams: int | None = None,
+    **settings: Unpack[OperatorSettings],
 ) -> StoredTable: ...
 
 
@@ -58,9 +50,7 @@ def join_sum(
 def join_sum(
     table1: AnyTable,
     table2: AnyTable,
-    *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
+    **settings: Unpack[KernelSettings],
 ) -> Table | CompleteTable: ...
 
 

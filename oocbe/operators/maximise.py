@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
-    from oocbe.operators.inputs import AnyTable, TableLike
+    from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, TableLike
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
 
@@ -29,12 +29,8 @@ def maximise(
     table: TableLike,
     variables: str | Sequence[str],
     *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
     output: None = None,
-    memory: int | str | None = None,
-    scratch: str | Path | None = None,
-    streams: int | None = None,
+    **settings: Unpack[OperatorSettings],
 ) -> Table: ...
 
 
@@ -43,12 +39,8 @@ def maximise(
     table: TableLike,
     variables: str | Sequence[str],
     *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
     output: str | Path,
-    memory: int | str | None = None,
-    scratch: str | Path | None = None,
-    streams: int | None = None,
+    **settings: Unpack[OperatorSettings],
 ) -> StoredTable: ...
 
 
@@ -56,9 +48,7 @@ def maximise(
 def maximise(
     table: AnyTable,
     variables: str | Sequence[str],
-    *,
-    piece_rows: int | None = None,
-    backend: Backend | str | None = None,
+    **settings: Unpack[KernelSettings],
 ) -> Table | CompleteTable: ...
 
 

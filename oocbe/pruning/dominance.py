@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.penalties import add_penalties, collect_substitutions
+from oocbe.kernels.cpu.penalties import collect_substitutions
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.consumption import Consumption
 from oocbe.operators.factors import FactorPool, PackedFactor
@@ -95,7 +95,8 @@ class SubstitutionDominance:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
         """One (size, size) matrix for each factor and variable; factors with the same entries share one.
 
-        Returns use_start, use_factor, use_offset and the matrices, as :func:`add_penalties` takes them.
+        Returns use_start, use_factor, use_offset and the matrices, as
+        :func:`oocbe.kernels.cpu.penalties.add_penalties` takes them.
         """
         uses: list[list[tuple[int, int]]] = [[] for _ in self._sizes]
         matrices: list[NDArray[Any]] = []
@@ -155,22 +156,6 @@ class SubstitutionDominance:
         for a in range(size):
             worst[a] = (self.sign * (rows - rows[a])).max(axis=1)
         return worst
-
-    def penalties(self, v: int, separator: Sequence[int], subtree: NDArray[np.uint8]) -> NDArray[Any]:
-        """Penalty matrix [a, b] of a variable of a message's separator; see the module.
-
-        Parameters
-        ----------
-        subtree : uint8 (variables,), 1 for those eliminated in the message's subtree.
-        """
-        inside = np.zeros(len(self._sizes), dtype=np.uint8)
-        inside[list(separator)] = 1
-        ahead = (1 - subtree[self._first]).astype(np.uint8)
-        total = np.empty((self._sizes[v],) * 2, dtype=self._dtype)
-        use_start, use_factor, use_offset, matrices, scope_start, scope, is_hard = self._factors
-        uses = (use_start, use_factor, use_offset, matrices)
-        add_penalties(v, self._sizes[v], *uses, ahead, scope_start, scope, inside, is_hard, self._blocked, total)
-        return total
 
     def drop_dominated(
         self,

@@ -19,12 +19,10 @@ from queue import Empty, Full, Queue
 from typing import Generic, Protocol, TypeVar
 
 from oocbe.tracing.recorder import CALLER, STREAM, phase, rows_of, waiting, working_for
+from oocbe.waiting import wait_for
 
 Result = TypeVar("Result", covariant=True)
 Item = TypeVar("Item")
-
-LOOK_UP_SECONDS = 0.2
-"""Waiting threads look up this often whether all is to stop, and let signals through."""
 
 
 class Piece(Protocol[Result]):
@@ -69,12 +67,10 @@ class _Lane(Generic[Item]):
 
     def _put(self, item: Item | _End) -> None:
         with phase("wait to hand over", is_wait=True):
-            while not self._stop.is_set():
-                try:
-                    self._queue.put(item, timeout=LOOK_UP_SECONDS)
-                    return
-                except Full:
-                    continue
+            wait_for(lambda seconds: self._queue.put(item, timeout=seconds), Full, self._check_stopped)
+
+    def _check_stopped(self) -> None:
+        if self._stop.is_set():
             raise _StoppedError
 
     def results(self) -> Iterator[Item]:
@@ -87,14 +83,13 @@ class _Lane(Generic[Item]):
             yield item
 
     def _next(self) -> Item | _End:
+        return wait_for(lambda seconds: self._queue.get(timeout=seconds), Empty, self._check_failed)
+
+    def _check_failed(self) -> None:
         assert self.future is not None
-        while True:
-            try:
-                return self._queue.get(timeout=LOOK_UP_SECONDS)
-            except Empty:
-                if self.future.done() and self._queue.empty():
-                    self.future.result()  # raises what the piece raised
-                    raise RuntimeError("a piece ended without its end mark") from None
+        if self.future.done() and self._queue.empty():
+            self.future.result()  # raises what the piece raised
+            raise RuntimeError("a piece ended without its end mark")
 
 
 def run_in_order(pieces: Iterable[Piece[Item]], streams: int) -> Generator[Item, None, None]:

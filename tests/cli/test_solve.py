@@ -1,5 +1,6 @@
 """``oocbe solve`` and ``plan`` on the shipped examples."""
 
+import inspect
 import json
 from pathlib import Path
 
@@ -7,7 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 import oocbe
+from oocbe.cli.flags import options_from
 from oocbe.cli.main import app
+from oocbe.cli.solve import solve
+from oocbe.options import SolveOptions
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAILY, GRID = str(EXAMPLES / "daily.spot"), str(EXAMPLES / "grid.wcsp")
@@ -150,3 +154,13 @@ def test_the_library_returns_what_the_command_prints() -> None:
     assert oocbe.solve(oocbe.read(GRID), oocbe.SolveOptions(dominance=False)).value == 1812
     with pytest.raises(oocbe.UsageError, match="did you mean memory"):
         oocbe.solve(GRID, memry="2GiB")
+
+
+def test_every_option_of_a_solve_is_a_flag_of_it():
+    assert set(SolveOptions.names()) <= set(inspect.signature(solve).parameters)
+
+
+def test_flags_that_are_not_given_leave_the_environment_alone(monkeypatch):
+    monkeypatch.setenv("OOCBE_SEED", "7")
+    options = options_from({"seed": None, "order_seconds": "2", "file": "a.spot", "json": True})
+    assert (options.seed, options.order_seconds) == (7, 2.0)

@@ -9,6 +9,7 @@ import pytest
 from oocbe.errors import UsageError
 from oocbe.kernels import AUTO_ROWS, backend_for, backend_named, choice
 from oocbe.kernels.cuda import device
+from oocbe.machine import device_memory_limit
 
 REASON = "this machine has no CUDA device"
 
@@ -66,3 +67,15 @@ def test_few_rows_stay_on_the_cpu_without_a_look_for_a_gpu(monkeypatch):
 def test_many_rows_go_to_the_gpu(cuda):
     assert backend_for(AUTO_ROWS).name == "cuda"
     assert backend_for(0, "auto", on_device=True).name == "cuda"
+
+
+def test_the_environment_limits_device_memory_in_bytes(monkeypatch):
+    monkeypatch.delenv("OOCBE_DEVICE_MEMORY", raising=False)
+    assert device_memory_limit() is None
+    monkeypatch.setenv("OOCBE_DEVICE_MEMORY", "")
+    assert device_memory_limit() is None
+    monkeypatch.setenv("OOCBE_DEVICE_MEMORY", "3GiB")
+    assert device_memory_limit() == 3 << 30
+    monkeypatch.setenv("OOCBE_DEVICE_MEMORY", "much")
+    with pytest.raises(UsageError, match="OOCBE_DEVICE_MEMORY: 'much' is not a number of bytes"):
+        device_memory_limit()

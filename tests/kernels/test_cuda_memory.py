@@ -7,6 +7,7 @@ import pytest
 
 from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.memory import free_blocks, held_bytes, set_limit, used_bytes
+from oocbe.machine import device_memory_limit
 from oocbe.operators import join_sum, maximise
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
@@ -54,7 +55,7 @@ def test_free_blocks_of_other_sizes_are_given_back_first(limited, cuda):
 
 def test_the_environment_sets_the_limit(limited, monkeypatch):
     monkeypatch.setenv("OOCBE_DEVICE_MEMORY", "5GiB")
-    assert set_limit() == 5 << 30
+    assert set_limit(device_memory_limit()) == 5 << 30
     assert set_limit(6 << 30) == 6 << 30
 
 

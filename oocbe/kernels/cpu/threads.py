@@ -7,19 +7,18 @@ interpreter lock, so threads are enough. A forked child starts its own pool on f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from itertools import pairwise
 from threading import Condition, Lock, local
 from typing import Any
 
 from oocbe.errors import UsageError
+from oocbe.waiting import wait_for
 
 SMALLEST_SHARE = 1 << 14
 """Rows below which another thread costs more (some 20 microseconds to hand over) than it saves."""
-
-INTERRUPT_SECONDS = 0.5
-"""A signal that arrives just before the caller blocks on a lock does not wake it: it looks up this often."""
 
 _lock = Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -87,9 +86,8 @@ def run_all(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> l
     try:
         pool = _shared_pool(threads)
         # One future a thread and not one a call, which costs 30 microseconds: a sort has 256 calls for its buckets.
-        pending: set[Future[Any]] = {pool.submit(batch.work) for _ in range(min(threads, len(work)))}
-        while pending:
-            pending = wait(pending, timeout=INTERRUPT_SECONDS).not_done
+        futures = [pool.submit(batch.work) for _ in range(min(threads, len(work)))]
+        wait_for(partial(_all_done, futures), TimeoutError)
     except BaseException:
         batch.stop()
         raise
@@ -156,6 +154,11 @@ def _shared_pool(threads: int) -> ThreadPoolExecutor:
             _pool = ThreadPoolExecutor(threads, thread_name_prefix="oocbe", initializer=_mark_worker)
             _pool_threads = threads
         return _pool
+
+
+def _all_done(futures: Sequence[Future[Any]], seconds: float) -> None:
+    if wait(futures, timeout=seconds).not_done:
+        raise TimeoutError
 
 
 def _mark_worker() -> None:

@@ -23,7 +23,8 @@ class CudaBackend:
 
     Parameters
     ----------
-    memory_limit : bytes that CuPy's memory pool may hold; None: ``OOCBE_DEVICE_MEMORY``, or the whole device.
+    memory_limit : bytes that CuPy's memory pool may hold; None: the whole device. The pool is the process's: what the
+        last backend or solve asked for holds for all of them, so those that run side by side share one limit.
 
     Raises
     ------

@@ -7,28 +7,23 @@ once more; if that fails too, :class:`~oocbe.errors.ResourceError` says what was
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
 from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.device import cupy
-from oocbe.option_values import parse_bytes
-
-VARIABLE = "OOCBE_DEVICE_MEMORY"
+from oocbe.machine import DEVICE_MEMORY_VARIABLE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def set_limit(limit: int | None = None) -> int:
-    """Limit the pool to so many bytes; None: what ``OOCBE_DEVICE_MEMORY`` says, or all of the device.
+    """Limit the pool to so many bytes; None: all of the device.
 
-    Returns the limit in bytes. Memory in use already is not taken away.
+    Returns the limit in bytes. Memory in use already is not taken away. A process has one pool: the limit set last
+    holds for everything in it.
     """
-    text = os.environ.get(VARIABLE)
-    if limit is None and text is not None:
-        limit = parse_bytes(VARIABLE, text)
     total = int(cupy().cuda.runtime.memGetInfo()[1])
     limit = total if limit is None else min(limit, total)
     cupy().get_default_memory_pool().set_limit(size=limit)
@@ -84,7 +79,8 @@ def with_retry(function: Function) -> Function:
         free_blocks()
         raise ResourceError(
             f"device memory ran out: {message.rstrip('.')}; used {used_bytes():,} bytes, limit "
-            f"{cupy().get_default_memory_pool().get_limit():,} bytes. Use smaller tables or pieces, or raise {VARIABLE}"
+            f"{cupy().get_default_memory_pool().get_limit():,} bytes. Use smaller tables or pieces, or raise "
+            f"{DEVICE_MEMORY_VARIABLE}"
         )
 
     return call  # type: ignore[return-value]

@@ -121,7 +121,7 @@ class EliminateOutOfCore:
         """Pieces of work whose results, laid end to end, are the step's, sorted."""
         for part in parts(inputs, place.space, place.kernels, outermost=outermost):
             if part.fits:
-                yield self._piece(part.inputs, place)
+                yield SplittingPiece.of(self, part.inputs, place, INPUT_SHARE)
             else:
                 yield from self._group(part.inputs, place, outermost)
 
@@ -137,7 +137,7 @@ class EliminateOutOfCore:
                 if not part.fits:
                     yield from self._partial(piece, place)
                 else:
-                    yield self._piece(piece, place)
+                    yield SplittingPiece.of(self, piece, place, INPUT_SHARE)
         else:
             yield from self._partial(inputs, place)
 
@@ -161,23 +161,18 @@ class EliminateOutOfCore:
                 replace(found, common=ordered.common) for found, ordered in zip(part.inputs, inputs, strict=True)
             )
             if part.fits:
-                yield self._piece((outer, inner), place)
+                yield SplittingPiece.of(self, (outer, inner), place, INPUT_SHARE)
                 continue
             # One value of all shared variables: each row meets each, in blocks.
             for low1, high1 in outer.source.ranges(place.space.rows_of(outer.cost, 0.5)):
                 block1 = replace(outer, source=sliced(outer.source, low1, high1))
                 for low2, high2 in inner.source.ranges(place.space.rows_of(inner.cost, 0.5)):
-                    yield self._piece((block1, replace(inner, source=sliced(inner.source, low2, high2))), place)
+                    yield SplittingPiece.of(
+                        self, (block1, replace(inner, source=sliced(inner.source, low2, high2))), place, INPUT_SHARE
+                    )
 
-    def _piece(self, inputs: Sequence[Ordered], place: Workplace) -> SplittingPiece:
-        return SplittingPiece(
-            place,
-            sum(int(ordered.rows * ordered.cost * INPUT_SHARE) for ordered in inputs),
-            partial(self._work, inputs, place),
-            lambda smaller: self.pieces(inputs, smaller, outermost=False),
-        )
-
-    def _work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
+    def work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
+        """The results of inputs that fit a piece."""
         kernels = place.kernels
         outer, inner = place.load(inputs, self.semiring, stream)
         join = self.elimination.prepare(outer, inner, self.dtype, kernels)

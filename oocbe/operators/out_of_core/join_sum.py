@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,7 +73,7 @@ class JoinOutOfCore:
         """Pieces of work whose results, laid end to end, are the join."""
         for part in parts(inputs, place.space, place.kernels, outermost=outermost):
             if part.fits:
-                yield self._piece(part.inputs, place)
+                yield SplittingPiece.of(self, part.inputs, place, INPUT_SHARE)
             else:
                 yield from self._group(part.inputs, place)
 
@@ -86,17 +85,12 @@ class JoinOutOfCore:
         for low2, high2 in second.source.ranges(rows2):
             block2 = replace(second, source=sliced(second.source, low2, high2))
             for low1, high1 in first.source.ranges(rows1):
-                yield self._piece((replace(first, source=sliced(first.source, low1, high1)), block2), place)
+                yield SplittingPiece.of(
+                    self, (replace(first, source=sliced(first.source, low1, high1)), block2), place, INPUT_SHARE
+                )
 
-    def _piece(self, inputs: Sequence[Ordered], place: Workplace) -> SplittingPiece:
-        return SplittingPiece(
-            place,
-            sum(int(ordered.rows * ordered.cost * INPUT_SHARE) for ordered in inputs),
-            partial(self._work, inputs, place),
-            lambda smaller: self.pieces(inputs, smaller, outermost=False),
-        )
-
-    def _work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
+    def work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
+        """The results of inputs that fit a piece."""
         kernels = place.kernels
         t1, t2 = place.load(inputs, self.semiring, stream)
         join = prepare_join(t1, t2, self.shared, self.dtype, kernels)

@@ -7,8 +7,9 @@ import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from oocbe.operators.inputs import OutOfCore, on_device
 from oocbe.option_values import parse_bytes, parse_integer
 from oocbe.semiring import Combination, Semiring
 from oocbe.streaming.budget import Budget
+from oocbe.streaming.partition import Ordered
 from oocbe.streaming.pipeline import Piece, run_in_order
 from oocbe.streaming.sources import Buffers, Source, row_bytes
 from oocbe.streaming.space import Space
@@ -121,6 +123,16 @@ class Workplace:
             yield from results
 
 
+class Step(Protocol):
+    """An operation on sources that are cut into pieces together."""
+
+    def pieces(self, inputs: Sequence[Ordered], place: Workplace, outermost: bool = True) -> Iterator[SplittingPiece]:
+        """Pieces of work whose results, laid end to end, are the operation's."""
+
+    def work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
+        """The results of inputs that fit a piece."""
+
+
 @dataclass(frozen=True)
 class SplittingPiece:
     """A piece of work that is cut into smaller ones where memory cannot be had for it, although the budget has it.
@@ -136,6 +148,16 @@ class SplittingPiece:
     nbytes: int
     work: Callable[[int], Iterator[Rows]]
     smaller: Callable[[Workplace], Iterable[Piece[Rows]]]
+
+    @classmethod
+    def of(cls, step: Step, inputs: Sequence[Ordered], place: Workplace, share: float) -> SplittingPiece:
+        """The piece of a step that works on all of some inputs, which take this share of it."""
+        return cls(
+            place,
+            sum(int(ordered.rows * ordered.cost * share) for ordered in inputs),
+            partial(step.work, inputs, place),
+            lambda smaller: step.pieces(inputs, smaller, outermost=False),
+        )
 
     def compute(self, stream: int) -> Iterator[Rows]:
         """The piece's results."""
