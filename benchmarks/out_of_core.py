@@ -2,6 +2,7 @@
 
     python benchmarks/out_of_core.py                      # tables of 4 GiB together, 256 MiB
     python benchmarks/out_of_core.py --gib 0.5 --folder /scratch
+    python benchmarks/out_of_core.py --duckdb-memory 256MiB,1GiB,2GiB     # until DuckDB ends with one of them
 
 T1(a, e, k) and T2(b, e, k) are joined on (e, k), values added, and the maximum over e is taken for each (a, b, k). For
 each of the values of (e, k), e below 8, each table has 4 of the 8 values of a or b at random: 16 joined rows a value
@@ -147,6 +148,9 @@ def main() -> None:
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="comma-separated (default both)")
     parser.add_argument("--folder", type=Path, help="where to put everything (default: a temporary folder)")
     parser.add_argument("--seconds", type=float, default=3600, help="time limit for each system")
+    parser.add_argument(
+        "--duckdb-memory", help="comma-separated limits for DuckDB, tried in turn until it ends (default: --memory)"
+    )
     parser.add_argument("--duckdb-threads", type=int, help="fewer threads need less memory (default: DuckDB's own)")
     parser.add_argument("--trace", help="write a trace of oocbe's run")
     parser.add_argument("--child", choices=SYSTEMS, help=argparse.SUPPRESS)
@@ -159,11 +163,14 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="oocbe-benchmark-", dir=options.folder))
     try:
         make_inputs(folder, keys)
-        lines = [["system", "seconds", "MiB above start", "result rows", "times as fast"]]
+        lines = [["system", "limit", "seconds", "MiB above start", "result rows", "times as fast"]]
         results: dict[str, dict[str, float]] = {}
-        for system in options.systems.split(","):
+        limits = {"oocbe": [options.memory], "duckdb": (options.duckdb_memory or options.memory).split(",")}
+        for system, limit in ((s, limit) for s in options.systems.split(",") for limit in limits[s]):
+            if system in results:
+                continue
             command = [
-                sys.executable, __file__, "--child", system, "--folder", str(folder), "--memory", options.memory,
+                sys.executable, __file__, "--child", system, "--folder", str(folder), "--memory", limit,
                 "--operators", options.operators,
                 *([] if options.trace is None else ["--trace", options.trace]),
                 *([] if options.duckdb_threads is None else ["--duckdb-threads", str(options.duckdb_threads)]),
@@ -171,15 +178,15 @@ def main() -> None:
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=options.seconds, check=False)
             except subprocess.TimeoutExpired:
-                lines.append([system, f"over {options.seconds:g}", "", "", ""])
+                lines.append([system, limit, f"over {options.seconds:g}", "", "", ""])
                 continue
             if done.returncode != 0:
                 reason = next((line for line in done.stderr.splitlines() if "Error:" in line), "no reason given")
-                lines.append([system, f"failed: {reason[:160]}", "", "", ""])
+                lines.append([system, limit, f"failed: {reason[:160]}", "", "", ""])
                 continue
             r = results[system] = json.loads(done.stdout)
             times = f"{r['seconds'] / results['oocbe']['seconds']:.1f}" if "oocbe" in results else ""
-            lines.append([system, f"{r['seconds']:.1f}", f"{r['bytes'] / 2**20:.0f}", f"{r['rows']:,}", times])
+            lines.append([system, limit, f"{r['seconds']:.1f}", f"{r['bytes'] / 2**20:.0f}", f"{r['rows']:,}", times])
         print_table(lines)
         if len({(r["rows"], r["sum"], r["hash"]) for r in results.values()}) > 1:
             raise SystemExit(f"the answers differ: {results}")
