@@ -1,10 +1,11 @@
 """Solves in a run directory that are killed at named points, and what they come to when resumed.
 
 As a script it answers each line of standard input with a line, both JSON, until there are no more. A line is a list of
-cases, each a list of fault texts. A case has a run directory of its own; for each of its texts a child process is
-forked that solves there with ``resume`` until it is killed at that point, and at the end one more that is not killed.
-The line ``"passings"`` asks how often an undisturbed run passes each point. Forking from a process in which everything
-is compiled already makes a kill cost a tenth of a second.
+cases, each a list of fault texts, or an object of such ``faults`` and the ``settings`` of :func:`solve_in` that they
+are for. A case has a run directory of its own; for each of its texts a child process is forked that solves there with
+``resume`` until it is killed at that point, and at the end one more that is not killed. The line ``"passings"`` asks
+how often an undisturbed run passes each point. Forking from a process in which everything is compiled already makes a
+kill cost a tenth of a second.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oocbe.elimination import checkpoint
+from oocbe.elimination import checkpoint, messages
 from oocbe.elimination import race as racing
 from oocbe.elimination import solve as solving
 from oocbe.options import SolveOptions
@@ -89,13 +90,14 @@ def solve_in(
                 digests.append(f"{message.scope} {message.rows} {hashlib.sha256(content).hexdigest()}")
         return backward(prepared, buckets)
 
-    before = checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP
-    checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = embedded_bytes, FIRST_CAP
+    before = checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, messages.CHUNK_SHARE
+    # Rows of complete tables are listed a few at a time.
+    checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, messages.CHUNK_SHARE = embedded_bytes, FIRST_CAP, 0.0
     solving.backward_pass = digesting
     try:
         result = solving.solve(problem or small_problem(), options_for(folder, resume, **more))
     finally:
-        checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = before
+        checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, messages.CHUNK_SHARE = before
         solving.backward_pass = backward
     return {
         "value": result.value,
@@ -106,12 +108,12 @@ def solve_in(
     }
 
 
-def in_child(folder: Path, fault: str | None, bounds: str = "none") -> tuple[int, dict | None]:
+def in_child(folder: Path, fault: str | None, bounds: str = "none", **more: object) -> tuple[int, dict | None]:
     """Solve in a forked child that dies at a point: the status it ended with, and the outcome where it did not die."""
 
     def work() -> dict:
         faults.arm(fault)
-        return solve_in(folder, bounds=bounds)
+        return solve_in(folder, bounds=bounds, **more)
 
     return forked(work)
 
@@ -161,20 +163,21 @@ def count_passings() -> dict[str, int]:
     return {point: (bounded if point.startswith("known:") else plain)[point] for point in faults.POINTS}
 
 
-def run_case(case: list[str]) -> dict:
+def run_case(asked: list[str] | dict) -> dict:
+    case, settings = (asked, {}) if isinstance(asked, list) else (asked["faults"], asked["settings"])
     with tempfile.TemporaryDirectory() as parent:
         folder = Path(parent) / "run"
         bounds = "constant" if any(fault.startswith("known:") for fault in case) else "none"
-        ended = [in_child(folder, fault, bounds) for fault in case]
+        ended = [in_child(folder, fault, bounds, **settings) for fault in case]
         left = sorted(str(p.relative_to(folder)) for p in folder.rglob("*")) if folder.exists() else []
-        status, final = in_child(folder, None, bounds)
+        status, final = in_child(folder, None, bounds, **settings)
         end = sorted(p.name for p in folder.iterdir())
         return {"case": case, "ended": ended, "left": left, "status": status, "final": final, "end": end}
 
 
 def main() -> None:
-    for bounds in ("none", "constant"):
-        solve_in(None, bounds=bounds)  # compile before forking
+    for settings in ({"bounds": "none"}, {"bounds": "constant"}, {"tables": "complete"}):
+        solve_in(None, **settings)  # compile before forking
     import oocbe.tables.chunk_store  # noqa: F401  imported once, not in every child
 
     for line in sys.stdin:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.buckets import Bucket, reading
-from oocbe.elimination.messages import Message
+from oocbe.elimination.message import Message
 from oocbe.elimination.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.operators.consumption import Consumption

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from oocbe.elimination.buckets import Bucket, elements_of, members_of, reading, subtree_members
 from oocbe.elimination.complete_messages import CompleteMessages
 from oocbe.elimination.forms import INCOMPLETE
-from oocbe.elimination.messages import Message, MessageStore
+from oocbe.elimination.message import Message
+from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.piecewise import Finish, PiecewiseBucket
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.ranges import check_product, largest_magnitude, rounding_margin
@@ -289,6 +290,7 @@ def _charged(bucket: Bucket) -> int:
     """Bytes that joining takes besides messages in memory: those read back or listed, and the copy that lays all end
     to end."""
     charged = sum(m.listed_bytes for m in bucket.messages if m.is_complete or not m.is_in_memory)
+    charged += sum(m.nbytes for m in bucket.messages if m.is_complete)  # in the rows' order, while they are listed
     if len(bucket.messages) > 1:
         charged += sum(m.listed_bytes for m in bucket.messages)
     return charged

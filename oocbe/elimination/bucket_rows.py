@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.buckets import Bucket
-from oocbe.elimination.messages import Message
+from oocbe.elimination.message import Message
 from oocbe.elimination.prepare import Prepared
 from oocbe.operators.factors import FactorPool, PackedFactor
 from oocbe.semiring import Combination

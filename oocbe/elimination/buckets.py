@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.messages import Message, MessageStore
+from oocbe.elimination.message import Message
+from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.operators.factors import PackedFactor

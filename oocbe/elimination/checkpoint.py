@@ -78,6 +78,11 @@ class OrderCheckpoint:
         self._chunk_rows = chunk_rows
         self._damaged = damaged
 
+    @staticmethod
+    def embeds(nbytes: int) -> bool:
+        """Whether a message of so many bytes of keys and values is put into its record."""
+        return nbytes <= EMBEDDED_BYTES
+
     def publish(self, place: int, scope: tuple[int, ...], table: Table, exponent: int) -> StoredTable | None:
         """Put the message of the bucket at ``place`` (from 0) on disk, to be found by a run that is resumed.
 
@@ -87,7 +92,7 @@ class OrderCheckpoint:
         ------
         DiskError : it cannot be written; what was published before stays.
         """
-        if table.nbytes > EMBEDDED_BYTES:
+        if not self.embeds(table.nbytes):
             save = StoredTable.save
             return self.publish_table(
                 place,

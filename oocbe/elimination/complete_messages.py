@@ -23,7 +23,8 @@ from oocbe.elimination.forms import (
     is_cheaper_complete,
     may_be_complete,
 )
-from oocbe.elimination.messages import Message, MessageStore
+from oocbe.elimination.message import Message
+from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared
 from oocbe.errors import ResourceError, ValueRangeError
 from oocbe.infeasible import infeasible_value

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from oocbe.elimination.bucket_message import MessageMaker
 from oocbe.elimination.buckets import Bucket, elements_of, fill_buckets
 from oocbe.elimination.forms import INCOMPLETE
-from oocbe.elimination.messages import Message, MessageStore
+from oocbe.elimination.message import Message
+from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.scaling import split
 from oocbe.errors import LimitError

@@ -9,28 +9,22 @@ and left there for a run that is resumed; a large one is then read back, in one 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from oocbe.elimination.ranges import largest_magnitude
-from oocbe.kernels.cpu.search import find_row
+from oocbe.elimination.message import Message
 from oocbe.operators.bucket_engine import to_host
-from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.complete_pieces import sorted_pieces
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.table import Table
-from oocbe.tables.writer import key_number
 
 if TYPE_CHECKING:
     from oocbe.elimination.checkpoint import OrderCheckpoint, PublishedMessage
@@ -45,136 +39,6 @@ and some are decoded at a time."""
 
 COMPLETE_PIECE_BYTES = 32
 """Of a cell of a complete table whose rows are listed: its value, key and place, and copies of them."""
-
-
-@dataclass
-class Message:
-    """A message, in memory or on disk.
-
-    Attributes
-    ----------
-    scope : variable indices, the variable eliminated first at the front; the layout has the same order.
-    rows, nbytes : of the table.
-    is_filtered : whether the constraints that its scope covers have been applied; not so in a problem's own tables.
-    """
-
-    scope: tuple[int, ...]
-    rows: int
-    nbytes: int
-    is_filtered: bool = True
-    _table: Table | CompleteTable | None = None
-    _stored: StoredTable | None = None
-
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether the rows are held in memory."""
-        return self._table is not None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether it is held as a complete table."""
-        return isinstance(self._table, CompleteTable)
-
-    def table(self) -> Table:
-        """The rows in memory, read from disk where they are not, listed where they are a complete table's."""
-        if isinstance(self._table, CompleteTable):
-            return self._rows_of(self._table)
-        if self._table is not None:
-            return self._table
-        assert self._stored is not None
-        return self._stored.to_table()
-
-    def complete(self, dtype: np.dtype[np.generic]) -> CompleteTable:
-        """The message as a complete table of a dtype, the variable eliminated last changing fastest; made where it is
-        none.
-
-        Raises
-        ------
-        ResourceError : it does not fit in memory. ValueRangeError : a value that the dtype cannot hold.
-        """
-        if isinstance(self._table, CompleteTable):
-            return self._table
-        table = to_host(self.table())
-        return CompleteTable.from_table(table, tuple(reversed(table.scope)), dtype)
-
-    def values(self) -> NDArray[Any]:
-        """Values of the rows, or of all cells, in memory."""
-        return self._table.values if self._table is not None else self.table().values
-
-    def value_pieces(self) -> Iterator[NDArray[Any]]:
-        """Values of the rows (of a complete table, of its feasible cells), a chunk of a table on disk at a time."""
-        if self._table is not None:
-            table = to_host(self._table)
-            yield table.values[table.feasible()] if isinstance(table, CompleteTable) else table.values
-            return
-        assert self._stored is not None
-        for piece in self._stored.chunks():
-            yield piece.values
-
-    def _rows_of(self, table: CompleteTable) -> Table:
-        return to_host(table).to_table(tuple(reversed(table.scope)))
-
-    @property
-    def listed_bytes(self) -> int:
-        """Bytes of all rows with their keys; of a complete table more than it takes itself."""
-        if not isinstance(self._table, CompleteTable):
-            return self.nbytes
-        return self.rows * (8 * self._table.layout.words + self._table.dtype.itemsize)
-
-    def sorted_rows(self, cache: ChunkCache) -> SortedRows:
-        """The rows to be read by key range, wherever they are."""
-        if self._table is not None:
-            return HeldRows(self.table())
-        assert self._stored is not None
-        return StoredRows(self._stored, cache)
-
-    def largest_magnitude(self) -> int:
-        """Largest absolute value of an integer message; a table on disk tells."""
-        if self._table is not None:
-            return largest_magnitude(self.values())
-        assert self._stored is not None
-        low, high = self._stored.extent or (0, 0)
-        return max(abs(low), abs(high))
-
-    def value_at(self, assignment: dict[int, int]) -> int | float | None:
-        """Value of the row that an assignment of (at least) the scope's variables selects; None where there is none."""
-        if isinstance(self._table, CompleteTable):
-            self._table = to_host(self._table)
-            return self._table.value_at([assignment[v] for v in reversed(self.scope)])
-        source = self._table if self._table is not None else self._stored
-        assert source is not None
-        indices = np.array([[assignment[v] for v in self.scope]], dtype=np.int64)
-        key = source.layout.pack(indices)[:, 0]
-        if self._table is None:
-            assert self._stored is not None
-            return self._stored.find(key)
-        self._table = to_host(self._table)
-        row = find_row(self._table.keys, key)
-        if row < 0:
-            return None
-        value: int | float = self._table.values[row].item()
-        return value
-
-    def rows_at(self, assignment: dict[int, int], bits: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Rows that an assignment selects where keys begin with a field of so many bits that is none of the scope's.
-
-        Returns that field's values, ascending, and the rows' values.
-        """
-        source = self._table if self._table is not None else self._stored
-        assert source is not None and not isinstance(source, CompleteTable)
-        indices = np.array([[0, *(assignment[v] for v in self.scope)]], dtype=np.int64)
-        first = key_number(source.layout.pack(indices), 0)
-        last = first + (1 << bits) - 1
-        if self._table is None:
-            assert self._stored is not None
-            table = self._stored.read_between(first, last)
-        else:
-            assert not isinstance(self._table, CompleteTable)
-            table = self._table = to_host(self._table)
-        begin = bisect_left(range(table.rows), first, key=lambda row: key_number(table.keys, row))
-        end = bisect_right(range(table.rows), last, key=lambda row: key_number(table.keys, row))
-        mask = np.uint64((1 << bits) - 1)
-        return (table.keys[0, begin:end] & mask).astype(np.int64), table.values[begin:end]
 
 
 class MessageStore:
@@ -251,14 +115,18 @@ class MessageStore:
 
         exponent : of the power of two that the values were divided by. Errors as for :meth:`add`.
         """
+        message = Message(scope, table.rows, table.nbytes, _table=table)
         stored = None
         if self._checkpoint is not None:
             # On disk every message is rows: packed keys of a complete table take hardly any room there.
-            rows = Message(scope, table.rows, table.nbytes, _table=table).table()
-            stored = self._checkpoint.publish(place, scope, to_host(rows), exponent)
+            if isinstance(table, CompleteTable) and not self._checkpoint.embeds(message.listed_bytes):
+                cells = to_host(table)
+                stored = self._checkpoint.publish_table(place, scope, exponent, lambda path: self._listed(path, cells))
+            else:
+                stored = self._checkpoint.publish(place, scope, to_host(message.table()), exponent)
         if stored is not None:
-            return Message(scope, table.rows, table.nbytes, _stored=stored)
-        return self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
+            return Message(scope, stored.rows, stored.nbytes, _stored=stored)
+        return self.add(scope, table) if scope else message
 
     def publish_stream(
         self, place: int, scope: tuple[int, ...], head: Table, tables: Iterable[Table], exponent: int
@@ -349,11 +217,7 @@ class MessageStore:
         assert message._table is not None
         table = to_host(message._table)
         if isinstance(table, CompleteTable):
-            pieces = sorted_pieces(table, max(1, int(self.memory_limit * CHUNK_SHARE) // COMPLETE_PIECE_BYTES))
-            layout = table.layout.select(tuple(reversed(table.scope)))
-            keys, values = np.empty((layout.words, 0), dtype=np.uint64), np.empty(0, dtype=table.dtype)
-            head = Table(layout, keys, values, table.semiring, is_sorted=True)
-            message._stored = self._in_scratch(lambda path: self._stored(path, head, pieces))
+            message._stored = self._in_scratch(lambda path: self._listed(path, table))
         else:
             message._stored = self._in_scratch(lambda path: self._stored(path, table, [table]))
         message._table = None
@@ -379,6 +243,13 @@ class MessageStore:
             return write(path)
         finally:
             self._scratch_bytes += self.budget.used - used
+
+    def _listed(self, path: Path, table: CompleteTable) -> StoredTable:
+        """Write the rows of a complete table in main memory, listed piece by piece."""
+        pieces = sorted_pieces(table, max(1, int(self.memory_limit * CHUNK_SHARE) // COMPLETE_PIECE_BYTES))
+        layout = table.layout.select(tuple(reversed(table.scope)))
+        keys, values = np.empty((layout.words, 0), dtype=np.uint64), np.empty(0, dtype=table.dtype)
+        return self._stored(path, Table(layout, keys, values, table.semiring, is_sorted=True), pieces)
 
     def _stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
         """Write tables end to end as one, in chunks small against the memory limit."""

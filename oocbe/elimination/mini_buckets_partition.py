@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.bucket_rows import BucketRows
 from oocbe.elimination.buckets import Bucket, elements_of, members_of
-from oocbe.elimination.messages import Message
+from oocbe.elimination.message import Message
 from oocbe.elimination.prepare import Prepared
 from oocbe.operators.factors import PackedFactor
 

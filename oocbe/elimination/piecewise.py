@@ -19,7 +19,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.messages import Message, MessageStore
+from oocbe.elimination.message import Message
+from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.scaling import exponent_of, rescale, scaled_by
 from oocbe.operators.bucket_cuts import BucketJoin
 from oocbe.operators.bucket_engine import BucketEngine

@@ -8,7 +8,7 @@ infeasible holds the value of :mod:`oocbe.infeasible`. Compared with an incomple
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -97,23 +97,27 @@ class CompleteTable:
         ResourceError : the values would not fit in memory. ValueRangeError : a value that the dtype cannot hold.
         ModelError : max-product with a negative value.
         """
-        from oocbe.kernels.cpu.complete_rows import cells_of_rows
-
-        layout = table.layout if scope is None else table.layout.select(scope)
-        what = f"complete table over {layout.scope}"
         kind = np.dtype(table.values.dtype if dtype is None else dtype)
         if dtype is None and kind == np.int32 and not _holds(kind, table.values, table.semiring):
             kind = np.dtype(np.int64)
+        return cls.from_pieces(table.layout, [table], table.semiring, table.scope if scope is None else scope, kind)
+
+    @classmethod
+    def from_pieces(
+        cls, source: Layout, pieces: Iterable[Table], semiring: Semiring, scope: Sequence[str], dtype: DTypeLike
+    ) -> CompleteTable:
+        """The same for a table that comes in pieces, of which one at a time is in memory; ``source``: their layout."""
+        from oocbe.kernels.cpu.complete_rows import cells_of_rows
+
+        layout, kind = source.select(scope), np.dtype(dtype)
         check_cells(layout, kind)
-        values = table.values
-        if kind.kind == "f":
-            values = values.astype(kind)
-        check_feasible(what, values, table.semiring, kind)
-        semiring = table.semiring
-        out = np.full(
-            layout.complete_rows, infeasible_value(kind, semiring.combination, semiring.marginalisation), dtype=kind
-        )
-        out[cells_of_rows(table.keys, key_fields(table.layout, layout))] = values
+        filler = infeasible_value(kind, semiring.combination, semiring.marginalisation)
+        out = np.full(layout.complete_rows, filler, dtype=kind)
+        fields = key_fields(source, layout)
+        for piece in pieces:
+            values = piece.values.astype(kind) if kind.kind == "f" else piece.values
+            check_feasible(f"complete table over {layout.scope}", values, semiring, kind)
+            out[cells_of_rows(piece.keys, fields)] = values
         return cls(layout, out, semiring)
 
     @property

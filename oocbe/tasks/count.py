@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from oocbe.elimination.bucket_message import MessageMaker
 from oocbe.elimination.buckets import Bucket
 from oocbe.elimination.forward import Forward
-from oocbe.elimination.messages import Message, MessageStore
+from oocbe.elimination.message import Message
+from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared, prepare
 from oocbe.errors import LimitError
 from oocbe.operators.bucket_engine import to_host

@@ -11,7 +11,8 @@ from oocbe.deadline import Deadline
 from oocbe.elimination.durability import TransientRun
 from oocbe.elimination.forward import ForwardPass
 from oocbe.elimination.linear import carried_in_rows, left_out, why_left_out
-from oocbe.elimination.messages import Message, MessageStore
+from oocbe.elimination.message import Message
+from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.order import OrderChoice
 from oocbe.elimination.plan import candidate_plans
 from oocbe.elimination.prepare import Prepared

@@ -35,7 +35,7 @@ def ask():
         cwd=ROOT,
     ) as process:
 
-        def asking(what: str | list[list[str]]):
+        def asking(what: str | list[list[str] | dict]):
             print(json.dumps(what), file=process.stdin, flush=True)
             answer = process.stdout.readline()
             assert answer, f"the process ended with {process.wait()}"
@@ -109,6 +109,23 @@ def test_killed_again_and_again(ask, fault, expected):
     assert killed == sorted(killed, reverse=True)
     assert 2 <= sum(killed) < 60
     check_final(entry, expected)
+
+
+@pytest.mark.parametrize(
+    "point", ["table:begin", "table:chunk", "table:manifest-written", "table:done", "message:done"]
+)
+def test_killed_while_complete_messages_are_listed(ask, point):
+    """Their rows go to disk piece by piece; nothing of a message that was not published is taken for one."""
+    settings = {"tables": "complete", "embedded_bytes": 0, "order": "linear"}
+    expected = durable_runs.solve_in(None, **settings)
+    report = ask([{"faults": [f"{point}:{n}"], "settings": settings} for n in (1, 2, 3, 4)])
+    for entry in report:
+        (status, outcome) = entry["ended"][0]
+        assert os.WIFSIGNALED(status), entry
+        assert os.WTERMSIG(status) == signal.SIGKILL, entry
+        assert outcome is None
+        assert entry["status"] == 0, entry
+        assert [entry["final"][k] for k in ("value", "tables")] == [expected[k] for k in ("value", "tables")]
 
 
 def test_what_was_published_is_used(ask, passings, expected):

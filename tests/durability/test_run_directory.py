@@ -13,6 +13,7 @@ import pytest
 from durable_runs import small_problem, solve_in
 
 import oocbe
+from oocbe.elimination import messages
 from oocbe.elimination.run_directory import RunDirectory
 from oocbe.errors import CorruptDataError, UnsupportedError, UsageError
 from oocbe.tables import scratch
@@ -300,6 +301,37 @@ def test_complete_messages_are_resumed_as_rows(tmp_path, embedded_bytes):
     outcome = solve_in(run, **settings)
     assert "resumed: 4 messages" in outcome["notes"][-1]
     assert (outcome["value"], outcome["tables"]) == (expected["value"], expected["tables"])
+
+
+@pytest.mark.parametrize(("tables", "piece_rows"), [("complete", None), ("auto", 20)])
+@pytest.mark.parametrize("writes", [1, 9, 40, 90, 140])
+def test_complete_messages_in_pieces_are_begun_again(tmp_path, monkeypatch, tables, piece_rows, writes):
+    """Killed while a complete message's rows are listed piece by piece, or joined in pieces with others."""
+    run, written, lengths = tmp_path / "run", [], []
+    shared = {"problem": small_problem(8, 4), "tables": tables, "order": "linear", "embedded_bytes": 0}
+    expected = solve_in(None, **shared)
+    listing = messages.sorted_pieces
+
+    def counted(table, most_cells):
+        pieces = list(listing(table, most_cells))
+        lengths.append(len(pieces))
+        return pieces
+
+    def stop(operation, path):
+        if operation == "write" and "/c/" in str(path):
+            written.append(path)
+            if len(written) > writes:
+                raise Killed
+        return
+
+    monkeypatch.setattr(messages, "sorted_pieces", counted)
+    small = shared | {"piece_rows": piece_rows, "streams": 2}
+    with hooked(stop), pytest.raises(Killed):
+        solve_in(run, **small)
+    outcome = solve_in(run, **small)
+    assert max(lengths) > 3
+    assert (outcome["value"], outcome["tables"]) == (expected["value"], expected["tables"])
+    assert sorted(p.name for p in run.iterdir() if p.name.startswith(("oocbe-", "."))) == []
 
 
 def test_scratch_folders_of_dead_processes_are_removed(tmp_path):
