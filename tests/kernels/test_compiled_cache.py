@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -98,3 +99,21 @@ def test_a_changed_helper_is_compiled_into_its_callers_again(tmp_path):
                 [sys.executable, "-B", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
             )
             assert int(done.stdout) == result
+
+
+def test_cached_code_is_loaded_without_what_compiles_and_other_types_are_compiled_all_the_same(tmp_path):
+    (tmp_path / "loop.py").write_text(
+        "import numpy as np\nfrom oocbe.kernels.cpu.jit import jit\n\n\n"
+        "@jit\ndef doubled(x):\n    y = np.empty(len(x), dtype=x.dtype)\n"
+        "    for i in range(len(x)):\n        y[i] = 2 * x[i]\n    return y\n"
+    )
+    script = (
+        "import sys, numpy as np\nfrom loop import doubled\nprint(doubled(np.arange(3))[2], "
+        "'numba.cpython.mathimpl' in sys.modules, doubled(np.arange(3.0))[2], sum(doubled.stats.cache_hits.values()))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(jit.__file__).parents[3])])}
+    for printed in ("4 True 4.0 0", "4 False 4.0 2"):
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == printed

@@ -6,6 +6,9 @@ Numba's own: a compiled loop without the lock is simpler, can be scheduled dynam
 Numba renews a cached compilation when the function's own file changes, not when a helper compiled into it from another
 file does. So each module's compilations lie in a folder named after a digest of its source and of the modules of this
 package that it names, directly or not; a new digest removes the folder of the one before.
+
+Numba also loads everything that it compiles with before it looks into its cache. That takes longer than a small solve
+does, so here code from the cache is loaded by itself: whatever must be compiled after all loads the rest then.
 """
 
 from __future__ import annotations
@@ -20,10 +23,22 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+from numba.core.caching import FunctionCache
+from numba.core.runtime import rtsys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _MODULE = re.compile(rb"oocbe\.kernels\.cpu\.(\w+)")
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache of a function, which does without what only compiling needs."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What was compiled for a signature, or None; Numba's own first refreshes the context, for over 100 ms."""
+        rtsys.initialize(target_context)  # the allocations of compiled code
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
 
 def jit(function: Function) -> Function:
@@ -41,10 +56,12 @@ def _compiled(function: Function, **settings: str) -> Function:
     folder = _cache_folder(function.__code__.co_filename, numba.config.CACHE_DIR)
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder
     try:
-        compiled: Function = numba.njit(nogil=True, cache=True, **settings)(function)
+        compiled: Any = numba.njit(nogil=True, **settings)(function)
+        compiled._cache = _Cache(function)
     finally:
         numba.config.CACHE_DIR = before
-    return compiled
+    result: Function = compiled
+    return result
 
 
 @cache
