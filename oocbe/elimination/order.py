@@ -127,11 +127,29 @@ class PrimalGraph:
         greedy.separators_of(rows, order)
         return rows
 
+    def joined_cells(self, separators: NDArray[np.uint64]) -> NDArray[np.float64]:
+        """Assignments of each bucket's variables, the eliminated one among them, by variable."""
+        bits = np.unpackbits(separators.view(np.uint8), axis=1, bitorder="little", count=len(self.sizes))
+        logarithms = np.log2(self.sizes)
+        cells: NDArray[np.float64] = np.exp2(np.minimum(bits @ logarithms + logarithms, np.log2(MOST_ROWS)))
+        return cells
+
     def predict(
-        self, separators: NDArray[np.uint64], probes: int, seed: int, most: float = float("inf")
+        self,
+        separators: NDArray[np.uint64],
+        probes: int,
+        seed: int,
+        most: float = float("inf"),
+        otherwise: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
-        """Estimated feasible rows of each bucket's message, by variable; incomplete where they pass ``most`` in all."""
-        rows = estimate_rows(separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF, most)
+        """Estimated feasible rows of each bucket's message, by variable.
+
+        They are incomplete where all buckets together certainly cost more than ``most`` rows. A bucket costs its rows,
+        or what ``otherwise`` says where that is less.
+        """
+        if otherwise is None:
+            otherwise = np.full(len(self.sizes), np.inf)
+        rows = estimate_rows(separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF, otherwise, most)
         result: NDArray[np.float64] = np.minimum(rows, MOST_ROWS)
         return result
 
@@ -189,7 +207,8 @@ def search_orders(
     wanted: str,
     seconds: float,
     seed: int,
-    most_rows: float = float("inf"),
+    most_work: float = float("inf"),
+    cell_work: float = float("inf"),
     deadline: Deadline | None = None,
 ) -> list[OrderChoice]:
     """Search for orders, or read one; the order with the fewest predicted rows of each heuristic, the best first.
@@ -200,8 +219,9 @@ def search_orders(
     seconds : time limit of the search; every heuristic allowed is tried at least once. It ends earlier when it has
         taken longer than elimination is predicted to take.
     seed : of ties, noise and probes.
-    most_rows : where every order that is found certainly has more predicted rows in all, none is returned: that takes
+    most_work : where every order that is found certainly costs more, in predicted rows, none is returned: that takes
         a fraction of the time, as most of it goes into predictions.
+    cell_work : what a joined cell of complete tables costs, in rows, where messages may be complete tables.
     deadline : looked at before each order; None: never.
 
     Raises
@@ -217,7 +237,7 @@ def search_orders(
     finalists: dict[str, list[tuple[float, int, NDArray[np.int64]]]] = {name: [] for name in names}
     tried: set[bytes] = set()
     candidates = 0
-    fewest = float("inf")
+    fewest = least_work = float("inf")
     begin = time.monotonic()
     deadline = deadline or Deadline()
     for name, order in _candidates(graph, names, seed):
@@ -226,14 +246,17 @@ def search_orders(
         if order.tobytes() not in tried:
             tried.add(order.tobytes())
             separators = graph.separators(order)
-            predicted = graph.predict(separators, SEARCH_PROBES, seed, CERTAINLY * most_rows)
-            rows = float(graph.limited(order, separators, predicted).sum())
+            complete = cell_work * graph.joined_cells(separators)
+            predicted = graph.predict(separators, SEARCH_PROBES, seed, CERTAINLY * most_work, complete)
+            limited = graph.limited(order, separators, predicted)
+            rows = float(limited.sum())
             fewest = min(fewest, rows)
+            least_work = min(least_work, float(np.minimum(limited, complete).sum()))
             ranked = sorted([*finalists[name], (rows, candidates, order)], key=lambda f: f[:2])
             finalists[name] = ranked[:FINALISTS]
         if candidates >= len(names) and time.monotonic() - begin >= min(seconds, fewest / ROWS_A_SECOND):
             break
-    if fewest > CERTAINLY * most_rows:
+    if least_work > CERTAINLY * most_work:
         return []
     best = []
     for name, ranked in finalists.items():

@@ -240,13 +240,10 @@ EASY_ROWS = 500_000.0
 """Predicted rows up to which ``auto`` goes ahead without bounds: a tenth of a second or two."""
 
 
-EASY_CELLS = EASY_ROWS * CELLS_A_ROW
-"""The same where messages are complete: a second or two."""
-
-
-def easy_rows(options: SolveOptions) -> float:
-    """Predicted rows beyond which no order is easy, whatever form its messages take."""
-    return EASY_ROWS if options.tables == INCOMPLETE else EASY_CELLS
+def easy_orders(problem: Problem, options: SolveOptions) -> list[OrderChoice]:
+    """One order of each heuristic, the best first; none where all of them are certainly too much without bounds."""
+    cell_work = math.inf if options.tables == INCOMPLETE else 1 / CELLS_A_ROW
+    return search_orders(problem, options.order, 0.0, options.seed, EASY_ROWS, cell_work)
 
 
 def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> bool:

@@ -27,7 +27,7 @@ from oocbe.elimination.outcome import (
     result_of_bounds,
     result_of_elimination,
 )
-from oocbe.elimination.plan import easy_rows, needs_no_bounds, plan_for
+from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for
 from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import engine_for, message_memory
@@ -154,8 +154,7 @@ class _Run:
             return self._eliminate(choices, time.perf_counter() - begin)
         spent = 0.0
         if options.bounds == "auto":
-            most = easy_rows(options)
-            choices = self.kept.orders(lambda: search_orders(problem, options.order, 0.0, options.seed, most))
+            choices = self.kept.orders(lambda: easy_orders(problem, options))
             spent = time.perf_counter() - begin
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
                 result = self._eliminate_easily(choices, spent)

@@ -178,6 +178,27 @@ def test_orders_are_left_out_where_all_of_them_certainly_have_too_many_rows():
     assert search_orders(problem, "auto", 0.0, 0, rows / 100) == []
 
 
+def test_orders_that_are_cheap_as_complete_tables_are_not_left_out():
+    problem = random_graph(60, 200, 1)
+    graph = PrimalGraph(problem)
+    found = search_orders(problem, "auto", 0.0, 0)
+    rows = [sum(choice.predicted_rows) for choice in found]
+    cells = [graph.joined_cells(graph.separators(np.array(choice.order))).sum() for choice in found]
+    assert all(fewer < more for fewer, more in zip(rows, cells, strict=True))
+    most = rows[0] / 100
+    assert search_orders(problem, "auto", 0.0, 0, most, most / min(cells)) == found
+    assert search_orders(problem, "auto", 0.0, 0, most, 1.0) == []
+
+
+def test_joined_cells_are_the_assignments_of_a_buckets_variables():
+    problem = random_graph(70, 150, 3, largest=5)
+    graph = PrimalGraph(problem)
+    (choice,) = search_orders(problem, "min-fill", 0.0, 0)
+    cells = graph.joined_cells(graph.separators(np.array(choice.order)))
+    for v, separator in zip(choice.order, choice.separators, strict=True):
+        assert cells[v] == pytest.approx(math.prod(problem.sizes[u] for u in (v, *separator)))
+
+
 def test_a_prediction_ends_where_it_passes_the_most_rows_asked_about():
     graph = PrimalGraph(random_graph(60, 200, 1))
     separators = graph.separators(HEURISTICS["min-fill"](graph, 0, 0.0))
@@ -187,6 +208,8 @@ def test_a_prediction_ends_where_it_passes_the_most_rows_asked_about():
     done = np.flatnonzero(part)
     assert most < part.sum() < whole.sum()
     assert (part[done] == whole[done]).all() and part[: done[-1]].sum() <= most
+    cheap = np.full(60, most / 100)
+    assert (graph.predict(separators, 16, 0, most, cheap) == whole).all()
 
 
 def test_a_problem_without_variables_and_one_without_functions():

@@ -28,6 +28,7 @@ def estimate_rows(
     masks: Any,
     probes: Any,
     seed: Any,
+    otherwise: Any,
     most: Any,
 ) -> Any:
     """Estimated feasible rows of every separator, float64 (variables,).
@@ -39,7 +40,8 @@ def estimate_rows(
     use_start, neighbour, offset : CSR of pairwise constraints by variable; the constraint between u = x and its
         neighbour leaves the neighbour the values in masks[offset + x].
     masks : uint64. probes : random probes a separator. seed : of the probes.
-    most : float64; where the rows of all separators together pass it, the rest is left at 0.
+    otherwise : float64 (variables,), what each bucket costs, in rows, where it is not made of rows.
+    most : float64; where all buckets together, each by rows or otherwise, pass it, the rest is left at 0.
     """
     np.random.seed(seed)
     n = len(sizes)
@@ -85,7 +87,7 @@ def estimate_rows(
                         domain[neighbour[use]] &= masks[offset[use] + x]
             total += weight
         result[v] = min(complete, max(1.0, total / probes))
-        together += result[v]
+        together += min(result[v], otherwise[v])
         if together > most:
             break
     return result
