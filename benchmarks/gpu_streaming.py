@@ -1,12 +1,13 @@
 """Join sum + maximise of tables in main memory that are larger than the device memory allowed, against the bus.
 
-    python benchmarks/gpu_streaming.py [--rows 1e9] [--share 8] [--pinned] [--trace FILE]
+    python benchmarks/gpu_streaming.py [--rows 1e9] [--share 8] [--pinned] [--packed] [--trace FILE]
 
 Two sorted tables over (e, own variable, k), a random 9 of 10 of their rows kept, are made on the device and brought to
 main memory; e is eliminated. The device may use 1 / share of the inputs' bytes. Reported: bytes in and out, what the
 bus carries both ways at once (measured in the same run), the time that the larger direction alone would take, and its
 share of the run's time. Some groups are checked against every combination of their rows. ``--trace`` adds a run that
-writes a trace.
+writes a trace. ``--packed`` measures the same tables packed as well: their bytes, and their time beside what the rows'
+bytes would take at least.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from oocbe.kernels.cuda import memory
 from oocbe.operators import join_maximise
 from oocbe.semiring import MAX_SUM
 from oocbe.tables.layout import Layout
+from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 DOMAIN, OWN = 5, 10
@@ -107,6 +109,7 @@ def main() -> None:
         "--share", type=float, default=8, help="the device may use so small a part of the inputs' bytes"
     )
     parser.add_argument("--pinned", action="store_true", help="inputs in pinned memory")
+    parser.add_argument("--packed", action="store_true", help="the same tables packed as well")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--trace", type=Path, help="write a trace of one more run")
     arguments = parser.parse_args()
@@ -118,26 +121,60 @@ def main() -> None:
     pool.free_all_blocks()
     limit = int(bytes_in / arguments.share)
     os.environ[memory.VARIABLE] = str(limit)
+    least = 0.0
     for turn in range(arguments.repeat):
         begin = time.perf_counter()
         result = join_maximise(f, g, "e", backend="cuda")
         seconds = time.perf_counter() - begin
-        bytes_out = result.nbytes
-        least = max(bytes_in, bytes_out) / bus
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(
-            f"rows {f.rows:,} + {g.rows:,} -> {result.rows:,}; "
-            f"in {bytes_in / 1e9:.2f} GB, out {bytes_out / 1e9:.2f} GB; "
-            f"bus {bus / 1e9:.1f} GB/s each way; least {least:.3f} s, took {seconds:.3f} s, {least / seconds:.0%}; "
-            f"device pool {pool.total_bytes() / 1e9:.2f} of {limit / 1e9:.2f} GB, resident peak {peak / 1e9:.1f} GB",
-            flush=True,
-        )
+        least = max(bytes_in, result.nbytes) / bus
+        report("rows", f, g, result, bus, least, seconds, limit)
         if turn == 0:
             check(f, g, result, groups)
         del result
     if arguments.trace:
         with oocbe.trace(arguments.trace, about=f"join_maximise of {f.rows + g.rows:,} rows through the device"):
             join_maximise(f, g, "e", backend="cuda")
+    if arguments.packed:
+        begin = time.perf_counter()
+        packed1, packed2 = (packed(table, arguments.pinned) for table in (f, g))
+        print(f"packed in {time.perf_counter() - begin:.1f} s", flush=True)
+        for turn in range(arguments.repeat):
+            begin = time.perf_counter()
+            result = join_maximise(packed1, packed2, "e", backend="cuda")
+            seconds = time.perf_counter() - begin
+            report("packed", packed1, packed2, result, bus, least, seconds, limit)
+            if turn == 0:
+                check(f, g, result.to_table(), groups)
+        if arguments.trace:
+            path = arguments.trace.with_stem(f"{arguments.trace.stem}-packed")
+            with oocbe.trace(path, about=f"join_maximise of {f.rows + g.rows:,} packed rows through the device"):
+                join_maximise(packed1, packed2, "e", backend="cuda")
+
+
+def packed(table: Table, pinned: bool) -> PackedTable:
+    """The table packed, in pinned memory or not."""
+    made = PackedTable.pack(table)
+    if pinned:
+        for column in made.columns:
+            words = cupyx.empty_pinned(len(column.words), np.uint64)
+            words[:] = column.words
+            object.__setattr__(column, "words", words)
+    return made
+
+
+def report(kind: str, f: Any, g: Any, result: Any, bus: float, least: float, seconds: float, limit: int) -> None:
+    """One line: sizes, rates, the least time that the rows' bytes take over the bus, and what was taken."""
+    bytes_in = f.nbytes + g.nbytes
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    pool = cp.get_default_memory_pool()
+    print(
+        f"{kind}: {f.rows:,} + {g.rows:,} -> {result.rows:,} rows; "
+        f"in {bytes_in / 1e9:.2f} GB, out {result.nbytes / 1e9:.2f} GB; "
+        f"bus {bus / 1e9:.1f} GB/s each way; "
+        f"least for rows {least:.3f} s, took {seconds:.3f} s, {least / seconds:.0%}; "
+        f"device pool {pool.total_bytes() / 1e9:.2f} of {limit / 1e9:.2f} GB, resident peak {peak / 1e9:.1f} GB",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.layout import Layout
+    from oocbe.tables.packed import PackedTable
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.table import Table
     from oocbe.tasks.result import TaskResult
@@ -76,6 +77,7 @@ __all__ = [
     "ModelError",
     "Observer",
     "OocbeError",
+    "PackedTable",
     "Problem",
     "ResourceError",
     "Result",
@@ -125,6 +127,7 @@ _HOMES = {
     "oocbe.semiring": "COUNTING LOG_SUM_EXP MAX_PRODUCT MAX_SUM MIN_SUM SEMIRINGS SUM_PRODUCT Semiring",
     "oocbe.tables.complete": "CompleteTable",
     "oocbe.tables.layout": "Layout",
+    "oocbe.tables.packed": "PackedTable",
     "oocbe.tables.stored": "StoredTable",
     "oocbe.tables.table": "Table",
     "oocbe.tasks.result": "TaskResult",

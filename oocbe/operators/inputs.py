@@ -20,10 +20,12 @@ from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
+    from oocbe.tables.packed import PackedTable
     from oocbe.tables.stored import StoredTable
 
-    TableLike: TypeAlias = Table | StoredTable
-    AnyTable: TypeAlias = Table | StoredTable | CompleteTable
+    RowTable: TypeAlias = Table | StoredTable
+    TableLike: TypeAlias = Table | StoredTable | PackedTable
+    AnyTable: TypeAlias = Table | StoredTable | PackedTable | CompleteTable
 
 
 class KernelSettings(TypedDict, total=False):

@@ -21,19 +21,31 @@ from oocbe.operators.ranges import distributes, joined_dtype
 from oocbe.semiring import Semiring
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import field_masks, move_plan
+from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
-    from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, TableLike
+    from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, RowTable, TableLike
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
 
 
 @overload
 def join_maximise(
-    table1: TableLike,
-    table2: TableLike,
+    table1: PackedTable,
+    table2: PackedTable,
+    variables: str | Sequence[str],
+    *,
+    output: None = None,
+    **settings: Unpack[OperatorSettings],
+) -> PackedTable: ...
+
+
+@overload
+def join_maximise(
+    table1: RowTable,
+    table2: RowTable,
     variables: str | Sequence[str],
     *,
     output: None = None,
@@ -58,7 +70,7 @@ def join_maximise(
     table2: AnyTable,
     variables: str | Sequence[str],
     **settings: Unpack[KernelSettings],
-) -> Table | CompleteTable: ...
+) -> Table | CompleteTable | PackedTable: ...
 
 
 def join_maximise(
@@ -72,7 +84,7 @@ def join_maximise(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
-) -> Table | StoredTable | CompleteTable:
+) -> Table | StoredTable | PackedTable | CompleteTable:
     """The same rows as ``maximise(join_sum(table1, table2), variables)``, in the time and memory of its result.
 
     Variables of one table only are marginalised out of it first (combination distributes over marginalisation); shared
@@ -93,6 +105,7 @@ def join_maximise(
     Table, or StoredTable with ``output`` : the variables that stay. Where a shared variable is eliminated: those of
         the table with fewer rows alone, those of the other one alone, the shared ones, the least significant first,
         and sorted; otherwise the layout of :func:`join_sum`.
+    PackedTable where all tables are packed: see :mod:`oocbe.operators.on_packed`.
     Where a table is complete the result may be a CompleteTable: see :mod:`oocbe.operators.complete`.
 
     Raises
@@ -114,6 +127,17 @@ def join_maximise(
         from oocbe.operators.out_of_core.join_maximise import join_maximise_stored
 
         return join_maximise_stored(as_rows(table1), as_rows(table2), gone, settings, piece_rows, backend)
+    if isinstance(table1, PackedTable) and isinstance(table2, PackedTable):
+        from oocbe.operators.on_packed import on_packed
+        from oocbe.operators.streamed import stream_elimination
+
+        _check_gone(gone, table1.layout, table2.layout)
+        return on_packed(
+            (table1, table2),
+            backend,
+            lambda kernels: stream_elimination(table1, table2, variables, kernels, piece_rows),
+            lambda t1, t2: join_maximise(t1, t2, variables, piece_rows=piece_rows, backend=backend),
+        )
     if (found := any_complete(table1, table2)) is not None:
         from oocbe.operators.complete import combine_tables
 

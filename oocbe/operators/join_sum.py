@@ -17,19 +17,30 @@ from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, check_pair,
 from oocbe.operators.ranges import joined_dtype
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
+from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
-    from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, TableLike
+    from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, RowTable, TableLike
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
 
 
 @overload
 def join_sum(
-    table1: TableLike,
-    table2: TableLike,
+    table1: PackedTable,
+    table2: PackedTable,
+    *,
+    output: None = None,
+    **settings: Unpack[OperatorSettings],
+) -> PackedTable: ...
+
+
+@overload
+def join_sum(
+    table1: RowTable,
+    table2: RowTable,
     *,
     output: None = None,
     **settings: Unpack[OperatorSettings],
@@ -51,7 +62,7 @@ def join_sum(
     table1: AnyTable,
     table2: AnyTable,
     **settings: Unpack[KernelSettings],
-) -> Table | CompleteTable: ...
+) -> Table | CompleteTable | PackedTable: ...
 
 
 def join_sum(
@@ -64,7 +75,7 @@ def join_sum(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
-) -> Table | StoredTable | CompleteTable:
+) -> Table | StoredTable | PackedTable | CompleteTable:
     """Join two tables on their shared variables.
 
     Both are preprocessed by :mod:`oocbe.operators.arrange`; then each output row is gathered from its two input rows
@@ -84,6 +95,7 @@ def join_sum(
     Table, or StoredTable with ``output`` : scope = shared variables (in the first table's order), the rest of the
         first table's, the rest of the second's, the least significant first. Rows are grouped by the shared variables,
     not sorted within a group.
+    PackedTable where all tables are packed: see :mod:`oocbe.operators.on_packed`.
     Where a table is complete the result may be a CompleteTable: see :mod:`oocbe.operators.complete`.
 
     Raises
@@ -105,6 +117,16 @@ def join_sum(
         from oocbe.operators.out_of_core.join_sum import join_sum_stored
 
         return join_sum_stored(as_rows(table1), as_rows(table2), settings, piece_rows, backend)
+    if isinstance(table1, PackedTable) and isinstance(table2, PackedTable):
+        from oocbe.operators.on_packed import on_packed
+        from oocbe.operators.streamed import stream_join
+
+        return on_packed(
+            (table1, table2),
+            backend,
+            lambda kernels: stream_join(table1, table2, kernels, piece_rows),
+            lambda t1, t2: join_sum(t1, t2, piece_rows=piece_rows, backend=backend),
+        )
     if (found := any_complete(table1, table2)) is not None:
         from oocbe.operators.complete import combine_tables
 

@@ -15,18 +15,29 @@ from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, choose_kern
 from oocbe.operators.ranges import reduced_dtype
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import field_masks
+from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
-    from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, TableLike
+    from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, RowTable, TableLike
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
 
 
 @overload
 def maximise(
-    table: TableLike,
+    table: PackedTable,
+    variables: str | Sequence[str],
+    *,
+    output: None = None,
+    **settings: Unpack[OperatorSettings],
+) -> PackedTable: ...
+
+
+@overload
+def maximise(
+    table: RowTable,
     variables: str | Sequence[str],
     *,
     output: None = None,
@@ -49,7 +60,7 @@ def maximise(
     table: AnyTable,
     variables: str | Sequence[str],
     **settings: Unpack[KernelSettings],
-) -> Table | CompleteTable: ...
+) -> Table | CompleteTable | PackedTable: ...
 
 
 def maximise(
@@ -62,7 +73,7 @@ def maximise(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
-) -> Table | StoredTable | CompleteTable:
+) -> Table | StoredTable | PackedTable | CompleteTable:
     """Marginalise variables out of a table: by maximum, minimum or sum, as its semiring says.
 
     All other variables go to the low places and rows are sorted by them, so that rows to reduce are neighbours
@@ -100,6 +111,17 @@ def maximise(
         from oocbe.operators.out_of_core.maximise import maximise_stored
 
         return maximise_stored(as_rows(table), gone, settings, piece_rows, backend)
+    if isinstance(table, PackedTable):
+        from oocbe.operators.on_packed import on_packed
+        from oocbe.operators.streamed import stream_maximise
+
+        table.layout.select(gone)  # refuses what is not in the scope
+        return on_packed(
+            (table,),
+            backend,
+            lambda kernels: stream_maximise(table, gone, kernels, piece_rows),
+            lambda t: maximise(t, gone, piece_rows=piece_rows, backend=backend),
+        )
     if (found := any_complete(table)) is not None:
         from oocbe.operators.complete import combine_tables
 
@@ -121,7 +143,7 @@ def maximise(
     return place.hand_over(Table(layout, keys, values, t.semiring, is_sorted=True))
 
 
-def reduced_layout(table: Table, gone: Sequence[str]) -> tuple[Layout, int]:
+def reduced_layout(table: Table | PackedTable, gone: Sequence[str]) -> tuple[Layout, int]:
     """Layout of what is left of a table, and how many rows at most become one."""
     sizes = [table.layout.sizes[table.layout.place(name)] for name in gone]
     kept = [name for name in table.scope if name not in gone]

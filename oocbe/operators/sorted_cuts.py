@@ -15,12 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.tables.moves import field_masks
+from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.table import Table
+from oocbe.tables.writer import key_number
 
 
-def leads_with(table: Table, names: Sequence[str]) -> bool:
+def leads_with(table: Table | PackedTable, names: Sequence[str]) -> bool:
     """Whether a table is sorted with some variables, the least significant first, in its most significant places."""
     return table.is_sorted and table.scope[len(table.scope) - len(names) :] == tuple(names)
+
+
+class TableKeys:
+    """Keys of a table in memory one at a time, as :class:`oocbe.tables.packed.PackedKeys`."""
+
+    def __init__(self, table: Table) -> None:
+        self._keys = table.keys
+
+    def number(self, row: int) -> int:
+        """Key of a row as one number, word 0 least significant."""
+        return key_number(self._keys, row)
+
+    def narrowed(self, mask: int, wanted: int, low: int, high: int) -> tuple[int, int]:
+        """The rows to look at: all, as nothing is known of them without looking."""
+        return low, high
+
+
+Keys = TableKeys | PackedKeys
 
 
 @dataclass(frozen=True)
@@ -47,8 +67,9 @@ class SortedCuts:
     unit : most significant variables of the first table, ``common`` included, whose rows stay together.
     """
 
-    def __init__(self, tables: Sequence[Table], common: Sequence[str], unit: Sequence[str]) -> None:
+    def __init__(self, tables: Sequence[Table | PackedTable], common: Sequence[str], unit: Sequence[str]) -> None:
         self._tables = tables
+        self._keys = [PackedKeys(t) if isinstance(t, PackedTable) else TableKeys(t) for t in tables]
         self._common = tuple(common)
         self._masks = [_mask(field_masks(t.layout, common)) for t in tables]
         self._unit = _mask(field_masks(tables[0].layout, unit))
@@ -59,12 +80,12 @@ class SortedCuts:
 
     def halves(self, cut: Cut) -> list[Cut]:
         """The cut in two; itself alone where its rows of the first table all stay together."""
-        first = self._tables[0]
+        first = self._keys[0]
         low, high = cut.low[0], cut.high[0]
         wanted = self._key(0, (low + high) // 2) & self._unit
-        middle = _first_not_below(first.keys, self._unit, wanted, low, high)
+        middle = _first_not_below(first, self._unit, wanted, low, high)
         if middle == low:
-            middle = _first_above(first.keys, self._unit, wanted, low, high)
+            middle = _first_above(first, self._unit, wanted, low, high)
         if middle == high:
             return [cut]
         return [self._between(cut, low, middle), self._between(cut, middle, high)]
@@ -85,11 +106,11 @@ class SortedCuts:
 
     def _even(self, cut: Cut, count: int) -> list[Cut]:
         """The cut in so many parts of the first table's rows, or fewer where those stay together."""
-        first, low, high = self._tables[0], cut.low[0], cut.high[0]
+        first, low, high = self._keys[0], cut.low[0], cut.high[0]
         bounds = [low]
         for number in range(1, count):
             row = low + (high - low) * number // count
-            bound = _first_not_below(first.keys, self._unit, self._key(0, row) & self._unit, bounds[-1], row)
+            bound = _first_not_below(first, self._unit, self._key(0, row) & self._unit, bounds[-1], row)
             if bound > bounds[-1]:
                 bounds.append(bound)
         return [self._between(cut, *part) for part in pairwise([*bounds, high])] if len(bounds) > 1 else [cut]
@@ -98,7 +119,7 @@ class SortedCuts:
         """The part of a cut with some rows of the first table, and what belongs to them of the others."""
         lows, highs = [low], [high]
         for number in range(1, len(self._tables)):
-            keys, mask = self._tables[number].keys, self._masks[number]
+            keys, mask = self._keys[number], self._masks[number]
             bounds = cut.low[number], cut.high[number]
             lows.append(_first_not_below(keys, mask, self._translated(low, number), *bounds))
             highs.append(_first_above(keys, mask, self._translated(high - 1, number), *bounds))
@@ -116,26 +137,23 @@ class SortedCuts:
         return made
 
     def _key(self, number: int, row: int) -> int:
-        return _key_at(self._tables[number].keys, row)
+        return self._keys[number].number(row)
 
 
 def _mask(words: NDArray[np.uint64]) -> int:
     return sum(int(word) << 64 * place for place, word in enumerate(words))
 
 
-def _key_at(keys: NDArray[np.uint64], row: int) -> int:
-    return sum(int(keys[word, row]) << 64 * word for word in range(len(keys)))
-
-
-def _first_not_below(keys: NDArray[np.uint64], mask: int, wanted: int, low: int, high: int) -> int:
+def _first_not_below(keys: Keys, mask: int, wanted: int, low: int, high: int) -> int:
+    low, high = keys.narrowed(mask, wanted, low, high)
     while low < high:
         middle = (low + high) // 2
-        if _key_at(keys, middle) & mask < wanted:
+        if keys.number(middle) & mask < wanted:
             low = middle + 1
         else:
             high = middle
     return low
 
 
-def _first_above(keys: NDArray[np.uint64], mask: int, wanted: int, low: int, high: int) -> int:
+def _first_above(keys: Keys, mask: int, wanted: int, low: int, high: int) -> int:
     return _first_not_below(keys, mask, wanted + 1, low, high)

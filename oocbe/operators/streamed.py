@@ -1,4 +1,4 @@
-"""The operators on tables in main memory that the device's memory does not hold: pieces of them through streams.
+"""The operators on tables in main memory that the device's memory does not hold, or that are packed, through streams.
 
 They can be cut where they lead with the variables that the operation groups by, in one order; otherwise rows would have
 to be sorted as a whole, which is for the operators on disk (:mod:`oocbe.operators.out_of_core`).
@@ -19,15 +19,18 @@ from oocbe.operators.maximise import reduced_layout, reduced_rows
 from oocbe.operators.ranges import joined_dtype, reduced_dtype
 from oocbe.operators.sorted_cuts import SortedCuts, leads_with
 from oocbe.operators.through_device import Rows, Step, through_device
+from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
 
+Streamable = Table | PackedTable
+
 
 def stream_elimination(
-    t1: Table, t2: Table, variables: str | Sequence[str], kernels: Backend, piece_rows: int | None
-) -> Table | None:
+    t1: Streamable, t2: Streamable, variables: str | Sequence[str], kernels: Backend, piece_rows: int | None
+) -> Streamable | None:
     """Join two tables and eliminate shared variables in one step; None where others go as well, or no cut is."""
     shared = check_pair(t1, t2)
     gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
@@ -49,15 +52,14 @@ def stream_elimination(
 
     step = Step(
         elimination.layout,
-        joined_dtype(outer.values[:0], inner.values[:0], outer.semiring, terms),
+        True,
         compute,
         lambda extents: joined_dtype(extents[0], extents[1], outer.semiring, terms),
     )
-    keys, values = through_device((outer, inner), cuts, step, piece_rows)
-    return Table(elimination.layout, keys, values, outer.semiring, is_sorted=True)
+    return through_device((outer, inner), cuts, step, piece_rows)
 
 
-def stream_join(t1: Table, t2: Table, kernels: Backend, piece_rows: int | None) -> Table | None:
+def stream_join(t1: Streamable, t2: Streamable, kernels: Backend, piece_rows: int | None) -> Streamable | None:
     """Join two tables; None where they cannot be cut."""
     shared = check_pair(t1, t2)
     if not _lead_with(shared, t1, t2):
@@ -69,28 +71,28 @@ def stream_join(t1: Table, t2: Table, kernels: Backend, piece_rows: int | None) 
 
     step = Step(
         joined_layout(t1.layout, t2.layout, shared),
-        joined_dtype(t1.values[:0], t2.values[:0], t1.semiring),
+        False,
         compute,
         lambda extents: joined_dtype(extents[0], extents[1], t1.semiring),
     )
-    keys, values = through_device((t1, t2), SortedCuts((t1, t2), shared, shared), step, piece_rows)
-    return Table(step.layout, keys, values, t1.semiring, is_sorted=len(values) < 2)
+    return through_device((t1, t2), SortedCuts((t1, t2), shared, shared), step, piece_rows)
 
 
-def stream_maximise(table: Table, gone: Sequence[str], kernels: Backend, piece_rows: int | None) -> Table | None:
+def stream_maximise(
+    table: Streamable, gone: Sequence[str], kernels: Backend, piece_rows: int | None
+) -> Streamable | None:
     """Marginalise variables out of a table; None where it cannot be cut."""
     layout, terms = reduced_layout(table, gone)
     if not _lead_with(layout.scope, table):
         return None
     step = Step(
         layout,
-        reduced_dtype(table.values[:0], table.semiring, terms),
+        True,
         lambda tables, dtype: reduced_rows(tables[0], gone, dtype, kernels),
         lambda extents: reduced_dtype(extents[0], table.semiring, terms),
     )
-    keys, values = through_device((table,), SortedCuts((table,), layout.scope, layout.scope), step, piece_rows)
-    return Table(layout, keys, values, table.semiring, is_sorted=True)
+    return through_device((table,), SortedCuts((table,), layout.scope, layout.scope), step, piece_rows)
 
 
-def _lead_with(names: Sequence[str], *tables: Table) -> bool:
+def _lead_with(names: Sequence[str], *tables: Streamable) -> bool:
     return bool(names) and all(table.rows and leads_with(table, names) for table in tables)

@@ -4,11 +4,11 @@ Tables that lead with the same variables are cut by those (:mod:`oocbe.operators
 on one piece, the next one is on its way in and the results of the one before are on their way back (Bistaffa, Bombieri
 and Farinelli 2016, figures 9 to 11; :mod:`oocbe.kernels.cuda.conveyor`). A piece's rows have their place in the result
 as soon as they are counted. The result's memory is reserved at once and taken page by page as rows arrive.
+Packed tables (:mod:`oocbe.tables.packed`) travel packed, and so does their result.
 """
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
-from oocbe.machine import default_memory_limit, resident_memory
+from oocbe.operators.device_results import PackedResult, PlainResult
+from oocbe.operators.packed_pieces import packed_words, unpacked
 from oocbe.operators.sorted_cuts import Cut, SortedCuts
 from oocbe.tables.layout import Layout
-from oocbe.tables.table import Table, format_bytes
+from oocbe.tables.packed import PackedTable
+from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.conveyor import Conveyor
@@ -44,7 +46,7 @@ class Step:
 
     Attributes
     ----------
-    layout : of the result. dtype : of its values, unless wider ones turn out to be needed.
+    layout : of the result. is_sorted : whether its rows are sorted, pieces end to end.
     compute : keys uint64 (words, rows) and values (rows,) on the device, from the piece's tables there and the dtype of
         the values wanted.
     dtype_of : dtype that holds every result value, given the least and greatest values of each table (empty for no
@@ -52,7 +54,7 @@ class Step:
     """
 
     layout: Layout
-    dtype: np.dtype[Any]
+    is_sorted: bool
     compute: Callable[[Sequence[Table], np.dtype[Any]], Rows]
     dtype_of: Callable[[Sequence[NDArray[Any]]], np.dtype[Any]]
 
@@ -74,13 +76,15 @@ def device_room() -> int:
     return (limit or int(cupy().cuda.runtime.memGetInfo()[1])) - memory.used_bytes()
 
 
-def exceeds_device(tables: Sequence[Table]) -> bool:
+def exceeds_device(tables: Sequence[Table | PackedTable]) -> bool:
     """Whether tables in main memory, with what an operation makes of them, are larger than the device's memory."""
     return WORK_BYTES * sum(table.rows for table in tables) > device_room()
 
 
-def through_device(tables: Sequence[Table], cuts: SortedCuts, step: Step, piece_rows: int | None = None) -> Rows:
-    """Keys and values of a step's result in main memory, the results of the pieces end to end.
+def through_device(
+    tables: Sequence[Table | PackedTable], cuts: SortedCuts, step: Step, piece_rows: int | None = None
+) -> Table | PackedTable:
+    """A step's result in main memory, the results of the pieces end to end; packed where all tables are.
 
     Parameters
     ----------
@@ -92,10 +96,11 @@ def through_device(tables: Sequence[Table], cuts: SortedCuts, step: Step, piece_
     ResourceError : device memory ran out for a piece that cannot be cut, or the result is larger than main memory.
     """
     if piece_rows is None:
-        row_bytes = max(8 * table.layout.words + table.values.dtype.itemsize for table in tables)
+        row_bytes = max(8 * table.layout.words + _dtype(table).itemsize for table in tables)
         piece_rows = max(LEAST_ROWS, min(device_room() // WORK_BYTES, MOST_BYTES // row_bytes))
     pieces = cuts.fitting(cuts.whole(), piece_rows)
-    dtype = step.dtype
+    # Packed tables know their values' extent; of others each piece shows its own.
+    dtype = step.dtype_of([_known_extent(table) for table in tables])
     while True:
         try:
             return _Run(tables, cuts, step, dtype).over(pieces)
@@ -106,42 +111,43 @@ def through_device(tables: Sequence[Table], cuts: SortedCuts, step: Step, piece_
 class _Run:
     """One pass over all pieces with result values of one dtype."""
 
-    def __init__(self, tables: Sequence[Table], cuts: SortedCuts, step: Step, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, tables: Sequence[Table | PackedTable], cuts: SortedCuts, step: Step, dtype: np.dtype[Any]
+    ) -> None:
         self._tables, self._cuts, self._step, self._dtype = tables, cuts, step, dtype
-        words = step.layout.words
-        room = max(0, default_memory_limit() - resident_memory())
-        self._capacity = room // (8 * words + dtype.itemsize)
-        self._columns = [_reserved(self._capacity, np.dtype(np.uint64)) for _ in range(words)]
-        self._columns.append(_reserved(self._capacity, dtype))
-        self._rows = 0
-        self._extents: list[list[Any]] = [[] for _ in tables]
+        is_packed = all(isinstance(table, PackedTable) for table in tables)
+        kind = PackedResult if is_packed else PlainResult
+        self._result = kind(step.layout, dtype, step.is_sorted)
+        self._extents = [_known_extent(table).tolist() for table in tables]
 
-    def over(self, pieces: Sequence[Cut]) -> Rows:
+    def over(self, pieces: Sequence[Cut]) -> Table | PackedTable:
         """All pieces' rows."""
         from oocbe.kernels.cuda.conveyor import Conveyor
 
         with Conveyor([self._columns_of(piece) for piece in pieces]) as conveyor:
             conveyor.pieces(lambda number, columns: self._piece(conveyor, pieces[number], columns))
         known = zip(self._extents, self._tables, strict=True)
-        dtype = self._step.dtype_of([np.array(found, dtype=table.values.dtype) for found, table in known])
-        *words, values = (column[: self._rows] for column in self._columns)
-        keys = words[0][np.newaxis] if len(words) == 1 else np.stack(words)
-        return keys, values.astype(dtype, copy=False)
+        dtype = self._step.dtype_of([np.array(found, dtype=_dtype(table)) for found, table in known])
+        return self._result.table(self._tables[0].semiring, dtype)
 
     def _columns_of(self, cut: Cut) -> list[NDArray[Any]]:
-        found = []
+        found: list[NDArray[Any]] = []
         for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
-            found += [word[low:high] for word in table.keys]
-            found.append(table.values[low:high])
+            if isinstance(table, PackedTable):
+                found += packed_words(table, low, high)
+            else:
+                found += [word[low:high] for word in table.keys]
+                found.append(table.values[low:high])
         return found
 
     def _piece(self, conveyor: Conveyor, cut: Cut, columns: list[Any]) -> None:
         """Compute one piece and start its result on its way."""
         tables = []
-        for table in self._tables:
-            *words, values = columns[: table.layout.words + 1]
+        for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
+            own = columns[: table.layout.words + 1]
             del columns[: table.layout.words + 1]
-            tables.append(replace(table, keys=_stacked(words), values=values))
+            words, values = unpacked(table, low, high, own) if isinstance(table, PackedTable) else (own[:-1], own[-1])
+            tables.append(Table(table.layout, _stacked(words), values, table.semiring, table.is_sorted))
         self._compute(conveyor, cut, cut, tables)
 
     def _compute(self, conveyor: Conveyor, whole: Cut, cut: Cut, tables: Sequence[Table]) -> None:
@@ -154,13 +160,7 @@ class _Run:
             if len(halves) == 1:
                 raise
         else:
-            start, self._rows = self._rows, self._rows + len(values)
-            if self._rows > self._capacity:
-                raise ResourceError(
-                    f"a result of more than {self._capacity:,} rows does not fit main memory "
-                    f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
-                )
-            conveyor.bring_back([*keys, values], [column[start : self._rows] for column in self._columns])
+            self._result.take(conveyor, keys, values)
             return
         # Out of the handler: the error's traceback holds the failed call's arrays.
         for half in halves:
@@ -169,7 +169,10 @@ class _Run:
     def _try(self, conveyor: Conveyor, tables: Sequence[Table]) -> Rows:
         from oocbe.kernels.cuda.memory import with_retry
 
-        extents = [_extent(table.values) for table in tables]
+        extents = [
+            _known_extent(whole) if isinstance(whole, PackedTable) else _extent(table.values)
+            for whole, table in zip(self._tables, tables, strict=True)
+        ]
         dtype = self._step.dtype_of(extents)
         if dtype.itemsize > self._dtype.itemsize:
             raise _WiderError(dtype)
@@ -202,6 +205,16 @@ def _stacked(words: Sequence[Any]) -> Any:
     return cupy().stack(words)
 
 
+def _dtype(table: Table | PackedTable) -> np.dtype[Any]:
+    return table.values.dtype if isinstance(table, Table) else table.dtype
+
+
+def _known_extent(table: Table | PackedTable) -> NDArray[Any]:
+    """Least and greatest value where a table tells; empty otherwise."""
+    extent = table.extent if isinstance(table, PackedTable) else None
+    return np.array(() if extent is None else extent, dtype=_dtype(table))
+
+
 def _extent(values: Any) -> NDArray[Any]:
     """Least and greatest value; empty for no rows. Floats are not looked at: any result has their dtype."""
     if len(values) == 0 or values.dtype.kind == "f":
@@ -209,12 +222,3 @@ def _extent(values: Any) -> NDArray[Any]:
     from oocbe.kernels.cuda.readback import Readback
 
     return Readback(values.min().reshape(1), values.max().reshape(1)).numbers().copy()
-
-
-def _reserved(rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An array whose memory is taken page by page, as it is written to."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-    memory = mmap.mmap(-1, max(1, rows * dtype.itemsize), flags=flags)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, dtype, rows)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.backend import in_main_memory
 from oocbe.tables.layout import Layout
+from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from oocbe.tables.writer import key_number
@@ -126,6 +127,22 @@ class StoredSource:
         return even_ranges(self.rows, most // chunk * chunk if most >= chunk else most)
 
 
+class PackedSource:
+    """A packed table in memory as a source."""
+
+    def __init__(self, table: PackedTable) -> None:
+        self.layout, self.dtype, self.rows, self.is_sorted = table.layout, table.dtype, table.rows, table.is_sorted
+        self._table = table
+
+    def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
+        """See :class:`Source`."""
+        self._table.read_into(start, keys, values)
+
+    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
+        """See :class:`Source`."""
+        return even_ranges(self.rows, most)
+
+
 class SliceSource:
     """Some segments of another source, laid end to end; those that follow one another in it are one.
 
@@ -180,8 +197,10 @@ def sliced(source: Source, start: int, stop: int) -> SliceSource:
     return SliceSource(source, np.array([start], dtype=np.int64), np.array([stop - start], dtype=np.int64))
 
 
-def source_of(table: Table | StoredTable) -> Source:
+def source_of(table: Table | StoredTable | PackedTable) -> Source:
     """A table as a source."""
+    if isinstance(table, PackedTable):
+        return PackedSource(table)
     return TableSource(table) if isinstance(table, Table) else StoredSource(table)
 
 

@@ -55,6 +55,25 @@ def read_rows(
         raise CorruptDataError(f"{describe(name)} cannot be decoded: {error}: {folder / name}") from None
 
 
+def read_packed(
+    folder: Path, manifest: Manifest, name: str, codec: str, rows: int, chunk_rows: int, dtype: np.dtype[Any]
+) -> NDArray[np.uint64]:
+    """A chunk as it is packed, uint64 (words,), with everything checked that unpacking relies on.
+
+    dtype : of the array. The rest is as for :func:`read_rows`, errors too.
+    """
+    from oocbe.tables.codec import checked, encode
+
+    if codec != PACKED:
+        column = np.empty(rows, dtype=dtype)
+        read_rows(folder, manifest, name, codec, rows, chunk_rows, column, 0)
+        return encode(column)
+    try:
+        return checked(manifest.read_file(folder, name), rows, dtype.itemsize)[0]
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{describe(name)} cannot be decoded: {error}: {folder / name}") from None
+
+
 def _blosc_decoded(data: bytes, dtype: np.dtype[Any], chunk_rows: int) -> NDArray[Any]:
     expected = chunk_rows * dtype.itemsize
     claimed = int.from_bytes(data[4:8], "little") if len(data) >= BLOSC_HEADER + CRC_BYTES else -1

@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UnsupportedError
 from oocbe.semiring import MAX_SUM, SEMIRINGS, Semiring
 from oocbe.tables import disk
-from oocbe.tables.chunk_files import BLOSC, CODEC_NAMES, KEY_NAMES, PACKED, VALUES_NAME, read_rows
+from oocbe.tables.chunk_files import BLOSC, CODEC_NAMES, KEY_NAMES, PACKED, VALUES_NAME, read_packed, read_rows
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import Manifest
 from oocbe.tables.read_ahead import ReadAhead
@@ -199,6 +199,19 @@ class StoredTable:
                 target = column[low - start : high - start]
                 calls.append((f"{name}/c/{chunk}", self._codec, rows, self.chunk_rows, target, low - first))
         run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
+
+    def packed_chunk(self, column: int, chunk: int) -> NDArray[np.uint64]:
+        """A chunk of a key word, or of the values (the last column), packed; see :mod:`oocbe.tables.codec`.
+
+        Raises
+        ------
+        CorruptDataError : it is missing or damaged.
+        """
+        is_key = column < self.layout.words
+        name = f"{KEY_NAMES.format(column) if is_key else VALUES_NAME}/c/{chunk}"
+        rows = min(self.chunk_rows, self.rows - chunk * self.chunk_rows)
+        dtype = np.dtype(np.uint64) if is_key else self.dtype
+        return read_packed(self.path, self._manifest, name, self._codec, rows, self.chunk_rows, dtype)
 
     def to_table(self) -> Table:
         """All rows in memory; errors as for :meth:`read`."""

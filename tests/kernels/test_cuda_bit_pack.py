@@ -31,15 +31,21 @@ def columns(rows: int, dtype: str):
 def test_chunks_are_the_same(cuda, dtype, rows):
     import cupy as cp
 
-    from oocbe.kernels.cuda.bit_pack import pack, unpack
+    from oocbe.kernels.cuda.bit_pack import measure, unpack
 
     for name, column in columns(rows, dtype):
         expected = encode(column)
         chunk, rotation = checked(expected.tobytes(), rows, column.dtype.itemsize)
         out = cp.empty(rows, dtype=dtype)
-        unpack(cp.asarray(chunk), FRONT_WORDS, rotation, out)
+        unpack(cp.asarray(chunk), rows, FRONT_WORDS, rotation, out)
         assert out.get().tobytes() == column.tobytes(), name
-        made, payload_words = pack(cp.asarray(column), FRONT_WORDS, rotation)
+        for start, stop in ((0, rows // 2), (rows // 3, rows), (rows // 2, rows // 2 + 1), (rows, rows)):
+            part = cp.zeros(stop - start + 2, dtype=dtype)
+            unpack(cp.asarray(chunk), rows, FRONT_WORDS, rotation, part[1:-1], start)
+            assert part.get().tobytes() == bytes(part.itemsize) + column[start:stop].tobytes() + bytes(part.itemsize)
+        measured = measure(cp.asarray(column), rotation)
+        payload_words = int(measured.places[-1])
         assert payload_words == int(expected[2]), name
+        made = measured.packed(FRONT_WORDS, payload_words)
         assert np.array_equal(made[FRONT_WORDS:].get(), expected[FRONT_WORDS:]), name
         assert len(made) == FRONT_WORDS + HEADER_WORDS * -(-rows // 1024) + payload_words + 1

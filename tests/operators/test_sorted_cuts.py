@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +13,9 @@ from hypothesis import strategies as st
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.operators import join_maximise, join_sum, maximise, through_device
 from oocbe.operators.sorted_cuts import SortedCuts, leads_with
+from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
+from oocbe.tables.writer import key_number
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,6 +69,52 @@ def test_pieces_cover_all_rows_that_meet(shapes, rows1, rows2, most, within, see
     assert pairs == expected
     rows = [row for piece in pieces for row in range(piece.low[0], piece.high[0])]
     assert rows == sorted(set(rows))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(SHAPES), st.integers(1, 300), st.sampled_from([1, 20, 300]), st.integers(1, 40), st.integers(0, 9)
+)
+def test_packed_tables_are_cut_at_the_same_rows(shapes, rows, chunk_rows, most, seed):
+    tables = [random_table(scope, rows, seed + i) for i, scope in enumerate(shapes)]
+    packed = [PackedTable.pack(table, chunk_rows=chunk_rows) for table in tables]
+    plain, same = (SortedCuts(found, ("k", "l"), ("k", "l")) for found in (tables, packed))
+    assert plain.fitting(plain.whole(), most) == same.fitting(same.whole(), most)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("piece_rows", [50, 3000, None])
+@pytest.mark.parametrize("chunk_rows", [100, 1 << 20])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("shape", range(len(SHAPES)))
+def test_packed_through_the_device(shape, dtype, chunk_rows, piece_rows):
+    """Packed tables go through the device by themselves and come back packed; rows and dtypes are the operator's."""
+    if why_unavailable():
+        pytest.skip(f"no GPU: {why_unavailable()}")
+    tables = [random_table(scope, 4000, 7 + i) for i, scope in enumerate(SHAPES[shape])]
+    first, second = (replace(table, values=(table.values * 3).astype(dtype)) for table in tables)
+    packed1, packed2 = (PackedTable.pack(table, chunk_rows=chunk_rows) for table in (first, second))
+    gone = [name for name in first.scope if name in second.scope and name not in ("k", "l")] or ["k"]
+    for operator, plain, packed in (
+        (join_sum, (first, second), (packed1, packed2)),
+        (join_maximise, (first, second, gone), (packed1, packed2, gone)),
+        (maximise, (first, first.scope[0]), (packed1, first.scope[0])),
+    ):
+        expected = operator(*plain, backend="cpu")
+        result = operator(*packed, backend="cuda", piece_rows=piece_rows)
+        found = result.to_table()
+        assert (found.layout, found.values.dtype, found.is_sorted) == (
+            expected.layout,
+            expected.values.dtype,
+            expected.is_sorted,
+        )
+        assert np.array_equal(found.keys, expected.keys)
+        assert np.array_equal(found.values, expected.values)
+        if result.extent is not None:
+            assert result.extent == (expected.values.min(), expected.values.max())
+        numbers = [key_number(expected.keys, row) for row in range(expected.rows)]
+        starts = result.row_starts.tolist()
+        assert result.edge_keys == [(numbers[low], numbers[high - 1]) for low, high in pairwise(starts)]
 
 
 @pytest.mark.gpu

@@ -29,9 +29,10 @@ __device__ __forceinline__ u64 turned_right(ITEM item, u32 rotation) {
     return rotation ? word >> rotation | word << (64 - rotation) : word;
 }
 
-// headers u64 (blocks, 3) and payload as in the chunk, checked before; out ITEM (rows,).
+// headers u64 (blocks, 3) and payload as in the chunk, checked before; rows, in these blocks; out ITEM (wanted,), the rows
+// behind the first skipped ones.
 extern "C" __global__ void __launch_bounds__(THREADS)
-unpack_blocks(const u64 *headers, const u64 *payload, i64 rotation, i64 rows, ITEM *out) {
+unpack_blocks(const u64 *headers, const u64 *payload, i64 rotation, i64 rows, i64 skipped, i64 wanted, ITEM *out) {
     __shared__ u64 warp_sums[THREADS / 32];
     Header header = header_of(headers, blockIdx.x);
     i64 start = (i64)blockIdx.x * BLOCK;
@@ -68,8 +69,10 @@ unpack_blocks(const u64 *headers, const u64 *payload, i64 rotation, i64 rows, IT
         for (int i = 0; i < ROWS_A_THREAD; i++) numbers[i] += before;
     }
     #pragma unroll
-    for (int i = 0; i < ROWS_A_THREAD; i++)
-        if (first + i < count) out[start + first + i] = (ITEM)turned_left(numbers[i], (u32)rotation);
+    for (int i = 0; i < ROWS_A_THREAD; i++) {
+        i64 at = start + first + i - skipped;
+        if (first + i < count && at >= 0 && at < wanted) out[at] = (ITEM)turned_left(numbers[i], (u32)rotation);
+    }
 }
 
 // Least of all threads' numbers, or all their ones.

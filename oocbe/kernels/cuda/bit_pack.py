@@ -6,6 +6,7 @@ come from (:func:`oocbe.tables.codec.checked`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,56 +14,72 @@ import numpy as np
 from oocbe.kernels.cpu.bit_pack import BLOCK, HEADER_WORDS
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import kernel, launch
-from oocbe.kernels.cuda.readback import last_entries
 from oocbe.kernels.cuda.selection import COUNTS, prefix_sum
 
 THREADS = 256
 
 
-def unpack(chunk: Any, front_words: int, rotation: int, out: Any) -> None:
-    """Unpack a whole chunk.
+def unpack(chunk: Any, rows: int, front_words: int, rotation: int, out: Any, start: int = 0) -> None:
+    """Unpack rows ``start`` and following of a chunk.
 
     Parameters
     ----------
-    chunk : uint64 (words,) on the device, checked. front_words : words before its headers.
+    chunk : uint64 (words,) on the device, checked. rows : rows in it. front_words : words before its headers.
     rotation : as its front says.
-    out : (rows,) on the device, of the dtype that was packed; filled.
+    out : (wanted rows,) on the device, of the dtype that was packed; filled.
     """
-    rows = len(out)
+    if len(out) == 0:
+        return
+    first, last = start // BLOCK, -(-(start + len(out)) // BLOCK)
     blocks = -(-rows // BLOCK)
-    headers = chunk[front_words:]
+    headers = chunk[front_words + HEADER_WORDS * first :]
     payload = chunk[front_words + HEADER_WORDS * blocks :]
-    launch(_kernel("unpack_blocks", out.dtype), blocks, THREADS, headers, payload, rotation, rows, out)
+    left, skipped = rows - first * BLOCK, start - first * BLOCK
+    function = _kernel("unpack_blocks", out.dtype)
+    launch(function, last - first, THREADS, headers, payload, rotation, left, skipped, len(out), out)
 
 
-def pack(column: Any, front_words: int, rotation: int) -> tuple[Any, int]:
-    """Pack a column; the front words are left for the caller to fill.
+@dataclass(frozen=True)
+class Measured:
+    """A column on its way into a packed chunk: its blocks are measured, and the sizes of all may be read back.
 
-    Parameters
+    Attributes
     ----------
-    column : (rows,) on the device.
-    front_words : words to leave free before the headers. rotation : to the right, before packing.
-
-    Returns
-    -------
-    uint64 (words,) on the device, and the words of payload in it.
+    column : (rows,) on the device. rotation : to the right, before packing.
+    headers : uint64 (3 · blocks,), the payloads' places left out.
+    places : int64 (blocks + 1,), where each block's payload begins; the last one is the words of payload in all.
     """
+
+    column: Any
+    rotation: int
+    headers: Any
+    places: Any
+
+    def chunk_words(self, front_words: int, payload_words: int) -> int:
+        """Words of the chunk, given those of its front and its payload."""
+        return front_words + len(self.headers) + payload_words + 1
+
+    def packed(self, front_words: int, payload_words: int) -> Any:
+        """The chunk, uint64 (words,); the front words are left for the caller to fill."""
+        chunk = cupy().empty(self.chunk_words(front_words, payload_words), dtype=np.uint64)
+        start = front_words + len(self.headers)
+        chunk[start + payload_words :] = 0
+        function = _kernel("pack_blocks", self.column.dtype)
+        rows, blocks, headers = len(self.column), len(self.places) - 1, chunk[front_words:start]
+        headers[:] = self.headers
+        launch(function, blocks, THREADS, self.column, rows, self.rotation, self.places, headers, chunk[start:])
+        return chunk
+
+
+def measure(column: Any, rotation: int) -> Measured:
+    """Measure what each block of a column needs; the column is (rows,) on the device, with at least one row."""
     rows = len(column)
     blocks = -(-rows // BLOCK)
-    start = front_words + HEADER_WORDS * blocks
     headers = cupy().empty(HEADER_WORDS * blocks, dtype=np.uint64)
     sizes = cupy().empty(blocks, dtype=np.int64)
-    is_signed = int(column.dtype.kind != "u")
     function = _kernel("measure_blocks", column.dtype)
-    launch(function, blocks, THREADS, column, rows, rotation, is_signed, headers, sizes)
-    places = prefix_sum(COUNTS, sizes)
-    words = last_entries(places)[0]
-    chunk = cupy().empty(start + words + 1, dtype=np.uint64)
-    chunk[start + words :] = 0
-    function = _kernel("pack_blocks", column.dtype)
-    launch(function, blocks, THREADS, column, rows, rotation, places, headers, chunk[start:])
-    chunk[front_words:start] = headers
-    return chunk, words
+    launch(function, blocks, THREADS, column, rows, rotation, int(column.dtype.kind != "u"), headers, sizes)
+    return Measured(column, rotation, headers, prefix_sum(COUNTS, sizes))
 
 
 def _kernel(function: str, dtype: np.dtype[Any]) -> Any:

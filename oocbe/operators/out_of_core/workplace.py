@@ -194,8 +194,8 @@ def extent_of(table: TableLike, semiring: Semiring) -> NDArray[Any]:
     if table.dtype.kind == "f" and (semiring.combination is Combination.ADD or not semiring.selects):
         return np.zeros(1, dtype=table.dtype)
     extents = []
-    for start in range(0, table.rows, table.chunk_rows):
-        values = np.empty(min(table.chunk_rows, table.rows - start), dtype=table.dtype)
+    for start in range(0, table.rows, CHUNK_ROWS):
+        values = np.empty(min(CHUNK_ROWS, table.rows - start), dtype=table.dtype)
         table.read_into(start, np.empty((0, len(values)), dtype=np.uint64), values)
         extents += [values.min(), values.max()]
     return np.array([np.min(extents), np.max(extents)], dtype=table.dtype)

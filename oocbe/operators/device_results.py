@@ -1,0 +1,141 @@
+"""Results of pieces on their way back from the device: as rows end to end, or packed there, one chunk a piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oocbe.errors import ResourceError
+from oocbe.kernels.cpu.bit_pack import best_rotation
+from oocbe.machine import default_memory_limit, resident_memory
+from oocbe.operators.reserved import reserved
+from oocbe.semiring import Semiring
+from oocbe.tables.codec import FRONT_WORDS, SAMPLE_ROWS, SAMPLES, front_word
+from oocbe.tables.layout import Layout
+from oocbe.tables.packed import PackedColumn, PackedTable
+from oocbe.tables.table import Table, format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.kernels.cuda.bit_pack import Measured
+    from oocbe.kernels.cuda.conveyor import Conveyor
+
+SAMPLED_ROWS = 1 << 14
+"""Rows of a result whose keys decide how its chunks are rotated, where they are in no order."""
+
+
+class PackedResult:
+    """Collects results of pieces as packed chunks, one chunk a piece, in memory that is taken as they arrive.
+
+    Parameters
+    ----------
+    layout : of the result. dtype : of its values. is_sorted : whether the results, end to end, are sorted.
+    """
+
+    def __init__(self, layout: Layout, dtype: np.dtype[Any], is_sorted: bool) -> None:
+        self._layout, self._dtype, self._is_sorted = layout, dtype, is_sorted
+        self._capacity = max(0, default_memory_limit() - resident_memory()) // 8
+        self._words = [reserved(self._capacity, np.dtype(np.uint64)) for _ in range(layout.words + 1)]
+        self._starts = [[0] for _ in self._words]
+        self._row_starts = [0]
+        self._edges: list[tuple[int, int]] = []
+        self._extents: list[int] = []
+        self._rotations: list[int] | None = None
+
+    def take(self, conveyor: Conveyor, keys: Any, values: Any) -> None:
+        """Pack a result, keys uint64 (words, rows) and values (rows,) on the device, and start it on its way.
+
+        Raises
+        ------
+        ResourceError : the packed rows do not fit main memory.
+        """
+        if len(values) == 0:
+            return
+        measured, payloads, first, last = self._measured([*keys, values])
+        sizes = [m.chunk_words(FRONT_WORDS, payload) for m, payload in zip(measured, payloads, strict=True)]
+        if sum(starts[-1] + size for starts, size in zip(self._starts, sizes, strict=True)) > self._capacity:
+            raise ResourceError(
+                f"a packed result of more than {self._row_starts[-1]:,} rows does not fit main memory "
+                f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
+            )
+        for number, (column, payload, size) in enumerate(zip(measured, payloads, sizes, strict=True)):
+            start = self._starts[number][-1]
+            target = self._words[number][start : start + size]
+            # The front stays behind: what the device has there is not filled in.
+            conveyor.bring_back([column.packed(FRONT_WORDS, payload)[FRONT_WORDS:]], [target[FRONT_WORDS:]])
+            target[:FRONT_WORDS] = (front_word(column.column.itemsize, column.rotation), len(values), payload, 0)
+            self._starts[number].append(start + size)
+        self._row_starts.append(self._row_starts[-1] + len(values))
+        self._edges.append((first, last))
+
+    def _measured(self, columns: list[Any]) -> tuple[list[Measured], list[int], int, int]:
+        """Measured columns; words of payload of each; keys of the first and the last row. Waits once for all."""
+        from oocbe.kernels.cuda.bit_pack import measure
+        from oocbe.kernels.cuda.readback import Readback
+
+        if self._rotations is None:
+            self._rotations = [self._rotation(column) for column in columns]
+        measured = [measure(column, rotation) for column, rotation in zip(columns, self._rotations, strict=True)]
+        *words, values = columns
+        wanted = [m.places[-1:] for m in measured]
+        wanted += [word[:1].view(np.int64) for word in words] + [word[-1:].view(np.int64) for word in words]
+        if self._dtype.kind != "f":
+            wanted += [found.reshape(1).astype(np.int64) for found in (values.min(), values.max())]
+        numbers = Readback(*wanted).numbers().tolist()
+        payloads, rest = numbers[: len(columns)], numbers[len(columns) :]
+        first, last = (
+            sum((n & (1 << 64) - 1) << 64 * place for place, n in enumerate(part))
+            for part in (rest[: len(words)], rest[len(words) : 2 * len(words)])
+        )
+        self._extents += rest[2 * len(words) :]
+        return measured, payloads, first, last
+
+    def _rotation(self, column: Any) -> int:
+        if self._is_sorted or column.dtype.kind != "u":
+            return 0
+        return int(best_rotation(column[:SAMPLED_ROWS].get(), SAMPLE_ROWS, SAMPLES))
+
+    def table(self, semiring: Semiring, dtype: np.dtype[Any]) -> PackedTable:
+        """All results, when they have arrived; their values have the dtype that was known before them."""
+        assert dtype == self._dtype
+        columns = [
+            PackedColumn(words[: starts[-1]], np.array(starts, dtype=np.int64))
+            for words, starts in zip(self._words, self._starts, strict=True)
+        ]
+        rows = np.array(self._row_starts, dtype=np.int64)
+        extent = (min(self._extents), max(self._extents)) if self._extents else None
+        is_sorted = self._is_sorted or int(rows[-1]) < 2
+        return PackedTable(self._layout, semiring, self._dtype, is_sorted, rows, columns, self._edges, extent)
+
+
+class PlainResult:
+    """Collects results of pieces as rows, in memory that is taken as they arrive; as :class:`PackedResult`."""
+
+    def __init__(self, layout: Layout, dtype: np.dtype[Any], is_sorted: bool) -> None:
+        self._layout, self._is_sorted = layout, is_sorted
+        room = max(0, default_memory_limit() - resident_memory())
+        self._capacity = room // (8 * layout.words + dtype.itemsize)
+        self._columns = [reserved(self._capacity, np.dtype(np.uint64)) for _ in range(layout.words)]
+        self._columns.append(reserved(self._capacity, dtype))
+        self._rows = 0
+
+    def take(self, conveyor: Conveyor, keys: Any, values: Any) -> None:
+        """Start a result, keys uint64 (words, rows) and values (rows,) on the device, on its way.
+
+        Raises
+        ------
+        ResourceError : the rows do not fit main memory.
+        """
+        start, self._rows = self._rows, self._rows + len(values)
+        if self._rows > self._capacity:
+            raise ResourceError(
+                f"a result of more than {self._capacity:,} rows does not fit main memory "
+                f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
+            )
+        conveyor.bring_back([*keys, values], [column[start : self._rows] for column in self._columns])
+
+    def table(self, semiring: Semiring, dtype: np.dtype[Any]) -> Table:
+        """All results, when they have arrived, with values of a dtype that holds them."""
+        *words, values = (column[: self._rows] for column in self._columns)
+        keys = words[0][np.newaxis] if len(words) == 1 else np.stack(words)
+        return Table(self._layout, keys, values.astype(dtype, copy=False), semiring, self._is_sorted or len(values) < 2)
