@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oocbe.errors import ResourceError
-from oocbe.kernels.cpu.bit_pack import best_rotation
 from oocbe.machine import default_memory_limit, resident_memory
+from oocbe.operators.packed_chunks import measured_chunks, rotation_of
 from oocbe.operators.reserved import reserved
 from oocbe.semiring import Semiring
-from oocbe.tables.codec import FRONT_WORDS, SAMPLE_ROWS, SAMPLES, front_word
+from oocbe.tables.codec import FRONT_WORDS
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedColumn, PackedTable
 from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
-    from oocbe.kernels.cuda.bit_pack import Measured
     from oocbe.kernels.cuda.conveyor import Conveyor
-
-SAMPLED_ROWS = 1 << 14
-"""Rows of a result whose keys decide how its chunks are rotated, where they are in no order."""
 
 
 class PackedResult:
@@ -51,49 +47,27 @@ class PackedResult:
         """
         if len(values) == 0:
             return
-        measured, payloads, first, last = self._measured([*keys, values])
-        sizes = [m.chunk_words(FRONT_WORDS, payload) for m, payload in zip(measured, payloads, strict=True)]
-        if sum(starts[-1] + size for starts, size in zip(self._starts, sizes, strict=True)) > self._capacity:
+        if self._rotations is None:
+            self._rotations = [0 if self._is_sorted else rotation_of(column) for column in [*keys, values]]
+        (chunk,) = measured_chunks([(keys, values)], self._rotations)
+        if sum(starts[-1] + size for starts, size in zip(self._starts, chunk.sizes, strict=True)) > self._capacity:
             raise ResourceError(
                 f"a packed result of more than {self._row_starts[-1]:,} rows does not fit main memory "
                 f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
             )
-        for number, (column, payload, size) in enumerate(zip(measured, payloads, sizes, strict=True)):
+        for number, size in enumerate(chunk.sizes):
             start = self._starts[number][-1]
             target = self._words[number][start : start + size]
             # The front stays behind: what the device has there is not filled in.
-            conveyor.bring_back([column.packed(FRONT_WORDS, payload)[FRONT_WORDS:]], [target[FRONT_WORDS:]])
-            target[:FRONT_WORDS] = (front_word(column.column.itemsize, column.rotation), len(values), payload, 0)
+            conveyor.bring_back([chunk.packed(number)[FRONT_WORDS:]], [target[FRONT_WORDS:]])
+            target[:FRONT_WORDS] = chunk.front(number)
             self._starts[number].append(start + size)
         self._row_starts.append(self._row_starts[-1] + len(values))
-        self._edges.append((first, last))
+        self._edges.append(chunk.edge_keys)
+        self._extents += chunk.extent
 
-    def _measured(self, columns: list[Any]) -> tuple[list[Measured], list[int], int, int]:
-        """Measured columns; words of payload of each; keys of the first and the last row. Waits once for all."""
-        from oocbe.kernels.cuda.bit_pack import measure
-        from oocbe.kernels.cuda.readback import Readback
-
-        if self._rotations is None:
-            self._rotations = [self._rotation(column) for column in columns]
-        measured = [measure(column, rotation) for column, rotation in zip(columns, self._rotations, strict=True)]
-        *words, values = columns
-        wanted = [m.places[-1:] for m in measured]
-        wanted += [word[:1].view(np.int64) for word in words] + [word[-1:].view(np.int64) for word in words]
-        if self._dtype.kind != "f":
-            wanted += [found.reshape(1).astype(np.int64) for found in (values.min(), values.max())]
-        numbers = Readback(*wanted).numbers().tolist()
-        payloads, rest = numbers[: len(columns)], numbers[len(columns) :]
-        first, last = (
-            sum((n & (1 << 64) - 1) << 64 * place for place, n in enumerate(part))
-            for part in (rest[: len(words)], rest[len(words) : 2 * len(words)])
-        )
-        self._extents += rest[2 * len(words) :]
-        return measured, payloads, first, last
-
-    def _rotation(self, column: Any) -> int:
-        if self._is_sorted or column.dtype.kind != "u":
-            return 0
-        return int(best_rotation(column[:SAMPLED_ROWS].get(), SAMPLE_ROWS, SAMPLES))
+    def finish(self, conveyor: Conveyor) -> None:
+        """Nothing is left to send."""
 
     def table(self, semiring: Semiring, dtype: np.dtype[Any]) -> PackedTable:
         """All results, when they have arrived; their values have the dtype that was known before them."""
@@ -133,6 +107,9 @@ class PlainResult:
                 f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
             )
         conveyor.bring_back([*keys, values], [column[start : self._rows] for column in self._columns])
+
+    def finish(self, conveyor: Conveyor) -> None:
+        """Nothing is left to send."""
 
     def table(self, semiring: Semiring, dtype: np.dtype[Any]) -> Table:
         """All results, when they have arrived, with values of a dtype that holds them."""

@@ -149,7 +149,7 @@ def join_maximise(
     if place.has_to_stream(piece_rows):
         from oocbe.operators.streamed import stream_elimination
 
-        streamed = stream_elimination(t1, t2, variables, place.kernels, piece_rows)
+        streamed: Table | None = stream_elimination(t1, t2, variables, place.kernels, piece_rows)
         if streamed is not None:
             return streamed
     place = place.moved()

@@ -132,7 +132,7 @@ def maximise(
     if place.has_to_stream(piece_rows):
         from oocbe.operators.streamed import stream_maximise
 
-        streamed = stream_maximise(t, gone, place.kernels, piece_rows)
+        streamed: Table | None = stream_maximise(t, gone, place.kernels, piece_rows)
         if streamed is not None:
             return streamed
     place = place.moved()

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from oocbe.tables.codec import FRONT_WORDS
 from oocbe.tables.packed import PackedTable
+from oocbe.tables.packed_files import ChunkFiles
 
 
-def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.uint64]]:
+def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.uint64] | ChunkFiles]:
     """What has to travel for rows ``start`` to ``stop``: each column's words."""
     first, last = table.covering(start, stop)
     return [column.chunks(first, last) for column in table.columns]
@@ -41,5 +42,5 @@ def unpacked(table: PackedTable, start: int, stop: int, columns: Sequence[Any]) 
             low, high = int(table.row_starts[chunk]), int(table.row_starts[chunk + 1])
             target = out[max(start, low) - start : min(stop, high) - start]
             source = words[int(column.starts[chunk]) - begin : int(column.starts[chunk + 1]) - begin]
-            unpack(source, high - low, FRONT_WORDS, column.rotation(chunk), target, max(0, start - low))
+            unpack(source, high - low, FRONT_WORDS, target, max(0, start - low))
     return found[:-1], found[-1]

@@ -6,7 +6,7 @@ to be sorted as a whole, which is for the operators on disk (:mod:`oocbe.operato
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,21 @@ if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
 
 Streamable = Table | PackedTable
+Run = Callable[[Sequence[Streamable], SortedCuts, Step, int | None], Any]
 
 
 def stream_elimination(
-    t1: Streamable, t2: Streamable, variables: str | Sequence[str], kernels: Backend, piece_rows: int | None
-) -> Streamable | None:
-    """Join two tables and eliminate shared variables in one step; None where others go as well, or no cut is."""
+    t1: Streamable,
+    t2: Streamable,
+    variables: str | Sequence[str],
+    kernels: Backend,
+    piece_rows: int | None,
+    run: Run | None = None,
+) -> Any:
+    """Join two tables and eliminate shared variables in one step; None where others go as well, or no cut is.
+
+    run : brings pieces through the device; None: :func:`oocbe.operators.through_device.through_device`.
+    """
     shared = check_pair(t1, t2)
     gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
     if not gone or any(name not in shared for name in gone):
@@ -56,7 +65,7 @@ def stream_elimination(
         compute,
         lambda extents: joined_dtype(extents[0], extents[1], outer.semiring, terms),
     )
-    return through_device((outer, inner), cuts, step, piece_rows)
+    return (run or through_device)((outer, inner), cuts, step, piece_rows)
 
 
 def stream_join(t1: Streamable, t2: Streamable, kernels: Backend, piece_rows: int | None) -> Streamable | None:
@@ -79,9 +88,9 @@ def stream_join(t1: Streamable, t2: Streamable, kernels: Backend, piece_rows: in
 
 
 def stream_maximise(
-    table: Streamable, gone: Sequence[str], kernels: Backend, piece_rows: int | None
-) -> Streamable | None:
-    """Marginalise variables out of a table; None where it cannot be cut."""
+    table: Streamable, gone: Sequence[str], kernels: Backend, piece_rows: int | None, run: Run | None = None
+) -> Any:
+    """Marginalise variables out of a table; None where it cannot be cut. run : as for :func:`stream_elimination`."""
     layout, terms = reduced_layout(table, gone)
     if not _lead_with(layout.scope, table):
         return None
@@ -91,7 +100,7 @@ def stream_maximise(
         lambda tables, dtype: reduced_rows(tables[0], gone, dtype, kernels),
         lambda extents: reduced_dtype(extents[0], table.semiring, terms),
     )
-    return through_device((table,), SortedCuts((table,), layout.scope, layout.scope), step, piece_rows)
+    return (run or through_device)((table,), SortedCuts((table,), layout.scope, layout.scope), step, piece_rows)
 
 
 def _lead_with(names: Sequence[str], *tables: Streamable) -> bool:

@@ -26,6 +26,8 @@ from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.conveyor import Conveyor
+    from oocbe.operators.stored_result import StoredResult
+    from oocbe.tables.packed_files import ChunkFiles
 
 WORK_BYTES = 112
 """Device memory that a piece takes for each of its rows: the row, sorted and moved, its run, a result row, the next
@@ -95,43 +97,69 @@ def through_device(
     ------
     ResourceError : device memory ran out for a piece that cannot be cut, or the result is larger than main memory.
     """
-    if piece_rows is None:
-        row_bytes = max(8 * table.layout.words + _dtype(table).itemsize for table in tables)
-        piece_rows = max(LEAST_ROWS, min(device_room() // WORK_BYTES, MOST_BYTES // row_bytes))
-    pieces = cuts.fitting(cuts.whole(), piece_rows)
-    # Packed tables know their values' extent; of others each piece shows its own.
-    dtype = step.dtype_of([_known_extent(table) for table in tables])
+    pieces = cuts.fitting(cuts.whole(), rows_a_piece(tables) if piece_rows is None else piece_rows)
+    kind = PackedResult if all(isinstance(table, PackedTable) for table in tables) else PlainResult
+    dtype = known_dtype(tables, step)
     while True:
+        result = kind(step.layout, dtype, step.is_sorted)
         try:
-            return _Run(tables, cuts, step, dtype).over(pieces)
+            found = PiecesThroughDevice(tables, cuts, step, dtype, result).over(pieces)
         except _WiderError as wider:
             dtype = wider.dtype
+        else:
+            return result.table(tables[0].semiring, found)
 
 
-class _Run:
-    """One pass over all pieces with result values of one dtype."""
+def rows_a_piece(tables: Sequence[Table | PackedTable]) -> int:
+    """Rows of a piece's tables together that the device's memory has room for."""
+    row_bytes = max(8 * table.layout.words + _dtype(table).itemsize for table in tables)
+    return max(LEAST_ROWS, min(device_room() // WORK_BYTES, MOST_BYTES // row_bytes))
+
+
+def known_dtype(tables: Sequence[Table | PackedTable], step: Step) -> np.dtype[Any]:
+    """Dtype that holds a step's values, as far as is known before: packed tables know their values' extent.
+
+    Of tables of rows each piece shows its own.
+    """
+    return step.dtype_of([_known_extent(table) for table in tables])
+
+
+class PiecesThroughDevice:
+    """One pass over all pieces with result values of one dtype.
+
+    Parameters
+    ----------
+    tables, cuts, step : as for :func:`through_device`. dtype : of the results' values.
+    result : takes the results, piece by piece.
+    """
 
     def __init__(
-        self, tables: Sequence[Table | PackedTable], cuts: SortedCuts, step: Step, dtype: np.dtype[Any]
+        self,
+        tables: Sequence[Table | PackedTable],
+        cuts: SortedCuts,
+        step: Step,
+        dtype: np.dtype[Any],
+        result: PackedResult | PlainResult | StoredResult,
     ) -> None:
         self._tables, self._cuts, self._step, self._dtype = tables, cuts, step, dtype
-        is_packed = all(isinstance(table, PackedTable) for table in tables)
-        kind = PackedResult if is_packed else PlainResult
-        self._result = kind(step.layout, dtype, step.is_sorted)
+        self._result = result
         self._extents = [_known_extent(table).tolist() for table in tables]
 
-    def over(self, pieces: Sequence[Cut]) -> Table | PackedTable:
-        """All pieces' rows."""
+    def over(self, pieces: Sequence[Cut], host_bytes: int | None = None) -> np.dtype[Any]:
+        """Bring all pieces through; returns the dtype that would hold the values that were found.
+
+        host_bytes : pinned memory that may be taken; None: as much as is of use.
+        """
         from oocbe.kernels.cuda.conveyor import Conveyor
 
-        with Conveyor([self._columns_of(piece) for piece in pieces]) as conveyor:
+        with Conveyor([self._columns_of(piece) for piece in pieces], host_bytes) as conveyor:
             conveyor.pieces(lambda number, columns: self._piece(conveyor, pieces[number], columns))
+            self._result.finish(conveyor)
         known = zip(self._extents, self._tables, strict=True)
-        dtype = self._step.dtype_of([np.array(found, dtype=_dtype(table)) for found, table in known])
-        return self._result.table(self._tables[0].semiring, dtype)
+        return self._step.dtype_of([np.array(found, dtype=_dtype(table)) for found, table in known])
 
-    def _columns_of(self, cut: Cut) -> list[NDArray[Any]]:
-        found: list[NDArray[Any]] = []
+    def _columns_of(self, cut: Cut) -> list[NDArray[Any] | ChunkFiles]:
+        found: list[NDArray[Any] | ChunkFiles] = []
         for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
             if isinstance(table, PackedTable):
                 found += packed_words(table, low, high)

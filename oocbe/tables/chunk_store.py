@@ -119,6 +119,14 @@ class NewArrays:
         ]
         run_all(self._write_packed, calls)
 
+    def extend(self, rows: int) -> None:
+        """Count rows whose chunks are written by :meth:`write_packed`."""
+        self._rows += rows
+
+    def write_packed(self, chunk: int, column: int, words: NDArray[np.uint64]) -> None:
+        """Write a packed chunk of a column; from any thread, each chunk from one."""
+        self._store.record(f"{self._names[column]}/c/{chunk}", words.data.cast("B"))
+
     def _write_packed(self, name: str, column: NDArray[Any]) -> None:
         with span(WRITER, "encode", bytes=column.nbytes):
             chunk = encode(column)

@@ -21,6 +21,7 @@ from oocbe.errors import ModelError, ResourceError
 from oocbe.semiring import Semiring
 from oocbe.tables.codec import BLOCK_BITS, decode, encode
 from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.packed_files import ChunkFiles, StoredColumn
 from oocbe.tables.table import Table, describe_table, format_bytes
 from oocbe.tables.writer import key_number
 
@@ -44,13 +45,14 @@ class PackedColumn:
     words: NDArray[np.uint64]
     starts: NDArray[np.int64]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all chunks."""
+        return self.words.nbytes
+
     def chunks(self, first: int, last: int) -> NDArray[np.uint64]:
         """Words of chunks ``first`` to ``last``, without the latter."""
         return self.words[self.starts[first] : self.starts[last]]
-
-    def rotation(self, chunk: int) -> int:
-        """How far a chunk's items are rotated."""
-        return int(self.words[self.starts[chunk]]) >> 48 & 0xFF
 
 
 class PackedTable:
@@ -73,7 +75,7 @@ class PackedTable:
         dtype: np.dtype[Any],
         is_sorted: bool,
         row_starts: NDArray[np.int64],
-        columns: Sequence[PackedColumn],
+        columns: Sequence[PackedColumn | StoredColumn],
         edge_keys: Sequence[tuple[int, int]],
         extent: tuple[int, int] | None,
     ) -> None:
@@ -132,6 +134,21 @@ class PackedTable:
             found.extent = found._extent()
         return found
 
+    @classmethod
+    def on_disk(cls, table: StoredTable) -> PackedTable | None:
+        """A stored table whose chunks are read when they are used; None where they are not packed.
+
+        Also where the least and the greatest value are not known without reading all values (integers, before version
+        2 of the format).
+        """
+        if not table.is_packed or (table.extent is None and table.rows and table.dtype.kind != "f"):
+            return None
+        chunks = table.chunk_count
+        rows = np.minimum(np.arange(chunks + 1, dtype=np.int64) * table.chunk_rows, table.rows)
+        columns = [StoredColumn(table, c, table.chunk_starts(c)) for c in range(table.layout.words + 1)]
+        edges = [table.chunk_keys(chunk) for chunk in range(chunks)]
+        return cls(table.layout, table.semiring, table.dtype, table.is_sorted, rows, columns, edges, table.extent)
+
     @property
     def scope(self) -> tuple[str, ...]:
         """Variable names, the least significant first."""
@@ -145,7 +162,7 @@ class PackedTable:
     @property
     def nbytes(self) -> int:
         """Bytes of all chunks."""
-        return sum(column.words.nbytes for column in self.columns)
+        return sum(column.nbytes for column in self.columns)
 
     @property
     def chunk_count(self) -> int:
@@ -163,7 +180,7 @@ class PackedTable:
         if values is not None:
             self._read(start, [(self.columns[-1], values)])
 
-    def _read(self, start: int, wanted: Sequence[tuple[PackedColumn, NDArray[Any]]]) -> None:
+    def _read(self, start: int, wanted: Sequence[tuple[PackedColumn | StoredColumn, NDArray[Any]]]) -> None:
         """Rows ``start`` and following of some columns into arrays (rows,)."""
         from oocbe.kernels.cpu.threads import run_all
 
@@ -204,6 +221,7 @@ class PackedKeys:
         self._table = table
         self._first_keys = [first for first, _ in table.edge_keys]
         self._held = (-1, -1)
+        self._chunk: tuple[int, list[NDArray[np.uint64]]] = (-1, [])
         self._block = np.empty((table.layout.words, 1 << BLOCK_BITS), dtype=np.uint64)
 
     def number(self, row: int) -> int:
@@ -214,8 +232,11 @@ class PackedKeys:
         start = (row - first) >> BLOCK_BITS << BLOCK_BITS
         if self._held != (chunk, start):
             rows = int(table.row_starts[chunk + 1]) - first
-            for column, out in zip(table.columns, self._block, strict=False):
-                _decode(column.chunks(chunk, chunk + 1), rows, out[: min(1 << BLOCK_BITS, rows - start)], start)
+            if self._chunk[0] != chunk:
+                keys = table.columns[: table.layout.words]
+                self._chunk = chunk, [_words(column.chunks(chunk, chunk + 1)) for column in keys]
+            for words, out in zip(self._chunk[1], self._block, strict=True):
+                _decode(words, rows, out[: min(1 << BLOCK_BITS, rows - start)], start)
             self._held = (chunk, start)
         return key_number(self._block, row - first - start)
 
@@ -240,5 +261,9 @@ def _laid(chunks: Sequence[NDArray[np.uint64]]) -> PackedColumn:
     return PackedColumn(words, starts)
 
 
-def _decode(words: NDArray[np.uint64], rows: int, out: NDArray[Any], start: int) -> None:
-    decode(words.data, rows, out, start)
+def _words(chunks: NDArray[np.uint64] | ChunkFiles) -> NDArray[np.uint64]:
+    return chunks if isinstance(chunks, np.ndarray) else chunks.words()
+
+
+def _decode(chunk: NDArray[np.uint64] | ChunkFiles, rows: int, out: NDArray[Any], start: int) -> None:
+    decode(_words(chunk).data, rows, out, start)

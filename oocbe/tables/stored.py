@@ -200,6 +200,19 @@ class StoredTable:
                 calls.append((f"{name}/c/{chunk}", self._codec, rows, self.chunk_rows, target, low - first))
         run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether chunks are packed (:mod:`oocbe.tables.codec`), as they are since version 2 of the format."""
+        return self._codec == PACKED
+
+    def chunk_starts(self, column: int) -> NDArray[np.int64]:
+        """Words before each packed chunk of a column, and all at the end, int64 (chunks + 1,); see packed_chunk."""
+        sizes = [self._manifest.files[self._chunk_name(column, chunk)].size // 8 for chunk in range(self.chunk_count)]
+        return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+
+    def _chunk_name(self, column: int, chunk: int) -> str:
+        return f"{KEY_NAMES.format(column) if column < self.layout.words else VALUES_NAME}/c/{chunk}"
+
     def packed_chunk(self, column: int, chunk: int) -> NDArray[np.uint64]:
         """A chunk of a key word, or of the values (the last column), packed; see :mod:`oocbe.tables.codec`.
 
@@ -207,10 +220,9 @@ class StoredTable:
         ------
         CorruptDataError : it is missing or damaged.
         """
-        is_key = column < self.layout.words
-        name = f"{KEY_NAMES.format(column) if is_key else VALUES_NAME}/c/{chunk}"
+        name = self._chunk_name(column, chunk)
         rows = min(self.chunk_rows, self.rows - chunk * self.chunk_rows)
-        dtype = np.dtype(np.uint64) if is_key else self.dtype
+        dtype = np.dtype(np.uint64) if column < self.layout.words else self.dtype
         return read_packed(self.path, self._manifest, name, self._codec, rows, self.chunk_rows, dtype)
 
     def to_table(self) -> Table:

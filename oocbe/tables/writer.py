@@ -136,6 +136,53 @@ class StoredTableWriter:
         if whole < len(values):
             self._pending.append((keys[:, whole:].copy(), values[whole:].copy()))
 
+    @property
+    def chunk_rows(self) -> int:
+        """Rows of each chunk but the last one."""
+        return self._chunk_rows
+
+    def begin_packed(self, rows: int, edge_keys: tuple[int, int], extent: tuple[int, int] | None) -> int:
+        """Announce the next chunk, sorted, whose packed columns follow by :meth:`write_packed`; returns its number.
+
+        Parameters
+        ----------
+        rows : of the chunk; :attr:`chunk_rows`, or fewer in the last one.
+        edge_keys : keys of its first and its last row, each as one number (word 0 least significant).
+        extent : least and greatest value, where values are integers.
+
+        Raises
+        ------
+        ModelError : the first key equals that of the row before.
+        """
+        if self._pending or self._written % self._chunk_rows or not 0 < rows <= self._chunk_rows:
+            raise ModelError(f"{self.path}: {rows:,} rows are no chunk behind {self.rows:,} rows")
+        if self._last_key == edge_keys[0]:
+            raise ModelError(f"{self.path}: a key occurs twice, at row {self.rows:,}")
+        if self._arrays is None:
+            self._chunk_rows = rows
+        self.is_sorted = self.is_sorted and self._last_key < edge_keys[0]
+        self._last_key = edge_keys[1]
+        if extent is not None:
+            self._extent = extent if self._extent is None else _union(self._extent, extent)
+        self._manifest.first_keys.append(edge_keys[0])
+        self._manifest.last_keys.append(edge_keys[1])
+        self.rows += rows
+        self._written += rows
+        self._open_arrays().extend(rows)
+        return len(self._manifest.first_keys) - 1
+
+    def write_packed(self, chunk: int, column: int, words: NDArray[np.uint64]) -> None:
+        """Write a column (key words, and the values last) of a chunk that was announced; from any thread.
+
+        Raises
+        ------
+        DiskError : the disk or the disk budget is used up.
+        """
+        try:
+            self._open_arrays().write_packed(chunk, column, words)
+        except OSError as error:
+            raise self._disk_error(error) from None
+
     def _check_order(self, keys: NDArray[np.uint64]) -> None:
         if self.is_sorted:
             from oocbe.kernels.cpu.ascent import ASCENDING, REPEATED, ascent  # Numba: only where rows are written

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oocbe.errors import CorruptDataError
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.operators import join_maximise, join_sum, maximise, through_device
+from oocbe.operators.out_of_core.workplace import Workplace
 from oocbe.operators.sorted_cuts import SortedCuts, leads_with
 from oocbe.tables.packed import PackedTable
+from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from oocbe.tables.writer import key_number
 
@@ -146,3 +149,59 @@ def test_streamed_through_the_device(shape, piece_rows, monkeypatch):
         assert np.array_equal(found.keys, expected.keys)
         assert np.array_equal(found.values, expected.values)
     assert streamed
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("piece_rows", [50, 3000, None])
+@pytest.mark.parametrize("chunk_rows", [33, 1000, 1 << 20])
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+@pytest.mark.parametrize("shape", range(len(SHAPES)))
+def test_from_disk_to_disk_through_the_device(shape, dtype, chunk_rows, piece_rows, monkeypatch, tmp_path):
+    """Stored tables go through the device chunk by chunk, and the result is written as the operator would write it."""
+    if why_unavailable():
+        pytest.skip(f"no GPU: {why_unavailable()}")
+    tables = [random_table(scope, 4000, 7 + i) for i, scope in enumerate(SHAPES[shape])]
+    first, second = (replace(table, values=(table.values * 3).astype(dtype)) for table in tables)
+    stored1, stored2 = (
+        StoredTable.save(tmp_path / f"in{i}", table, chunk_rows=chunk_rows) for i, table in enumerate((first, second))
+    )
+    gone = [name for name in first.scope if name in second.scope and name not in ("k", "l")]
+    monkeypatch.setattr(Workplace, "chunk_rows", lambda *arguments: 70)
+    passes: list[int] = []
+    over = through_device.PiecesThroughDevice.over
+    monkeypatch.setattr(
+        through_device.PiecesThroughDevice,
+        "over",
+        lambda self, pieces, host_bytes=None: (passes.append(len(pieces)), over(self, pieces, host_bytes))[1],
+    )
+    calls = [(maximise, (first, first.scope[0]), (stored1, first.scope[0]))]
+    if gone:
+        calls.append((join_maximise, (first, second, gone), (stored1, stored2, gone)))
+    for number, (operator, plain, stored) in enumerate(calls):
+        expected = operator(*plain, backend="cpu")
+        output = tmp_path / f"out{number}"
+        found = operator(*stored, output=output, memory="64MiB", backend="cuda", piece_rows=piece_rows)
+        assert len(passes) == number + 1
+        found.verify()
+        result = found.to_table()
+        assert (result.layout, result.values.dtype, result.is_sorted) == (expected.layout, np.dtype(dtype), True)
+        assert np.array_equal(result.keys, expected.keys)
+        assert np.array_equal(result.values, expected.values)
+        StoredTable.save(tmp_path / f"as{number}", expected, chunk_rows=70)
+        for path in (tmp_path / f"as{number}").rglob("*"):
+            if path.is_file():
+                assert path.read_bytes() == (output / path.relative_to(tmp_path / f"as{number}")).read_bytes()
+
+
+@pytest.mark.gpu
+def test_a_damaged_chunk_on_its_way_to_the_device(tmp_path):
+    if why_unavailable():
+        pytest.skip(f"no GPU: {why_unavailable()}")
+    stored = StoredTable.save(tmp_path / "in", random_table(SHAPES[0][0], 4000, 7), chunk_rows=20)
+    victim = tmp_path / "in" / "values" / "c" / "2"
+    data = bytearray(victim.read_bytes())
+    data[-20] ^= 1
+    victim.write_bytes(data)
+    with pytest.raises(CorruptDataError, match="chunk 2"):
+        maximise(stored, "e", output=tmp_path / "out", memory="64MiB", backend="cuda", piece_rows=50)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]

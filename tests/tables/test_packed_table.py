@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.errors import CorruptDataError
+from oocbe.errors import CorruptDataError, ModelError
 from oocbe.semiring import MIN_SUM
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedKeys, PackedTable
@@ -90,11 +92,66 @@ def test_a_stored_table_is_read_as_it_is(codec, tmp_path):
     assert packed.nbytes < table.nbytes
 
 
+def test_a_table_on_disk_is_read_as_it_is_used(tmp_path):
+    table = random_table(SCOPES[1], 5000, 3)
+    packed = PackedTable.on_disk(StoredTable.save(tmp_path / "t", table, chunk_rows=999))
+    assert_same(packed.to_table(), table)
+    assert packed.extent == (table.values.min(), table.values.max())
+    keys = PackedKeys(packed)
+    rows = [0, 998, 999, 1000, 4000, 1500, table.rows - 1]
+    assert [keys.number(row) for row in rows] == [key_number(table.keys, row) for row in rows]
+    words = packed.columns[0].chunks(1, 3)
+    assert len(words) == len(words.words()) == words.nbytes // 8
+    with StoredTable.create(tmp_path / "old", table.layout, "int32", MIN_SUM, codec="blosc") as writer:
+        writer.append(table.keys, table.values)
+    assert PackedTable.on_disk(StoredTable.open(tmp_path / "old")) is None
+
+
 def test_a_damaged_chunk_is_named(tmp_path):
     stored = StoredTable.save(tmp_path / "t", random_table(SCOPES[0], 5000, 4), chunk_rows=1000)
     victim = tmp_path / "t" / "values" / "c" / "2"
     data = bytearray(victim.read_bytes())
     data[-20] ^= 1
     victim.write_bytes(data)
-    with pytest.raises(CorruptDataError, match="chunk 2"):
-        PackedTable.read(stored)
+    for use in (PackedTable.read, lambda table: PackedTable.on_disk(table).to_table()):
+        with pytest.raises(CorruptDataError, match="chunk 2"):
+            use(stored)
+
+
+@pytest.mark.parametrize("rows", [5000, 3000, 700])
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_packed_chunks_are_written_as_they_are(rows, dtype, tmp_path):
+    """The same table, file by file, as from rows."""
+    table = random_table(SCOPES[1], rows, 3, dtype)
+    expected = StoredTable.save(tmp_path / "rows", table, chunk_rows=1000)
+    packed = PackedTable.pack(table, chunk_rows=1000)
+    with StoredTable.create(tmp_path / "chunks", table.layout, dtype, MIN_SUM, chunk_rows=1000) as writer:
+        for chunk, (low, high) in enumerate(pairwise(packed.row_starts.tolist())):
+            values = table.values[low:high]
+            extent = (int(values.min()), int(values.max())) if dtype == "int64" else None
+            place = writer.begin_packed(high - low, packed.edge_keys[chunk], extent)
+            for column, source in enumerate(packed.columns):
+                writer.write_packed(place, column, source.chunks(chunk, chunk + 1).copy())
+    found = StoredTable.open(tmp_path / "chunks")
+    assert_same(found.to_table(), table)
+    assert (found.extent, found.chunk_rows, found.is_sorted) == (expected.extent, expected.chunk_rows, True)
+    for path in (tmp_path / "rows").rglob("*"):
+        if path.is_file():
+            assert path.read_bytes() == (tmp_path / "chunks" / path.relative_to(tmp_path / "rows")).read_bytes()
+
+
+def test_chunks_out_of_place_are_refused(tmp_path):
+    layout = Layout(("a",), (1000,))
+    with StoredTable.create(tmp_path / "t", layout, "int32", MIN_SUM, chunk_rows=10) as writer:
+        writer.begin_packed(10, (0, 9), (1, 5))
+        with pytest.raises(ModelError, match="twice"):
+            writer.begin_packed(10, (9, 20), (1, 5))
+        with pytest.raises(ModelError, match="no chunk"):
+            writer.begin_packed(11, (10, 20), (1, 5))
+        writer.begin_packed(4, (10, 20), (1, 5))
+        with pytest.raises(ModelError, match="no chunk"):
+            writer.begin_packed(10, (21, 40), (1, 5))
+        ten = PackedTable.pack(Table.from_rows({"a": 1000}, [[i] for i in range(10)], [1] * 10), chunk_rows=10)
+        for chunk in range(2):
+            for column in range(2):
+                writer.write_packed(chunk, column, ten.columns[column].chunks(0, 1))

@@ -29,12 +29,13 @@ __device__ __forceinline__ u64 turned_right(ITEM item, u32 rotation) {
     return rotation ? word >> rotation | word << (64 - rotation) : word;
 }
 
-// headers u64 (blocks, 3) and payload as in the chunk, checked before; rows, in these blocks; out ITEM (wanted,), the rows
-// behind the first skipped ones.
+// front, the chunk's first word; headers u64 (blocks, 3) and payload as in the chunk, checked before; rows, in these
+// blocks; out ITEM (wanted,), the rows behind the first skipped ones.
 extern "C" __global__ void __launch_bounds__(THREADS)
-unpack_blocks(const u64 *headers, const u64 *payload, i64 rotation, i64 rows, i64 skipped, i64 wanted, ITEM *out) {
+unpack_blocks(const u64 *front, const u64 *headers, const u64 *payload, i64 rows, i64 skipped, i64 wanted, ITEM *out) {
     __shared__ u64 warp_sums[THREADS / 32];
     Header header = header_of(headers, blockIdx.x);
+    u32 rotation = (u32)(*front >> 48) & 0xFF;
     i64 start = (i64)blockIdx.x * BLOCK;
     u32 first = threadIdx.x * ROWS_A_THREAD, count = rows - start < BLOCK ? (u32)(rows - start) : BLOCK;
     const u64 *source = payload + header.place;
@@ -71,7 +72,7 @@ unpack_blocks(const u64 *headers, const u64 *payload, i64 rotation, i64 rows, i6
     #pragma unroll
     for (int i = 0; i < ROWS_A_THREAD; i++) {
         i64 at = start + first + i - skipped;
-        if (first + i < count && at >= 0 && at < wanted) out[at] = (ITEM)turned_left(numbers[i], (u32)rotation);
+        if (first + i < count && at >= 0 && at < wanted) out[at] = (ITEM)turned_left(numbers[i], rotation);
     }
 }
 

@@ -19,13 +19,12 @@ from oocbe.kernels.cuda.selection import COUNTS, prefix_sum
 THREADS = 256
 
 
-def unpack(chunk: Any, rows: int, front_words: int, rotation: int, out: Any, start: int = 0) -> None:
+def unpack(chunk: Any, rows: int, front_words: int, out: Any, start: int = 0) -> None:
     """Unpack rows ``start`` and following of a chunk.
 
     Parameters
     ----------
     chunk : uint64 (words,) on the device, checked. rows : rows in it. front_words : words before its headers.
-    rotation : as its front says.
     out : (wanted rows,) on the device, of the dtype that was packed; filled.
     """
     if len(out) == 0:
@@ -36,7 +35,7 @@ def unpack(chunk: Any, rows: int, front_words: int, rotation: int, out: Any, sta
     payload = chunk[front_words + HEADER_WORDS * blocks :]
     left, skipped = rows - first * BLOCK, start - first * BLOCK
     function = _kernel("unpack_blocks", out.dtype)
-    launch(function, last - first, THREADS, headers, payload, rotation, left, skipped, len(out), out)
+    launch(function, last - first, THREADS, chunk, headers, payload, left, skipped, len(out), out)
 
 
 @dataclass(frozen=True)

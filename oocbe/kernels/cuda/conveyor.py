@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +46,31 @@ ALIGNMENT = 512
 LOOK_UP_SECONDS = 0.2
 """A waiting thread looks up this often, so that signals get through."""
 
+SHARE_BEHIND = 0.5
+"""Share of the pinned memory allowed for results on their way."""
+
+RING_BYTES = 4 << 20
+"""Pinned memory for results is taken in multiples of so many bytes, so that pieces of it are used again."""
+
 Columns = Sequence[NDArray[Any]]
+
+
+class Unread(Protocol):
+    """A column that is not in memory yet: its bytes, and how to get them to a place in memory."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of its items."""
+
+    @property
+    def nbytes(self) -> int:
+        """Of all items."""
+
+    def read_into(self, target: NDArray[Any]) -> None:
+        """Fill an array with the column's items."""
+
+
+Column = NDArray[Any] | Unread
 
 
 class _Loaded(NamedTuple):
@@ -62,10 +86,11 @@ class Conveyor:
 
     Parameters
     ----------
-    pieces : columns of each piece, (rows,) each and contiguous, in main memory.
+    pieces : columns of each piece, (rows,) each and contiguous, in main memory or to be read into it.
+    host_bytes : pinned memory that may be taken, but for what a single piece needs; None: as much as is of use.
     """
 
-    def __init__(self, pieces: Sequence[Columns]) -> None:
+    def __init__(self, pieces: Sequence[Sequence[Column]], host_bytes: int | None = None) -> None:
         module = cupy()
         self._pieces = pieces
         self._in, self._out = (module.cuda.Stream(non_blocking=True) for _ in range(2))
@@ -86,6 +111,11 @@ class Conveyor:
         self._emptying: deque[tuple[Future[None], NDArray[np.uint8] | None]] = deque()
         self._ahead = fillers + 1
         self._behind = 2 * emptiers * CHUNK_BYTES
+        self._host_bytes = host_bytes
+        if host_bytes is not None:
+            self._behind = min(self._behind, int(host_bytes * SHARE_BEHIND))
+            # A piece's pinned memory is free when the next one's copy is over.
+            self._ahead = max(1, min(self._ahead, int(host_bytes * (1 - SHARE_BEHIND)) // max(1, size) - SLOTS))
         self._behind_now = 0
         self._next_to_fill = self._next_to_load = 0
         self._leaving: deque[tuple[Any, Any]] = deque()
@@ -133,7 +163,8 @@ class Conveyor:
         ready.record(self.stream)
         self._out.wait_event(ready)
         # Room for two results: this one must not wait for the one before, or the kernels of the next would.
-        self._behind = max(self._behind, 2 * _bytes(targets))
+        if self._host_bytes is None:
+            self._behind = max(self._behind, 2 * _bytes(targets))
         rows = len(targets[0])
         chunk_rows = max(1, min(rows, CHUNK_BYTES // max(target.itemsize for target in targets)))
         with device_span(DEVICE_TO_HOST, "result", self._out, bytes=_bytes(targets)):
@@ -143,6 +174,26 @@ class Conveyor:
         gone = cupy().cuda.Event(disable_timing=True)
         gone.record(self._out)
         self._leaving.append((gone, columns))
+        while self._leaving and self._leaving[0][0].done:
+            self._leaving.popleft()
+
+    def deliver(self, column: Any, consume: Callable[[NDArray[Any]], None]) -> None:
+        """Start to bring a column to main memory, for a function there that is called on a thread of its own.
+
+        consume : given the column, (rows,), in memory that is used again when it returns.
+        """
+        ready = cupy().cuda.Event(disable_timing=True)
+        ready.record(self.stream)
+        self._out.wait_event(ready)
+        pinned = self._take(-(-_room(column) // RING_BYTES) * RING_BYTES)
+        (middle,) = _carved(pinned, [column])
+        with device_span(DEVICE_TO_HOST, "chunk", self._out, bytes=column.nbytes):
+            _copy(middle.ctypes.data, column.data.ptr, column.nbytes, TO_HOST, self._out)
+        gone = cupy().cuda.Event(block=True, disable_timing=True)
+        gone.record(self._out)
+        self._emptying.append((self._writers.submit(_consume, gone, middle, consume), pinned))
+        self._behind_now += pinned.nbytes
+        self._leaving.append((gone, column))
         while self._leaving and self._leaving[0][0].done:
             self._leaving.popleft()
 
@@ -174,12 +225,15 @@ class Conveyor:
                 self._filling.append(self._readers.submit(self._fill, columns))
             self._next_to_fill += 1
 
-    def _fill(self, columns: Columns) -> list[NDArray[Any]]:
+    def _fill(self, columns: Sequence[Column]) -> list[NDArray[Any]]:
         """The columns in pinned memory, on a thread of its own."""
         with span(READER, "fill pinned memory", bytes=_bytes(columns)):
             filled = _carved(_pinned(sum(map(_room, columns))), columns)
             for target, column in zip(filled, columns, strict=True):
-                np.copyto(target, column)
+                if isinstance(column, np.ndarray):
+                    np.copyto(target, column)
+                else:
+                    column.read_into(target)
         return filled
 
     def _load(self, number: int) -> None:
@@ -218,8 +272,10 @@ class Conveyor:
         return _pinned(nbytes)
 
 
-def is_pinned(array: NDArray[Any]) -> bool:
+def is_pinned(array: Column) -> bool:
     """Whether an array's memory is pinned, so that the device copies from and to it by itself."""
+    if not isinstance(array, np.ndarray):
+        return False
     return bool(cupy().cuda.runtime.pointerGetAttributes(array.ctypes.data).type == PINNED)
 
 
@@ -227,15 +283,15 @@ def _pinned(nbytes: int) -> NDArray[np.uint8]:
     return np.frombuffer(cupy().cuda.alloc_pinned_memory(max(1, nbytes)), np.uint8, max(1, nbytes))
 
 
-def _bytes(columns: Columns) -> int:
+def _bytes(columns: Sequence[Column]) -> int:
     return sum(column.nbytes for column in columns)
 
 
-def _room(column: NDArray[Any]) -> int:
+def _room(column: Column) -> int:
     return -(-column.nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def _carved(memory: Any, like: Columns) -> list[Any]:
+def _carved(memory: Any, like: Sequence[Column]) -> list[Any]:
     """Parts of a piece of memory, of the shapes and dtypes of some columns."""
     parts, place = [], 0
     for column in like:
@@ -255,6 +311,11 @@ def _empty(event: Any, sources: Sequence[NDArray[Any]], targets: Columns) -> Non
         with span(WRITER, "empty pinned memory", bytes=_bytes(sources)):
             for source, target in zip(sources, targets, strict=True):
                 np.copyto(target, source)
+
+
+def _consume(event: Any, column: NDArray[Any], consume: Callable[[NDArray[Any]], None]) -> None:
+    event.synchronize()
+    consume(column)
 
 
 def _hold(event: Any, columns: Any) -> None:

@@ -27,8 +27,10 @@ from oocbe.operators.inputs import OutOfCore, check_pair
 from oocbe.operators.join_maximise import Elimination, PreparedElimination, one_word
 from oocbe.operators.out_of_core.join_sum import join_sum_stored
 from oocbe.operators.out_of_core.maximise import MaximiseOutOfCore, maximise_stored
+from oocbe.operators.out_of_core.streamed import streamed_to_disk
 from oocbe.operators.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
 from oocbe.operators.ranges import distributes, joined_dtype
+from oocbe.operators.streamed import stream_elimination
 from oocbe.semiring import Semiring
 from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.scratch import ScratchFile
@@ -86,12 +88,15 @@ def _eliminate(
 ) -> StoredTable:
     """Join two tables and eliminate shared variables that fit in one key word."""
     t1, t2 = tables
+    assert settings.output is not None
+    streamed = streamed_to_disk(tables, settings.output, place, partial(stream_elimination, variables=gone))
+    if streamed is not None:
+        return streamed
     terms = min(prod(t1.layout.select(gone).sizes), max(1, t1.rows * t2.rows))
     dtype = joined_dtype(extent_of(t1, t1.semiring), extent_of(t2, t2.semiring), t1.semiring, terms)
     outer, inner = (t1, t2) if t1.rows >= t2.rows else (t2, t1)
     step = EliminateOutOfCore(Elimination(outer.layout, inner.layout, tuple(shared), tuple(gone)), dtype, t1.semiring)
     pieces = step.pieces((step.outer(source_of(outer)), step.inner(source_of(inner))), place)
-    assert settings.output is not None
     layout = step.elimination.layout
     closed = MaximiseOutOfCore(layout, dtype, t1.semiring).closed(place.run(pieces), place.kernels)
     return place.write(settings.output, layout, dtype, t1.semiring, closed)

@@ -20,8 +20,10 @@ import numpy as np
 from oocbe.kernels.interface import Backend
 from oocbe.operators.arrange import arrange
 from oocbe.operators.inputs import OutOfCore, on_device
+from oocbe.operators.out_of_core.streamed import streamed_to_disk
 from oocbe.operators.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
 from oocbe.operators.ranges import reduced_dtype
+from oocbe.operators.streamed import stream_maximise
 from oocbe.semiring import Semiring
 from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.sources import Source, sliced, source_of
@@ -48,10 +50,13 @@ def maximise_stored(
     terms = min(prod(sizes), max(1, table.rows))
     dtype = reduced_dtype(extent_of(table, table.semiring), table.semiring, terms)
     place = Workplace.of(settings, piece_rows, backend, table)
+    assert settings.output is not None
+    streamed = streamed_to_disk([table], settings.output, place, partial(stream_maximise, gone=variables))
+    if streamed is not None:
+        return streamed
     kept = tuple(name for name in table.scope if name not in variables)
     step = MaximiseOutOfCore(table.layout.select(kept), dtype, table.semiring)
     pieces = step.pieces(step.ordered(source_of(table)), place)
-    assert settings.output is not None
     return place.write(
         settings.output, step.layout, dtype, table.semiring, step.closed(place.run(pieces), place.kernels)
     )

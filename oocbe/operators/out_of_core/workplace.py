@@ -97,6 +97,10 @@ class Workplace:
         """Settings for a step of an operation whose result is a table in the scratch folder."""
         return OutOfCore(output, self.space.budget.limit, self.space.folder, self.space.streams)
 
+    def chunk_rows(self, layout: Layout, dtype: np.dtype[Any]) -> int:
+        """Rows of a chunk of a table that is written here."""
+        return max(1, min(CHUNK_ROWS, self.space.chunk_bytes // row_bytes(layout, dtype)))
+
     def write(
         self,
         output: str | Path,
@@ -106,7 +110,7 @@ class Workplace:
         results: Generator[Rows, None, None],
     ) -> StoredTable:
         """Write a table chunk by chunk and open it; nothing is left of it where an exception passes through."""
-        chunk_rows = max(1, min(CHUNK_ROWS, self.space.chunk_bytes // row_bytes(layout, dtype)))
+        chunk_rows = self.chunk_rows(layout, dtype)
         with (
             closing(results),
             self.space.budget.reserve("chunks being written", 3 * chunk_rows * row_bytes(layout, dtype)),
