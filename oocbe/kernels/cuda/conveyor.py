@@ -199,7 +199,8 @@ class Conveyor:
 
     def _bring_chunk(self, columns: Sequence[Any], targets: Columns, chunk_rows: int) -> None:
         direct = all(map(is_pinned, targets))
-        pinned = None if direct else self._take(sum(target.itemsize * chunk_rows + ALIGNMENT for target in targets))
+        nbytes = sum(target.itemsize * chunk_rows + ALIGNMENT for target in targets)
+        pinned = None if direct else self._take(-(-nbytes // RING_BYTES) * RING_BYTES)
         middle = targets if pinned is None else _carved(pinned, targets)
         for column, target in zip(columns, middle, strict=True):
             _copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
@@ -265,10 +266,11 @@ class Conveyor:
             if pinned is not None:
                 self._behind_now -= pinned.nbytes
                 self._spare.append(pinned)
-        for place, pinned in enumerate(self._spare):
-            if pinned.nbytes >= nbytes:
-                return self._spare.pop(place)
-        self._spare.clear()
+        fitting = [place for place, pinned in enumerate(self._spare) if pinned.nbytes >= nbytes]
+        if fitting:
+            return self._spare.pop(min(fitting, key=lambda place: self._spare[place].nbytes))
+        if self._behind_now + sum(pinned.nbytes for pinned in self._spare) + nbytes > self._behind:
+            self._spare.clear()
         return _pinned(nbytes)
 
 
