@@ -56,7 +56,8 @@ class SolveOptions:
     ----------
     order : ``auto``, ``min-degree``, ``min-fill``, ``weighted-min-fill``, ``linear``, or the path of a file that lists
         variable names in the order in which they are eliminated.
-    order_seconds : time limit in seconds for the randomised search of an order; 0 tries each heuristic once.
+    order_seconds : time limit in seconds for the randomised search of an order; 0 tries each heuristic once. Before
+        elimination without bounds the search may take 20 times that, while elimination is expected to take longer.
     seed : of every random choice; the same seed and time-independent settings give the same order.
     dominance : whether substitution dominance drops rows. The optimum is the same with and without.
     memory : limit in bytes for tables and buffers, or None for 80 % of what the control group or machine has.

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from oocbe.io import write
 from oocbe.problem import Problem
@@ -59,19 +60,27 @@ def solve(problem: Problem, seconds: float, mode: str = "default") -> PeerResult
         path = Path(folder) / "problem.wcsp"
         write(problem, path)
         written = time.perf_counter() - begin
-        # The limit inside is in whole seconds of processor time: only a help to end in good order, with bounds.
-        command = [sys.executable, "-c", _WORKER, str(path), mode, str(max(1, round(seconds)))]
-        try:
-            run = subprocess.run(
-                command, capture_output=True, text=True, timeout=seconds + GRACE_SECONDS, cwd=folder, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return make_result(name, problem, None, False, None, time.perf_counter() - begin)
-    lines = run.stdout.strip().splitlines()
-    if run.returncode != 0 or not lines:
-        raise RuntimeError(f"{name} ended with {run.returncode} on {problem.name}: {run.stderr.strip()[-500:]}")
-    answer = json.loads(lines[-1])
+        answer = run(path, seconds, mode)
+    if answer is None:
+        return make_result(name, problem, None, False, None, time.perf_counter() - begin)
     assignment, proven, bound = answer["assignment"], answer["proven"], answer["bound"]
     if assignment is not None and not proven and problem.evaluate(assignment) is None:
         assignment = None  # interrupted along the tree: clusters solved so far, the rest as it happened to be
     return make_result(name, problem, assignment, proven, bound, written + answer["seconds"])
+
+
+def run(path: Path, seconds: float, mode: str) -> dict[str, Any] | None:
+    """Have a file solved: ``assignment``, ``proven``, ``bound`` and ``seconds``; None where it had to be ended."""
+    # The limit inside is in whole seconds of processor time: only a help to end in good order, with bounds.
+    command = [sys.executable, "-c", _WORKER, str(path), mode, str(max(1, round(seconds)))]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds + GRACE_SECONDS, cwd=path.parent, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    lines = done.stdout.strip().splitlines()
+    if done.returncode != 0 or not lines:
+        raise RuntimeError(f"toulbar2, {mode}, ended with {done.returncode} on {path}: {done.stderr.strip()[-500:]}")
+    answer: dict[str, Any] = json.loads(lines[-1])
+    return answer

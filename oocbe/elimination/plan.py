@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from oocbe.elimination.forms import CELLS_A_ROW, COMPLETE, INCOMPLETE, expected_work, forecast, possible_tables
-from oocbe.elimination.order import MASKED_SIZE, OrderChoice, search_orders
+from oocbe.elimination.order import MASKED_SIZE, OrderChoice, longest_search, search_orders
 from oocbe.elimination.passage import IN_MEMORY, MessageForecast, Passage, forecast_passages
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import message_memory
@@ -229,7 +229,8 @@ def make_plan(problem: Problem, options: SolveOptions) -> Plan:
 def candidate_plans(problem: Problem, options: SolveOptions) -> list[Plan]:
     """The most promising plan of each heuristic that the options allow, the best first; errors as for make_plan."""
     semiring = options.semiring or problem.semiring
-    choices = search_orders(problem, options.order, options.order_seconds, options.seed)
+    longest = longest_search(options.order_seconds, math.inf) if options.bounds == "none" else 0.0
+    choices = search_orders(problem, options.order, options.order_seconds, options.seed, longest=longest)
     return [
         plan_for(problem, semiring, choice, bounds_to_come(problem, semiring, choice, options), options)
         for choice in choices

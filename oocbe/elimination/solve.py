@@ -20,7 +20,7 @@ from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import left_out, why_left_out
 from oocbe.elimination.negate import negated
-from oocbe.elimination.order import OrderChoice, search_orders
+from oocbe.elimination.order import OrderChoice, longest_search, search_orders
 from oocbe.elimination.outcome import (
     bound_can_bind,
     minimises,
@@ -52,13 +52,19 @@ if TYPE_CHECKING:
     from oocbe.observer import Observer
 
 
-def solve(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> Result:
+def solve(
+    problem: Problem,
+    options: SolveOptions,
+    observer: Observer | None = None,
+    choices: list[OrderChoice] | None = None,
+) -> Result:
     """Solve a problem exactly by bucket elimination.
 
     Parameters
     ----------
     problem : what to solve; ``options.semiring`` overrides the semiring that its values mean by themselves.
     options : settings. observer : told about the plan, every bucket, what is known about the optimum, and the result.
+    choices : orders that were searched for already, for elimination without bounds; None: they are searched for here.
 
     Returns
     -------
@@ -86,7 +92,7 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
         if kept.result is None:
             try:
                 with Deadline(options.time_limit) as deadline:
-                    result = _Run(problem, semiring, options, observer, deadline, kept).solve()
+                    result = _Run(problem, semiring, options, observer, deadline, kept, choices).solve()
             except SystemError as error:
                 interruption = interruption_in(error)
                 if interruption is error:
@@ -135,6 +141,7 @@ class _Run:
     observer: Observer | None
     deadline: Deadline
     kept: TransientRun
+    choices: list[OrderChoice] | None = None
 
     def __post_init__(self) -> None:
         self._engine = engine_for(self.options, self.deadline)
@@ -149,8 +156,7 @@ class _Run:
         bounded = bounded and options.tables != "complete"
         begin = time.perf_counter()
         if not bounded:
-            seconds = min(options.order_seconds, self.deadline.remaining)
-            choices = self.kept.orders(lambda: search_orders(problem, options.order, seconds, options.seed))
+            choices = self.kept.orders(lambda: self.choices or self._orders())
             return self._eliminate(choices, time.perf_counter() - begin)
         spent = 0.0
         if options.bounds == "auto":
@@ -170,12 +176,16 @@ class _Run:
             search.run()
         except (UnsupportedError, ValueRangeError) as error:
             # Elimination can do what a relaxation may not be able to write down; where it cannot, it says so itself.
-            seconds = min(options.order_seconds, self.deadline.remaining)
-            choices = search_orders(problem, options.order, seconds, options.seed)
-            result = self._eliminate(choices, time.perf_counter() - begin)
+            result = self._eliminate(self._orders(), time.perf_counter() - begin)
             return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
         result = result_of_bounds(problem, options, known, search.statistics, dtype.name, self._backend)
         return replace(result, seconds=search.statistics.seconds)
+
+    def _orders(self) -> list[OrderChoice]:
+        """Orders for elimination without bounds."""
+        options, left = self.options, self.deadline.remaining
+        seconds, longest = min(options.order_seconds, left), longest_search(options.order_seconds, left)
+        return search_orders(self.problem, options.order, seconds, options.seed, longest=longest)
 
     def _eliminate_easily(self, choices: list[OrderChoice], order_seconds: float) -> Result | None:
         """Elimination without bounds; None where there is not even time for that: bounds say something in no time."""

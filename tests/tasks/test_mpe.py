@@ -50,6 +50,21 @@ def test_against_brute_force(random_problem, seed, semiring):
     assert problem.evaluate(assignment) == pytest.approx(best[0])
 
 
+def test_variables_with_one_value_left_are_still_there_in_the_result():
+    costs = grid_network(4, 3, tightness=0.0, seed=2)
+    functions = tuple(oocbe.Function(f.scope, f.tuples, np.exp(-f.values / 30)) for f in costs.functions)
+    problem = oocbe.Problem(costs.variables, functions, semiring=MAX_PRODUCT)
+    best = oocbe.most_probable_explanation(problem, OPTIONS)
+    fixed = best.assignments[0][1][5]
+    given = problem.with_evidence({5: fixed})
+    for order in ("auto", "min-degree"):
+        result = oocbe.most_probable_explanation(given, OPTIONS, order=order)
+        assert result.value == pytest.approx(best.value, abs=result.tolerance)
+        assert result.assignments[0][1][5] == fixed
+        assert sorted(result.order) == list(range(16))
+        assert result.order[0] == 5
+
+
 def compare_with_toulbar2(path, tmp_path):
     pytest.importorskip("pytoulbar2")
     plain = tmp_path / "network.uai"
@@ -72,6 +87,7 @@ LARGE = [
     "pedigree/pedigree1",
     "pedigree/pedigree18",
     "pedigree/pedigree23",
+    "pedigree/pedigree33",
 ]
 
 

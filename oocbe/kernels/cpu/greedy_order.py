@@ -45,7 +45,7 @@ def members_of(row: Any, out: Any) -> Any:
 
 
 @jit
-def _score(adjacency: Any, v: Any, weights: Any, criterion: Any, neighbours: Any, scratch: Any) -> Any:
+def _score(adjacency: Any, v: Any, weights: Any, criterion: Any, neighbours: Any) -> Any:
     """Criterion of eliminating v now; members of its neighbourhood are left in ``neighbours``."""
     degree = members_of(adjacency[v], neighbours)
     if criterion == MIN_DEGREE:
@@ -68,19 +68,21 @@ def _score(adjacency: Any, v: Any, weights: Any, criterion: Any, neighbours: Any
 
 
 @jit
-def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, noise: Any) -> Any:
-    """One greedy order; ties are broken at random.
+def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factors: Any, most: Any) -> Any:
+    """One greedy order and the assignments of its separators, hard constraints aside; ties are broken at random.
 
     Parameters
     ----------
     adjacency : uint64 (vertices, words), symmetric, zero diagonal; destroyed: row v ends as v's separator.
     weights : float64 (vertices,), for weighted min-fill: bits of the domain, say.
     criterion : one of the three codes above.
-    seed : of the tie breaks. noise : scores are multiplied by 1 + noise * u, u uniform in [0, 1).
+    seed : of the tie breaks. factors : float64 (vertices,), what the score of each vertex is multiplied by.
+    most : float64; where the separators have more assignments together, the order is left unfinished.
 
     Returns
     -------
-    int64 (vertices,) : the order, the vertex eliminated first at the front.
+    int64 (vertices,) : the order, the vertex eliminated first at the front. float64 : 2 to the power of each
+        separator's weights, added up.
     """
     np.random.seed(seed)
     n, words = adjacency.shape
@@ -89,7 +91,7 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, noise:
     stale = np.ones(n, dtype=np.uint8)
     scores = np.zeros(n, dtype=np.float64)
     neighbours = np.empty(n, dtype=np.int64)
-    second = np.empty(n, dtype=np.int64)
+    together = 0.0
     for step in range(n):
         best = -1
         best_score = np.inf
@@ -98,11 +100,12 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, noise:
             if alive[v] == 0:
                 continue
             if stale[v]:
-                scores[v] = _score(adjacency, v, weights, criterion, neighbours, second)
+                scores[v] = _score(adjacency, v, weights, criterion, neighbours)
                 stale[v] = 0
-            score = scores[v]
-            if noise > 0.0:
-                score = (score + noise) * (1.0 + noise * np.random.random())
+            if scores[v] == 0.0:
+                best = v  # nothing can be better than no fill (or no neighbour), and there is no need to look on
+                break
+            score = scores[v] * factors[v]
             if score < best_score:
                 best, best_score, ties = v, score, 1
             elif score == best_score:
@@ -112,25 +115,37 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, noise:
         order[step] = best
         alive[best] = 0
         degree = members_of(adjacency[best], neighbours)
+        bits = 0.0
+        for i in range(degree):
+            bits += weights[neighbours[i]]
+        together += 2.0**bits
+        if together > most:
+            break
         for i in range(degree):
             u = neighbours[i]
-            changed = False
-            for w in range(words):
-                joined = adjacency[u, w] | adjacency[best, w]
-                if w == u >> 6:
-                    joined &= ~(U64(1) << U64(u & 63))
-                if w == best >> 6:
-                    joined &= ~(U64(1) << U64(best & 63))
-                changed |= joined != adjacency[u, w]
-                adjacency[u, w] = joined
             stale[u] = 1
-        if criterion != MIN_DEGREE:
-            # A fill edge changes the fill of every common neighbour of its ends.
-            for i in range(degree):
-                reach = members_of(adjacency[neighbours[i]], second)
-                for j in range(reach):
-                    stale[second[j]] = 1
-    return order
+            for w in range(words):
+                added = adjacency[best, w] & ~adjacency[u, w]
+                if w == u >> 6:
+                    added &= ~(U64(1) << U64(u & 63))
+                adjacency[u, w] |= added
+                if criterion == MIN_DEGREE:
+                    continue
+                # An edge between neighbours changes the fill of those outside that both its ends have in common.
+                while added != U64(0):
+                    low = added & (~added + U64(1))
+                    added ^= low
+                    x = w * 64 + count_bits(low - U64(1))
+                    if x < u:
+                        continue
+                    for k in range(words):
+                        common = adjacency[u, k] & adjacency[x, k]
+                        while common != U64(0):
+                            one = common & (~common + U64(1))
+                            common ^= one
+                            stale[k * 64 + count_bits(one - U64(1))] = 1
+            adjacency[u, best >> 6] &= ~(U64(1) << U64(best & 63))
+    return order, together
 
 
 @jit
