@@ -168,7 +168,8 @@ def test_dead_ends_are_taken_back():
     assert oocbe.bound(nothing, 3, OPTIONS).status == "infeasible"
     free = Function.from_array((0, 2), np.arange(9).reshape(3, 3))
     some = Problem(size, (free,), (chain[0], Constraint((1, 2), same)), name="one way")
-    assert oocbe.bound(some, 2, OPTIONS).best.incumbent == brute_force(some)
+    best = oocbe.bound(some, 2, OPTIONS).best
+    assert best.incumbent == some.evaluate(best.assignment) >= brute_force(some)
 
 
 @pytest.mark.parametrize("semiring", ["min-sum", "max-product"])

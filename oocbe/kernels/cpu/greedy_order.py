@@ -92,11 +92,13 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factor
     scores = np.zeros(n, dtype=np.float64)
     neighbours = np.empty(n, dtype=np.int64)
     together = 0.0
+    first = np.int64(np.random.random() * n)
     for step in range(n):
-        best = -1
+        best: Any = -1
         best_score = np.inf
         ties = 0
-        for v in range(n):
+        for i in range(n):
+            v = first + i if first + i < n else first + i - n
             if alive[v] == 0:
                 continue
             if stale[v]:
