@@ -24,7 +24,7 @@ import cupyx
 import numpy as np
 
 import oocbe
-from oocbe.kernels.cuda import memory
+from oocbe.machine import DEVICE_MEMORY_VARIABLE
 from oocbe.operators import join_maximise
 from oocbe.semiring import MAX_SUM
 from oocbe.tables.layout import Layout
@@ -120,7 +120,7 @@ def main() -> None:
     pool = cp.get_default_memory_pool()
     pool.free_all_blocks()
     limit = int(bytes_in / arguments.share)
-    os.environ[memory.VARIABLE] = str(limit)
+    os.environ[DEVICE_MEMORY_VARIABLE] = str(limit)
     least = 0.0
     for turn in range(arguments.repeat):
         begin = time.perf_counter()
