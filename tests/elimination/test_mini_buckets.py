@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from small_problems import brute_force, make_problem, structures
 
 import oocbe
+from oocbe.elimination import complete_messages
 from oocbe.elimination.logarithms import in_logarithms
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.mini_buckets import MiniBuckets
@@ -37,10 +38,18 @@ def no_better(problem, value, limit):
     return value >= limit - slack if problem.sense == "min" else value <= limit + slack
 
 
-def check(problem, z, partition, shifting):
-    """Bound and incumbent of one z against brute force, and what the entry says about itself."""
+def check(problem, z, partition, shifting, tables="auto"):
+    """Bound and incumbent of one z against brute force, and what the entry says about itself.
+
+    tables : form of the messages; ``mixed`` throws a coin for each.
+    """
     expected = brute_force(problem)
-    result = oocbe.bound(problem, z, OPTIONS, partition=partition, cost_shifting=shifting)
+    with pytest.MonkeyPatch.context() as patch:
+        if tables == "mixed":
+            random = np.random.default_rng(z)
+            patch.setattr(complete_messages, "is_cheaper_complete", lambda *numbers: bool(random.integers(2)))
+        options = replace(OPTIONS, tables="auto" if tables == "mixed" else tables)
+        result = oocbe.bound(problem, z, options, partition=partition, cost_shifting=shifting)
     (entry,) = result.entries
     if entry.assignment is not None:
         assert problem.evaluate(entry.assignment) == entry.incumbent
@@ -67,6 +76,12 @@ def check(problem, z, partition, shifting):
 @given(structures(SELECTING), st.integers(1, 9), st.sampled_from(["scope", "content"]), st.booleans())
 def test_bounds_and_incumbents_are_on_their_side_of_the_optimum(structure, z, partition, shifting):
     check(make_problem(structure), z, partition, shifting)
+
+
+@settings(deadline=None, max_examples=100)
+@given(structures(SELECTING), st.integers(1, 9), st.sampled_from(["complete", "incomplete", "mixed"]))
+def test_bounds_of_complete_and_of_incomplete_messages_and_of_both(structure, z, tables):
+    check(make_problem(structure), z, "scope", False, tables)
 
 
 @pytest.mark.parametrize("shifting", [False, True])
