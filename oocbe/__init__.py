@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from oocbe.tables.layout import Layout
     from oocbe.tables.packed import PackedTable
     from oocbe.tables.stored import StoredTable
+    from oocbe.tables.stored_complete import StoredCompleteTable
     from oocbe.tables.table import Table
     from oocbe.tasks.result import TaskResult
     from oocbe.tasks.verbs import count, count_optimal, k_best, log_partition, marginals, min_marginals
@@ -83,6 +84,7 @@ __all__ = [
     "Result",
     "Semiring",
     "SolveOptions",
+    "StoredCompleteTable",
     "StoredTable",
     "Table",
     "TaskResult",
@@ -129,6 +131,7 @@ _HOMES = {
     "oocbe.tables.layout": "Layout",
     "oocbe.tables.packed": "PackedTable",
     "oocbe.tables.stored": "StoredTable",
+    "oocbe.tables.stored_complete": "StoredCompleteTable",
     "oocbe.tables.table": "Table",
     "oocbe.tasks.result": "TaskResult",
     "oocbe.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals most_probable_explanation",

@@ -16,6 +16,7 @@ from oocbe.cli.output import print_json, print_rows
 if TYPE_CHECKING:
     from oocbe.problem import Problem
     from oocbe.tables.stored import StoredTable
+    from oocbe.tables.stored_complete import StoredCompleteTable
 
 
 @guarded
@@ -27,9 +28,9 @@ def inspect(
 ) -> None:
     """Describe a problem file or a stored table."""
     if target.is_dir():
-        from oocbe.tables.stored import StoredTable
+        from oocbe.tables.stored_complete import open_table
 
-        described = describe_stored(StoredTable.open(target))
+        described = describe_stored(open_table(target))
     else:
         described = describe_problem(load(target, format))
     if json:
@@ -65,10 +66,11 @@ def describe_problem(problem: Problem) -> dict[str, object]:
     }
 
 
-def describe_stored(table: StoredTable) -> dict[str, object]:
-    """Figures about a table on disk, as JSON types."""
+def describe_stored(table: StoredTable | StoredCompleteTable) -> dict[str, object]:
+    """Figures about a table on disk, as JSON types; rows are feasible ones in either form."""
     return {
         "kind": "table",
+        "form": "incomplete" if hasattr(table, "is_sorted") else "complete",
         "scope": list(table.layout.scope),
         "domain_sizes": list(table.layout.sizes),
         "rows": table.rows,

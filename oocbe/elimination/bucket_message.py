@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.buckets import Bucket, elements_of, members_of, reading, subtree_members
 from oocbe.elimination.complete_messages import CompleteMessages
+from oocbe.elimination.complete_pieces import CompletePieces
 from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.message import Message
 from oocbe.elimination.messages import MessageStore
@@ -69,6 +70,7 @@ class MessageMaker:
         self._pruner = pruner
         form = INCOMPLETE if pruner is not None or prepared.consumption is not None else tables
         self._complete = CompleteMessages(prepared, store, self._engine, form)
+        self._complete_pieces = CompletePieces(prepared, store, self._engine, self._complete)
         problem = prepared.problem
         is_dominated = dominance and applies_to(prepared.semiring)
         pools = (prepared.constraints, prepared.functions)
@@ -106,6 +108,8 @@ class MessageMaker:
         separator = bucket.separator
         bucket, pruning = self._begun(bucket, subtree)
         table: Table | CompleteTable | None = self.complete_message(bucket)
+        if table is None and (published := self._in_complete_pieces(place, bucket, separator)) is not None:
+            return published
         if table is None and self._prepared.consumption is not None:
             table = self._held(bucket, separator, subtree, pruning)
         if table is None and not self._exceeds_memory(bucket):
@@ -181,6 +185,28 @@ class MessageMaker:
             made = self._complete.compute(bucket, covered, self._row_cap)
         # A product of floats may be too small for one: rows tell that from what is infeasible.
         return None if made.rows == 0 and made.dtype.kind == "f" else made
+
+    def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
+        """The message in memory in the form that is cheaper, not published; arguments and errors as for :meth:`table`.
+
+        ResourceError also where it must be complete and does not fit.
+        """
+        made = self.complete_message(bucket)
+        if made is not None:
+            return made
+        self._complete.check_rows_will_do(bucket)
+        return self.table(bucket, subtree)
+
+    def _in_complete_pieces(self, place: int, bucket: Bucket, separator: tuple[int, ...]) -> tuple[Message, int] | None:
+        """The message as a complete table through the disk; None where rows are cheaper."""
+        if not self._complete.are_possible:
+            return None
+        covered = self._covered(bucket)
+        if not self._complete.suits_in_pieces(bucket, covered):
+            return None
+        self._complete.check_cap(bucket, self._row_cap)
+        with reading(self._prepared, bucket):
+            return self._complete_pieces.publish(place, bucket, separator, covered)
 
     def _exceeds_memory(self, bucket: Bucket) -> bool:
         """Whether the bucket's tables would take so much memory that they are better joined in pieces."""

@@ -14,7 +14,7 @@ import base64
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,10 @@ from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.records import read_record, render_record
 from oocbe.tables.stored import StoredTable
+from oocbe.tables.stored_complete import StoredCompleteTable, open_table
 from oocbe.tables.table import Table
+
+AnyStored = TypeVar("AnyStored", bound=StoredTable | StoredCompleteTable)
 
 RECORD_FORMAT = "oocbe-message"
 LARGEST_RECORD = 1 << 20
@@ -42,7 +45,7 @@ class PublishedMessage(NamedTuple):
     ``exponent``: of the power of two that its values were divided by.
     """
 
-    table: StoredTable | Table
+    table: StoredTable | StoredCompleteTable | Table
     exponent: int
 
 
@@ -111,9 +114,9 @@ class OrderCheckpoint:
         place: int,
         scope: tuple[int, ...],
         exponent: int,
-        write: Callable[[Path], StoredTable],
+        write: Callable[[Path], AnyStored],
         nbytes: int | None = None,
-    ) -> StoredTable:
+    ) -> AnyStored:
         """The same for a message that ``write`` writes to the path it is given; ``nbytes`` where that is known."""
         with self._publishing(place, nbytes):
             stored = write(self._path(place))
@@ -167,7 +170,10 @@ class OrderCheckpoint:
             if (record["run"], record["place"], record["scope"]) != (self._run, place, list(scope)):
                 raise CorruptDataError(f"{record_path}: belongs to another bucket or run")
             table = self._embedded(record, layout, dtype) if "keys" in record else self._stored(place, record)
-            if table.rows != record["rows"] or table.layout != layout or _dtype_of(table) != dtype:
+            wanted = layout
+            if isinstance(table, StoredCompleteTable):
+                wanted = layout.select(layout.scope[::-1])
+            if table.rows != record["rows"] or table.layout != wanted or _dtype_of(table) != dtype:
                 raise CorruptDataError(f"{record_path}: its table is none of this bucket's")
             message = PublishedMessage(table, int(record["exponent"]))
         except FileNotFoundError:
@@ -178,12 +184,13 @@ class OrderCheckpoint:
         self.found += 1
         return message
 
-    def _stored(self, place: int, record: dict[str, Any]) -> StoredTable:
+    def _stored(self, place: int, record: dict[str, Any]) -> StoredTable | StoredCompleteTable:
         path = self._path(place)
         if path.is_symlink():
             raise CorruptDataError(f"{path}: a link, which nothing in a run directory is")
-        stored = StoredTable.open(path)
-        if stored.manifest_checksum != record["table"] or not stored.is_sorted:
+        stored = open_table(path)
+        is_sorted = isinstance(stored, StoredCompleteTable) or stored.is_sorted
+        if stored.manifest_checksum != record["table"] or not is_sorted:
             raise CorruptDataError(f"{path}: not the table that {self._record_path(place).name} describes")
         stored.verify()
         return stored
@@ -211,5 +218,5 @@ def _text_of(array: np.ndarray[Any, Any]) -> str:
     return base64.b64encode(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()).decode()
 
 
-def _dtype_of(table: StoredTable | Table) -> np.dtype[Any]:
-    return table.dtype if isinstance(table, StoredTable) else table.values.dtype
+def _dtype_of(table: StoredTable | StoredCompleteTable | Table) -> np.dtype[Any]:
+    return table.values.dtype if isinstance(table, Table) else table.dtype

@@ -37,6 +37,9 @@ from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import bits_for
 from oocbe.tables.table import format_bytes
 
+WORKING_COPIES = 2
+"""A message is computed in the order that suits the kernel, then put into its own."""
+
 CELLS_A_CAPPED_ROW = 64
 """Cells of a complete message for each row that the cap of a race allows: they take less time."""
 
@@ -73,30 +76,45 @@ class CompleteMessages:
             )
 
     def suits(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> bool:
-        """Whether the bucket's message, its separator filled in, is to be computed as a complete table.
-
-        Raises
-        ------
-        ResourceError : it must be, and does not fit the memory limit.
-        """
+        """Whether the bucket's message, its separator filled in, is to be computed as a complete table in memory."""
         if not self.are_possible:
             return False
-        prepared = self._prepared
-        cells = math.prod(prepared.problem.sizes[v] for v in bucket.separator)
-        written = [m for m in bucket.messages if not m.is_complete]
-        needed = cells + sum(self._cells(m.scope) for m in written)
-        needed *= prepared.dtype.itemsize
+        needed, most = self._needed(bucket), self._engine.piece_rows
+        if most is not None and self._cells(bucket.separator) > most:
+            return False
+        favour = FAVOUR if needed * LARGEST_SHARE <= self._store.memory_limit else 1.0
+        is_wanted = self._tables == COMPLETE or self._is_cheaper(bucket, covered, favour)
+        return is_wanted and self._fits(bucket, needed)
+
+    def suits_in_pieces(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> bool:
+        """The same for a message that does not suit memory: whether it is to be a complete table on disk."""
+        if not self.are_possible:
+            return False
         if self._tables == COMPLETE:
-            if not self._fits(bucket, needed):
-                raise self._out_of_memory(bucket, needed)
             return True
         most = self._engine.piece_rows
-        if most is not None and cells > most:
-            return False  # only rows are cut into pieces
-        favour = FAVOUR if needed * LARGEST_SHARE <= self._store.memory_limit else 1.0
+        has_to = self._needed(bucket) > self._store.free or (most is not None and self._cells(bucket.separator) > most)
+        return has_to and self._is_cheaper(bucket, covered, 1.0)
+
+    def check_rows_will_do(self, bucket: Bucket) -> None:
+        """Refuse a message that does not suit memory where it must be there and complete (:class:`ResourceError`)."""
+        if self._tables == COMPLETE and not self._fits(bucket, self._needed(bucket)):
+            raise self._out_of_memory(bucket, self._needed(bucket))
+
+    def _needed(self, bucket: Bucket) -> int:
+        """Bytes that joining takes besides complete messages in memory: the message, others once they are so, and the
+        copies that kernels make to have all in order."""
+        cells = WORKING_COPIES * self._cells(bucket.separator)
+        for m in bucket.messages:
+            cells += (1 if m.is_complete and m.is_in_memory else 2) * self._cells(m.scope)
+        return cells * self._prepared.dtype.itemsize
+
+    def _is_cheaper(self, bucket: Bucket, covered: Sequence[PackedFactor], favour: float) -> bool:
+        prepared = self._prepared
+        cells = self._cells(bucket.separator)
         rows = cells * self._density(bucket, covered)
         words = prepared.layout(bucket.separator).words
-        return is_cheaper_complete(cells, rows, words, prepared.dtype.itemsize, favour) and self._fits(bucket, needed)
+        return is_cheaper_complete(cells, rows, words, prepared.dtype.itemsize, favour)
 
     def _fits(self, bucket: Bucket, needed: int) -> bool:
         self._store.make_room(needed, besides=bucket.messages)
@@ -113,21 +131,26 @@ class CompleteMessages:
             joined *= permitted / self._cells(c.scope)
         return 1.0 - (1.0 - joined) ** prepared.problem.sizes[bucket.variable]
 
+    def check_cap(self, bucket: Bucket, row_cap: int | None) -> None:
+        """Refuse a message of more than :data:`CELLS_A_CAPPED_ROW` times ``row_cap`` cells
+        (:class:`TooManyRowsError`)."""
+        if row_cap is not None and self._cells(bucket.separator) > row_cap * CELLS_A_CAPPED_ROW:
+            raise TooManyRowsError(len(bucket.separator), row_cap)
+
     def compute(self, bucket: Bucket, covered: Sequence[PackedFactor], row_cap: int | None = None) -> CompleteTable:
-        """The bucket's message.
+        """The bucket's message in memory.
 
         Raises
         ------
-        TooManyRowsError : it would have more than :data:`CELLS_A_CAPPED_ROW` times ``row_cap`` cells.
+        TooManyRowsError : see :meth:`check_cap`.
         """
+        self.check_cap(bucket, row_cap)
         prepared = self._prepared
         separator = tuple(reversed(bucket.separator))
         cells = self._cells(separator)
-        if row_cap is not None and cells > row_cap * CELLS_A_CAPPED_ROW:
-            raise TooManyRowsError(len(separator), row_cap)
         self._store.make_room(cells * prepared.dtype.itemsize, besides=bucket.messages)
         functions = [self._received(m) for m in bucket.messages]
-        functions += self._factors(bucket.functions, covered)
+        functions += self.factors(bucket.functions, covered)
         joined = cells * prepared.problem.sizes[bucket.variable]
         complete = CompleteBucket(
             separator,
@@ -144,7 +167,7 @@ class CompleteMessages:
         scope = tuple(reversed(message.scope))
         return BucketFunction(scope, table.values, table.steps)
 
-    def _factors(self, functions: Sequence[PackedFactor], constraints: Sequence[PackedFactor]) -> list[BucketFunction]:
+    def factors(self, functions: Sequence[PackedFactor], constraints: Sequence[PackedFactor]) -> list[BucketFunction]:
         """Packed functions and constraints, those over the same variables as one."""
         prepared = self._prepared
         made: list[BucketFunction] = []

@@ -35,7 +35,7 @@ a row costs half a microsecond to two (see ``ROWS_A_SECOND``)."""
 
 LARGEST_SHARE = 4
 """Complete tables are favoured up to a quarter of the memory: a bucket's inputs, and the next message, lie beside it.
-Beyond that they must be smaller than the rows."""
+Beyond that they must be smaller than the rows, and go through the disk in pieces where memory has no room."""
 
 
 def is_cheaper_complete(cells: int, rows: float, words: int, itemsize: int, favour: float = FAVOUR) -> bool:
@@ -66,8 +66,7 @@ def forecast(layout: Layout, rows: float, dtype: np.dtype[Any], tables: str, mem
     cells = layout.complete_rows
     size = cells * dtype.itemsize
     favour = FAVOUR if size * LARGEST_SHARE <= memory else 1.0
-    cheaper = is_cheaper_complete(cells, rows, layout.words, dtype.itemsize, favour)
-    return COMPLETE if cheaper and size <= memory else INCOMPLETE
+    return COMPLETE if is_cheaper_complete(cells, rows, layout.words, dtype.itemsize, favour) else INCOMPLETE
 
 
 def possible_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:

@@ -203,4 +203,4 @@ class Forward:
     def cheapest_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
         """The same in the form that is cheaper (see ``tables``)."""
         self._fill_separator(bucket)
-        return self._maker.complete_message(bucket) or self._maker.table(bucket, subtree)
+        return self._maker.needed_message(bucket, subtree)

@@ -1,4 +1,4 @@
-"""A message: the rows, or the complete table, that a bucket passes on, in memory or on disk."""
+"""A message: its scope, and its table in memory or on disk, as rows or with a value for every assignment."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.ranges import largest_magnitude
+from oocbe.infeasible import feasible_mask
 from oocbe.kernels.cpu.search import find_row
 from oocbe.operators.bucket_engine import to_host
+from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
 from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
+from oocbe.tables.stored_complete import StoredCompleteTable
 from oocbe.tables.table import Table
 from oocbe.tables.writer import key_number
 
@@ -38,7 +41,7 @@ class Message:
     nbytes: int
     is_filtered: bool = True
     _table: Table | CompleteTable | None = None
-    _stored: StoredTable | None = None
+    _stored: StoredTable | StoredCompleteTable | None = None
 
     @property
     def is_in_memory(self) -> bool:
@@ -47,8 +50,8 @@ class Message:
 
     @property
     def is_complete(self) -> bool:
-        """Whether it is held as a complete table."""
-        return isinstance(self._table, CompleteTable)
+        """Whether it is a complete table, in memory or on disk."""
+        return isinstance(self._table, CompleteTable) or isinstance(self._stored, StoredCompleteTable)
 
     def table(self) -> Table:
         """The rows in memory, read from disk where they are not, listed where they are a complete table's."""
@@ -57,6 +60,8 @@ class Message:
         if self._table is not None:
             return self._table
         assert self._stored is not None
+        if isinstance(self._stored, StoredCompleteTable):
+            return self._rows_of(self._stored.to_complete())
         return self._stored.to_table()
 
     def complete(self, dtype: np.dtype[np.generic]) -> CompleteTable:
@@ -69,25 +74,40 @@ class Message:
         """
         if isinstance(self._table, CompleteTable):
             return self._table
+        if isinstance(self._stored, StoredCompleteTable):
+            return self._stored.to_complete()
         source = self._stored if self._table is None else to_host(self._table)
         assert source is not None
         pieces = source.chunks() if not isinstance(source, Table) else iter([source])
         scope = tuple(reversed(source.layout.scope))
         return CompleteTable.from_pieces(source.layout, pieces, source.semiring, scope, dtype)
 
-    def values(self) -> NDArray[Any]:
-        """Values of the rows, or of all cells, in memory."""
-        return self._table.values if self._table is not None else self.table().values
-
     def value_pieces(self) -> Iterator[NDArray[Any]]:
         """Values of the rows (of a complete table, of its feasible cells), a chunk of a table on disk at a time."""
         if self._table is not None:
             table = to_host(self._table)
             yield table.values[table.feasible()] if isinstance(table, CompleteTable) else table.values
-            return
-        assert self._stored is not None
-        for piece in self._stored.chunks():
-            yield piece.values
+        elif isinstance(self._stored, StoredCompleteTable):
+            codes = (self._stored.semiring.combination, self._stored.semiring.marginalisation)
+            for part in self._stored.pieces(self._stored.chunk_cells):
+                yield part[feasible_mask(part, *codes)]
+        else:
+            assert self._stored is not None
+            for piece in self._stored.chunks():
+                yield piece.values
+
+    def cells(self) -> CellSource:
+        """The values of a complete message, to be read by boxes."""
+        if isinstance(self._stored, StoredCompleteTable):
+            return StoredCells(self._stored)
+        assert isinstance(self._table, CompleteTable)
+        return HeldCells(to_host(self._table).values)
+
+    def rows_on_hand(self) -> Table | StoredTable:
+        """The table of an incomplete message, wherever it is."""
+        table = self._table or self._stored
+        assert table is not None and not isinstance(table, CompleteTable | StoredCompleteTable)
+        return table
 
     def _rows_of(self, table: CompleteTable) -> Table:
         return to_host(table).to_table(tuple(reversed(table.scope)))
@@ -95,21 +115,23 @@ class Message:
     @property
     def listed_bytes(self) -> int:
         """Bytes of all rows with their keys; of a complete table more than it takes itself."""
-        if not isinstance(self._table, CompleteTable):
+        table = self._table or self._stored
+        if not isinstance(table, CompleteTable | StoredCompleteTable):
             return self.nbytes
-        return self.rows * (8 * self._table.layout.words + self._table.dtype.itemsize)
+        return self.rows * (8 * table.layout.words + table.dtype.itemsize)
 
     def sorted_rows(self, cache: ChunkCache) -> SortedRows:
-        """The rows to be read by key range, wherever they are."""
-        if self._table is not None:
+        """The rows to be read by key range, wherever they are; those of a complete table are listed in memory
+        (:meth:`oocbe.elimination.messages.MessageStore.list_rows` lists them on disk)."""
+        if self._table is not None or isinstance(self._stored, StoredCompleteTable):
             return HeldRows(self.table())
         assert self._stored is not None
         return StoredRows(self._stored, cache)
 
     def largest_magnitude(self) -> int:
-        """Largest absolute value of an integer message; a table on disk tells."""
+        """Largest absolute value of an integer message of products; a table on disk tells."""
         if self._table is not None:
-            return largest_magnitude(self.values())
+            return largest_magnitude(self._table.values)
         assert self._stored is not None
         low, high = self._stored.extent or (0, 0)
         return max(abs(low), abs(high))
@@ -119,6 +141,8 @@ class Message:
         if isinstance(self._table, CompleteTable):
             self._table = to_host(self._table)
             return self._table.value_at([assignment[v] for v in reversed(self.scope)])
+        if isinstance(self._stored, StoredCompleteTable):
+            return self._stored.value_at([assignment[v] for v in reversed(self.scope)])
         source = self._table if self._table is not None else self._stored
         assert source is not None
         indices = np.array([[assignment[v] for v in self.scope]], dtype=np.int64)
@@ -139,12 +163,12 @@ class Message:
         Returns that field's values, ascending, and the rows' values.
         """
         source = self._table if self._table is not None else self._stored
-        assert source is not None and not isinstance(source, CompleteTable)
+        assert source is not None and not self.is_complete
         indices = np.array([[0, *(assignment[v] for v in self.scope)]], dtype=np.int64)
         first = key_number(source.layout.pack(indices), 0)
         last = first + (1 << bits) - 1
         if self._table is None:
-            assert self._stored is not None
+            assert self._stored is not None and not isinstance(self._stored, StoredCompleteTable)
             table = self._stored.read_between(first, last)
         else:
             assert not isinstance(self._table, CompleteTable)

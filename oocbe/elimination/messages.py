@@ -11,34 +11,67 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.elimination.message import Message
 from oocbe.operators.bucket_engine import to_host
+from oocbe.operators.complete_transpose import transposed
+from oocbe.streaming.cells import CellSource, StoredCells
 from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.complete_pieces import sorted_pieces
+from oocbe.tables.complete_pieces import listed, sorted_pieces
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.scratch import ScratchFolder, default_parent
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.stored_complete import StoredCompleteTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.elimination.checkpoint import OrderCheckpoint, PublishedMessage
+    from oocbe.semiring import Semiring
     from oocbe.tables.layout import Layout
-    from oocbe.tables.stored import StoredTable
 
+AnyStored = TypeVar("AnyStored", bound=StoredTable | StoredCompleteTable)
 
 CHUNK_SHARE, LEAST_CHUNK_ROWS = 0.015, 1 << 12
 """A chunk's rows take this share of the memory limit at most, unless they are so few: one is being filled, one encoded,
 and some are decoded at a time."""
 
 
-COMPLETE_PIECE_BYTES = 32
-"""Of a cell of a complete table whose rows are listed: its value, key and place, and copies of them."""
+class Cells(Protocol):
+    """What is told of a complete table that is written: a :class:`CompleteTable` has it, too."""
+
+    @property
+    def layout(self) -> Layout:
+        """Scope and sizes."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values."""
+
+    @property
+    def semiring(self) -> Semiring:
+        """Of the values."""
+
+
+COMPLETE_PIECE_BYTES, LISTED_SHARE, LEAST_ROOM = 32, 0.25, 0.1
+"""Of a cell of a complete table whose rows are listed: its value, key and place, and copies of them. Share of what is
+free, or of this share of the limit where that is more, for the cells that are listed at a time."""
+
+
+@dataclass(frozen=True)
+class CellsToCome:
+    """The same of values that are not there yet."""
+
+    layout: Layout
+    dtype: np.dtype[Any]
+    semiring: Semiring
 
 
 class MessageStore:
@@ -91,6 +124,11 @@ class MessageStore:
         self.close(interrupted=kind is not None)
 
     @property
+    def scratch_parent(self) -> Path:
+        """The folder in which scratch files may be made."""
+        return self._parent
+
+    @property
     def free(self) -> int:
         """Bytes of the limit that are free now."""
         return self.memory_limit - self.in_memory
@@ -115,18 +153,16 @@ class MessageStore:
 
         exponent : of the power of two that the values were divided by. Errors as for :meth:`add`.
         """
-        message = Message(scope, table.rows, table.nbytes, _table=table)
-        stored = None
         if self._checkpoint is not None:
-            # On disk every message is rows: packed keys of a complete table take hardly any room there.
-            if isinstance(table, CompleteTable) and not self._checkpoint.embeds(message.listed_bytes):
-                cells = to_host(table)
-                stored = self._checkpoint.publish_table(place, scope, exponent, lambda path: self._listed(path, cells))
-            else:
-                stored = self._checkpoint.publish(place, scope, to_host(message.table()), exponent)
-        if stored is not None:
-            return Message(scope, stored.rows, stored.nbytes, _stored=stored)
-        return self.add(scope, table) if scope else message
+            host = to_host(table)
+            if isinstance(host, CompleteTable) and not self._checkpoint.embeds(host.nbytes):
+                return self.publish_cells(place, scope, host, [host.values], exponent)
+            # A small message is rows in the message's record, whatever its form.
+            rows = Message(scope, host.rows, host.nbytes, _table=host).table()
+            stored = self._checkpoint.publish(place, scope, rows, exponent)
+            if stored is not None:
+                return Message(scope, table.rows, table.nbytes, _stored=stored)
+        return self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
 
     def publish_stream(
         self, place: int, scope: tuple[int, ...], head: Table, tables: Iterable[Table], exponent: int
@@ -145,12 +181,30 @@ class MessageStore:
             stored = self._in_scratch(write)
         return Message(scope, stored.rows, stored.nbytes, _stored=stored)
 
+    def publish_cells(
+        self, place: int, scope: tuple[int, ...], like: Cells, values: Iterable[NDArray[Any]], exponent: int
+    ) -> Message:
+        """The same for a complete message whose values come in pieces, in the order of its cells."""
+
+        def write(path: Path) -> StoredCompleteTable:
+            return self._stored_cells(path, like, values)
+
+        checkpoint = self._checkpoint
+        stored = (
+            self._in_scratch(write) if checkpoint is None else checkpoint.publish_table(place, scope, exponent, write)
+        )
+        return Message(scope, stored.rows, stored.nbytes, _stored=stored)
+
+    def write_cells(self, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
+        """Write a complete table that comes in pieces, for later use; :meth:`remove_scratch` removes it."""
+        return self._in_scratch(lambda path: self._stored_cells(path, like, values))
+
     def write_scratch(self, head: Table, tables: Iterable[Table]) -> StoredTable:
         """Write a table that comes in pieces, for later use; :meth:`remove_scratch` removes it. Errors as for add."""
         return self._in_scratch(lambda path: self._stored(path, head, tables))
 
-    def remove_scratch(self, table: StoredTable) -> None:
-        """Remove what :meth:`write_scratch` has made."""
+    def remove_scratch(self, table: StoredTable | StoredCompleteTable) -> None:
+        """Remove what :meth:`write_scratch` or :meth:`write_cells` has made."""
         used = disk.size_of(table.path)
         disk.remove(table.path)
         self.budget.take(-used, self._parent)
@@ -213,11 +267,11 @@ class MessageStore:
         self._scratch_bytes = 0
 
     def _write(self, message: Message) -> None:
-        """Write a message in memory to the scratch folder, as rows: their keys take hardly any room there."""
+        """Write a message in memory to the scratch folder, in its form."""
         assert message._table is not None
         table = to_host(message._table)
         if isinstance(table, CompleteTable):
-            message._stored = self._in_scratch(lambda path: self._listed(path, table))
+            message._stored = self._in_scratch(lambda path: self._stored_cells(path, table, [table.values]))
         else:
             message._stored = self._in_scratch(lambda path: self._stored(path, table, [table]))
         message._table = None
@@ -225,14 +279,49 @@ class MessageStore:
         message.nbytes = message._stored.nbytes
 
     def list_rows(self, messages: Sequence[Message]) -> None:
-        """Write those of some messages that are complete tables to disk: only rows can be read by key range."""
+        """Write those of some messages that are complete tables to disk as rows: these can be read by key range."""
         for message in messages:
-            if message.is_complete:
-                self._write(message)
-                for held in (self._joined, self._waiting):
-                    held[:] = [m for m in held if m is not message]
+            if not message.is_complete:
+                continue
+            stored = message._stored
+            source = message._table or stored
+            assert isinstance(source, CompleteTable | StoredCompleteTable)
+            layout = source.layout.select(tuple(reversed(source.scope)))
+            keys, values = np.empty((layout.words, 0), dtype=np.uint64), np.empty(0, dtype=source.dtype)
+            head = Table(layout, keys, values, source.semiring, is_sorted=True)
+            if isinstance(source, CompleteTable):
+                most = max(1, int(self.memory_limit * CHUNK_SHARE) // COMPLETE_PIECE_BYTES)
+                rows = self.write_scratch(head, sorted_pieces(to_host(source), most))
+                self.in_memory -= message.nbytes
+                for others in (self._joined, self._waiting):
+                    others[:] = [m for m in others if m is not message]
+            else:
+                rows = self.write_scratch(head, self._listed(source, layout))
+                if self._scratch is not None and source.path.parent == self._scratch.path:
+                    self.remove_scratch(source)
+            message._table, message._stored, message.nbytes = None, rows, rows.nbytes
 
-    def _in_scratch(self, write: Callable[[Path], StoredTable]) -> StoredTable:
+    def _listed(self, table: StoredCompleteTable, layout: Layout) -> Iterator[Table]:
+        """Rows of a complete table on disk, piece by piece, the variable eliminated first least significant."""
+        room = int(max(self.free, self.memory_limit * LEAST_ROOM) * LISTED_SHARE)
+        most = max(1, room // COMPLETE_PIECE_BYTES)
+
+        @contextmanager
+        def scratch(values: Iterable[NDArray[Any]]) -> Iterator[CellSource]:
+            stored = self.write_cells(CellsToCome(layout, table.dtype, table.semiring), values)
+            try:
+                yield StoredCells(stored)
+            finally:
+                self.remove_scratch(stored)
+
+        first = 0
+        order = tuple(reversed(range(len(layout.scope))))
+        for values in transposed(StoredCells(table), table.layout.sizes, order, room, scratch):
+            for low in range(0, len(values), most):
+                yield listed(layout, values[low : low + most], first + low, table.semiring)
+            first += len(values)
+
+    def _in_scratch(self, write: Callable[[Path], AnyStored]) -> AnyStored:
         """Write a table to the scratch folder."""
         if self._scratch is None:
             self._scratch = ScratchFolder(self._parent)
@@ -244,21 +333,25 @@ class MessageStore:
         finally:
             self._scratch_bytes += self.budget.used - used
 
-    def _listed(self, path: Path, table: CompleteTable) -> StoredTable:
-        """Write the rows of a complete table in main memory, listed piece by piece."""
-        pieces = sorted_pieces(table, max(1, int(self.memory_limit * CHUNK_SHARE) // COMPLETE_PIECE_BYTES))
-        layout = table.layout.select(tuple(reversed(table.scope)))
-        keys, values = np.empty((layout.words, 0), dtype=np.uint64), np.empty(0, dtype=table.dtype)
-        return self._stored(path, Table(layout, keys, values, table.semiring, is_sorted=True), pieces)
-
     def _stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
-        """Write tables end to end as one, in chunks small against the memory limit."""
-        from oocbe.tables.stored import StoredTable
-
-        row_bytes = 8 * head.layout.words + head.values.dtype.itemsize
-        chunk_rows = min(self._chunk_rows, max(LEAST_CHUNK_ROWS, int(self.memory_limit * CHUNK_SHARE) // row_bytes))
+        """Write tables end to end as one."""
+        chunk_rows = self._rows_a_chunk(8 * head.layout.words + head.values.dtype.itemsize)
         dtype, semiring, budget = head.values.dtype, head.semiring, self.budget
         with StoredTable.create(path, head.layout, dtype, semiring, chunk_rows=chunk_rows, budget=budget) as writer:
             for table in tables:
                 writer.append(table.keys, table.values)
         return StoredTable.open(path)
+
+    def _stored_cells(self, path: Path, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
+        """Write a complete table."""
+        chunk_cells = self._rows_a_chunk(like.dtype.itemsize)
+        with StoredCompleteTable.create(
+            path, like.layout, like.dtype, like.semiring, chunk_cells=chunk_cells, budget=self.budget
+        ) as writer:
+            for part in values:
+                writer.append(part)
+        return StoredCompleteTable.open(path)
+
+    def _rows_a_chunk(self, row_bytes: int) -> int:
+        """Rows, or cells, of a chunk: small against the memory limit."""
+        return min(self._chunk_rows, max(LEAST_CHUNK_ROWS, int(self.memory_limit * CHUNK_SHARE) // row_bytes))

@@ -12,8 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oocbe.elimination.bucket_message import INPUT_SHARE, WORKING_COPIES
-from oocbe.elimination.piecewise import WANTED_SHARE
+from oocbe.elimination.complete_messages import WORKING_COPIES as COMPLETE_COPIES
+from oocbe.elimination.piecewise import HELD_SHARE, WANTED_SHARE
+from oocbe.kernels.cpu.bit_pack import BLOCK, HEADER_WORDS
 from oocbe.operators.bucket_stream import HOPED_SHARE, PieceRoom
+from oocbe.operators.complete_cuts import CellRoom, CompleteCuts
+from oocbe.operators.complete_stream import CELLS_SHARE, STREAMS
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class MessageForecast:
     target : place of the bucket that it goes to; None where it has no variables.
     rows, nbytes : predicted. listed_bytes : of its rows with their keys.
     complete_rows : of a complete table. is_complete : its form.
+    variable, scope : what its bucket eliminates, and its own variables, the one eliminated next at the front.
     """
 
     target: int | None
@@ -33,10 +38,20 @@ class MessageForecast:
     listed_bytes: int
     complete_rows: int
     is_complete: bool
+    variable: int = 0
+    scope: tuple[int, ...] = ()
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes that are written of it, before compression."""
+        return self.nbytes if self.is_complete else self.listed_bytes
 
     @property
     def least_stored_bytes(self) -> int:
-        """Fewest bytes that its rows take on disk: what tells them from others of the same number, and no values."""
+        """Fewest bytes that it takes on disk: what tells its rows from others of the same number, and no values; of a
+        complete table what says of each block of values that they are all alike."""
+        if self.is_complete:
+            return self.complete_rows * 8 * HEADER_WORDS // BLOCK
         return math.ceil(self.rows * max(1.0, math.log2(self.complete_rows / max(1, self.rows))) / 8)
 
 
@@ -58,19 +73,27 @@ class Passage:
     least_disk_bytes: int
 
 
+BEYOND_ANY_DISK = 1 << 60
+"""Bytes above which pieces of a message are only estimated."""
+
 IN_MEMORY = Passage(0, 1, 0, 0)
 """Of a bucket that joins nothing and writes nothing."""
 
 
 def forecast_passages(
-    messages: Sequence[MessageForecast], memory: int, streams: int, piece_rows: int | None, keeps_all: bool
+    messages: Sequence[MessageForecast],
+    memory: int,
+    streams: int,
+    piece_rows: int | None,
+    keeps_all: bool,
+    sizes: Sequence[int] = (),
 ) -> list[Passage]:
     """Passages of all buckets, in elimination order.
 
     Parameters
     ----------
     memory : bytes that messages may take. streams, piece_rows : see :class:`PieceRoom`.
-    keeps_all : whether every message is written, for a run that is resumed.
+    keeps_all : whether every message is written, for a run that is resumed. sizes : domain size of each variable.
     """
     room = PieceRoom(memory, streams, piece_rows)
     received: list[list[int]] = [[] for _ in messages]
@@ -79,27 +102,60 @@ def forecast_passages(
     pieces, inputs = [], []
     for place, message in enumerate(messages):
         mine = received[place]
-        size = sum(messages[m].listed_bytes for m in mine)
-        pieces.append(1 if message.is_complete else _pieces(message, [messages[m] for m in mine], memory, room))
-        inputs.append(size)
+        joined = [messages[m] for m in mine]
+        if message.is_complete:
+            itemsize = message.nbytes // message.complete_rows
+            inputs.append(sum(m.complete_rows for m in joined) * itemsize)
+            in_memory = _fits_complete(message, inputs[-1], memory, piece_rows)
+            pieces.append(1 if in_memory else _complete_pieces(message, joined, itemsize, memory, room, sizes))
+            through_disk = not in_memory and message.nbytes > memory * HELD_SHARE
+        else:
+            inputs.append(sum(m.listed_bytes for m in joined))
+            pieces.append(_pieces(message, joined, memory, room))
+            through_disk = pieces[-1] > 1
         if message.target is not None:
             received[message.target].append(place)
-        written[place] = written[place] or pieces[place] > 1
+        written[place] = written[place] or through_disk
         for m in mine:
             if m in held:
                 held[m] = True
         if not written[place] and message.target is not None:
             held[place] = False
-        _make_room(held, messages, written, memory * (1 - WANTED_SHARE if pieces[place] > 1 else 1))
+        _make_room(held, messages, written, memory * (1 - WANTED_SHARE if through_disk else 1))
     return [
         Passage(
             inputs[place],
             pieces[place],
-            message.listed_bytes if written[place] else 0,
+            message.stored_bytes if written[place] else 0,
             message.least_stored_bytes if written[place] else 0,
         )
         for place, message in enumerate(messages)
     ]
+
+
+def _fits_complete(message: MessageForecast, inputs: int, memory: int, piece_rows: int | None) -> bool:
+    """Whether a complete message is made in memory, its inputs of so many bytes being read or written out."""
+    if piece_rows is not None and message.complete_rows > piece_rows:
+        return False
+    return COMPLETE_COPIES * (message.nbytes + inputs) <= memory
+
+
+def _complete_pieces(
+    message: MessageForecast,
+    joined: Sequence[MessageForecast],
+    itemsize: int,
+    memory: int,
+    room: PieceRoom,
+    sizes: Sequence[int],
+) -> int:
+    """Pieces of a bucket whose message is complete and does not fit in memory."""
+    nbytes = int(memory * CELLS_SHARE) // min(STREAMS, room.streams)
+    if message.nbytes > BEYOND_ANY_DISK:
+        return -(-message.nbytes // max(1, nbytes))
+    read = tuple((m.scope[::-1], itemsize) for m in joined)
+    cell_room = CellRoom(nbytes, room.piece_rows)
+    cuts = CompleteCuts(message.scope[::-1], (message.variable,), read, dict(enumerate(sizes)), itemsize, cell_room)
+    return cuts.pieces
 
 
 def _pieces(message: MessageForecast, inputs: Sequence[MessageForecast], memory: int, room: PieceRoom) -> int:

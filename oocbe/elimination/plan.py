@@ -294,7 +294,7 @@ def plan_for(
     room = message_memory(options)
     planned = tuple(
         replace(bucket, passage=passage)
-        for bucket, passage in zip(buckets, _passages(choice, buckets, dtype, room, options), strict=True)
+        for bucket, passage in zip(buckets, _passages(problem, choice, buckets, dtype, room, options), strict=True)
     )
     drops_rows = (options.dominance and applies_to(semiring)) or (bounds and not bounds.startswith("none"))
     disk = disk_available(options)
@@ -310,7 +310,12 @@ def disk_available(options: SolveOptions) -> int:
 
 
 def _passages(
-    choice: OrderChoice, buckets: Sequence[PlannedBucket], dtype: np.dtype[Any], memory: int, options: SolveOptions
+    problem: Problem,
+    choice: OrderChoice,
+    buckets: Sequence[PlannedBucket],
+    dtype: np.dtype[Any],
+    memory: int,
+    options: SolveOptions,
 ) -> list[Passage]:
     position = {v: place for place, v in enumerate(choice.order)}
     messages = []
@@ -319,7 +324,17 @@ def _passages(
         words = max(1, -(-b.bits // WORD_BITS))
         listed = b.predicted_rows * (words * WORD_BITS // 8 + dtype.itemsize)
         messages.append(
-            MessageForecast(target, b.predicted_rows, b.predicted_bytes, listed, b.complete_rows, b.form == COMPLETE)
+            MessageForecast(
+                target,
+                b.predicted_rows,
+                b.predicted_bytes,
+                listed,
+                b.complete_rows,
+                b.form == COMPLETE,
+                b.variable,
+                b.separator,
+            )
         )
     streams = streams_for(options.streams)
-    return forecast_passages(messages, memory, streams, options.piece_rows, options.workdir is not None)
+    keeps_all = options.workdir is not None
+    return forecast_passages(messages, memory, streams, options.piece_rows, keeps_all, problem.sizes)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.semiring import Combination, Semiring
 from oocbe.tables.complete import CompleteTable
@@ -44,12 +45,18 @@ def exponent_of(semiring: Semiring, dtype: np.dtype[Any], largest: float) -> int
 
 def scaled_by(message: AnyMessage, exponent: int) -> AnyMessage:
     """A message, or a piece of one, divided by 2 ** exponent."""
+    return replace(message, values=scaled_values(message.values, exponent)) if exponent else message
+
+
+def scaled_values(values: NDArray[Any], exponent: int) -> NDArray[Any]:
+    """Values divided by 2 ** exponent."""
     if not exponent:
-        return message
-    values: Any = message.values
+        return values
     if abs(exponent) > MULTIPLIED:
-        return replace(message, values=np.ldexp(values, -exponent))
-    return replace(message, values=values * values.dtype.type(2.0**-exponent))
+        scaled: NDArray[Any] = np.ldexp(values, -exponent)
+        return scaled
+    multiplied: NDArray[Any] = values * values.dtype.type(2.0**-exponent)
+    return multiplied
 
 
 def rescale(message: AnyMessage) -> tuple[AnyMessage, int]:

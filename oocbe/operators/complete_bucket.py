@@ -8,7 +8,7 @@ over a table far smaller than the bucket's joined one, and leaves two or three f
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ class CompleteBucket:
         self,
         separator: Sequence[int],
         eliminated: Sequence[int],
-        sizes: Sequence[int],
+        sizes: Sequence[int] | Mapping[int, int],
         semiring: Semiring,
         dtype: np.dtype[Any],
         kernels: CompleteBackend,

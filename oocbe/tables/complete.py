@@ -170,13 +170,7 @@ class CompleteTable:
         kind = np.dtype(dtype)
         if kind == self.values.dtype:
             return self
-        feasible = self.feasible()
-        if kind.kind == "i":
-            check_feasible(f"complete table over {self.scope}", self.values[feasible], self.semiring, kind)
-        filler = infeasible_value(kind, self.semiring.combination, self.semiring.marginalisation)
-        values = self.values.astype(kind)
-        values[~feasible] = filler
-        return replace(self, values=values)
+        return replace(self, values=converted(self.values, kind, self.semiring, f"complete table over {self.scope}"))
 
     def to_table(self, scope: Sequence[str] | None = None) -> Table:
         """The feasible assignments as rows of an incomplete table, sorted.
@@ -261,6 +255,25 @@ def key_fields(source: Layout, target: Layout) -> NDArray[np.int64]:
         merged.append([field.word, field.shift, field.bits, steps[name]])
         full = size == 1 << field.bits
     return np.array(merged, dtype=np.int64).reshape(-1, 4)
+
+
+def converted(values: NDArray[Any], dtype: np.dtype[Any], semiring: Semiring, what: str) -> NDArray[Any]:
+    """Values of a complete table in another dtype, what is infeasible as it is there; themselves where they have it.
+
+    what : names the table in errors.
+
+    Raises
+    ------
+    ValueRangeError : the dtype does not hold every feasible value.
+    """
+    if values.dtype == dtype:
+        return values
+    feasible = feasible_mask(values, semiring.combination, semiring.marginalisation)
+    if dtype.kind == "i":
+        check_feasible(what, values[feasible], semiring, dtype)
+    made = values.astype(dtype)
+    made[~feasible] = infeasible_value(dtype, semiring.combination, semiring.marginalisation)
+    return made
 
 
 def check_cells(layout: Layout, dtype: np.dtype[Any]) -> None:

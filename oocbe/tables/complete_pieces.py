@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from oocbe.infeasible import feasible_mask
+from oocbe.kernels.cpu.complete_rows import rows_of_cells
+from oocbe.semiring import Semiring
 from oocbe.tables.complete import CompleteTable
+from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
 
@@ -35,3 +41,15 @@ def sorted_pieces(table: CompleteTable, most_cells: int) -> Iterator[Table]:
         for field, digit in zip(fields, digits, strict=True):
             keys[field.word] |= np.uint64(digit << field.shift)
         yield Table(layout, keys, rows.values, table.semiring, is_sorted=True)
+
+
+def listed(layout: Layout, values: NDArray[Any], first: int, semiring: Semiring) -> Table:
+    """Rows of the feasible ones among neighbouring cells of a complete table, sorted.
+
+    layout : of all cells, the fastest variable least significant. values : of the cells from ``first`` on.
+    """
+    places = np.array([(f.word, f.shift) for f in layout.fields], dtype=np.int64).reshape(-1, 2)
+    sizes = np.array(layout.sizes, dtype=np.int64)
+    mask = feasible_mask(values, semiring.combination, semiring.marginalisation)
+    keys, kept = rows_of_cells(values, mask, sizes, places, layout.words, first)
+    return Table(layout, keys, kept, semiring, is_sorted=True)

@@ -21,7 +21,9 @@ MANIFEST_NAME = "manifest.json"
 FORMAT_NAME = "oocbe-table"
 FORMAT_VERSION = 2
 """Version 2: packed chunks and the least and greatest value; version 1, with Blosc chunks, is read as well."""
-READABLE_VERSIONS = (1, 2)
+COMPLETE_VERSION = 3
+"""Version 3: complete tables, which have values and no keys."""
+READABLE_VERSIONS = (1, 2, COMPLETE_VERSION)
 LARGEST_MANIFEST = 1 << 28
 """Bytes above which a manifest is not even read: a million chunks take a tenth of this."""
 
@@ -85,7 +87,8 @@ class Manifest:
             raise CorruptDataError(f"{error}; restore or rewrite the table") from None
         if content["version"] not in READABLE_VERSIONS:
             raise UnsupportedError(
-                f"{path}: format version {content['version']}; this program reads versions up to {FORMAT_VERSION}"
+                f"{path}: format version {content['version']}; this program reads versions up to "
+                f"{max(READABLE_VERSIONS)}"
             )
         try:
             return cls(

@@ -8,7 +8,6 @@ found through the manifest, never by listing a folder. Zarr for Python reads the
 
 from __future__ import annotations
 
-import json
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
@@ -18,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from oocbe.errors import CorruptDataError, ModelError, ResourceError, UnsupportedError
+from oocbe.errors import CorruptDataError, ResourceError, UsageError
 from oocbe.semiring import MAX_SUM, SEMIRINGS, Semiring
 from oocbe.tables import disk
-from oocbe.tables.chunk_files import BLOSC, CODEC_NAMES, KEY_NAMES, PACKED, VALUES_NAME, read_packed, read_rows
+from oocbe.tables.chunk_files import BLOSC, KEY_NAMES, PACKED, VALUES_NAME, read_packed, read_rows
+from oocbe.tables.group import attributes_of, check_extent, check_files, made_of
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import Manifest
+from oocbe.tables.manifest import COMPLETE_VERSION, Manifest
 from oocbe.tables.read_ahead import ReadAhead
 from oocbe.tables.table import VALUE_DTYPES, Table, describe_table, format_bytes
 from oocbe.tables.writer import CHUNK_ROWS, LARGEST_CHUNK_ROWS, StoredTableWriter, key_number
@@ -98,20 +98,19 @@ class StoredTable:
         Raises
         ------
         CorruptDataError : not a complete table, or damaged; the message names the chunk and the file.
-        UnsupportedError : written by a later version of the format.
+        UnsupportedError : written by a later version of the format. UsageError : a complete table.
         """
         folder = Path(path)
         manifest = Manifest.read(folder)
-        attributes = _read_json(folder, manifest, "zarr.json").get("attributes", {}).get("oocbe")
-        if not isinstance(attributes, dict):
-            raise CorruptDataError(f"{folder / 'zarr.json'}: no attributes of a table")
-        if attributes.get("version") != manifest.version:
-            raise UnsupportedError(f"{folder}: format version {attributes.get('version')}, not {manifest.version}")
-        try:
+        if manifest.version == COMPLETE_VERSION:
+            raise UsageError(f"{folder} is a complete table: open it with StoredCompleteTable.open")
+        attributes = attributes_of(folder, manifest)
+
+        def make() -> StoredTable:
             _check_attributes(attributes)
-            table = cls(folder, manifest, attributes)
-        except (KeyError, TypeError, ValueError, ModelError) as error:
-            raise CorruptDataError(f"{folder / 'zarr.json'}: attributes that no table has ({error!r})") from None
+            return cls(folder, manifest, attributes)
+
+        table = made_of(folder, make)
         table._check_files()
         return table
 
@@ -289,38 +288,7 @@ class StoredTable:
             raise CorruptDataError(
                 f"{self.path}: the manifest lists {self.chunk_count:,} chunks, {self.rows:,} rows have {chunks:,}"
             )
-        expected = {"zarr.json"} | {f"{name}/zarr.json" for name in arrays}
-        expected |= {f"{name}/c/{chunk}" for name in arrays for chunk in range(chunks)}
-        if set(self._manifest.files) != expected:
-            raise CorruptDataError(
-                f"{self.path}: the manifest lists other files than a table of {self.rows:,} rows has"
-            )
-        for name in self._manifest.files:
-            self._manifest.checked(self.path, name)
-        for name, dtype in arrays.items():
-            metadata = _read_json(self.path, self._manifest, f"{name}/zarr.json")
-            wanted = {
-                "shape": [self.rows],
-                "data_type": dtype,
-                "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [self.chunk_rows]}},
-            }
-            codecs = [codec.get("name") for codec in metadata.get("codecs", [])]
-            differs = any(metadata.get(item) != value for item, value in wanted.items())
-            if differs or codecs != CODEC_NAMES[self._codec]:
-                raise CorruptDataError(f"{self.path / name / 'zarr.json'}: not the array {name} of this table")
-
-
-def _read_json(folder: Path, manifest: Manifest, name: str) -> dict[str, Any]:
-    if name not in manifest.files:
-        raise CorruptDataError(f"{folder}: the manifest does not list {name}")
-    data = manifest.read_file(folder, name)
-    try:
-        content = json.loads(data)
-    except ValueError as error:
-        raise CorruptDataError(f"{folder / name}: not JSON ({error})") from None
-    if not isinstance(content, dict):
-        raise CorruptDataError(f"{folder / name}: not a JSON object")
-    return content
+        check_files(self.path, self._manifest, arrays, self.rows, self.chunk_rows, self._codec)
 
 
 def _check_attributes(attributes: Mapping[str, Any]) -> None:
@@ -336,7 +304,4 @@ def _check_attributes(attributes: Mapping[str, Any]) -> None:
         raise ValueError("rows or chunk rows out of range")
     if Layout(tuple(attributes["scope"]), tuple(attributes["sizes"])).words != attributes["words"]:
         raise ValueError("scope and words do not fit")
-    if "extent" in attributes:
-        low, high = attributes["extent"]
-        if type(low) is not int or type(high) is not int or not -(1 << 63) <= low <= high < 1 << 63:
-            raise ValueError("least and greatest value out of range")
+    check_extent(attributes)

@@ -2,42 +2,29 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.semiring import Semiring
-from oocbe.tables import disk
 from oocbe.tables.chunk_files import BLOSC, PACKED
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.faults import passing
+from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS, GroupWriter
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import MANIFEST_NAME, Manifest
-from oocbe.tables.table import VALUE_DTYPES
 
-if TYPE_CHECKING:
-    from oocbe.tables.chunk_store import NewArrays
+__all__ = ["CHUNK_ROWS", "LARGEST_CHUNK_ROWS", "StoredTableWriter", "key_number"]
 
 CHUNK_ROWS = 1 << 20
 """Default rows a chunk: 8 MiB of keys, large enough for full disk and codec speed, small against any memory budget."""
 
-LARGEST_CHUNK_ROWS = 1 << 26
-"""A chunk's keys stay far below the 2 GiB that its codec can take."""
 
-
-class StoredTableWriter:
+class StoredTableWriter(GroupWriter):
     """Collects rows into chunks and publishes them as a table when its ``with`` block ends.
 
-    Made by :meth:`oocbe.tables.stored.StoredTable.create`. The table appears under its name complete or not at all:
-    everything is written into a hidden folder beside it, synchronised to disk, the manifest last, and then renamed.
-    When the block ends with an exception (Ctrl-C included), the hidden folder is removed.
-
-    ``budget`` counts what is written and may refuse it; a table that was not finished is given back to it.
+    Made by :meth:`oocbe.tables.stored.StoredTable.create`.
     """
 
     def __init__(
@@ -50,47 +37,13 @@ class StoredTableWriter:
         codec: str = PACKED,
         budget: DiskBudget | None = None,
     ) -> None:
-        self.path = Path(path)
-        self.layout = layout
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self.semiring = semiring
-        self.rows = 0
-        self.is_sorted = True
-        if self.dtype not in VALUE_DTYPES:
-            raise ModelError(f"{path}: values must be {', '.join(d.name for d in VALUE_DTYPES)}, not {self.dtype}")
-        if not 1 <= chunk_rows <= LARGEST_CHUNK_ROWS:
-            raise UsageError(f"chunk_rows must be 1 to {LARGEST_CHUNK_ROWS:,}, not {chunk_rows:,}")
         if codec not in (PACKED, BLOSC):
             raise UsageError(f"chunks can be {PACKED} or {BLOSC}, not {codec!r}")
-        self._chunk_rows = chunk_rows
-        self._codec = codec
-        self._manifest = Manifest(version=1 if codec == BLOSC else 2)
-        self._extent: tuple[int, int] | None = None
+        version = 1 if codec == BLOSC else 2
+        super().__init__(path, layout, dtype, semiring, chunk_rows, layout.words, version, codec, budget)
+        self.is_sorted = True
         self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
-        self._written = 0
         self._last_key = -1
-        self._arrays: NewArrays | None = None
-        self._folder = self.path.parent / disk.partial_name(self.path.name)
-        self._budget = DiskBudget(self.path.parent) if budget is None else budget
-        self._manifest_bytes = 0
-
-    def __enter__(self) -> StoredTableWriter:
-        passing("table:begin")
-        self._refuse_existing()
-        self._folder.mkdir(parents=True)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._finish()
-        finally:
-            if self._folder.exists():
-                disk.remove(self._folder)
-                taken = sum(record.size for record in self._manifest.files.values())
-                self._budget.take(-taken - self._manifest_bytes, self.path)
 
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Add rows.
@@ -115,9 +68,7 @@ class StoredTableWriter:
         if len(values) == 0:
             return
         self._check_order(keys)
-        if self.dtype.kind == "i":
-            extent = int(values.min()), int(values.max())
-            self._extent = extent if self._extent is None else _union(self._extent, extent)
+        self._widen(values)
         self.rows += len(values)
         waiting = sum(len(v) for _, v in self._pending)
         if waiting + len(values) < self._chunk_rows:
@@ -163,7 +114,7 @@ class StoredTableWriter:
         self.is_sorted = self.is_sorted and self._last_key < edge_keys[0]
         self._last_key = edge_keys[1]
         if extent is not None:
-            self._extent = extent if self._extent is None else _union(self._extent, extent)
+            self._widen_to(*extent)
         self._manifest.first_keys.append(edge_keys[0])
         self._manifest.last_keys.append(edge_keys[1])
         self.rows += rows
@@ -201,56 +152,17 @@ class StoredTableWriter:
 
     def _write(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Write rows that start at a chunk's start."""
-        try:
-            self._open_arrays().append(self._written, keys, values)
-        except OSError as error:
-            raise self._disk_error(error) from None
+        self._write_arrays(keys, values)
         for start in range(0, len(values), self._chunk_rows):
             self._manifest.first_keys.append(key_number(keys, start))
             self._manifest.last_keys.append(key_number(keys, min(start + self._chunk_rows, len(values)) - 1))
-        self._written += len(values)
-
-    def _open_arrays(self) -> NewArrays:
-        from oocbe.tables.chunk_store import NewArrays
-
-        if self._arrays is None:
-            self._arrays = NewArrays(
-                self._folder,
-                self._manifest,
-                self.layout.words,
-                self.dtype,
-                self._chunk_rows,
-                self._codec,
-                self._budget,
-            )
-        return self._arrays
 
     def _finish(self) -> None:
         if self._arrays is None:
             # All rows fit in one chunk: it need not be longer than they are.
             self._chunk_rows = max(1, sum(len(v) for _, v in self._pending))
         self._flush()
-        try:
-            self._open_arrays().describe({"oocbe": self._attributes()})
-            for path in sorted(self._folder.rglob("*"), reverse=True):
-                disk.synchronise(path)
-            passing("table:data-synchronised")
-            manifest = self._folder / MANIFEST_NAME
-            content = self._manifest.render()
-            self._budget.take(len(content), manifest)
-            self._manifest_bytes = len(content)
-            disk.write_file(manifest, content)
-            passing("table:manifest-written")
-            disk.synchronise(manifest)
-            disk.synchronise(self._folder)
-            passing("table:manifest-synchronised")
-            self._refuse_existing()
-            disk.rename(self._folder, self.path)
-            passing("table:renamed")
-            disk.synchronise(self.path.parent)
-            passing("table:done")
-        except OSError as error:
-            raise self._disk_error(error) from None
+        self._publish(self._attributes())
 
     def _attributes(self) -> dict[str, Any]:
         attributes = {
@@ -268,22 +180,7 @@ class StoredTableWriter:
             attributes["extent"] = list(self._extent)
         return attributes
 
-    def _refuse_existing(self) -> None:
-        if self.path.exists() or self.path.is_symlink():
-            raise UsageError(f"{self.path} exists already; remove it or choose another name")
-
-    def _disk_error(self, error: OSError) -> Exception:
-        """Sizes for a disk that is full or fails; other errors, such as a missing permission, say enough themselves."""
-        if error.errno not in (*disk.FULL_DISK, errno.EIO, errno.EROFS):
-            return error
-        what = f"{self.path} ({self._written:,} of at least {self.rows:,} rows written)"
-        return self._budget.failure(error, what, self.rows * (8 * self.layout.words + self.dtype.itemsize))
-
 
 def key_number(keys: NDArray[np.uint64], row: int) -> int:
     """A row's key as one number, word 0 least significant."""
     return sum(int(word[row]) << (64 * place) for place, word in enumerate(keys))
-
-
-def _union(extent: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    return min(extent[0], other[0]), max(extent[1], other[1])

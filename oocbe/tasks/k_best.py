@@ -20,7 +20,7 @@ from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.tasks.result import TaskResult, finished, unsatisfiable
 from oocbe.tasks.tables import Tables, compute_tables
-from oocbe.tasks.top_down import gaps
+from oocbe.tasks.top_down import CACHE_SHARE, gaps
 
 if TYPE_CHECKING:
     from oocbe.observer import Observer
@@ -60,6 +60,8 @@ def _prefixes(tables: Tables, k: int) -> NDArray[np.int64]:
     behind: NDArray[Any] = np.zeros(1, dtype=np.int64 if tables.prepared.dtype.kind == "i" else np.float64)
     for bucket in reversed(tables.outcome.buckets):
         columns = {v: np.ascontiguousarray(chosen[:, v]) for v in bucket.separator}
+        most = int(tables.store.memory_limit * CACHE_SHARE)
+        tables.store.list_rows([m for m in bucket.messages if m.is_complete and m.listed_bytes > most])
         evaluated = BucketRows(tables.prepared, bucket).evaluate(columns, len(chosen))
         totals = behind[:, None] + gaps(tables, evaluated)
         rows, values = np.nonzero(evaluated.feasible)

@@ -19,7 +19,7 @@ from oocbe.elimination.forms import COMPLETE, INCOMPLETE
 from oocbe.elimination.forward import Forward, RowCapError
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import prepare
-from oocbe.errors import ResourceError, UsageError, ValueRangeError
+from oocbe.errors import UsageError, ValueRangeError
 from oocbe.problem import Function, Problem, Variable
 from oocbe.semiring import LOG_SUM_EXP, MIN_SUM, SUM_PRODUCT
 
@@ -154,19 +154,20 @@ def test_a_race_gives_complete_messages_up_as_well():
 
 
 def test_memory_decides(monkeypatch):
-    problem = grid(5, 4)
-    order = list(range(25))
+    problem = grid(4, 4)
+    order = list(range(16))
     prepared = prepare(problem, problem.semiring, order)
-    with MessageStore(1000) as store, pytest.raises(ResourceError, match="is to be complete"):
-        Forward(prepared, False, store, tables="complete").run()
     expected = oocbe.solve(problem, tables="incomplete", bounds="none").value
     pieces = []
-    for tables in ("incomplete", "auto"):
-        with MessageStore(1 << 13) as store:
-            stream = store.publish_stream
-            monkeypatch.setattr(store, "publish_stream", lambda *a, s=stream, t=tables: pieces.append(t) or s(*a))
+    for tables, memory in (("incomplete", 1 << 11), ("auto", 1 << 14), ("auto", 1 << 11), ("complete", 1 << 11)):
+        with MessageStore(memory) as store:
+            for name in ("publish_stream", "publish_cells"):
+                write = getattr(store, name)
+                told = (tables, memory, name)
+                monkeypatch.setattr(store, name, lambda *a, w=write, t=told: pieces.append(t) or w(*a))
             assert Forward(prepared, False, store, tables=tables).run().value == expected
-    assert set(pieces) == {"incomplete"}  # which has no room for them in memory
+    in_pieces = [("incomplete", "publish_stream"), ("auto", "publish_cells"), ("complete", "publish_cells")]
+    assert set(pieces) == {(tables, 1 << 11, name) for tables, name in in_pieces}  # which have no room in memory
 
 
 def test_sums_without_room_for_what_is_infeasible():

@@ -12,6 +12,8 @@ from oocbe.elimination.forward import Forward
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.plan import candidate_plans, make_plan
 from oocbe.elimination.prepare import prepare
+from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.operators.complete_stream import CompleteStream
 from oocbe.options import SolveOptions
 from oocbe.problem import Function, Problem, Variable
 
@@ -155,6 +157,31 @@ def test_the_plan_says_what_goes_to_disk_and_in_how_many_pieces(monkeypatch, tmp
     assert on_disk[:2] == [True, True]
     kept = oocbe.plan(problem, workdir=tmp_path / "run", **UNPRUNED)
     assert all(b.passage.disk_bytes for b in kept.buckets)
+
+
+def test_the_plan_says_the_same_of_complete_messages(monkeypatch, tmp_path):
+    """Messages of 4^5, 4^4, … values of 4 bytes, joined in as many pieces as the forecast says."""
+    problem, given = clique(6, 4), {**UNPRUNED, "tables": "complete", "streams": 2}
+    buckets = oocbe.plan(problem, **given).buckets
+    assert [(b.passage.pieces, b.passage.disk_bytes) for b in buckets] == [(1, 0)] * 6
+    assert [b.passage.input_bytes for b in buckets] == [0, *(4 * 4**n for n in (5, 4, 3, 2, 1))]
+    memory = 4096
+    monkeypatch.setattr("oocbe.elimination.plan.message_memory", lambda options: memory)
+    plan = oocbe.plan(problem, **given)
+    assert {b.form for b in plan.buckets} == {"complete"}
+    assert plan.disk_bytes >= 4 * (4**5 + 4**4)
+    assert 0 < plan.least_disk_bytes < plan.disk_bytes
+    made = []
+    values = CompleteStream.values
+    monkeypatch.setattr(CompleteStream, "values", lambda stream: made.append(stream.cuts.pieces) or values(stream))
+    with MessageStore(memory) as store:
+        outcome = Forward(
+            prepare(problem, problem.semiring, plan.order), False, store, engine=BucketEngine("cpu"), tables="complete"
+        ).run()
+        on_disk = [b.sent is not None and not b.sent.is_in_memory for b in outcome.buckets]
+    assert [b.passage.pieces for b in plan.buckets[: len(made)]] == made
+    assert [b.passage.disk_bytes > 0 for b in plan.buckets[: len(made)]] == on_disk[: len(made)]
+    assert f"{plan.buckets[0].passage.pieces}" in str(plan)
 
 
 def test_what_cannot_fit_the_disk_is_refused_with_the_numbers(monkeypatch):

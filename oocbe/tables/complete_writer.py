@@ -1,0 +1,103 @@
+"""Writing a complete table to disk: its values in the order of its cells, chunk by chunk, then one rename."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from oocbe.errors import ModelError
+from oocbe.infeasible import feasible_mask
+from oocbe.semiring import Semiring
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.group_writer import GroupWriter
+from oocbe.tables.layout import Layout
+from oocbe.tables.manifest import COMPLETE_VERSION
+
+
+class CompleteTableWriter(GroupWriter):
+    """Collects cells into chunks and publishes them as a complete table when its ``with`` block ends.
+
+    Made by :meth:`oocbe.tables.stored_complete.StoredCompleteTable.create`. ``rows`` counts the feasible cells.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        layout: Layout,
+        dtype: DTypeLike,
+        semiring: Semiring,
+        chunk_cells: int,
+        budget: DiskBudget | None = None,
+    ) -> None:
+        chunk_cells = min(chunk_cells, layout.complete_rows)
+        super().__init__(path, layout, dtype, semiring, chunk_cells, 0, COMPLETE_VERSION, budget=budget)
+        self.cells = 0
+        self._chunk = np.empty(0, dtype=self.dtype)
+        self._filled = 0
+
+    def append(self, values: NDArray[Any]) -> None:
+        """Add the values of the cells that come next.
+
+        values : (cells,) of the table's dtype; may be used again when this returns.
+
+        Raises
+        ------
+        ModelError : another dtype, or more cells than the table has.
+        DiskError : the disk or the disk budget is used up.
+        """
+        if values.dtype != self.dtype or values.ndim != 1 or self.cells + len(values) > self.layout.complete_rows:
+            raise ModelError(
+                f"{self.path}: {self.layout.complete_rows:,} values of {self.dtype}, {self.cells:,} of which are there,"
+                f" go on with no {values.dtype} {values.shape}"
+            )
+        feasible = feasible_mask(values, self.semiring.combination, self.semiring.marginalisation)
+        count = int(np.count_nonzero(feasible))
+        self._widen(values if count == len(values) else values[feasible])
+        self.rows += count
+        self.cells += len(values)
+        done = 0
+        if self._filled:
+            done = min(len(values), self._chunk_rows - self._filled)
+            self._keep(values[:done])
+            if self._filled == self._chunk_rows:
+                self._flush()
+        # Whole chunks straight from the caller's array; the rest is kept.
+        whole = done + (len(values) - done) // self._chunk_rows * self._chunk_rows
+        if whole > done:
+            self._write(values[done:whole])
+        if whole < len(values):
+            self._keep(values[whole:])
+
+    def _keep(self, values: NDArray[Any]) -> None:
+        if not len(self._chunk):
+            self._chunk = np.empty(self._chunk_rows, dtype=self.dtype)
+        self._chunk[self._filled : self._filled + len(values)] = values
+        self._filled += len(values)
+
+    def _flush(self) -> None:
+        if self._filled:
+            self._write(self._chunk[: self._filled])
+            self._filled = 0
+
+    def _write(self, values: NDArray[Any]) -> None:
+        self._write_arrays(np.empty((0, len(values)), dtype=np.uint64), values)
+
+    def _finish(self) -> None:
+        if self.cells != self.layout.complete_rows:
+            raise ModelError(f"{self.path}: {self.cells:,} of {self.layout.complete_rows:,} cells were written")
+        self._flush()
+        attributes = {
+            "version": self._manifest.version,
+            "scope": list(self.layout.scope),
+            "sizes": list(self.layout.sizes),
+            "semiring": self.semiring.name,
+            "dtype": self.dtype.name,
+            "rows": self.rows,
+            "chunk_rows": self._chunk_rows,
+        }
+        if self._extent is not None:
+            attributes["extent"] = list(self._extent)
+        self._publish(attributes)

@@ -1,0 +1,90 @@
+"""Opening a table's folder: its manifest, its attributes, and the arrays that it must have; shared by both forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from oocbe.errors import CorruptDataError, ModelError, UnsupportedError
+from oocbe.tables.chunk_files import CODEC_NAMES
+from oocbe.tables.manifest import Manifest
+
+Made = TypeVar("Made")
+
+
+def attributes_of(folder: Path, manifest: Manifest) -> dict[str, Any]:
+    """What a table's folder says of the table; its types are still to be checked.
+
+    Raises
+    ------
+    CorruptDataError : it says nothing, or is damaged. UnsupportedError : of another version than its manifest.
+    """
+    attributes = read_json(folder, manifest, "zarr.json").get("attributes", {}).get("oocbe")
+    if not isinstance(attributes, dict):
+        raise CorruptDataError(f"{folder / 'zarr.json'}: no attributes of a table")
+    if attributes.get("version") != manifest.version:
+        raise UnsupportedError(f"{folder}: format version {attributes.get('version')}, not {manifest.version}")
+    return attributes
+
+
+def made_of(folder: Path, make: Callable[[], Made]) -> Made:
+    """What ``make`` makes of a table's attributes; :class:`CorruptDataError` where they are those of no table."""
+    try:
+        return make()
+    except (KeyError, TypeError, ValueError, ModelError) as error:
+        raise CorruptDataError(f"{folder / 'zarr.json'}: attributes that no table has ({error!r})") from None
+
+
+def check_files(
+    folder: Path, manifest: Manifest, arrays: Mapping[str, str], rows: int, chunk_rows: int, codec: str
+) -> None:
+    """All files that a table must have are listed and there, no others listed; arrays are what they must be.
+
+    arrays : name to dtype. codec : of their chunks.
+
+    Raises
+    ------
+    CorruptDataError : names the first file for which that does not hold.
+    """
+    chunks = -(-rows // chunk_rows)
+    expected = {"zarr.json"} | {f"{name}/zarr.json" for name in arrays}
+    expected |= {f"{name}/c/{chunk}" for name in arrays for chunk in range(chunks)}
+    if set(manifest.files) != expected:
+        raise CorruptDataError(f"{folder}: the manifest lists other files than a table of {rows:,} rows has")
+    for name in manifest.files:
+        manifest.checked(folder, name)
+    for name, dtype in arrays.items():
+        metadata = read_json(folder, manifest, f"{name}/zarr.json")
+        wanted = {
+            "shape": [rows],
+            "data_type": dtype,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk_rows]}},
+        }
+        codecs = [found.get("name") for found in metadata.get("codecs", [])]
+        differs = any(metadata.get(item) != value for item, value in wanted.items())
+        if differs or codecs != CODEC_NAMES[codec]:
+            raise CorruptDataError(f"{folder / name / 'zarr.json'}: not the array {name} of this table")
+
+
+def check_extent(attributes: Mapping[str, Any]) -> None:
+    """Refuse a least and greatest value that no table has (:class:`ValueError`)."""
+    if "extent" in attributes:
+        low, high = attributes["extent"]
+        if type(low) is not int or type(high) is not int or not -(1 << 63) <= low <= high < 1 << 63:
+            raise ValueError("extent out of range")
+
+
+def read_json(folder: Path, manifest: Manifest, name: str) -> dict[str, Any]:
+    """Content of a metadata file; :class:`CorruptDataError` where it is none."""
+    if name not in manifest.files:
+        raise CorruptDataError(f"{folder}: the manifest does not list {name}")
+    data = manifest.read_file(folder, name)
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise CorruptDataError(f"{folder / name}: not JSON ({error})") from None
+    if not isinstance(content, dict):
+        raise CorruptDataError(f"{folder / name}: not a JSON object")
+    return content

@@ -1,0 +1,161 @@
+"""Writing a table's folder: arrays under a temporary name, checksummed, then one rename.
+
+What writers of incomplete (:mod:`oocbe.tables.writer`) and of complete tables (:mod:`oocbe.tables.complete_writer`)
+share.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from oocbe.errors import ModelError, UsageError
+from oocbe.semiring import Semiring
+from oocbe.tables import disk
+from oocbe.tables.chunk_files import PACKED
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.faults import passing
+from oocbe.tables.layout import Layout
+from oocbe.tables.manifest import MANIFEST_NAME, Manifest
+from oocbe.tables.table import VALUE_DTYPES
+
+if TYPE_CHECKING:
+    from oocbe.tables.chunk_store import NewArrays
+
+LARGEST_CHUNK_ROWS = 1 << 26
+"""A chunk's keys stay far below the 2 GiB that its codec can take."""
+
+
+class GroupWriter:
+    """Writes the arrays of one table and publishes them as a folder when its ``with`` block ends.
+
+    The table appears under its name complete or not at all: everything is written into a hidden folder beside it,
+    synchronised to disk, the manifest last, and then renamed. When the block ends with an exception (Ctrl-C included),
+    the hidden folder is removed.
+
+    Parameters
+    ----------
+    words : arrays of keys beside that of values. version : of the format, which the manifest tells.
+    budget : counts what is written and may refuse it; a table that was not finished is given back to it.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        layout: Layout,
+        dtype: DTypeLike,
+        semiring: Semiring,
+        chunk_rows: int,
+        words: int,
+        version: int,
+        codec: str = PACKED,
+        budget: DiskBudget | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.layout = layout
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.semiring = semiring
+        self.rows = 0
+        if self.dtype not in VALUE_DTYPES:
+            raise ModelError(f"{path}: values must be {', '.join(d.name for d in VALUE_DTYPES)}, not {self.dtype}")
+        if not 1 <= chunk_rows <= LARGEST_CHUNK_ROWS:
+            raise UsageError(f"chunk_rows must be 1 to {LARGEST_CHUNK_ROWS:,}, not {chunk_rows:,}")
+        self._chunk_rows = chunk_rows
+        self._words = words
+        self._codec = codec
+        self._manifest = Manifest(version=version)
+        self._extent: tuple[int, int] | None = None
+        self._written = 0
+        self._arrays: NewArrays | None = None
+        self._folder = self.path.parent / disk.partial_name(self.path.name)
+        self._budget = DiskBudget(self.path.parent) if budget is None else budget
+        self._manifest_bytes = 0
+
+    def __enter__(self) -> Self:
+        passing("table:begin")
+        self._refuse_existing()
+        self._folder.mkdir(parents=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            if self._folder.exists():
+                disk.remove(self._folder)
+                taken = sum(record.size for record in self._manifest.files.values())
+                self._budget.take(-taken - self._manifest_bytes, self.path)
+
+    def _finish(self) -> None:
+        """Write what is left and publish; called when the block ends."""
+        raise NotImplementedError
+
+    def _widen(self, values: NDArray[Any]) -> None:
+        """Enter integers that are written into the least and greatest value."""
+        if self.dtype.kind == "i" and len(values):
+            self._widen_to(int(values.min()), int(values.max()))
+
+    def _widen_to(self, low: int, high: int) -> None:
+        if self._extent is not None:
+            low, high = min(low, self._extent[0]), max(high, self._extent[1])
+        self._extent = low, high
+
+    def _write_arrays(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
+        """Write rows that start at a chunk's start: keys (words, rows), values (rows,)."""
+        try:
+            self._open_arrays().append(self._written, keys, values)
+        except OSError as error:
+            raise self._disk_error(error) from None
+        self._written += len(values)
+
+    def _open_arrays(self) -> NewArrays:
+        from oocbe.tables.chunk_store import NewArrays
+
+        if self._arrays is None:
+            self._arrays = NewArrays(
+                self._folder, self._manifest, self._words, self.dtype, self._chunk_rows, self._codec, self._budget
+            )
+        return self._arrays
+
+    def _publish(self, attributes: dict[str, Any]) -> None:
+        """Force all to disk, the manifest last, and give the folder its name."""
+        try:
+            self._open_arrays().describe({"oocbe": attributes})
+            for path in sorted(self._folder.rglob("*"), reverse=True):
+                disk.synchronise(path)
+            passing("table:data-synchronised")
+            manifest = self._folder / MANIFEST_NAME
+            content = self._manifest.render()
+            self._budget.take(len(content), manifest)
+            self._manifest_bytes = len(content)
+            disk.write_file(manifest, content)
+            passing("table:manifest-written")
+            disk.synchronise(manifest)
+            disk.synchronise(self._folder)
+            passing("table:manifest-synchronised")
+            self._refuse_existing()
+            disk.rename(self._folder, self.path)
+            passing("table:renamed")
+            disk.synchronise(self.path.parent)
+            passing("table:done")
+        except OSError as error:
+            raise self._disk_error(error) from None
+
+    def _refuse_existing(self) -> None:
+        if self.path.exists() or self.path.is_symlink():
+            raise UsageError(f"{self.path} exists already; remove it or choose another name")
+
+    def _disk_error(self, error: OSError) -> Exception:
+        """Sizes for a disk that is full or fails; other errors, such as a missing permission, say enough themselves."""
+        if error.errno not in (*disk.FULL_DISK, errno.EIO, errno.EROFS):
+            return error
+        what = f"{self.path} ({self._written:,} of at least {self.rows:,} rows written)"
+        return self._budget.failure(error, what, self.rows * (8 * self._words + self.dtype.itemsize))

@@ -1,0 +1,257 @@
+"""A complete table on disk: a Zarr v3 group with one array, the values of all cells in their order, and a manifest.
+
+Like a :class:`oocbe.tables.stored.StoredTable`, without keys: where a cell lies is known, so any range of cells is read
+without an index. Every byte is checked when it is read. Values of int16, which packed chunks do not have, are int32.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from oocbe.errors import UsageError
+from oocbe.infeasible import feasible_mask
+from oocbe.kernels.interface import steps_of
+from oocbe.semiring import MAX_SUM, SEMIRINGS, Semiring
+from oocbe.tables import disk
+from oocbe.tables.chunk_files import PACKED, VALUES_NAME, read_rows
+from oocbe.tables.complete import CompleteTable, check_cells, converted
+from oocbe.tables.complete_writer import CompleteTableWriter
+from oocbe.tables.group import attributes_of, check_extent, check_files, made_of
+from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
+from oocbe.tables.layout import Layout
+from oocbe.tables.manifest import COMPLETE_VERSION, Manifest
+from oocbe.tables.read_ahead import ReadAhead
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import VALUE_DTYPES, Table, format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.tables.disk_budget import DiskBudget
+
+CHUNK_CELLS = 1 << 20
+"""Default cells a chunk."""
+
+
+class StoredCompleteTable:
+    """A complete table on disk. Made by :meth:`open`, :meth:`create` or :meth:`save`; never changed afterwards.
+
+    Attributes
+    ----------
+    path : its folder.
+    layout, semiring : as for :class:`oocbe.tables.complete.CompleteTable`.
+    dtype : int32, int64, float32 or float64, of the values.
+    rows : number of feasible cells.
+    chunk_cells : cells of each chunk but the last.
+    extent : least and greatest feasible value of integers; None where there is none, and for floats.
+    """
+
+    def __init__(self, path: Path, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
+        self.path = path
+        self.layout = Layout(tuple(attributes["scope"]), tuple(attributes["sizes"]))
+        self.semiring: Semiring = SEMIRINGS[attributes["semiring"]]
+        self.dtype: np.dtype[Any] = np.dtype(attributes["dtype"])
+        self.rows: int = attributes["rows"]
+        self.chunk_cells: int = attributes["chunk_rows"]
+        self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
+        self._manifest = manifest
+        chunks = -(-self.cells // self.chunk_cells)
+        self._read_ahead = ReadAhead(chunks, self.stored_bytes // max(1, chunks))
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        layout: Layout,
+        dtype: DTypeLike = np.int64,
+        semiring: Semiring = MAX_SUM,
+        *,
+        chunk_cells: int = CHUNK_CELLS,
+        budget: DiskBudget | None = None,
+    ) -> CompleteTableWriter:
+        """A writer for a new table, to be used in a ``with`` statement; see :class:`CompleteTableWriter`.
+
+        Raises
+        ------
+        ModelError : a dtype that stored tables cannot have. UsageError : the path exists, or chunk_cells is out of
+            range.
+        """
+        return CompleteTableWriter(path, layout, dtype, semiring, chunk_cells, budget)
+
+    @classmethod
+    def save(
+        cls,
+        path: str | Path,
+        table: CompleteTable,
+        *,
+        chunk_cells: int = CHUNK_CELLS,
+        budget: DiskBudget | None = None,
+    ) -> StoredCompleteTable:
+        """Write a table in main memory to disk and open it; errors as for :meth:`create`."""
+        dtype = np.dtype(np.int32) if table.dtype == np.int16 else table.dtype
+        with cls.create(path, table.layout, dtype, table.semiring, chunk_cells=chunk_cells, budget=budget) as writer:
+            for first in range(0, table.cells, LARGEST_CHUNK_ROWS):
+                part = table.values[first : first + LARGEST_CHUNK_ROWS]
+                writer.append(converted(part, dtype, table.semiring, str(path)))
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> StoredCompleteTable:
+        """Open a table. Metadata and the presence and size of all files are checked now, contents when they are read.
+
+        Raises
+        ------
+        CorruptDataError : not a complete table, or damaged; the message names the chunk and the file.
+        UnsupportedError : written by a later version of the format. UsageError : a table of rows.
+        """
+        folder = Path(path)
+        manifest = Manifest.read(folder)
+        if manifest.version != COMPLETE_VERSION:
+            raise UsageError(f"{folder} is a table of rows: open it with StoredTable.open")
+        attributes = attributes_of(folder, manifest)
+
+        def make() -> StoredCompleteTable:
+            _check_attributes(attributes)
+            return cls(folder, manifest, attributes)
+
+        table = made_of(folder, make)
+        check_files(folder, manifest, {VALUES_NAME: table.dtype.name}, table.cells, table.chunk_cells, PACKED)
+        return table
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Variable names, the fastest first."""
+        return self.layout.scope
+
+    @property
+    def cells(self) -> int:
+        """Number of assignments, feasible or not."""
+        return self.layout.complete_rows
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values in memory."""
+        return self.cells * self.dtype.itemsize
+
+    @property
+    def density(self) -> float:
+        """Feasible assignments over all."""
+        return self.rows / self.cells
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all files but the manifest."""
+        return sum(record.size for record in self._manifest.files.values())
+
+    @property
+    def chunk_count(self) -> int:
+        """Number of chunks."""
+        return -(-self.cells // self.chunk_cells)
+
+    @property
+    def manifest_checksum(self) -> int:
+        """CRC-32 of the manifest, and so of everything that this table is."""
+        return zlib.crc32(self._manifest.render())
+
+    def read_into(self, start: int, out: NDArray[Any], alone: bool = False) -> None:
+        """Cells ``start`` and following into the caller's array, contiguous, of the table's dtype.
+
+        alone : the cells behind will not be read next, so there is no use in reading ahead.
+
+        Raises
+        ------
+        CorruptDataError : a chunk is missing or damaged.
+        """
+        from oocbe.kernels.cpu.threads import run_all
+
+        size, stop = self.chunk_cells, start + len(out)
+        wanted = range(start // size, -(-stop // size))
+        for chunk in () if alone else self._read_ahead.after(wanted.start, wanted.stop):
+            disk.will_need(self.path / f"{VALUES_NAME}/c/{chunk}")
+        calls = []
+        for chunk in wanted:
+            first = chunk * size
+            cells = min(size, self.cells - first)
+            low, high = max(start, first), min(stop, first + cells)
+            calls.append(
+                (f"{VALUES_NAME}/c/{chunk}", PACKED, cells, size, out[low - start : high - start], low - first)
+            )
+        run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
+
+    def pieces(self, cells: int) -> Iterator[NDArray[Any]]:
+        """All values, so many cells at a time, each piece an array of its own."""
+        for start in range(0, self.cells, cells):
+            out = np.empty(min(cells, self.cells - start), dtype=self.dtype)
+            self.read_into(start, out)
+            yield out
+
+    def to_complete(self) -> CompleteTable:
+        """All values in memory.
+
+        Raises
+        ------
+        ResourceError : memory has no room for them. CorruptDataError : a chunk is missing or damaged.
+        """
+        check_cells(self.layout, self.dtype)
+        (values,) = self.pieces(self.cells)
+        return CompleteTable(self.layout, values, self.semiring)
+
+    def to_table(self, scope: Sequence[str] | None = None) -> Table:
+        """The feasible assignments as rows in memory; as :meth:`oocbe.tables.complete.CompleteTable.to_table`."""
+        return self.to_complete().to_table(scope)
+
+    def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
+        """Value of one assignment (by name, or in scope order); None where it is infeasible. Reads one chunk."""
+        if isinstance(assignment, Mapping):
+            assignment = [assignment[name] for name in self.scope]
+        steps = steps_of(self.layout.sizes)
+        cell = sum(int(value) * step for value, step in zip(assignment, steps, strict=True))
+        value = np.empty(1, dtype=self.dtype)
+        self.read_into(cell, value, alone=True)
+        if not feasible_mask(value, self.semiring.combination, self.semiring.marginalisation)[0]:
+            return None
+        found: int | float = value[0].item()
+        return found
+
+    def verify(self) -> None:
+        """Read every file and compare it with its checksum, one at a time and without decoding it.
+
+        Raises
+        ------
+        CorruptDataError : names the first file that is missing or damaged.
+        """
+        for name in self._manifest.files:
+            self._manifest.read_file(self.path, name)
+
+    def __repr__(self) -> str:
+        names = self.scope if len(self.scope) <= 8 else (*self.scope[:6], f"… {len(self.scope) - 6} more")
+        return (
+            f"<StoredCompleteTable ({', '.join(names)}): {self.cells:,} values, {format_bytes(self.nbytes)}, "
+            f"{self.dtype.name}, {self.semiring}>"
+        )
+
+
+def open_table(path: str | Path) -> StoredTable | StoredCompleteTable:
+    """Open a table on disk of either form; errors as for their ``open``."""
+    if Manifest.read(Path(path)).version == COMPLETE_VERSION:
+        return StoredCompleteTable.open(path)
+    return StoredTable.open(path)
+
+
+def _check_attributes(attributes: Mapping[str, Any]) -> None:
+    """Types and ranges of what the constructor takes on trust; ValueError where they are impossible."""
+    integers = (attributes["rows"], attributes["chunk_rows"], *attributes["sizes"])
+    if not all(type(number) is int for number in integers):
+        raise ValueError("a number of another type")
+    if not all(isinstance(name, str) for name in attributes["scope"]):
+        raise ValueError("a variable name that is no text")
+    if attributes["dtype"] not in {d.name for d in VALUE_DTYPES}:
+        raise ValueError(f"value dtype {attributes['dtype']!r}")
+    cells = Layout(tuple(attributes["scope"]), tuple(attributes["sizes"])).complete_rows
+    if not 0 <= attributes["rows"] <= cells < 1 << 48 or not 1 <= attributes["chunk_rows"] <= LARGEST_CHUNK_ROWS:
+        raise ValueError("cells, rows or chunk rows out of range")
+    check_extent(attributes)

@@ -1,0 +1,166 @@
+"""Complete tables on disk: what is read is what was written, from any cell on; damage of any kind is named."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oocbe import CompleteTable, CorruptDataError, ModelError, StoredCompleteTable, StoredTable, Table, UsageError
+from oocbe.infeasible import infeasible_value
+from oocbe.semiring import MIN_SUM, SEMIRINGS
+from oocbe.streaming.cells import HeldCells, StoredCells, cells_touched, read_box
+from oocbe.tables.stored_complete import open_table
+
+FILES = ["manifest.json", "zarr.json", "values/zarr.json", *(f"values/c/{chunk}" for chunk in range(5))]
+
+
+def example(semiring=MIN_SUM, dtype=np.int32, sizes=(3, 4, 5), seed=0) -> CompleteTable:
+    random = np.random.default_rng(seed)
+    values = random.integers(1, 50, sizes).astype(dtype)
+    return CompleteTable.from_array("abc", values, semiring, random.random(sizes) < 0.8)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    path = tmp_path_factory.mktemp("stored") / "table"
+    StoredCompleteTable.save(path, example(), chunk_cells=13)
+    return path
+
+
+@pytest.fixture
+def path(original, tmp_path):
+    return shutil.copytree(original, tmp_path / "table")
+
+
+@pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
+@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64, np.float32, np.float64])
+def test_written_and_read(tmp_path, semiring, dtype):
+    table = example(semiring, dtype)
+    stored = StoredCompleteTable.save(tmp_path / "table", table, chunk_cells=7)
+    assert (stored.scope, stored.cells, stored.rows, stored.chunk_count) == (table.scope, 60, table.rows, 9)
+    assert stored.dtype == (np.int32 if dtype is np.int16 else dtype)
+    assert stored.density == table.density
+    assert stored.to_complete().to_dict() == table.to_dict()
+    assert stored.to_table("cab").to_dict() == table.to_table("cab").to_dict()
+    assert "60 values" in repr(stored)
+    for assignment in np.ndindex(3, 4, 5):
+        assert stored.value_at(assignment) == table.value_at(assignment)
+        assert stored.value_at(dict(zip("abc", assignment, strict=True))) == table.value_at(assignment)
+    feasible = table.values[table.feasible()]
+    if np.dtype(dtype).kind == "i":
+        assert stored.extent == (feasible.min(), feasible.max())
+    stored.verify()
+    assert isinstance(open_table(tmp_path / "table"), StoredCompleteTable)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(1, 4), max_size=4).map(tuple), st.integers(1, 20), st.integers(0, 2**32 - 1))
+def test_pieces_of_any_length_are_laid_end_to_end(tmp_path_factory, sizes, chunk_cells, seed):
+    random = np.random.default_rng(seed)
+    values = np.arange(int(np.prod(sizes, dtype=int)), dtype=np.int64)
+    layout = CompleteTable.from_array([f"v{i}" for i in range(len(sizes))], values.reshape(sizes)).layout
+    path = tmp_path_factory.mktemp("written") / "table"
+    with StoredCompleteTable.create(path, layout, chunk_cells=chunk_cells) as writer:
+        done = 0
+        while done < len(values):
+            many = int(random.integers(len(values) - done + 1))
+            writer.append(values[done : done + many])
+            done += many
+    stored = StoredCompleteTable.open(path)
+    assert np.concatenate(list(stored.pieces(int(random.integers(1, 30))))).tolist() == values.tolist()
+    box = []
+    for size in sizes:
+        low = int(random.integers(size))
+        box.append((low, int(random.integers(low, size)) + 1))
+    expected = values.reshape(sizes[::-1])[tuple(slice(*b) for b in reversed(box))].ravel()
+    for source in (StoredCells(stored), HeldCells(values)):
+        assert read_box(source, sizes, tuple(box)).tolist() == expected.tolist()
+        assert cells_touched(sizes, tuple(box), source.window_cells) >= len(expected)
+
+
+def test_long_runs_in_memory_are_gathered_alike():
+    sizes = (2, 300, 3, 70)
+    values = np.arange(int(np.prod(sizes)))
+    dense = values.reshape(sizes[::-1])
+    for box in (
+        ((1, 2), (0, 300), (0, 3), (0, 70)),
+        ((0, 2), (5, 299), (1, 3), (3, 60)),
+        ((0, 2), (7, 9), (0, 3), (0, 70)),
+    ):
+        expected = dense[tuple(slice(*b) for b in reversed(box))].ravel()
+        assert np.array_equal(read_box(HeldCells(values), sizes, box), expected)
+
+
+def test_zarr_reads_the_values(original):
+    array = zarr.open_group(original, mode="r")["values"]
+    assert np.array_equal(array[:], example().values)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_named(path, name):
+    (path / name).unlink()
+    with pytest.raises(CorruptDataError, match=str(path)):
+        StoredCompleteTable.open(path).to_complete()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_any_changed_bit_is_seen(path, name):
+    data = bytearray((path / name).read_bytes())
+    for place in range(0, len(data), max(1, len(data) // 5)):
+        changed = data.copy()
+        changed[place] ^= 4
+        (path / name).write_bytes(changed)
+        with pytest.raises(CorruptDataError, match=str(path)):
+            StoredCompleteTable.open(path).to_complete()
+    (path / name).write_bytes(data)
+    assert StoredCompleteTable.open(path).to_complete().to_dict() == example().to_dict()
+
+
+def test_swapped_chunks_are_seen(path):
+    first, second = path / "values/c/0", path / "values/c/1"
+    first.rename(path / "aside")
+    second.rename(first)
+    (path / "aside").rename(second)
+    with pytest.raises(CorruptDataError):
+        StoredCompleteTable.open(path).to_complete()
+
+
+def test_forms_are_told_apart(original, tmp_path):
+    with pytest.raises(UsageError, match=r"StoredCompleteTable\.open"):
+        StoredTable.open(original)
+    StoredTable.save(tmp_path / "rows", Table.from_rows({"a": 2}, [[1]], [3]))
+    with pytest.raises(UsageError, match=r"StoredTable\.open"):
+        StoredCompleteTable.open(tmp_path / "rows")
+
+
+def test_what_is_not_whole_is_not_published(tmp_path):
+    table = example()
+    path = tmp_path / "table"
+    with (
+        pytest.raises(ModelError, match="10 of 60 cells"),
+        StoredCompleteTable.create(path, table.layout, np.int32) as w,
+    ):
+        w.append(table.values[:10])
+    with (
+        pytest.raises(ModelError, match="go on with no"),
+        StoredCompleteTable.create(path, table.layout, np.int32) as w,
+    ):
+        w.append(np.zeros(61, dtype=np.int32))
+    with (
+        pytest.raises(ModelError, match="go on with no"),
+        StoredCompleteTable.create(path, table.layout, np.int32) as w,
+    ):
+        w.append(np.zeros(3))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_without_a_feasible_cell(tmp_path):
+    table = example(MIN_SUM)
+    empty = CompleteTable(table.layout, np.full(60, infeasible_value(np.int32, 0, 0), np.int32), MIN_SUM)
+    stored = StoredCompleteTable.save(tmp_path / "table", empty)
+    assert (stored.rows, stored.extent, stored.to_table().rows) == (0, None, 0)
