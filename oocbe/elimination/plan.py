@@ -15,7 +15,7 @@ from oocbe.elimination.order import MASKED_SIZE, OrderChoice, longest_search, se
 from oocbe.elimination.passage import IN_MEMORY, MessageForecast, Passage, forecast_passages
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import message_memory
-from oocbe.elimination.row_limits import hidden_supports, leaves_few
+from oocbe.elimination.row_limits import extends_always, hidden_supports, leaves_few
 from oocbe.operators.bucket_engine import streams_for
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
@@ -76,7 +76,7 @@ class Plan:
     bounds : what rows are held against, a sentence; empty where nothing is pruned.
     memory : bytes that messages may take. disk : bytes that may be written.
     is_certain : whether all predicted rows are made: neither dominance nor bounds drop any, and the prediction knows
-        every constraint that forbids much.
+        every constraint that forbids much, also by what it leaves of variables that are gone.
     """
 
     problem: Problem
@@ -298,8 +298,8 @@ def plan_for(
     )
     drops_rows = (options.dominance and applies_to(semiring)) or (bounds and not bounds.startswith("none"))
     disk = disk_available(options)
-    foreseen = not any(leaves_few(problem, s) for s in hidden_supports(problem, MASKED_SIZE))
-    is_certain = foreseen and not drops_rows
+    hides = any(leaves_few(problem, s) for s in hidden_supports(problem, MASKED_SIZE))
+    is_certain = not drops_rows and not hides and extends_always(problem)
     return Plan(problem, semiring.name, dtype.name, choice, planned, bounds, room, disk, is_certain)
 
 

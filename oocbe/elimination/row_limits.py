@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from oocbe.problem import Constraint, Function, Problem
 
 
@@ -29,6 +31,26 @@ def leaves_few(problem: Problem, support: Constraint | Function) -> bool:
     listed, complete = len(support.tuples), math.prod(problem.sizes[v] for v in support.scope)
     permitted = complete - listed if isinstance(support, Constraint) and not support.allowed else listed
     return 2 * permitted < complete
+
+
+def extends_always(problem: Problem) -> bool:
+    """Whether each variable has a value that no hard constraint forbids, whatever the other variables are.
+
+    Then every assignment of a separator that satisfies the constraints within it is a row of the message. Elsewhere
+    what was eliminated may leave far fewer: equalities with one variable make all others equal.
+    """
+    if problem.linear_constraints:
+        return False
+    free = [np.ones(size, dtype=np.bool_) for size in problem.sizes]
+    supports: list[Constraint | Function] = [*problem.constraints]
+    supports += [f for f in problem.functions if f.default is None]
+    for support in supports:
+        forbids = isinstance(support, Constraint) and not support.allowed
+        others = math.prod(problem.sizes[v] for v in support.scope)
+        for place, v in enumerate(support.scope):
+            listed = np.bincount(support.tuples[:, place], minlength=problem.sizes[v])
+            free[v] &= listed == (0 if forbids else others // problem.sizes[v])
+    return all(values.any() for values in free)
 
 
 def row_limits(

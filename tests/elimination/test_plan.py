@@ -15,7 +15,7 @@ from oocbe.elimination.prepare import prepare
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.complete_stream import CompleteStream
 from oocbe.options import SolveOptions
-from oocbe.problem import Function, Problem, Variable
+from oocbe.problem import Constraint, Function, Problem, Variable
 
 
 def chain(count=20, size=3) -> Problem:
@@ -197,3 +197,16 @@ def test_what_cannot_fit_the_disk_is_refused_with_the_numbers(monkeypatch):
     assert oocbe.plan(problem, max_disk=10**6, **UNPRUNED).disk_refusal == ""
     assert oocbe.plan(problem, max_disk=100, **{**UNPRUNED, "dominance": True}).disk_refusal == ""
     assert oocbe.solve(problem, max_disk=10**6, **UNPRUNED).status == "optimal"
+
+
+def test_rows_that_eliminated_variables_forbid_are_no_reason_to_refuse(tmp_path):
+    """One variable equals all others and goes first: its message has two rows of the 2^40 that no pair forbids."""
+    count = 41
+    (tmp_path / "order").write_text(" ".join(f"x{v}" for v in range(count)))
+    options = UNPRUNED | {"order": tmp_path / "order", "max_disk": "1GiB"}
+    equal = tuple(Constraint((0, v), [[0, 0], [1, 1]], allowed=True) for v in range(1, count))
+    costs = tuple(Function.from_array((v,), [1, v]) for v in range(count))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), costs, equal, name="star")
+    assert oocbe.plan(problem, **options).buckets[0].predicted_rows == 2**40
+    assert oocbe.plan(problem, **options).disk_refusal == ""
+    assert oocbe.solve(problem, **options).value == count
