@@ -14,7 +14,8 @@ class Axis:
     Attributes
     ----------
     size : values along it.
-    strides : how far apart neighbours lie in each function, and in the result last (0 for an eliminated axis).
+    strides : how far apart neighbours lie in each function, and, where it is asked for, in the result last (0 for an
+        eliminated axis).
     """
 
     size: int

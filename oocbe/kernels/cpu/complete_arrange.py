@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from oocbe.kernels.bucket_axes import Axis, merged
 from oocbe.kernels.cpu.complete_copy import copy_function
 from oocbe.kernels.interface import CompleteFunction
 
@@ -82,18 +83,12 @@ def _merged(
     functions: list[CompleteFunction], sizes: list[int], eliminated: int
 ) -> tuple[list[CompleteFunction], list[int], int]:
     """The same bucket, neighbouring axes that every function goes through as one made one, but for the run."""
-    groups: list[list[int]] = [[0]]
     first_gone = len(sizes) - eliminated
-    for axis in range(1, len(sizes)):
-        before = axis - 1
-        joins = axis != first_gone and before > 0
-        if joins and all(f.strides[axis] == f.strides[before] * sizes[before] for f in functions):
-            groups[-1].append(axis)
-        else:
-            groups.append([axis])
-    fewer = [replace(f, strides=tuple(f.strides[g[0]] for g in groups)) for f in functions]
-    gone = sum(g[0] >= first_gone for g in groups)
-    return fewer, [math.prod(sizes[a] for a in g) for g in groups], gone
+    axes = [Axis(size, tuple(f.strides[a] for f in functions)) for a, size in enumerate(sizes)]
+    gone = merged(axes[first_gone:])
+    fewer = [axes[0], *merged(axes[1:first_gone]), *gone]
+    made = [replace(f, strides=tuple(axis.strides[number] for axis in fewer)) for number, f in enumerate(functions)]
+    return made, [axis.size for axis in fewer], len(gone)
 
 
 def _runs(functions: Sequence[CompleteFunction], sizes: Sequence[int], kept: int) -> Iterator[tuple[int, ...]]:
