@@ -126,7 +126,7 @@ def walk(
     out_values = np.empty(capacity if at_leaves else 0, dtype=values.dtype)
     out_low = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
     out_high = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
-    count = 0
+    count = np.int64(0)  # not a literal, which would be a second type for what it is given to
     pruned = 0
     steps = 0
 

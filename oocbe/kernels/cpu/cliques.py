@@ -116,7 +116,8 @@ def violated_cliques(
         for attempt in range(2):
             clique = cliques[count]
             clique[:] = U64(0)
-            candidates[:] = support
+            for word in range(words):
+                candidates[word] = support[word]
             total = weight[heavy[start]]
             _take(heavy[start], adjacency, clique, candidates)
             while True:

@@ -100,7 +100,9 @@ def _copy_runs(
                 while i < len(into):
                     many = min(stretch - (low + i) % stretch, len(into) - i)
                     begins = base + where[i]
-                    into[i : i + many] = source[begins : begins + many]
+                    piece, origin = into[i : i + many], source[begins : begins + many]
+                    for j in range(many):
+                        piece[j] = origin[j]
                     i += many
             for axis in range(axes):  # the next run: count up, carry over
                 base += outer[axis, 0]

@@ -209,7 +209,8 @@ def _more_dense(
         for f in range(dense - 1):
             source = array_at(addresses[f, 0], base[f] + offsets[f, term] + low, many, target)
             if f == 0:
-                buffer[:] = source
+                for i in range(many):
+                    buffer[i] = source[i]
             else:
                 join_into(code, buffer, source)
                 if clamps and f % 2 == 0:

@@ -162,7 +162,8 @@ def _accumulate(
                 term = math.exp(joined[i] - greatest[i]) if greatest[i] > -np.inf else 0.0
                 target[i] = term if opens else target[i] + term
     elif opens:
-        target[:] = joined
+        for i in range(len(joined)):
+            target[i] = joined[i]
     elif marginalisation == MAX:
         for i in range(len(joined)):
             target[i] = max(target[i], joined[i])

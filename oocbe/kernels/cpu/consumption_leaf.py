@@ -129,8 +129,11 @@ def join_consumptions(tables: Any, here: Any, leaf: Any, consumption: Any, amoun
     count_tables = len(key_base)
     shift = U64(bits)
     amount_mask = (U64(1) << shift) - U64(1)
-    result, spare, joined, fresh, other = 0, 1, 2, 3, 4
-    filled = 0
+    # A variable that begins as a literal has two types while types are inferred, and functions that it is given to are
+    # compiled for both: so these begin as integers.
+    zero = np.int64(0)
+    result, spare, joined, fresh, other = zero, zero + 1, zero + 2, zero + 3, zero + 4
+    filled = zero
     block = -1
     allowed = U64(0)
     pointer = low.copy()
@@ -171,7 +174,7 @@ def join_consumptions(tables: Any, here: Any, leaf: Any, consumption: Any, amoun
                     worth += looked_up
                 else:
                     worth *= looked_up
-            size = 1
+            size = zero + 1
             amounts[joined, 0] = own[x]
             worths[joined, 0] = worth
             for t in range(max(1, count_tables)):
@@ -181,7 +184,7 @@ def join_consumptions(tables: Any, here: Any, leaf: Any, consumption: Any, amoun
                 if count_tables > 0:
                     first, rows = pointer[t], until[t] - pointer[t]
                     run = (keys, values, key_base[t], value_base[t], amount_mask)
-                made = filled if is_last else 0
+                made = filled if is_last else zero
                 for i in range(size):
                     if made + rows > amounts.shape[1]:
                         longer = 2 * (made + rows)

@@ -230,7 +230,7 @@ def best_linear_order(adjacency: Any, weights: Any, seed: Any, sweeps: Any) -> A
             total += size
         if peak < best_peak or (peak == best_peak and total < best_total):
             best_peak, best_total = peak, total
-            best[:] = order
+            best = order
     return best
 
 

@@ -142,12 +142,14 @@ def _record(state: Any) -> Any:
     if state.counts[0] > 0 or state.totals[0] >= state.totals[2]:
         return False
     state.totals[2] = state.totals[0]
-    state.run_best[:] = state.values
+    for v in range(len(state.values)):
+        state.run_best[v] = state.values[v]
     state.counts[2] = state.counts[1]
     if state.totals[0] >= state.totals[1]:
         return False
     state.totals[1] = state.totals[0]
-    state.best[:] = state.values
+    for v in range(len(state.values)):
+        state.best[v] = state.values[v]
     state.counts[3] = 0
     return True
 

@@ -270,5 +270,7 @@ def _sort_bucket(
         keys, other_keys = other_keys, keys
         carried, other_carried = other_carried, carried
     if digits.shape[0] % 2:
-        column[start:stop] = keys
-        payload[start:stop] = carried
+        target_keys, target_carried = column[start:stop], payload[start:stop]
+        for row in range(len(target_keys)):
+            target_keys[row] = keys[row]
+            target_carried[row] = carried[row]

@@ -67,5 +67,7 @@ def least_value(values: Any, first: Any, last: Any) -> Any:
 def grown(array: Any, count: Any, capacity: Any) -> Any:
     """A copy of a matrix's first columns with room for more."""
     larger = np.empty((array.shape[0], capacity), dtype=array.dtype)
-    larger[:, :count] = array[:, :count]
+    for row in range(array.shape[0]):
+        for column in range(count):
+            larger[row, column] = array[row, column]
     return larger
