@@ -73,6 +73,9 @@ WAYS = {
     "content, shifting": {"partition": "content", "cost_shifting": True},
 }
 
+EXACT_WARM_UP = {1: (TABLES[1][0], TABLES[1][4]), 2: TABLES[2][:1], 3: TABLES[3][:1]}
+"""Settings of each table that make all its loops compiled."""
+
 
 @dataclass
 class Exact:
@@ -351,15 +354,19 @@ def peers_there(wanted: Iterable[str]) -> list[str]:
     return found
 
 
-def warm_up(device: bool) -> None:
-    """Have every loop compiled before anything is timed."""
-    for setting in (TABLES[1][0], TABLES[1][4], TABLES[2][0], TABLES[3][0]):
-        problem = network(setting, 0)
-        oocbe.solve(problem)
-        for backend in ("cpu", "cuda") if device else ("cpu",):
-            for form in ("auto", "incomplete", "complete"):
-                if form != "complete" or setting.topology == "random":
-                    oocbe.solve(problem, bounds="none", backend=backend, tables=form)
+def warm_up(tables: set[int], device: bool) -> None:
+    """Have the loops that these tables need compiled before anything is timed."""
+    for table, settings in EXACT_WARM_UP.items():
+        for setting in settings if table in tables else ():
+            problem = network(setting, 0)
+            oocbe.solve(problem)
+            for backend in ("cpu", "cuda") if device else ("cpu",):
+                for form in ("auto", "incomplete", "complete"):
+                    if form != "complete" or setting.topology == "random":
+                        oocbe.solve(problem, bounds="none", backend=backend, tables=form)
+    if not tables <= EXACT_WARM_UP.keys():
+        for way in WAYS.values():
+            oocbe.bound(network(TABLES[1][0], 0), z=3, order_seconds=0, incumbent_seconds=0.1, **way)
 
 
 def main() -> int:
@@ -387,7 +394,7 @@ def main() -> int:
     if arguments.largest:
         arguments.instances, arguments.tables = 1, arguments.tables & set(TABLES)
     device = cuda_works(wanted=False)
-    warm_up(device)
+    warm_up(arguments.tables, device)
     agreed = True
     try:
         with tempfile.TemporaryDirectory(prefix="oocbe-networks-") as arguments.folder:
