@@ -62,11 +62,6 @@ class FixedPoint:
         exponent = math.frexp(largest)[1] if largest else 0
         return cls(math.ldexp(1.0, FLOAT_BITS - exponent), False, largest)
 
-    def coarser(self) -> FixedPoint:
-        """The same with a quarter of the scale, at least 1 for integers."""
-        scale = max(1, int(self.scale) // 4) if self.is_integral else self.scale / 4
-        return FixedPoint(scale, self.is_integral, self.magnitude)
-
     def down(self, values: Any) -> NDArray[np.int64]:
         """Costs (an array or a number) as integers, rounded down."""
         if self.is_integral:

@@ -34,7 +34,3 @@ class Row:
     def key(self) -> tuple[bytes, bytes, int]:
         """Equal for equal inequalities."""
         return self.literals.tobytes(), self.coefficients.tobytes(), self.right_hand_side
-
-    def left_hand_side(self, point: NDArray[np.float64]) -> float:
-        """Sum at a point, float64 (literals,)."""
-        return float(self.coefficients @ point[self.literals])
