@@ -118,7 +118,7 @@ def main() -> int:
         rows.append(
             [
                 name,
-                str(len(own["order"])),
+                str(len(oocbe.read(path).variables)),
                 str(own["width"]) if exact else "",
                 "" if value is None else f"{value:.6f}",
                 "proven" if exact else "" if bound is None else f"{bound:.6f}",

@@ -24,12 +24,16 @@ from oocbe.elimination.solve import solve
 from oocbe.errors import DiskError, ResourceError, TimeLimitError, UnsupportedError
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
+from oocbe.pruning.incumbent import find_incumbent
 from oocbe.result import Result
 from oocbe.semiring import MAX_PRODUCT, Combination
 from oocbe.tasks.result import TaskResult
 
 LEAST_SECONDS = 0.01
 """What is left of a time limit once it has passed: enough to say what is known."""
+
+LAST_ITERATIONS = 10_000
+"""Of the search for an assignment where a time limit has left none: a moment."""
 
 ELIMINATED_ROWS = 1 << 32
 """Predicted rows up to which elimination without bounds is tried first: minutes on two cores. On networks bounds close
@@ -38,6 +42,9 @@ slowly, as logarithms are no integers."""
 BOUNDS_SHARE, LEAST_SHARE, LONG_ELIMINATION = 0.25, 0.25, 40.0
 """Bounds are tried before elimination for this part of what it is expected to take (of a time limit, or of so long at
 most), where that is so many seconds: they close at once on some networks, such as proteins, and never on others."""
+
+SHORT_PART, LONG_PART = 0.5, 0.85
+"""When elimination ends, as a part of a time limit: bounds have the rest. The larger one with an assignment."""
 
 if TYPE_CHECKING:
     from oocbe.observer import Observer
@@ -102,7 +109,7 @@ def _lifted(result: Result, left: Restriction) -> Result:
 def _solve(logs: Problem, options: SolveOptions, observer: Observer | None) -> Result:
     """With bounds for a part of the time that elimination is expected to take, then by elimination, then with bounds.
 
-    Elimination has half of a time limit, since it gives no bound where it does not end. What each way finds stays.
+    Elimination gives no bound where it does not end: it has a part of a time limit. What each way finds stays.
     """
     begin = time.monotonic()
     if options.bounds != "auto" or not logs.variables:
@@ -131,7 +138,8 @@ def _solve(logs: Problem, options: SolveOptions, observer: Observer | None) -> R
             choices = orders(longest_search(options.order_seconds, left(1.0) or math.inf))
     is_elimination = sum(choices[0].predicted_rows) <= ELIMINATED_ROWS
     if is_elimination and not _is_over(found):
-        part = 1.0 if options.workdir is not None else 0.5
+        is_found = any(r.value is not None for r in found)
+        part = 1.0 if options.workdir is not None else LONG_PART if is_found else SHORT_PART
         try:
             found.append(solve(logs, replace(options, bounds="none", time_limit=left(part)), observer, choices))
         except DiskError:
@@ -142,6 +150,11 @@ def _solve(logs: Problem, options: SolveOptions, observer: Observer | None) -> R
     if not _is_over(found) and not (is_elimination and options.workdir is not None):
         found.append(solve(logs, replace(options, time_limit=left(1.0)), observer))
     last = _together(found)
+    if last.status == "limit" and last.value is None and options.incumbent_seconds > 0:
+        # Where time was too short even to begin a search: a little of it is worth being late.
+        incumbent = find_incumbent(logs, math.inf, options.seed, iterations=LAST_ITERATIONS)
+        if incumbent is not None:
+            last = replace(last, value=incumbent.value, assignment=incumbent.assignment)
     return replace(last, seconds={**last.seconds, "order": last.seconds.get("order", 0.0) + order_seconds})
 
 
