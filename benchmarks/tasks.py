@@ -171,9 +171,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise SystemExit(f"no instance {given}: {path} does not exist; set OOCBE_DATA to the folder of instances")
         runs = found.setdefault(path.stem, {})
         for task in tasks:
-            print(f"{path.stem} {task} …", file=sys.stderr, flush=True)
+            print(f"{path.stem} {task} … ", end="", file=sys.stderr, flush=True)
             child = ["answer", task, str(path), str(options.k), str(options.temperature)]
             runs[task] = run_child(__file__, child, TIMEOUT_SECONDS)
+            print(" | ".join(table_rows({path.stem: runs}, [task])[1]), file=sys.stderr, flush=True)
         if options.independent > 0 and "count" in tasks:
             runs["independent"] = run_child(__file__, ["count", str(path), str(options.independent)], TIMEOUT_SECONDS)
         wrong += check(path.stem, runs, options.k, options.temperature)
