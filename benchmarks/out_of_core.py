@@ -13,8 +13,9 @@ bytes (12 a row: an 8-byte key and a 4-byte value) are T1's.
 oocbe reads stored tables and writes one, with ``memory`` as its limit; DuckDB reads tables of its own database file,
 three columns of 32 bits and a value of 32, and writes a table there, with ``memory_limit``. Neither is asked to keep an
 order. Both input tables are written before the clock starts; the system's file cache is at the disposal of both. Each
-runs in a process of its own. Peak memory is the process' resident set above what it was before the query.
-The answers are checked by the number of rows, the sum of values, and a sum over rows of a hash of the row.
+runs in a process of its own. CPU seconds are those of all its threads: they say more where other work takes cores. Peak
+memory is the process' resident set above what it was before the query. The answers are checked by the number of rows,
+the sum of values, and a sum over rows of a hash of the row.
 """
 
 from __future__ import annotations
@@ -87,10 +88,10 @@ def run_oocbe(folder: Path, memory: str, operators: str, trace: str | None = Non
     small = [t.read(0, 50_000) for t in (t1, t2)]
     for name in ("fused", "joined"):  # compiled code is loaded before the clock starts
         run_operators(small, folder, memory, name, "warm ")
-    before, begin = peak_bytes(), start_clock()
+    before, cpu, begin = peak_bytes(), time.process_time(), start_clock()
     with oocbe.trace(trace) if trace else nullcontext():
         result = run_operators([t1, t2], folder, memory, operators)
-    seconds = time.perf_counter() - begin
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     memory_used = peak_bytes() - before
     rows, sums = result.rows, np.zeros(2, dtype=np.int64)
     for chunk in result.chunks():
@@ -100,7 +101,8 @@ def run_oocbe(folder: Path, memory: str, operators: str, trace: str | None = Non
             hashed += ((chunk.keys[f.word] >> np.uint64(f.shift)) & np.uint64(f.mask)) * np.uint64(multiplier)
         values = chunk.values.astype(np.int64)
         sums += [values.sum(), ((hashed % np.uint64(1 << 31)).astype(np.int64) % 1009 * values).sum()]
-    return {"seconds": seconds, "bytes": memory_used, "rows": rows, "sum": int(sums[0]), "hash": int(sums[1])}
+    checks = {"sum": int(sums[0]), "hash": int(sums[1])}
+    return {"seconds": seconds, "cpu": cpu, "bytes": memory_used, "rows": rows, **checks}
 
 
 def run_operators(tables, folder: Path, memory: str, operators: str, prefix: str = ""):
@@ -124,20 +126,21 @@ def run_duckdb(folder: Path, memory: str, operators: str, threads: int | None = 
     ):  # fmt: skip
         base.execute(f"set {setting}")
     base.execute("select count(*) from (select a, max(v) from t1 where k < 100 group by a)").fetchone()
-    before, begin = peak_bytes(), start_clock()
+    before, cpu, begin = peak_bytes(), time.process_time(), start_clock()
     base.execute(
         "create or replace table result as select a, b, t1.k as k, max(t1.v + t2.v) as v "
         "from t1 join t2 on t1.e = t2.e and t1.k = t2.k group by a, b, t1.k"
     )
     base.execute("checkpoint")
-    seconds = time.perf_counter() - begin
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     memory_used = peak_bytes() - before
     m1, m2, m3 = HASH
     rows, total, hashed = base.execute(
         f"select count(*), sum(v), sum((a::bigint * {m1} + b::bigint * {m2} + k::bigint * {m3}) % (1::bigint << 31) "
         "% 1009 * v) from result"
     ).fetchone()
-    return {"seconds": seconds, "bytes": memory_used, "rows": rows, "sum": int(total), "hash": int(hashed)}
+    checks = {"sum": int(total), "hash": int(hashed)}
+    return {"seconds": seconds, "cpu": cpu, "bytes": memory_used, "rows": rows, **checks}
 
 
 def main() -> None:
@@ -163,7 +166,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="oocbe-benchmark-", dir=options.folder))
     try:
         make_inputs(folder, keys)
-        lines = [["system", "limit", "seconds", "MiB above start", "result rows", "times as fast"]]
+        lines = [["system", "limit", "seconds", "CPU seconds", "MiB above start", "result rows", "times as fast"]]
         results: dict[str, dict[str, float]] = {}
         limits = {"oocbe": [options.memory], "duckdb": (options.duckdb_memory or options.memory).split(",")}
         for system, limit in ((s, limit) for s in options.systems.split(",") for limit in limits[s]):
@@ -178,15 +181,16 @@ def main() -> None:
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=options.seconds, check=False)
             except subprocess.TimeoutExpired:
-                lines.append([system, limit, f"over {options.seconds:g}", "", "", ""])
+                lines.append([system, limit, f"over {options.seconds:g}", "", "", "", ""])
                 continue
             if done.returncode != 0:
                 reason = next((line for line in done.stderr.splitlines() if "Error:" in line), "no reason given")
-                lines.append([system, limit, f"failed: {reason[:160]}", "", "", ""])
+                lines.append([system, limit, f"failed: {reason[:160]}", "", "", "", ""])
                 continue
             r = results[system] = json.loads(done.stdout)
             times = f"{r['seconds'] / results['oocbe']['seconds']:.1f}" if "oocbe" in results else ""
-            lines.append([system, limit, f"{r['seconds']:.1f}", f"{r['bytes'] / 2**20:.0f}", f"{r['rows']:,}", times])
+            numbers = [f"{r['seconds']:.1f}", f"{r['cpu']:.1f}", f"{r['bytes'] / 2**20:.0f}", f"{r['rows']:,}"]
+            lines.append([system, limit, *numbers, times])
         print_table(lines)
         if len({(r["rows"], r["sum"], r["hash"]) for r in results.values()}) > 1:
             raise SystemExit(f"the answers differ: {results}")
