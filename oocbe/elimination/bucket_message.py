@@ -252,11 +252,12 @@ class MessageMaker:
             except TooManyRowsError:
                 if cap <= limit:
                     raise
-                if engine.piece_rows is not None or not store.make_room(store.memory_limit, besides=bucket.messages):
-                    return None
             except DiskError:
                 raise
             except ResourceError:
+                return None
+            # Out of the handler: the error's traceback holds the failed call's arrays, and writing takes memory, too.
+            if engine.piece_rows is not None or not store.make_room(store.memory_limit, besides=bucket.messages):
                 return None
         message = self.finished(message)
         if self._dominance is not None:
