@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oocbe.facade import plan, solve, verify
     from oocbe.io import read, write
     from oocbe.observer import Observer
-    from oocbe.operators import join_maximise, join_sum, maximise
+    from oocbe.operators import join_maximise, join_sum, maximise, to_complete, to_rows
     from oocbe.options import SolveOptions
     from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
     from oocbe.result import Result
@@ -108,6 +108,8 @@ __all__ = [
     "plan",
     "read",
     "solve",
+    "to_complete",
+    "to_rows",
     "trace",
     "verify",
     "write",
@@ -122,7 +124,7 @@ _HOMES = {
     "oocbe.facade": "bound plan solve verify",
     "oocbe.io": "read write",
     "oocbe.observer": "Observer",
-    "oocbe.operators": "join_maximise join_sum maximise",
+    "oocbe.operators": "join_maximise join_sum maximise to_complete to_rows",
     "oocbe.options": "SolveOptions",
     "oocbe.problem": "Constraint Function LinearConstraint Problem Variable",
     "oocbe.result": "Result",

@@ -102,11 +102,14 @@ def _apply(
 ) -> StoredTable:
     from oocbe.operators import join_maximise, join_sum, maximise
 
+    made: StoredTable
     if operator == "maximise":
-        return maximise(tables[0], specs[0].own, output=output, **settings)
-    if operator == "join-sum":
-        return join_sum(tables[0], tables[1], output=output, **settings)
-    return join_maximise(tables[0], tables[1], "e", output=output, **settings)
+        made = maximise(tables[0], specs[0].own, output=output, **settings)
+    elif operator == "join-sum":
+        made = join_sum(tables[0], tables[1], output=output, **settings)
+    else:
+        made = join_maximise(tables[0], tables[1], "e", output=output, **settings)
+    return made
 
 
 def _check(operator: str, result: StoredTable, specs: list[SyntheticTable]) -> Verdict:

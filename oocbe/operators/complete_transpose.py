@@ -97,7 +97,7 @@ def _assembled(
         values = np.empty(len(starts) * length, dtype=between.dtype)
         for number, start in enumerate(starts.tolist()):
             between.read_into(offset - cells + start, values[number * length : (number + 1) * length])
-        shape, place = zip(*_merged(box, met), strict=True)
+        shape, place = zip(*(list(_merged(box, met)) or [(1, slice(None))]), strict=True)
         view = out.reshape(shape[::-1])[place[::-1]]
         view[...] = values.reshape(view.shape)
     return out
@@ -114,5 +114,5 @@ def _merged(box: Sequence[tuple[int, int]], met: Sequence[tuple[int, int]]) -> I
             yield run, slice(None)
             run = 1
         yield last - first, slice(low - first, high - first)
-    if run > 1 or not len(box):
+    if run > 1:
         yield run, slice(None)

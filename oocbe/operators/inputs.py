@@ -16,6 +16,7 @@ import numpy as np
 from oocbe.errors import ModelError, UsageError
 from oocbe.kernels import backend_for
 from oocbe.tables.complete import CompleteTable
+from oocbe.tables.stored_complete import StoredCompleteTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     RowTable: TypeAlias = Table | StoredTable
     TableLike: TypeAlias = Table | StoredTable | PackedTable
-    AnyTable: TypeAlias = Table | StoredTable | PackedTable | CompleteTable
+    AnyTable: TypeAlias = Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable
 
 
 class KernelSettings(TypedDict, total=False):
@@ -129,16 +130,22 @@ def in_main_memory(table: Table, kernels: Backend) -> Table:
     return table if keys is table.keys and values is table.values else replace(table, keys=keys, values=values)
 
 
+def has_complete(*tables: AnyTable) -> bool:
+    """Whether some table is complete, in memory or on disk."""
+    return any(isinstance(table, CompleteTable | StoredCompleteTable) for table in tables)
+
+
 def any_complete(*tables: AnyTable) -> list[Table | CompleteTable] | None:
     """The tables in memory where at least one of them is complete; None otherwise (nothing is read then)."""
-    if not any(isinstance(table, CompleteTable) for table in tables):
+    if not has_complete(*tables):
         return None
-    return [table if isinstance(table, Table | CompleteTable) else table.to_table() for table in tables]
+    read = [table.to_complete() if isinstance(table, StoredCompleteTable) else table for table in tables]
+    return [table if isinstance(table, Table | CompleteTable) else table.to_table() for table in read]
 
 
 def as_rows(table: AnyTable) -> TableLike:
     """A complete table as an incomplete one, for operators that work on rows; others themselves."""
-    return table.to_table() if isinstance(table, CompleteTable) else table
+    return table.to_table() if isinstance(table, CompleteTable | StoredCompleteTable) else table
 
 
 def check_pair(table1: AnyTable, table2: AnyTable) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ModelError
 from oocbe.kernels.interface import EliminationPlan, MatchedGroups
 from oocbe.operators.arrange import Arranged, arrange, match
-from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, check_pair, choose_kernels
+from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, check_pair, choose_kernels, has_complete
 from oocbe.operators.join_sum import join_sum
 from oocbe.operators.maximise import maximise
 from oocbe.operators.ranges import distributes, joined_dtype
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, RowTable, TableLike
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
+    from oocbe.tables.stored_complete import StoredCompleteTable
 
 
 @overload
@@ -69,6 +70,17 @@ def join_maximise(
     table1: AnyTable,
     table2: AnyTable,
     variables: str | Sequence[str],
+    *,
+    output: str | Path,
+    **settings: Unpack[OperatorSettings],
+) -> StoredTable | StoredCompleteTable: ...
+
+
+@overload
+def join_maximise(
+    table1: AnyTable,
+    table2: AnyTable,
+    variables: str | Sequence[str],
     **settings: Unpack[KernelSettings],
 ) -> Table | CompleteTable | PackedTable: ...
 
@@ -84,7 +96,7 @@ def join_maximise(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
-) -> Table | StoredTable | PackedTable | CompleteTable:
+) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
     """The same rows as ``maximise(join_sum(table1, table2), variables)``, in the time and memory of its result.
 
     Variables of one table only are marginalised out of it first (combination distributes over marginalisation); shared
@@ -106,7 +118,8 @@ def join_maximise(
         the table with fewer rows alone, those of the other one alone, the shared ones, the least significant first,
         and sorted; otherwise the layout of :func:`join_sum`.
     PackedTable where all tables are packed: see :mod:`oocbe.operators.on_packed`.
-    Where a table is complete the result may be a CompleteTable: see :mod:`oocbe.operators.complete`.
+    Where a table is complete the result may be a CompleteTable, or a StoredCompleteTable with ``output``: see
+        :mod:`oocbe.operators.complete`.
 
     Raises
     ------
@@ -126,6 +139,19 @@ def join_maximise(
     if settings.wanted:
         from oocbe.operators.out_of_core.join_maximise import join_maximise_stored
 
+        if has_complete(table1, table2):
+            from oocbe.operators.out_of_core.complete import combine_stored
+
+            check_pair(table1, table2)
+            _check_gone(gone, table1.layout, table2.layout)
+            return combine_stored(
+                (table1, table2),
+                gone,
+                settings,
+                piece_rows,
+                backend,
+                lambda rows: join_maximise_stored(rows[0], rows[1], gone, settings, piece_rows, backend),
+            )
         return join_maximise_stored(as_rows(table1), as_rows(table2), gone, settings, piece_rows, backend)
     if isinstance(table1, PackedTable) and isinstance(table2, PackedTable):
         from oocbe.operators.on_packed import on_packed

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ResourceError
 from oocbe.kernels.interface import MatchedGroups
 from oocbe.operators.arrange import Arranged, arrange, match
-from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, check_pair, choose_kernels
+from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, check_pair, choose_kernels, has_complete
 from oocbe.operators.ranges import joined_dtype
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, RowTable, TableLike
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
+    from oocbe.tables.stored_complete import StoredCompleteTable
 
 
 @overload
@@ -61,6 +62,16 @@ def join_sum(
 def join_sum(
     table1: AnyTable,
     table2: AnyTable,
+    *,
+    output: str | Path,
+    **settings: Unpack[OperatorSettings],
+) -> StoredTable | StoredCompleteTable: ...
+
+
+@overload
+def join_sum(
+    table1: AnyTable,
+    table2: AnyTable,
     **settings: Unpack[KernelSettings],
 ) -> Table | CompleteTable | PackedTable: ...
 
@@ -75,7 +86,7 @@ def join_sum(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
-) -> Table | StoredTable | PackedTable | CompleteTable:
+) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
     """Join two tables on their shared variables.
 
     Both are preprocessed by :mod:`oocbe.operators.arrange`; then each output row is gathered from its two input rows
@@ -96,7 +107,8 @@ def join_sum(
         first table's, the rest of the second's, the least significant first. Rows are grouped by the shared variables,
     not sorted within a group.
     PackedTable where all tables are packed: see :mod:`oocbe.operators.on_packed`.
-    Where a table is complete the result may be a CompleteTable: see :mod:`oocbe.operators.complete`.
+    Where a table is complete the result may be a CompleteTable, or a StoredCompleteTable with ``output``: see
+        :mod:`oocbe.operators.complete`.
 
     Raises
     ------
@@ -116,6 +128,18 @@ def join_sum(
     if settings.wanted:
         from oocbe.operators.out_of_core.join_sum import join_sum_stored
 
+        if has_complete(table1, table2):
+            from oocbe.operators.out_of_core.complete import combine_stored
+
+            check_pair(table1, table2)
+            return combine_stored(
+                (table1, table2),
+                (),
+                settings,
+                piece_rows,
+                backend,
+                lambda rows: join_sum_stored(rows[0], rows[1], settings, piece_rows, backend),
+            )
         return join_sum_stored(as_rows(table1), as_rows(table2), settings, piece_rows, backend)
     if isinstance(table1, PackedTable) and isinstance(table2, PackedTable):
         from oocbe.operators.on_packed import on_packed

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.operators.arrange import arrange
-from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, choose_kernels
+from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, choose_kernels, has_complete
 from oocbe.operators.ranges import reduced_dtype
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import field_masks
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from oocbe.operators.inputs import AnyTable, KernelSettings, OperatorSettings, RowTable, TableLike
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
+    from oocbe.tables.stored_complete import StoredCompleteTable
 
 
 @overload
@@ -59,6 +60,16 @@ def maximise(
 def maximise(
     table: AnyTable,
     variables: str | Sequence[str],
+    *,
+    output: str | Path,
+    **settings: Unpack[OperatorSettings],
+) -> StoredTable | StoredCompleteTable: ...
+
+
+@overload
+def maximise(
+    table: AnyTable,
+    variables: str | Sequence[str],
     **settings: Unpack[KernelSettings],
 ) -> Table | CompleteTable | PackedTable: ...
 
@@ -73,7 +84,7 @@ def maximise(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
-) -> Table | StoredTable | PackedTable | CompleteTable:
+) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
     """Marginalise variables out of a table: by maximum, minimum or sum, as its semiring says.
 
     All other variables go to the low places and rows are sorted by them, so that rows to reduce are neighbours
@@ -91,8 +102,8 @@ def maximise(
 
     Returns
     -------
-    Table, StoredTable with ``output``, or CompleteTable of a complete one : scope = the other variables in the table's
-        order; sorted.
+    Table, or StoredTable with ``output`` : scope = the other variables in the table's order; sorted.
+    Of a complete table CompleteTable, or StoredCompleteTable with ``output``, over the same scope.
 
     Raises
     ------
@@ -110,6 +121,18 @@ def maximise(
     if settings.wanted:
         from oocbe.operators.out_of_core.maximise import maximise_stored
 
+        if has_complete(table):
+            from oocbe.operators.out_of_core.complete import combine_stored
+
+            table.layout.select(gone)  # refuses what is not in the scope
+            return combine_stored(
+                (table,),
+                gone,
+                settings,
+                piece_rows,
+                backend,
+                lambda rows: maximise_stored(rows[0], gone, settings, piece_rows, backend),
+            )
         return maximise_stored(as_rows(table), gone, settings, piece_rows, backend)
     if isinstance(table, PackedTable):
         from oocbe.operators.on_packed import on_packed

@@ -7,9 +7,28 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 from oocbe.semiring import Combination, Marginalisation, Semiring
 from oocbe.tables.table import Table
+
+SIZES = {"a": 2, "b": 3, "c": 1, "d": 4, "e": 5}
+DTYPES = [np.int32, np.int64, np.float32, np.float64]
+
+
+@st.composite
+def rows_of(draw, semiring, least_rows=0) -> Table:
+    scope = draw(st.lists(st.sampled_from(sorted(SIZES)), unique=True, max_size=4))
+    sizes = {name: SIZES[name] for name in scope}
+    cells = int(np.prod([*sizes.values()], dtype=int))
+    seed = draw(st.integers(0, 2**32 - 1))
+    rows = draw(st.integers(min(least_rows, cells), cells))
+    random = np.random.default_rng(seed)
+    chosen = random.permutation(cells)[:rows]
+    tuples = np.column_stack(np.unravel_index(chosen, [*sizes.values()])) if scope else np.zeros((rows, 0), dtype=int)
+    multiplies = semiring.combination is Combination.MULTIPLY
+    values = random.integers(1 if multiplies else -9, 10, rows)
+    return Table.from_rows(sizes, tuples, values.astype(draw(st.sampled_from(DTYPES))), semiring)
 
 
 def combine(a, b, semiring: Semiring):

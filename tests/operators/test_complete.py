@@ -8,30 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_models import check, model_join, model_maximise, model_of
+from table_models import SIZES, check, model_join, model_maximise, model_of, rows_of
 
-from oocbe import CompleteTable, ModelError, ResourceError, Table, ValueRangeError, join_maximise, join_sum, maximise
+from oocbe import (
+    CompleteTable,
+    ModelError,
+    ResourceError,
+    StoredCompleteTable,
+    Table,
+    ValueRangeError,
+    join_maximise,
+    join_sum,
+    maximise,
+)
 from oocbe.infeasible import largest_feasible
 from oocbe.operators.complete import eliminate_tables
-from oocbe.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT, Combination
-
-SIZES = {"a": 2, "b": 3, "c": 1, "d": 4, "e": 5}
-DTYPES = [np.int16, np.int32, np.int64, np.float32, np.float64]
-
-
-@st.composite
-def rows_of(draw, semiring, least_rows=0) -> Table:
-    scope = draw(st.lists(st.sampled_from(sorted(SIZES)), unique=True, max_size=4))
-    sizes = {name: SIZES[name] for name in scope}
-    cells = int(np.prod([*sizes.values()], dtype=int))
-    seed = draw(st.integers(0, 2**32 - 1))
-    rows = draw(st.integers(min(least_rows, cells), cells))
-    random = np.random.default_rng(seed)
-    chosen = random.permutation(cells)[:rows]
-    tuples = np.column_stack(np.unravel_index(chosen, [*sizes.values()])) if scope else np.zeros((rows, 0), dtype=int)
-    multiplies = semiring.combination is Combination.MULTIPLY
-    values = random.integers(1 if multiplies else -9, 10, rows)
-    return Table.from_rows(sizes, tuples, values.astype(draw(st.sampled_from(DTYPES[1:]))), semiring)
+from oocbe.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT
 
 
 def forms(data, table: Table):
@@ -171,9 +163,11 @@ def test_parts_must_fit():
         maximise(t, "z")
 
 
-def test_complete_tables_go_out_of_core_as_rows(memory_folder):
+def test_complete_tables_stay_complete_out_of_core(memory_folder):
     t = CompleteTable.from_array("ab", np.arange(6).reshape(2, 3), MAX_SUM)
     stored = join_sum(t, t, output=memory_folder / "joined")
-    assert stored.to_table().to_dict() == {k: 2 * v for k, v in t.to_dict().items()}
+    assert isinstance(stored, StoredCompleteTable)
+    assert stored.to_complete().to_dict() == {k: 2 * v for k, v in t.to_dict().items()}
+    assert maximise(stored, "a").to_dict() == {(k,): v for k, v in enumerate([6, 8, 10])}
     assert "4 key bits" not in repr(t)
     assert "6 values" in repr(t)

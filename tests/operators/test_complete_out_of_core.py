@@ -1,0 +1,166 @@
+"""Operators and conversions out of core, of complete, incomplete and mixed tables, against the dictionary model."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from out_of_core import IN_MEMORY
+from table_models import check, model_join, model_maximise, model_of, rows_of
+
+from oocbe import (
+    CompleteTable,
+    ModelError,
+    StoredCompleteTable,
+    StoredTable,
+    Table,
+    join_maximise,
+    join_sum,
+    maximise,
+    to_complete,
+    to_rows,
+)
+from oocbe.semiring import MIN_SUM, SEMIRINGS
+
+
+class Folder:
+    """Names for tables in a folder that is gone at the end."""
+
+    def __init__(self) -> None:
+        self._holder = tempfile.TemporaryDirectory(dir=IN_MEMORY)
+        self.path, self.made = Path(self._holder.name), 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        left = [p.name for p in self.path.iterdir() if not p.name.startswith("table-")]
+        self._holder.cleanup()
+        assert left == []
+
+    def fresh(self) -> Path:
+        self.made += 1
+        return self.path / f"table-{self.made}"
+
+
+def form(data, table: Table, folder: Folder):
+    """The same table as rows or complete, its variables in any order, in memory or on disk in any chunks."""
+    chunk = data.draw(st.integers(1, 12))
+    if not data.draw(st.booleans()):
+        return StoredTable.save(folder.fresh(), table, chunk_rows=chunk) if data.draw(st.booleans()) else table
+    made = CompleteTable.from_table(table, data.draw(st.permutations(table.scope)))
+    if made.dtype.kind == "i" and data.draw(st.booleans()):
+        made = made.with_dtype(np.int16)
+    return StoredCompleteTable.save(folder.fresh(), made, chunk_cells=chunk) if data.draw(st.booleans()) else made
+
+
+def given_settings(data, folder: Folder) -> dict:
+    rows, streams = data.draw(st.sampled_from([None, 1, 2, 5, 30])), data.draw(st.sampled_from([1, 2]))
+    return {
+        "output": folder.fresh(), "memory": "32MiB", "scratch": folder.path, "piece_rows": rows, "streams": streams
+    }  # fmt: skip
+
+
+def are_complete(*tables) -> bool:
+    return all(isinstance(table, CompleteTable | StoredCompleteTable) for table in tables)
+
+
+def checked(result, expected, scope, *tables) -> None:
+    assert isinstance(result, StoredTable | StoredCompleteTable)
+    assert not are_complete(*tables) or isinstance(result, StoredCompleteTable)
+    check(result.to_table(), expected, scope)
+
+
+@pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
+class TestAnyForms:
+    @settings(max_examples=20, deadline=None)
+    @given(data=st.data())
+    def test_join_sum(self, semiring, data):
+        with Folder() as folder:
+            t1, t2 = data.draw(rows_of(semiring)), data.draw(rows_of(semiring))
+            f1, f2 = form(data, t1, folder), form(data, t2, folder)
+            result = join_sum(f1, f2, **given_settings(data, folder))
+            checked(result, model_join(model_of(t1), model_of(t2), semiring), {*t1.scope, *t2.scope}, f1, f2)
+
+    @settings(max_examples=20, deadline=None)
+    @given(data=st.data())
+    def test_maximise(self, semiring, data):
+        with Folder() as folder:
+            t = data.draw(rows_of(semiring).filter(lambda t: t.scope))
+            gone = data.draw(st.lists(st.sampled_from(t.scope), unique=True))
+            f = form(data, t, folder)
+            result = maximise(f, gone, **given_settings(data, folder))
+            checked(result, model_maximise(model_of(t), gone, semiring), {*t.scope} - {*gone}, f)
+
+    @settings(max_examples=20, deadline=None)
+    @given(data=st.data())
+    def test_join_maximise(self, semiring, data):
+        with Folder() as folder:
+            t1, t2 = data.draw(rows_of(semiring)), data.draw(rows_of(semiring))
+            scope = sorted({*t1.scope, *t2.scope})
+            gone = data.draw(st.lists(st.sampled_from(scope), unique=True)) if scope else []
+            f1, f2 = form(data, t1, folder), form(data, t2, folder)
+            result = join_maximise(f1, f2, gone, **given_settings(data, folder))
+            expected = model_maximise(model_join(model_of(t1), model_of(t2), semiring), gone, semiring)
+            checked(result, expected, {*scope} - {*gone}, f1, f2)
+
+    @settings(max_examples=20, deadline=None)
+    @given(data=st.data())
+    def test_conversions(self, semiring, data):
+        with Folder() as folder:
+            table = data.draw(rows_of(semiring))
+            scope = tuple(data.draw(st.permutations(table.scope)))
+            made = form(data, table, folder)
+            written = to_complete(made, scope, **given_settings(data, folder))
+            assert isinstance(written, StoredCompleteTable)
+            in_memory = to_complete(made, scope)
+            assert written.scope == in_memory.scope == scope
+            assert written.rows == in_memory.rows == table.rows
+            assert written.to_complete().to_dict() == in_memory.to_dict()
+            back = tuple(data.draw(st.permutations(table.scope)))
+            listed = to_rows(written, back, **given_settings(data, folder))
+            expected = to_rows(written, back)
+            assert isinstance(listed, StoredTable)
+            assert listed.is_sorted
+            assert listed.scope == expected.scope == back
+            assert np.array_equal(listed.to_table().keys, expected.keys)
+            assert listed.to_table().values.tobytes() == expected.values.tobytes()
+
+
+def test_more_cells_than_a_piece_holds(memory_folder):
+    """A megabyte of values through a third of that: transposed on the way, and cut among what is eliminated, too."""
+    random = np.random.default_rng(0)
+    a = CompleteTable.from_array("xyz", random.integers(0, 1000, (60, 70, 80)), MIN_SUM)
+    b = CompleteTable.from_array("zyw", random.integers(0, 1000, (80, 70, 20)), MIN_SUM)
+    stored = [
+        StoredCompleteTable.save(memory_folder / name, table, chunk_cells=500) for name, table in (("a", a), ("b", b))
+    ]
+    for gone in ("z", ["y"], ["z", "y"], ["x", "y", "z"], ["x", "y", "z", "w"]):
+        name = memory_folder / f"joined {''.join(gone)}"
+        found = join_maximise(*stored, gone, output=name, memory="2MiB", scratch=memory_folder)
+        expected = join_maximise(a, b, gone)
+        assert found.scope == expected.scope
+        assert np.array_equal(found.to_complete().values, expected.values)
+    turned = to_complete(stored[0], "zxy", output=memory_folder / "turned", memory="2MiB", scratch=memory_folder)
+    assert np.array_equal(turned.to_complete().values, a.transposed("zxy").values)
+    rows = to_rows(stored[0], "yzx", output=memory_folder / "rows", memory="2MiB", scratch=memory_folder)
+    assert np.array_equal(rows.to_table().keys, a.to_table("yzx").keys)
+    full = to_complete(rows, "xyz", output=memory_folder / "full", memory="2MiB", scratch=memory_folder)
+    assert np.array_equal(full.to_complete().values, a.values)
+
+
+def test_what_cannot_be_is_refused_and_leaves_nothing(memory_folder):
+    t = CompleteTable.from_array("ab", np.arange(6).reshape(2, 3), MIN_SUM)
+    with pytest.raises(ModelError, match="not in scope"):
+        maximise(t, "z", output=memory_folder / "out")
+    with pytest.raises(ModelError, match="neither scope"):
+        join_maximise(t, t, "z", output=memory_folder / "out")
+    with pytest.raises(ModelError, match="semiring"):
+        join_sum(t, CompleteTable.from_array("a", [1, 2]), output=memory_folder / "out")
+    with pytest.raises(ModelError, match="not in scope"):
+        to_complete(t, "az", output=memory_folder / "out")
+    assert list(memory_folder.iterdir()) == []
