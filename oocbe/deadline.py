@@ -26,7 +26,7 @@ class Deadline:
 
     Attributes
     ----------
-    flag : int64 (1,), 0 until the moment has come, then 1.
+    flag : int64 (1,), 0 until the moment has come or somebody interrupts, then 1.
     """
 
     def __init__(self, seconds: float | None = None) -> None:
@@ -34,7 +34,7 @@ class Deadline:
         self.flag: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self._timer: threading.Timer | None = None
         if seconds is not None:
-            self._timer = threading.Timer(seconds, self._set)
+            self._timer = threading.Timer(seconds, self.interrupt)
             self._timer.daemon = True
             self._timer.start()
 
@@ -62,5 +62,6 @@ class Deadline:
         if self.passed:
             raise TimeLimitError("the time limit was reached")
 
-    def _set(self) -> None:
+    def interrupt(self) -> None:
+        """Make the loops that look at the flag return now."""
         self.flag[0] = 1

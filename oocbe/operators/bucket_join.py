@@ -100,8 +100,9 @@ def join_and_eliminate(
         True,
     )
     wanted_blocks = NO_LIMIT
+    is_short = program.expected_work(rows) < SERIAL_WORK
     if block_rows is None:
-        serial = thread_count() == 1 or program.expected_work(rows) < SERIAL_WORK
+        serial = thread_count() == 1 or is_short
         wanted_blocks = 1 if serial else BLOCKS_A_THREAD * thread_count()
         block_rows = rows + 1 if serial else max(1, rows // wanted_blocks)
     # Blocks of so many rows have no meaning where there is no table.
@@ -121,7 +122,7 @@ def join_and_eliminate(
     shared = (np.zeros(2, dtype=np.int64), deadline.flag)
     limits = (row_limit, step_limit, shared)
     calls = [(program, flat, items, first, last, level, program.levels, *limits) for first, last in blocks]
-    parts: list[Walk] = run_all(_run, calls)
+    parts: list[Walk] = run_all(_run, calls, None if is_short else deadline.interrupt)
     deadline.check()
     if sum(p.filled for p in parts) > row_limit:
         raise TooManyRowsError(len(layout.scope), row_limit)

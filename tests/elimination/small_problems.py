@@ -200,3 +200,14 @@ def check(problem: Problem, value, assignment, expected) -> None:
 def without_bound(problem: Problem) -> Problem:
     """The same problem, all values counting."""
     return replace(problem, upper_bound=None)
+
+
+def star(count: int) -> Problem:
+    """x0 equals every other variable, so two assignments are feasible; all 0 is best and costs 1 for each.
+
+    With x0 eliminated first, the message has two rows, and nothing but x0 says so.
+    """
+    variables = tuple(Variable(f"x{v}", 2) for v in range(count))
+    costs = tuple(Function.from_array((v,), [1, v]) for v in range(count))
+    equal = tuple(Constraint((0, v), [[0, 0], [1, 1]], allowed=True) for v in range(1, count))
+    return Problem(variables, costs, equal, name="star")

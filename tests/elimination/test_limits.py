@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import signal
 import tempfile
+import threading
 
 import numpy as np
 import pytest
-from small_problems import check, eliminate
+from small_problems import check, eliminate, star
 
 import oocbe
 from oocbe.elimination import race as racing
@@ -16,6 +19,7 @@ from oocbe.elimination.forward import Forward, RowCapError
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import prepare
 from oocbe.errors import DiskError
+from oocbe.operators import bucket_join
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.problem import Constraint, Function, Problem, Variable
 
@@ -162,6 +166,30 @@ def test_an_interrupt_while_compiled_code_returns_is_an_interrupt(monkeypatch):
     monkeypatch.setattr("oocbe.operators.bucket_join.walk", walk)
     with pytest.raises(Stop):
         oocbe.solve(clique(), order_seconds=0, tables="incomplete")
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread on this system")
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_an_interrupt_ends_a_walk_that_makes_no_rows(threads, monkeypatch, tmp_path):
+    """Of 2^40 assignments of the separator two have rows: nobody could wait for the end."""
+
+    def walk(*arguments):
+        if threading.current_thread() is not threading.main_thread():
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        return real_walk(*arguments)
+
+    real_walk = bucket_join.walk
+    monkeypatch.setattr(bucket_join, "walk", walk)
+    monkeypatch.setenv("OOCBE_THREADS", threads)
+    (tmp_path / "order").write_text(" ".join(f"x{v}" for v in range(41)))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # an interrupt that arrives while the test tool's hook of the collector runs is lost
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            oocbe.solve(star(41), order=tmp_path / "order", bounds="none", dominance=False, tables="incomplete")
+    finally:
+        gc.enable()
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_work_folder_that_cannot_be_made_is_a_resource_error(tmp_path):

@@ -71,16 +71,23 @@ def tiled_ranges(cells: int, tile: int, runs: int, work: int = 1) -> list[tuple[
     return [(0, cells, first, last) for first, last in pairwise(cuts) if last > first]
 
 
-def run_all(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> list[Any]:
+def run_all(
+    function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], interrupt: Callable[[], None] | None = None
+) -> list[Any]:
     """Call ``function(*arguments)`` for each tuple of arguments, spread over the pool; results in their order.
 
-    One call, or one thread, runs in the caller, and so does everything called from within the pool (a worker that
-    waited for its own pool would wait for ever). All calls have ended when this returns or raises; the first error (in
-    the order of the calls) is raised. An interrupt of the caller (Ctrl-C) cancels the calls that have not begun.
+    interrupt : makes running calls give up soon; called where the caller is interrupted. Give it where calls may take
+        long: a call that runs in the caller, as one alone does without it, can't be interrupted.
+
+    One call, or one thread, runs in the caller (unless ``interrupt`` is given), and so does everything called from
+    within the pool (a worker that waited for its own pool would wait for ever). All calls have ended when this returns
+    or raises; the first error (in the order of the calls) is raised. An interrupt of the caller (Ctrl-C) cancels the
+    calls that have not begun.
     """
     work = list(calls)
     threads = thread_count()
-    if len(work) <= 1 or threads == 1 or getattr(_inside, "worker", False):
+    is_small = interrupt is None and (len(work) <= 1 or threads == 1)
+    if is_small or getattr(_inside, "worker", False):
         return [function(*arguments) for arguments in work]
     batch = _Batch(function, work)
     try:
@@ -89,6 +96,8 @@ def run_all(function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> l
         futures = [pool.submit(batch.work) for _ in range(min(threads, len(work)))]
         wait_for(partial(_all_done, futures), TimeoutError)
     except BaseException:
+        if interrupt is not None:
+            interrupt()
         batch.stop()
         raise
     return batch.results()
