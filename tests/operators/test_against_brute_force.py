@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from out_of_core import MODES, also_out_of_core
+from out_of_core_modes import MODES, also_out_of_core
 from table_models import check, model_join, model_maximise, model_of
 
 from oocbe.operators import drop_forbidden, join_maximise, join_sum, maximise

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from out_of_core import IN_MEMORY
+from out_of_core_modes import IN_MEMORY
 from table_models import check, model_join, model_maximise, model_of, rows_of
 
 from oocbe import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from out_of_core import MODES, also_out_of_core, same_rows
+from out_of_core_modes import MODES, also_out_of_core, same_rows
 
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
 from oocbe.kernels.cpu.backend import CpuBackend

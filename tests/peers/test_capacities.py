@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +10,6 @@ import pytest
 import oocbe
 from oocbe.elimination import bounded
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks are not part of the installed package
 
 
 def chosen(seed: int, constraints: int = 1) -> Problem:

@@ -6,7 +6,6 @@ import importlib
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ from oocbe.errors import UnsupportedError
 from oocbe.io import read
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
 from oocbe.semiring import MAX_PRODUCT
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks are not part of the installed package
 
 PACKAGES = {"cp_sat": "ortools", "highs": "scipy", "toulbar2": "pytoulbar2"}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from out_of_core import IN_MEMORY, same_rows
+from out_of_core_modes import IN_MEMORY, same_rows
 
 from oocbe.operators import join_maximise, join_sum
 from oocbe.streaming import partition, sources

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import oocbe
+from benchmarks.peers.path_count import Day, count_assignments, find_order, read_day
 from oocbe.options import SolveOptions
 from oocbe.problem import Constraint, Problem, Variable
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # benchmarks are not part of the installed package
-
-from benchmarks.peers.path_count import Day, count_assignments, find_order, read_day
 
 SPOT5 = Path(os.environ.get("OOCBE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "spot5"
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
