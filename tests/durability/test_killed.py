@@ -90,8 +90,8 @@ def kill_everywhere(ask, cases: list[str], expected: dict) -> int:
 
 
 def test_killed_at_each_point_and_resumed(ask, passings, expected):
-    """At the first and the last passing of each point."""
-    cases = [f"{p}:{n}" for p, count in passings.items() for n in sorted({1, count})]
+    """At the last passing of each point, where most is published."""
+    cases = [f"{p}:{count}" for p, count in passings.items()]
     assert kill_everywhere(ask, cases, expected) >= len(POINTS)
 
 
