@@ -247,6 +247,8 @@ class MessageStore:
         Those that have been joined go first, then those that wait to be joined, but for some; the largest first.
         """
         written = False
+        if self.free >= wanted:
+            return written
         for messages in (self._joined, self._waiting):
             messages.sort(key=lambda m: m.nbytes)
             kept = [m for m in messages if any(m is other for other in besides)]

@@ -177,9 +177,10 @@ def _pieces(message: MessageForecast, inputs: Sequence[MessageForecast], memory:
 
 def _make_room(held: dict[int, bool], messages: Sequence[MessageForecast], written: list[bool], most: float) -> None:
     """Write messages until at most so many bytes stay in memory: joined ones first, the largest first."""
-    order = sorted(held, key=lambda m: (not held[m], -messages[m].nbytes))
     total = sum(messages[m].nbytes for m in held)
-    for m in order:
+    if total <= most:
+        return
+    for m in sorted(held, key=lambda m: (not held[m], -messages[m].nbytes)):
         if total <= most:
             return
         total -= messages[m].nbytes

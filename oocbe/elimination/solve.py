@@ -236,9 +236,13 @@ class _Run:
 
     def _check_disk(self, choices: list[OrderChoice]) -> None:
         """Refuse what cannot fit the disk with any of the orders; DiskError of the first."""
-        plans = [plan_for(self.problem, self.semiring, choice, "", self.options) for choice in choices]
-        refusals = [replace(made, disk=self.kept.disk_available).disk_refusal for made in plans]
-        if refusals and all(refusals):
+        refusals = []
+        for choice in choices:
+            plan = plan_for(self.problem, self.semiring, choice, "", self.options)
+            refusals.append(replace(plan, disk=self.kept.disk_available).disk_refusal)
+            if not refusals[-1]:
+                return
+        if refusals:
             raise DiskError(refusals[0])
 
     @contextmanager
