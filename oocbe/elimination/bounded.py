@@ -21,16 +21,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from oocbe.elimination.assignment import backward_pass
+from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import left_out
 from oocbe.elimination.order import HEURISTICS, OrderChoice, judge_order, read_order, search_orders
 from oocbe.elimination.race import CAP_FACTOR, Attempts, Finish, Race
 from oocbe.elimination.restrict import restrict
-from oocbe.errors import ResourceError, TimeLimitError
+from oocbe.errors import OocbeError, ResourceError, TimeLimitError
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
+from oocbe.pruning.incumbent import find_incumbent
 from oocbe.pruning.pruner import RowPruner
 from oocbe.pruning.row_bounds import BoundSource
 
@@ -51,6 +53,9 @@ MUCH = 0.02
 
 LEAST_WIDTH = 2.0**-30
 """Width of the first threshold relative to the upper bound, where values are no integers."""
+
+LAST_ITERATIONS = 10_000
+"""Of the search for an assignment where a time limit has left none: a moment."""
 
 Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
 """Told the problem, the order and the bound of each run; returns what to call after each bucket."""
@@ -119,7 +124,7 @@ class Keeper(Attempts, Protocol):
         """What a run before this one has kept with :meth:`keep_known`."""
 
     def keep_known(self, content: dict[str, Any]) -> None:
-        """Publish ``lower``, ``value``, ``assignment`` and ``width``, as JSON types."""
+        """Publish ``lower``, ``value``, ``assignment``, ``width`` and ``attempt``, as JSON types."""
 
 
 class BoundedSolve:
@@ -129,7 +134,7 @@ class BoundedSolve:
     ----------
     problem : in min-sum; its upper bound counts. options : settings. knowledge : filled in.
     engine : computes the buckets; its deadline ends the search. keeper : keeps messages, and what is known, for a run
-        that is resumed. start : see :data:`Start`.
+        that is resumed. start : see :data:`Start`. others : attempts between the rounds, which may end the search.
     """
 
     def __init__(
@@ -140,7 +145,9 @@ class BoundedSolve:
         engine: BucketEngine,
         keeper: Keeper,
         start: Start,
+        others: AttemptsWithoutBounds,
     ) -> None:
+        self._others = others
         self._problem = problem
         self._options = options
         self._known = knowledge
@@ -151,6 +158,7 @@ class BoundedSolve:
         if options.order != "auto" and options.order not in HEURISTICS:
             self._given = read_order(problem, options.order)
         self._bounds = 0
+        self._width: int | float = 0
         self.statistics = Statistics()
 
     def run(self) -> None:
@@ -162,20 +170,24 @@ class BoundedSolve:
         """
         known, options, deadline = self._known, self._options, self._engine.deadline
         share = min(options.incumbent_seconds, deadline.remaining)
+        attempt = None if self._keeper.known is None else self._keeper.known.get("attempt")
         with IncumbentSearch(self._problem, share, options.seed) as incumbents:
             try:
+                if attempt is not None and self._others.resume(attempt):
+                    return
                 begin = time.perf_counter()
                 _load_relaxation()
                 incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (time.perf_counter() - begin)))
                 self._take(incumbents)
                 variables = tuple(range(len(self._problem.variables)))
-                whole = self._bound(_Scope(self._problem, None, tuple, variables), math.inf, options.bound_seconds)
+                share = self._others.root_seconds(options.bound_seconds)
+                whole = self._bound(_Scope(self._problem, None, tuple, variables), math.inf, share)
                 self._take(incumbents)
                 width = self._resumed_width() or known.grid.step or self._first_width()
                 while not known.is_near_enough:
                     assert known.lower is not None
-                    content = {"lower": known.lower, "value": known.value, "assignment": known.assignment}
-                    self._keeper.keep_known({**content, "width": width})
+                    self._width = width
+                    self._keep(None)
                     if not self._search_below(whole, min(known.lower + width, known.upper_bound), incumbents):
                         break
                     width = self._next_width(width)
@@ -191,12 +203,24 @@ class BoundedSolve:
             if known.value is None and not known.is_closed:
                 incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
                 self._take(incumbents)
+            if known.value is None and not known.is_closed and options.incumbent_seconds > 0:
+                # Where time was too short even to begin a search: a moment of it is worth being late.
+                with suppress(OocbeError):  # not every problem has such a search
+                    last = find_incumbent(self._problem, math.inf, options.seed, iterations=LAST_ITERATIONS)
+                    if last is not None:
+                        known.offer(last.value, last.assignment, last.method)
 
     def _take(self, incumbents: IncumbentSearch) -> None:
         """Look at what the search for assignments has found by now."""
         best = incumbents.best
         if best is not None:
             self._known.offer(best.value, best.assignment, best.method)
+
+    def _keep(self, attempt: dict[str, Any] | None) -> None:
+        """Publish what is known, for a run that is resumed; ``attempt`` : one without bounds that begins now."""
+        known = self._known
+        content = {"lower": known.lower, "value": known.value, "assignment": known.assignment}
+        self._keeper.keep_known({**content, "width": self._width, "attempt": attempt})
 
     def _resumed_width(self) -> int | float:
         """Take what a run before this one has proven and found; the width that it had come to, 0 where none was."""
@@ -227,7 +251,7 @@ class BoundedSolve:
         return max(WIDER * width, math.floor(part) // known.grid.step * known.grid.step)
 
     def _search_below(self, whole: _Scope, threshold: int | float, incumbents: IncumbentSearch) -> bool:
-        """Find the optimum, or prove that it is not below the threshold; False where neither is possible."""
+        """Find the optimum, or prove that it is not below the threshold; False where that is possible no more."""
         known, statistics, options = self._known, self.statistics, self._options
         scope = whole.below(threshold)
         cap, seconds, share = QUICK_CAP, 0.0, options.bound_seconds
@@ -249,8 +273,10 @@ class BoundedSolve:
             self._take(incumbents)
             if known.upper_bound < threshold:
                 return True  # the incumbent has come down below the threshold: begin again from there
+            if self._others.try_where_due(self._keep):
+                return False
             incumbents.extend(options.incumbent_seconds)
-            scope = self._tightened(scope, threshold, share)
+            scope = self._tightened(scope, threshold, min(share, self._others.patience))
             if known.upper_bound < threshold:
                 return True
             seconds = options.order_seconds

@@ -147,7 +147,7 @@ class DurableRun(TransientRun):
     def orders(self, search: Callable[[], list[OrderChoice]]) -> list[OrderChoice]:
         """The published orders of a run that is resumed, or new ones, which are published."""
         if self._found is not None:
-            return _choices(self._found, len(self._problem.variables))
+            return read_choices(self._found["orders"], len(self._problem.variables))
         choices = search()
         orders = [asdict(choice) for choice in choices]
         self._identity = self._directory.begin({**self._description(), "orders": orders})
@@ -307,9 +307,10 @@ def _compare(path: Path, theirs: object, mine: dict[str, object], start_anew: st
             )
 
 
-def _choices(found: dict[str, Any], variables: int) -> list[OrderChoice]:
+def read_choices(entries: list[dict[str, Any]], variables: int) -> list[OrderChoice]:
+    """Orders from a record of a run; CorruptDataError where one is no order of so many variables."""
     choices = []
-    for entry in found["orders"]:
+    for entry in entries:
         separators = tuple(tuple(s) for s in entry["separators"])
         rows = tuple(entry["predicted_rows"])
         if sorted(entry["order"]) != list(range(variables)) or not len(separators) == len(rows) == variables:

@@ -87,14 +87,15 @@ def expected_work(
     dtype: np.dtype[Any],
     tables: str,
     memory: int,
+    cells_a_row: float = CELLS_A_ROW,
 ) -> float:
     """What an order is predicted to cost, in rows: joined cells of complete buckets count as a part of a row.
 
-    sizes : domain size of each variable. tables : see :func:`possible_tables`.
+    sizes : domain size of each variable. tables : see :func:`possible_tables`. cells_a_row : that cost what a row does.
     """
     work = 0.0
     for v, separator, rows in zip(order, separators, predicted_rows, strict=True):
-        joined = math.prod(sizes[u] for u in separator) * sizes[v] / CELLS_A_ROW
+        joined = math.prod(sizes[u] for u in separator) * sizes[v] / cells_a_row
         form = tables
         if tables == "auto" and joined < rows:
             layout = Layout(tuple(map(str, separator)), tuple(sizes[u] for u in separator))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from oocbe.deadline import Deadline
 from oocbe.elimination.assignment import backward_pass
+from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.bounded import BoundedSolve, Statistics
 from oocbe.elimination.durability import TransientRun, open_run
 from oocbe.elimination.incumbent_search import IncumbentSearch
@@ -170,7 +171,8 @@ class _Run:
             self.kept.orders(list)
         target = problem if self._sign > 0 else negated(problem)
         known = Knowledge(target, options.gap, self._report)
-        search = BoundedSolve(target, options, known, self._engine, self.kept, self._start)
+        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt)
+        search = BoundedSolve(target, options, known, self._engine, self.kept, self._start, others)
         search.statistics.seconds["order"] = spent
         try:
             search.run()
@@ -178,8 +180,19 @@ class _Run:
             # Elimination can do what a relaxation may not be able to write down; where it cannot, it says so itself.
             result = self._eliminate(self._orders(), time.perf_counter() - begin)
             return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
+        seconds = search.statistics.seconds
+        if others.result is not None:
+            result = others.result
+            note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
+            seconds = {name: spent + result.seconds.get(name, 0.0) for name, spent in seconds.items()}
+            return replace(result, notes=(*result.notes, note), seconds=seconds)
         result = result_of_bounds(problem, options, known, search.statistics, dtype.name, self._backend)
-        return replace(result, seconds=search.statistics.seconds)
+        return replace(result, seconds=seconds)
+
+    def _attempt(self, choices: list[OrderChoice], deadline: Deadline) -> Result:
+        """Elimination without bounds that ends in an answer, or in TimeLimitError with a deadline of its own."""
+        run = replace(self, options=replace(self.options, time_limit=None), deadline=deadline)
+        return run._eliminate(choices, 0.0)
 
     def _orders(self) -> list[OrderChoice]:
         """Orders for elimination without bounds."""

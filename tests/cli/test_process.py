@@ -74,9 +74,7 @@ def hear_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "with_workdir"), [(signal.SIGINT, 130, False), (signal.SIGTERM, 143, True)]
-)
+@pytest.mark.parametrize(("number", "code", "with_workdir"), [(signal.SIGINT, 130, False), (signal.SIGTERM, 143, True)])
 def test_interruption_leaves_what_is_published_and_no_temporary_files(
     number: signal.Signals, code: int, with_workdir: bool, tmp_path: Path
 ) -> None:
