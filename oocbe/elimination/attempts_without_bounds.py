@@ -38,8 +38,8 @@ from oocbe.problem import Problem
 from oocbe.result import Result
 from oocbe.semiring import Semiring
 
-CELLS_A_SECOND = 3e9
-"""Joined cells of complete tables that two cores get through in a second, where messages are large."""
+CELLS_A_SECOND = 1e9
+"""Joined cells of complete tables that two cores get through in a second where messages are large: 0.2 to 3 billion."""
 
 CELLS_A_ROW = CELLS_A_SECOND / MANY_ROWS_A_SECOND
 """The same in rows: of large tables, other than of small ones, a row costs little more than reading and writing it."""
@@ -58,9 +58,9 @@ BEYOND_REACH = 2000.0
 """Seconds of elimination that are not tried at all: expectations are least to be trusted where they are large, and its
 messages fill the disk."""
 
-FIRST_ALLOWANCE, LEAST_ALLOWANCE, LATER_ALLOWANCE = 4.0, 4.0, 4.0
-"""The first attempt is allowed so many times what is expected and so many seconds more; each later one so many times
-what the one before was allowed."""
+FIRST_ALLOWANCE, LEAST_ALLOWANCE, LATER_ALLOWANCE = 8.0, 16.0, 4.0
+"""The first attempt is allowed so many times what is expected and so many seconds more (one that is given up a little
+early costs more than a hopeless one), each later one so many times what the one before was allowed."""
 
 LIMIT_PART = 0.85
 """Part of what is left of a time limit that an attempt may have: bounds have the rest."""
@@ -76,7 +76,7 @@ class AttemptsWithoutBounds:
 
     Attributes
     ----------
-    result : of the attempt that ended; None before.
+    result : of the attempt that ended; None before. given_up_seconds : that the others took.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class AttemptsWithoutBounds:
         self._due = LEAST_PATIENCE
         self._allowance = 0.0
         self.result: Result | None = None
+        self.given_up_seconds = 0.0
         # Predicted rows know nothing of the consumptions that rows carry.
         self._is_open = options.bounds == "auto" and not carried_in_rows(problem)
 
@@ -147,6 +148,8 @@ class AttemptsWithoutBounds:
             self._is_open = False
         taken = time.perf_counter() - begin
         self._attempted += taken
+        if self.result is None:
+            self.given_up_seconds += taken
         self._due = self._bounded_seconds + taken
         self._allowance *= LATER_ALLOWANCE
 

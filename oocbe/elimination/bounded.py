@@ -200,6 +200,8 @@ class BoundedSolve:
                     raise
                 self.statistics.stopped = str(error)
             self._take(incumbents)
+            if self._others.result is not None:
+                return
             if known.value is None and not known.is_closed:
                 incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
                 self._take(incumbents)

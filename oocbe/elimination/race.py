@@ -36,6 +36,10 @@ FIRST_CAP = 1 << 20
 CAP_FACTOR = 8
 """How much the cap grows a round."""
 
+HOPELESS = 1000.0
+"""Orders predicted to have so many times the best one's rows do not run in the first round: dominance and what
+predictions don't know have been seen to make up for a hundred."""
+
 CONTENTION = 2.0
 """Orders predicted to cost up to this many times the best one's rows run in the same round."""
 
@@ -138,8 +142,8 @@ class Race:
         TimeLimitError : the engine's deadline came.
         """
         self._standing.sort(key=lambda r: (r.expected_rows, r.number))
-        # Before anything has run, every prediction is uncorrected and worth a try.
-        line = self._standing[0].expected_rows * CONTENTION if self._turn else float("inf")
+        # Before anything has run, predictions are uncorrected and most of them are worth a try.
+        line = self._standing[0].expected_rows * (CONTENTION if self._turn else HOPELESS)
         self._turn += 1
         failure: ResourceError | None = None
         for runner in [r for r in self._standing if r.expected_rows <= line]:

@@ -53,6 +53,18 @@ def extends_always(problem: Problem) -> bool:
     return all(values.any() for values in free)
 
 
+def predictions_are_exact(problem: Problem) -> bool:
+    """Whether every assignment is feasible: then each bucket has the rows that its scope says, along any order."""
+    return (
+        not problem.constraints
+        and not any(c.can_bind for c in problem.linear_constraints)
+        and all(
+            f.default is not None or len(f.values) == math.prod(problem.sizes[v] for v in f.scope)
+            for f in problem.functions
+        )
+    )
+
+
 def row_limits(
     problem: Problem,
     supports: Sequence[Constraint | Function],

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oocbe.deadline import Deadline
@@ -17,6 +18,7 @@ from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.bounded import BoundedSolve, Statistics
 from oocbe.elimination.durability import TransientRun, open_run
+from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import left_out, why_left_out
@@ -32,6 +34,7 @@ from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for
 from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import engine_for, message_memory
+from oocbe.elimination.row_limits import predictions_are_exact
 from oocbe.errors import (
     DiskError,
     ResourceError,
@@ -169,7 +172,7 @@ class _Run:
                     return result
         else:
             self.kept.orders(list)
-        target = problem if self._sign > 0 else negated(problem)
+        target = self._target
         known = Knowledge(target, options.gap, self._report)
         others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt)
         search = BoundedSolve(target, options, known, self._engine, self.kept, self._start, others)
@@ -181,6 +184,7 @@ class _Run:
             result = self._eliminate(self._orders(), time.perf_counter() - begin)
             return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
         seconds = search.statistics.seconds
+        seconds["forward"] += others.given_up_seconds
         if others.result is not None:
             result = others.result
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
@@ -210,6 +214,8 @@ class _Run:
     def _eliminate(self, choices: list[OrderChoice], order_seconds: float) -> Result:
         """Elimination without bounds; where it cannot end, what the search for assignments has found by then."""
         options, problem, begin = self.options, self.problem, time.perf_counter()
+        if options.tables != INCOMPLETE and predictions_are_exact(problem):
+            choices = choices[:1]
         with self._incumbents() as incumbents:
             try:
                 self._check_disk(choices)
@@ -227,8 +233,8 @@ class _Run:
                 best = None if incumbents is None else incumbents.best
                 if best is None:
                     raise
-                known = Knowledge(problem, options.gap, self._report)
-                known.offer(self._sign * best.value, best.assignment, best.method)
+                known = Knowledge(self._target, options.gap, self._report)
+                known.offer(best.value, best.assignment, best.method)
                 statistics = Statistics(stopped=str(error))
                 dtype = value_dtype(problem, self.semiring).name
                 return result_of_bounds(problem, options, known, statistics, dtype, self._backend)
@@ -266,8 +272,13 @@ class _Run:
         if not wanted:
             yield None
             return
-        with IncumbentSearch(self.problem, options.incumbent_seconds, options.seed) as incumbents:
+        with IncumbentSearch(self._target, options.incumbent_seconds, options.seed) as incumbents:
             yield incumbents
+
+    @cached_property
+    def _target(self) -> Problem:
+        """The problem in min-sum, in which bounds and searches for assignments work."""
+        return self.problem if self._sign > 0 else negated(self.problem)
 
     @property
     def _backend(self) -> str:

@@ -106,6 +106,21 @@ def test_a_time_limit_without_bounds_ends_with_an_assignment():
     assert result.value == problem.evaluate(result.assignment)
 
 
+@pytest.mark.parametrize("shift", [0, -200])
+def test_what_a_search_finds_of_a_maximum_without_bounds_is_its_best(shift, monkeypatch):
+    """Values below 0, too; and the later slices of the search count like the first."""
+    least = chain(60, 12)
+    functions = tuple(Function(f.scope, f.tuples, f.values + shift, f.default) for f in least.functions)
+    problem = Problem(least.variables, functions, least.constraints, semiring=MAX_SUM)
+    found = []
+    original = incumbent_search.find_incumbent
+    monkeypatch.setattr(incumbent_search, "find_incumbent", lambda *given: found.append(original(*given)) or found[-1])
+    result = solve(problem, time_limit=0.8, incumbent_seconds=1, bounds="none", order="min-fill")
+    assert result.status == "limit"
+    values = [problem.evaluate(f.assignment) for f in found if f is not None]
+    assert result.value == max(values) == problem.evaluate(result.assignment)
+
+
 def test_a_time_limit_stops_what_has_no_incumbent():
     problem = chain(60, 12)
     with pytest.raises(TimeLimitError):
