@@ -33,7 +33,8 @@ from oocbe.elimination.forward import Forward
 from oocbe.elimination.message import Message
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared, prepare
-from oocbe.errors import LimitError
+from oocbe.elimination.zeros import without_zeros
+from oocbe.errors import CorruptDataError, LimitError
 from oocbe.operators.bucket_engine import to_host
 from oocbe.operators.consumption import Consumption
 from oocbe.operators.join_sum import join_sum
@@ -70,6 +71,7 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     ------
     UnsupportedError : see :func:`oocbe.tasks.tables.compute_tables`, and an upper bound that sums can reach.
     LimitError : counts of one message differ so much that float64 cannot hold them side by side.
+    CorruptDataError : the passes contradict each other.
     """
     bare = hard_part(without_upper_bound(problem))
     tables = compute_tables(bare, options, observer, carries=True)
@@ -90,23 +92,26 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
         modulus *= m
     tables.seconds["residues"] = time.perf_counter() - begin
     value = low + (_combined(residues) - low) % modulus
+    if value > high:
+        raise CorruptDataError(
+            f"{problem.name}: no number between {low} and {high}, where the pass in float64 puts the count, has the "
+            "residues of the passes in integers; a message has changed since it was made"
+        )
     passes = 1 + len(residues)
     return finished("count", problem, tables, value, passes=passes, dtype="int64" if residues else "float64")
 
 
 def hard_part(problem: Problem) -> Problem:
-    """The problem in which every feasible assignment is worth 1, as floating-point products."""
-    functions = []
-    for f in problem.functions:
-        is_product = problem.semiring.one == 1 and not problem.semiring.counts
-        keep = f.values != 0 if is_product else np.ones(len(f.values), dtype=bool)
-        default = None if f.default is None or (is_product and f.default == 0) else 1.0
-        if default is not None and not keep.all():
-            ones = np.where(keep, 1.0, 0.0)
-            functions.append(Function(f.scope, f.tuples, ones, default))
-        else:
-            functions.append(Function(f.scope, f.tuples[keep], np.ones(int(keep.sum())), default))
-    return replace(problem, functions=tuple(functions), constant=1.0, semiring=SUM_PRODUCT)
+    """The problem in which every feasible assignment is worth 1, as floating-point products.
+
+    What a product makes 0 is forbidden by rows and constraints, never by values, which the passes in integers ignore.
+    """
+    problem = without_zeros(problem)
+    functions = tuple(
+        Function(f.scope, f.tuples, np.ones(len(f.values)), None if f.default is None else 1.0)
+        for f in problem.functions
+    )
+    return replace(problem, functions=functions, constant=1.0, semiring=SUM_PRODUCT)
 
 
 def _interval(tables: Tables) -> tuple[int, int]:

@@ -11,10 +11,10 @@ import pytest
 
 import oocbe
 from oocbe.elimination import linear
-from oocbe.errors import LimitError, UnsupportedError
+from oocbe.errors import CorruptDataError, LimitError, UnsupportedError
 from oocbe.options import SolveOptions
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT
+from oocbe.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.tasks import count as counting
 from oocbe.tasks.count import count
 from oocbe.tasks.count_optimal import count_optimal
@@ -116,6 +116,46 @@ def test_zero_probabilities_do_not_count():
     f = Function((0, 1), [[0, 0], [1, 1]], [0.0, 0.5], 0.25)
     problem = Problem((Variable("a", 2), Variable("b", 2)), (f,), semiring=MAX_PRODUCT, name="zeros")
     assert count(problem, OPTIONS).value == 3
+
+
+def product_chain(length, listed, value, default, constant=1.0):
+    """Neighbours on a chain, the listed pairs of values with one value and all others with another."""
+    variables = tuple(Variable(f"v{v}", 2) for v in range(length))
+    values = [value] * len(listed)
+    functions = tuple(Function((v, v + 1), listed, values, default) for v in range(length - 1))
+    return Problem(variables, functions, constant=constant, semiring=SUM_PRODUCT, name="products")
+
+
+@pytest.mark.parametrize("zero", [0, 0.0])
+def test_listed_zeros_beside_a_default_in_counts_of_any_size(zero):
+    assert count(product_chain(80, [[1, 1]], zero, 1.0), OPTIONS).value == chain_count(80, 2, [(1, 1)])
+    assert count(product_chain(200, [[1, 1]], zero, 1), OPTIONS).value == chain_count(200, 2, [(1, 1)])
+
+
+def test_a_default_of_zero_in_counts_of_any_size():
+    assert count(product_chain(80, [[0, 0], [0, 1], [1, 0]], 0.5, 0.0), OPTIONS).value == chain_count(80, 2, [(1, 1)])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_pass_knows_the_zeros_of_products(seed, monkeypatch):
+    """With an interval that settles nothing, the residues alone make the count."""
+    monkeypatch.setattr(counting, "_interval", lambda tables: (0, 1 << 80))
+    random = np.random.default_rng(seed)
+    functions = []
+    for scope in [(0, 1), (1, 2, 3), (3,), (0, 3)]:
+        cells = np.argwhere(random.random((3,) * len(scope)) < 0.6).reshape(-1, len(scope))
+        default = [None, 0, 2.0, 1][random.integers(4)]
+        functions.append(Function(scope, cells, random.integers(0, 3, len(cells)).astype(float), default))
+    functions.append(Function((), np.zeros((1, 0), dtype=np.int64), [float(seed % 6)], 1.0))
+    problem = Problem(tuple(Variable(f"v{v}", 3) for v in range(4)), tuple(functions), semiring=SUM_PRODUCT)
+    every = [problem.evaluate(a) for a in itertools.product(range(3), repeat=4)]
+    assert count(problem, OPTIONS).value == sum(bool(value) for value in every)
+
+
+def test_passes_that_contradict_each_other_are_refused(monkeypatch):
+    monkeypatch.setattr(counting, "_residue", lambda bare, tables, options, modulus: 1)
+    with pytest.raises(CorruptDataError, match="residues"):
+        count(chain(64, 3, [(0, 0), (1, 2), (2, 1)]), OPTIONS)
 
 
 @pytest.mark.parametrize(("variables", "room"), [(40, 7), (140, 66)])
