@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.bucket_rows import Evaluated
 from oocbe.elimination.buckets import Bucket
+from oocbe.elimination.outcome import unscaled
 from oocbe.elimination.ranges import rounding_margin
 from oocbe.errors import UnsupportedError
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.tasks.result import TaskResult, finished
 from oocbe.tasks.tables import Tables, compute_tables
-from oocbe.tasks.top_down import descend, gaps
+from oocbe.tasks.top_down import descend, ties
 
 if TYPE_CHECKING:
     from oocbe.observer import Observer
@@ -42,7 +43,7 @@ class _Ties:
 def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
     """The number of assignments that have the optimum.
 
-    Values that differ by less than rounding can make count as equal.
+    Floating-point values that differ by less than rounding can make count as equal.
 
     Raises
     ------
@@ -52,47 +53,47 @@ def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | 
         raise UnsupportedError(f"{problem.name}: the {problem.semiring} semiring has no optimal assignments")
     tables = compute_tables(problem, options, observer)
     margin = rounding_margin(problem) if problem.semiring.one == 0 else RELATIVE_MARGIN
-    ties: dict[int, _Ties] = {}
+    marked: dict[int, _Ties] = {}
 
     def share(bucket: Bucket, rows: NDArray[np.int64], _: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
-        tight = evaluated.feasible & (gaps(tables, evaluated) <= margin)
-        found = ties.setdefault(bucket.variable, _Ties([], []))
+        tight = ties(tables, evaluated, margin)
+        found = marked.setdefault(bucket.variable, _Ties([], []))
         found.rows.append(np.broadcast_to(rows[:, None], tight.shape)[tight])
         found.places.append([places[tight] for places in evaluated.places])
         return tight
 
     with tables.store:
-        value = tables.outcome.value
+        value, notes = unscaled(tables.outcome, problem.semiring)
         if value is None or (problem.upper_bound is not None and value >= problem.upper_bound):
             return finished("count-optimal", problem, tables, 0, status="infeasible")
         descend(tables, np.True_, np.False_, np.logical_or, share)
-        ways = _ways(tables, ties, np.dtype(np.float64))
+        ways = _ways(tables, marked, np.dtype(np.float64))
         if ways > EXACT:
-            ways = _ways(tables, ties, np.dtype(object))
-        return finished("count-optimal", problem, tables, int(ways), optimum=value)
+            ways = _ways(tables, marked, np.dtype(object))
+        return finished("count-optimal", problem, tables, int(ways), optimum=value, notes=notes)
 
 
 RELATIVE_MARGIN = 2.0**-40
 """Relative difference of two products that rounding can make."""
 
 
-def _ways(tables: Tables, ties: dict[int, _Ties], dtype: np.dtype[Any]) -> Any:
+def _ways(tables: Tables, marked: dict[int, _Ties], dtype: np.dtype[Any]) -> Any:
     """Ways to complete every marked row, from the first bucket to the last; the product over buckets that end one."""
     ways: dict[int, tuple[NDArray[np.int64], NDArray[Any]]] = {}
     total: Any = 1
     for bucket, own in zip(tables.outcome.buckets, tables.sent(), strict=True):
-        found = ties[bucket.variable]
+        found = marked[bucket.variable]
         rows = np.concatenate(found.rows)
         product = np.full(len(rows), 1, dtype=dtype)
         for m, message in enumerate(bucket.messages):
             if message.is_filtered:
-                marked, below = ways.pop(id(message))
-                product = product * below[np.searchsorted(marked, np.concatenate([p[m] for p in found.places]))]
-        marked, group = np.unique(rows, return_inverse=True)
-        summed = np.full(len(marked), 0, dtype=dtype)
+                known, below = ways.pop(id(message))
+                product = product * below[np.searchsorted(known, np.concatenate([p[m] for p in found.places]))]
+        known, group = np.unique(rows, return_inverse=True)
+        summed = np.full(len(known), 0, dtype=dtype)
         np.add.at(summed, group, product)
         if own is None:
             total = total * summed[0]
         else:
-            ways[id(own)] = marked, summed
+            ways[id(own)] = known, summed
     return total

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.bucket_rows import BucketRows
+from oocbe.elimination.bucket_rows import BucketRows, Evaluated
+from oocbe.elimination.ranges import INT64_LIMIT
 from oocbe.errors import UnsupportedError
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.tasks.result import TaskResult, finished, unsatisfiable
 from oocbe.tasks.tables import Tables, compute_tables
-from oocbe.tasks.top_down import CACHE_SHARE, gaps
+from oocbe.tasks.top_down import CACHE_SHARE, best_products, gaps, multiplies_integers
 
 if TYPE_CHECKING:
     from oocbe.observer import Observer
@@ -57,13 +58,13 @@ def _prefixes(tables: Tables, k: int) -> NDArray[np.int64]:
     """The k assignments with the smallest gaps to the optimum: int64 (at most k, variables)."""
     variables = len(tables.prepared.problem.variables)
     chosen = np.zeros((1, variables), dtype=np.int64)
-    behind: NDArray[Any] = np.zeros(1, dtype=np.int64 if tables.prepared.dtype.kind == "i" else np.float64)
+    behind: NDArray[Any] = np.zeros(1, dtype=_gap_dtype(tables))
     for bucket in reversed(tables.outcome.buckets):
         columns = {v: np.ascontiguousarray(chosen[:, v]) for v in bucket.separator}
         most = int(tables.store.memory_limit * CACHE_SHARE)
         tables.store.list_rows([m for m in bucket.messages if m.is_complete and m.listed_bytes > most])
         evaluated = BucketRows(tables.prepared, bucket).evaluate(columns, len(chosen))
-        totals = behind[:, None] + gaps(tables, evaluated)
+        totals = _behind(tables, behind, evaluated)
         rows, values = np.nonzero(evaluated.feasible)
         totals = totals[rows, values]
         if len(totals) > k:
@@ -73,3 +74,27 @@ def _prefixes(tables: Tables, k: int) -> NDArray[np.int64]:
         chosen[:, bucket.variable] = values
         behind = totals
     return chosen
+
+
+def _gap_dtype(tables: Tables) -> np.dtype[Any]:
+    """What holds how far a completion is behind the optimum."""
+    if tables.prepared.dtype.kind == "f":
+        return np.dtype(np.float64)
+    assert tables.outcome.value is not None
+    fits = not multiplies_integers(tables.prepared) or tables.outcome.value <= INT64_LIMIT
+    return np.dtype(np.int64 if fits else object)
+
+
+def _behind(tables: Tables, behind: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
+    """How far the best completion with each value is behind the optimum, from how far that of its prefix is.
+
+    Products of integers lose a factor and gain another: the prefix's completion is a multiple of its row's best value.
+    """
+    if not multiplies_integers(tables.prepared):
+        found: NDArray[Any] = behind[:, None] + gaps(tables, evaluated)
+        return found
+    assert tables.outcome.value is not None
+    prefixes = tables.outcome.value - behind
+    factors = np.where(evaluated.feasible, evaluated.values, 0)
+    products: NDArray[Any] = tables.outcome.value - prefixes[:, None] // best_products(evaluated) * factors
+    return products

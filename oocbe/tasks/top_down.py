@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.bucket_rows import CHUNK_ROWS, BucketRows, Evaluated, SeparatorRows
 from oocbe.elimination.buckets import Bucket
+from oocbe.elimination.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.semiring import Combination, Marginalisation
 from oocbe.streaming.sorted_rows import ChunkCache
@@ -103,6 +104,26 @@ def gaps(tables: Tables, evaluated: Evaluated) -> NDArray[Any]:
     best = np.where(feasible, values, worst).min(axis=1)
     found: NDArray[Any] = np.where(feasible, values - best[:, None], 0)
     return found
+
+
+def multiplies_integers(prepared: Prepared) -> bool:
+    """Whether values are products of integers: these are compared exactly, as their logarithms cannot be."""
+    return prepared.dtype.kind == "i" and prepared.semiring.combination is Combination.MULTIPLY
+
+
+def best_products(evaluated: Evaluated) -> NDArray[np.int64]:
+    """The largest feasible value of each row, (rows, 1), of products of integers; none of them is negative."""
+    best: NDArray[np.int64] = np.where(evaluated.feasible, evaluated.values, 0).max(axis=1)
+    return best[:, None]
+
+
+def ties(tables: Tables, evaluated: Evaluated, margin: float) -> NDArray[np.bool_]:
+    """Which values are as good as the best one of their row: integers exactly, other numbers up to a margin in gaps."""
+    if multiplies_integers(tables.prepared):
+        best: NDArray[np.bool_] = evaluated.values == best_products(evaluated)
+    else:
+        best = gaps(tables, evaluated) <= margin
+    return evaluated.feasible & best
 
 
 def _changed(tables: Tables, bucket: Bucket) -> CorruptDataError:
