@@ -25,6 +25,7 @@ from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import left_out
+from oocbe.elimination.mini_bucket_rounds import MiniBucketRounds
 from oocbe.elimination.order import HEURISTICS, OrderChoice, judge_order, read_order, search_orders
 from oocbe.elimination.race import CAP_FACTOR, Attempts, Finish, Race
 from oocbe.elimination.restrict import restrict
@@ -148,6 +149,7 @@ class BoundedSolve:
         others: AttemptsWithoutBounds,
     ) -> None:
         self._others = others
+        self._mini_buckets = MiniBucketRounds(problem, options, engine.deadline)
         self._problem = problem
         self._options = options
         self._known = knowledge
@@ -183,6 +185,8 @@ class BoundedSolve:
                 share = self._others.root_seconds(options.bound_seconds)
                 whole = self._bound(_Scope(self._problem, None, tuple, variables), math.inf, share)
                 self._take(incumbents)
+                if not known.is_near_enough:
+                    self._mini_buckets.improve(known)
                 width = self._resumed_width() or known.grid.step or self._first_width()
                 while not known.is_near_enough:
                     assert known.lower is not None
@@ -273,8 +277,10 @@ class BoundedSolve:
             if finish is not None:
                 return self._conclude(finish, scope, threshold)
             self._take(incumbents)
-            if known.upper_bound < threshold:
-                return True  # the incumbent has come down below the threshold: begin again from there
+            self._mini_buckets.improve(known)
+            assert known.lower is not None
+            if known.upper_bound < threshold or known.lower >= threshold:
+                return True  # bounds have come past the threshold: begin again from there
             if self._others.try_where_due(self._keep):
                 return False
             incumbents.extend(options.incumbent_seconds)

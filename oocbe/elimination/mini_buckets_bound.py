@@ -89,7 +89,7 @@ def bound(
     _check(options, z, partition)
     semiring = options.semiring or problem.semiring
     problem = problem.in_semiring(semiring)
-    run = _Bounding(problem, options, partition, cost_shifting, observer)
+    run = Bounding(problem, options, partition, cost_shifting, observer)
     order_end = time.perf_counter()
     entries: list[BoundOfZ] = []
     notes: list[str] = []
@@ -136,8 +136,8 @@ def _check(options: SolveOptions, z: Sequence[int | str], partition: str) -> Non
 
 
 @dataclass
-class _Bounding:
-    """One problem and its order, bounded for one z after the other."""
+class Bounding:
+    """One problem and its order, bounded for one z after the other; parameters and errors as for :func:`bound`."""
 
     problem: Problem
     options: SolveOptions

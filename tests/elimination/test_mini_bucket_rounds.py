@@ -1,0 +1,93 @@
+"""Mini-buckets beside a search with bounds: their bounds and assignments count, and prove nothing wrong."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_problems import brute_force, check, make_problem, structures
+
+import oocbe
+from oocbe.elimination import bounded, mini_bucket_rounds
+from oocbe.elimination import solve as solving
+from oocbe.elimination.knowledge import Knowledge
+from oocbe.elimination.mini_bucket_rounds import MiniBucketRounds
+from oocbe.errors import TimeLimitError
+from oocbe.option_values import Gap
+from oocbe.semiring import MAX_SUM, MIN_SUM
+from oocbe.synth import grid_network
+
+
+class Clock:
+    """Time that passes where a test says so."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+def rounds(monkeypatch, problem, deadline=None):
+    clock = Clock()
+    monkeypatch.setattr(mini_bucket_rounds, "time", clock)
+    heard = []
+    known = Knowledge(problem, Gap(), lambda lower, value, why: heard.append((lower, value, why)))
+    return clock, heard, known, MiniBucketRounds(problem, oocbe.SolveOptions(), deadline or solving.Deadline())
+
+
+def test_passes_wait_for_their_part_of_the_time(monkeypatch):
+    problem = grid_network(6, 3, tightness=0.0, seed=1)
+    clock, heard, known, made = rounds(monkeypatch, problem)
+    made.improve(known)
+    assert heard == []
+    clock.now = 1.0
+    made.improve(known)
+    optimum = oocbe.solve(problem).value
+    assert known.lower <= optimum <= known.value
+    assert problem.evaluate(known.assignment) == known.value
+    assert all("mini-buckets with z = " in why for _, _, why in heard)
+    assert known.is_closed, "no time passes, so z grows to the induced width"
+
+
+@settings(deadline=None, max_examples=40)
+@given(structures((MIN_SUM, MAX_SUM)), st.sampled_from([1, 2, 4]))
+def test_the_optimum_is_the_same(structure, least):
+    problem = make_problem(structure)
+    expected = brute_force(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bounded, "QUICK_CAP", 1)
+        patch.setattr(mini_bucket_rounds, "LEAST_Z", least)
+        for name in ("TIME_SHARE", "LONGEST_SHARE"):
+            patch.setattr(mini_bucket_rounds, name, 1e9)
+        patch.setattr(solving, "needs_no_bounds", lambda *_: False)
+        result = oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0.01)
+    if expected is None:
+        assert (result.status, result.value) == ("infeasible", None)
+        return
+    assert result.status == "optimal"
+    check(problem, result.value, result.assignment, expected)
+
+
+def test_a_pass_that_takes_too_long_is_the_last_one(monkeypatch):
+    tried = []
+
+    def with_z(bounding, z, deadline):
+        tried.append((z, deadline.remaining))
+        raise TimeLimitError("the time limit was reached")
+
+    monkeypatch.setattr(mini_bucket_rounds.Bounding, "with_z", with_z)
+    clock, heard, known, made = rounds(monkeypatch, grid_network(4, 3, seed=1))
+    clock.now = 100.0
+    made.improve(known)
+    made.improve(known)
+    assert [z for z, _ in tried] == [mini_bucket_rounds.LEAST_Z]
+    assert 40 < tried[0][1] <= 50
+    assert heard == []
+
+
+def test_the_deadline_of_the_search_ends_it(monkeypatch):
+    with solving.Deadline(0.0) as deadline:
+        clock, _, known, made = rounds(monkeypatch, grid_network(4, 3, seed=1), deadline)
+        clock.now = 100.0
+        with pytest.raises(TimeLimitError):
+            made.improve(known)
