@@ -79,7 +79,16 @@ class ResourceError(OocbeError):
 
 
 class DiskError(ResourceError):
-    """A file of the work folder cannot be written: the disk or its limit is used up, or it fails."""
+    """A file of the work folder cannot be written: the disk or its limit is used up, or it fails.
+
+    Attributes
+    ----------
+    is_full : whether less on disk would help.
+    """
+
+    def __init__(self, message: str, is_full: bool = False) -> None:
+        super().__init__(message)
+        self.is_full = is_full
 
 
 class CorruptDataError(OocbeError):

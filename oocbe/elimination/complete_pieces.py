@@ -121,7 +121,7 @@ class CompletePieces:
         like = CellsToCome(layout, prepared.dtype, prepared.semiring)
         rows = message.rows_on_hand()
         source = source_of(to_host(rows) if message.is_in_memory else rows)  # type: ignore[type-var]
-        space = Space(Budget(int(room * FILL_SHARE)), self._store.scratch_parent, 1, self._engine.piece_rows)
+        space = Space(Budget(int(room * FILL_SHARE)), self._store.budget, 1, self._engine.piece_rows)
         values = filled(source, layout, prepared.dtype, prepared.semiring, space, backend_named("cpu"))
         return StoredCells(scratch.enter_context(self._written(like, values)))
 

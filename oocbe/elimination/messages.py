@@ -124,11 +124,6 @@ class MessageStore:
         self.close(interrupted=kind is not None)
 
     @property
-    def scratch_parent(self) -> Path:
-        """The folder in which scratch files may be made."""
-        return self._parent
-
-    @property
     def free(self) -> int:
         """Bytes of the limit that are free now."""
         return self.memory_limit - self.in_memory
@@ -329,11 +324,9 @@ class MessageStore:
             self._scratch = ScratchFolder(self._parent)
         path = self._scratch.path / f"message-{self._written:05d}"
         self._written += 1
-        used = self.budget.used
-        try:
-            return write(path)
-        finally:
-            self._scratch_bytes += self.budget.used - used
+        stored = write(path)  # gives back itself what it has taken of the budget where it fails
+        self._scratch_bytes += disk.size_of(path)
+        return stored
 
     def _stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
         """Write tables end to end as one."""

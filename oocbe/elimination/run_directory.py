@@ -7,7 +7,7 @@
     order-…/         published messages of one order (:mod:`oocbe.elimination.checkpoint`); named by a digest of the
                      problem (or what bounds left of it) and the order
     result.json      the answer, once there is one; the messages are then removed
-    oocbe-…/         scratch tables of the process at work
+    oocbe-…/         scratch tables of the process at work (an empty file of such a name: one that was to have none)
 
 A run begins with the search for orders; the candidates are published in ``run.json`` before the first bucket, because
 the search depends on time. Without bounds, the race between orders (:mod:`oocbe.elimination.race`) is a function of the
@@ -37,7 +37,7 @@ from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.records import read_record, render_record
-from oocbe.tables.scratch import remove_orphans
+from oocbe.tables.scratch import is_orphaned_file, remove_orphans
 
 FORMAT_VERSION = 1
 RUN_FORMAT = "oocbe-run"
@@ -193,7 +193,7 @@ class RunDirectory:
             )
 
     def _clean(self) -> None:
-        """Remove what killed processes left unfinished: temporary names, and scratch folders."""
+        """Remove what killed processes left unfinished: temporary names, and scratch."""
         for path in [*self.path.glob(".*"), *self.path.glob(f"{ORDER_PREFIX}*/.*")]:
             if disk.is_partial(path.name) and not path.parent.is_symlink():
                 disk.remove(path)
@@ -207,4 +207,5 @@ def _is_ours(path: Path) -> bool:
         return False
     if path.is_dir():
         return name.startswith((ORDER_PREFIX, "oocbe-"))
-    return name in (LOCK_NAME, "run.json", "race.json", "known.json", "result.json") or disk.is_partial(name)
+    records = ("run.json", "race.json", "known.json", "result.json")
+    return name in (LOCK_NAME, *records) or disk.is_partial(name) or is_orphaned_file(path)

@@ -52,7 +52,7 @@ class OutOfCore:
     ----------
     output : the table to write; None: the operator works in memory, and none of the rest may be given.
     memory : limit in bytes on rows, indices and buffers (or text such as ``256MiB``); None: 80 % of what there is.
-    scratch : folder for temporary files; None: the system's.
+    scratch : folder for temporary files, which must be there; None: ``SLURM_TMPDIR``, ``TMPDIR`` or the system's.
     streams : pieces at work at a time; None: as many as cores, from 2 to 4.
     """
 

@@ -277,7 +277,7 @@ class _Partition:
         with space.partition_memory(cost, outermost) as run_rows:
             self.scratch: ScratchFile | None = None
             if not ordered.in_order:
-                self.scratch = ScratchFile(space.folder, self.layout, source.dtype, run_rows)
+                self.scratch = ScratchFile(space.disk, self.layout, source.dtype, run_rows)
                 self.written = replace(ordered, source=self.scratch)
             self.buffers = [Buffers() for _ in range(space.streams)]
             self._runs = list(run_in_order((_Run(self, *r) for r in source.ranges(run_rows)), space.streams))

@@ -1,30 +1,26 @@
 """A scratch file of rows: written once by several threads, read by row numbers, gone when nobody holds it any more.
 
-The file has no name (it is unlinked at once), so that no way of ending a process leaves it behind. Rows lie in *runs*
-of a fixed number of rows, each column of a run by itself; each *segment* of a run (what is read together later on) has
-a checksum, which is compared whenever the segment is read whole.
+Rows lie in *runs* of a fixed number of rows, each column of a run by itself; each *segment* of a run (what is read
+together later on) has a checksum, which is compared whenever the segment is read whole.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-import weakref
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import CorruptDataError, ResourceError
+from oocbe.errors import CorruptDataError
 from oocbe.streaming.sources import even_ranges, row_bytes
+from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
-from oocbe.tables.table import format_bytes
+from oocbe.tables.nameless_file import NamelessFile
 from oocbe.tracing.recorder import READER, WRITER, span
 
 
@@ -33,16 +29,16 @@ class ScratchFile:
 
     Parameters
     ----------
-    folder : where the file is made; None: the system's folder for temporary files.
+    budget : counts its bytes, and says in which folder it is made.
     layout, dtype : of keys and values.
     run_rows : most rows of a run.
 
     Raises
     ------
-    ResourceError : the file cannot be made.
+    DiskError : the file cannot be made.
     """
 
-    def __init__(self, folder: Path | None, layout: Layout, dtype: np.dtype[Any], run_rows: int) -> None:
+    def __init__(self, budget: DiskBudget, layout: Layout, dtype: np.dtype[Any], run_rows: int) -> None:
         self.layout, self.dtype, self.is_sorted = layout, dtype, False
         self.rows = 0
         self._run_rows = run_rows
@@ -50,17 +46,7 @@ class ScratchFile:
         self._run_starts: list[int] = []
         self._segments: dict[int, tuple[NDArray[np.int64], NDArray[np.uint32]]] = {}
         self._lock = Lock()
-        try:
-            handle, name = tempfile.mkstemp(prefix="oocbe-", dir=folder)
-        except OSError as error:
-            where = folder or tempfile.gettempdir()
-            raise ResourceError(
-                f"no scratch file can be made in {where} ({error.strerror}); choose another folder"
-            ) from None
-        Path(name).unlink()
-        self._name = f"scratch file in {Path(name).parent}"
-        self._handle = handle
-        self._close = weakref.finalize(self, os.close, handle)
+        self._file = NamelessFile(budget, "scratch file")
 
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any], bounds: NDArray[np.int64]) -> int:
         """Write a run; several threads may at once.
@@ -73,6 +59,10 @@ class ScratchFile:
         Returns
         -------
         int : the run's first row in this file.
+
+        Raises
+        ------
+        DiskError : the disk, or what may be used of it, is full.
         """
         with self._lock:
             run, start = len(self._run_starts), self.rows
@@ -82,7 +72,7 @@ class ScratchFile:
         offset = run * self._run_rows * self._row_bytes
         with span(WRITER, "write scratch", bytes=sum(column.nbytes for column in columns)):
             for column in columns:
-                self._write(np.ascontiguousarray(column).view(np.uint8).data, offset)
+                self._file.write(np.ascontiguousarray(column).view(np.uint8).data, offset, more=column.nbytes)
                 offset += column.nbytes
         with span(WRITER, "checksum of scratch"):
             sums = [[_checksum(column[low:high]) for column in columns] for low, high in pairwise(bounds.tolist())]
@@ -102,7 +92,7 @@ class ScratchFile:
             offset = run * self._run_rows * self._row_bytes
             with span(READER, "read scratch", bytes=sum(column.nbytes for column in columns)):
                 for column in columns:
-                    self._read(column.view(np.uint8).data, offset + low * column.dtype.itemsize)
+                    self._file.read(column.view(np.uint8).data, offset + low * column.dtype.itemsize)
                     offset += (last - first) * 8
             with span(READER, "check scratch"):
                 self._verify(run, low, columns)
@@ -118,31 +108,13 @@ class ScratchFile:
             if any(
                 _checksum(column[rows]) != expected for column, expected in zip(columns, sums[segment], strict=False)
             ):
-                raise CorruptDataError(f"{self._name}: rows of run {run:,} changed since they were written")
+                raise CorruptDataError(f"{self._file.name}: rows of run {run:,} changed since they were written")
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
         """See ``Source``: runs where they are small enough."""
         for first, last in pairwise([*self._run_starts, self.rows]):
             for low, high in even_ranges(last - first, most):
                 yield first + low, first + high
-
-    def _write(self, data: memoryview, offset: int) -> None:
-        try:
-            while len(data):
-                written = os.pwrite(self._handle, data, offset)
-                data, offset = data[written:], offset + written
-        except OSError as error:
-            raise ResourceError(
-                f"{self._name}: writing {format_bytes(len(data))} at {format_bytes(offset)} failed ({error.strerror}); "
-                "free some space or choose another scratch folder"
-            ) from None
-
-    def _read(self, data: memoryview, offset: int) -> None:
-        while len(data):
-            read = os.preadv(self._handle, [data], offset)
-            if read == 0:
-                raise CorruptDataError(f"{self._name}: ends before {format_bytes(offset)}")
-            data, offset = data[read:], offset + read
 
 
 def _checksum(column: NDArray[Any]) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from oocbe.errors import ResourceError
 from oocbe.streaming.budget import Budget
+from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.table import format_bytes
 
 MOST_RUN_ROWS = 1 << 23
@@ -22,7 +22,7 @@ class Space:
     Attributes
     ----------
     budget : the arbiter of its memory.
-    folder : for scratch files; None: the system's.
+    disk : counts the bytes of scratch files, and says in which folder they are made.
     streams : pieces at work at a time.
     piece_rows : most rows of each table in a piece, and of a result handed over; None: as many as fit.
     pieces, partition, nested : shares of the budget for the pieces at work, for a partition before any piece is at
@@ -30,7 +30,7 @@ class Space:
     """
 
     budget: Budget
-    folder: Path | None
+    disk: DiskBudget
     streams: int
     piece_rows: int | None = None
     pieces: float = 0.6

@@ -11,6 +11,7 @@ import errno
 import os
 import secrets
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -96,6 +97,46 @@ def read_file(path: Path, size: int) -> bytes:
         raise _naming(error, path) from None
 
 
+def open_nameless(folder: Path, prefix: str) -> int:
+    """Open a new file for reading and writing that has no name, so that no way of ending a process leaves it behind.
+
+    Where the file system has no such files, it has a name that begins with ``prefix`` for a moment. The name may be
+    removed by others in that moment.
+    """
+    _before("create", folder)
+    with suppress(AttributeError, OSError):  # only Linux knows the flag, and not on all file systems
+        return os.open(folder, os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC, 0o600)
+    handle, name = tempfile.mkstemp(prefix=prefix, dir=folder)
+    try:
+        Path(name).unlink(missing_ok=True)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def write_at(handle: int, data: memoryview, offset: int, path: Path) -> None:
+    """Write bytes at an offset of an open file; a short write is carried on with. ``path`` is for the hook."""
+    while len(data):
+        most = _before("write", path)
+        written = os.pwrite(handle, data if most is None else data[:most], offset)
+        if written == 0:
+            raise OSError(errno.EIO, "nothing was written")
+        data, offset = data[written:], offset + written
+
+
+def read_at(handle: int, data: memoryview, offset: int, path: Path) -> int:
+    """Read bytes at an offset of an open file, and tell how many there were; ``path`` is for the hook."""
+    _before("read", path)
+    done = 0
+    while done < len(data):
+        count = os.preadv(handle, [data[done:]], offset + done)
+        if count == 0:
+            break
+        done += count
+    return done
+
+
 def will_need(path: Path) -> None:
     """Have the system read a file into its cache, if it can, while this goes on."""
     if not hasattr(os, "posix_fadvise"):
@@ -135,6 +176,12 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
     _before("folder", path)
     path.mkdir(mode, exist_ok=True)
     synchronise(path.parent)
+
+
+def make_new_folder(path: Path) -> None:
+    """Make a folder that is not there yet, with those above it; not forced to disk."""
+    _before("folder", path)
+    path.mkdir(parents=True)
 
 
 def publish_file(path: Path, data: bytes, what: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 
 from oocbe.errors import DiskError
 from oocbe.tables.disk import FULL_DISK, free_bytes
@@ -25,7 +25,7 @@ class DiskBudget:
         self.folder = folder
         self.limit = limit
         self.used = 0
-        self._lock = Lock()
+        self._lock = RLock()  # a file that is given up may give its bytes back in the middle of anything
 
     @property
     def available(self) -> int:
@@ -33,7 +33,7 @@ class DiskBudget:
         free = free_bytes(self.folder)
         return free if self.limit is None else min(free, max(0, self.limit - self.used))
 
-    def take(self, count: int, path: Path) -> None:
+    def take(self, count: int, path: Path | str) -> None:
         """Count a file's bytes before they are written (negative: give them back).
 
         Raises
@@ -45,7 +45,8 @@ class DiskBudget:
                 self.used += count
                 return
         raise DiskError(
-            f"{path}: {format_bytes(count)} more would pass the disk limit; {self.sizes()}. Raise --max-disk"
+            f"{path}: {format_bytes(count)} more would pass the disk limit; {self.sizes()}. Raise --max-disk",
+            is_full=True,
         )
 
     def failure(self, error: OSError, what: str, needed: int | None = None) -> DiskError:
@@ -59,7 +60,8 @@ class DiskBudget:
         where = f" ({error.filename})" if error.filename and str(error.filename) != what else ""
         if error.errno in FULL_DISK:
             return DiskError(
-                f"{what}: the disk is full{where}; {size}{self.sizes()}. Free some space, or choose another folder"
+                f"{what}: the disk is full{where}; {size}{self.sizes()}. Free some space, or choose another folder",
+                is_full=True,
             )
         return DiskError(f"{what}: cannot be written, {error.strerror or error}{where}; {size}{self.sizes()}")
 

@@ -52,7 +52,8 @@ class ScratchFolder:
             self.path, self._lock = _make_locked(parent)
         except OSError as error:
             raise DiskError(
-                f"no folder for tables can be made in {parent} ({error}); choose another with --workdir"
+                f"no folder for tables can be made in {parent} ({error}); choose another with --workdir, or scratch of "
+                "an operator"
             ) from None
 
     def close(self, interrupted: bool = False) -> None:
@@ -84,21 +85,34 @@ def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
     raise OSError(f"{ATTEMPTS} folders were removed while being made")
 
 
+def is_orphaned_file(path: Path) -> bool:
+    """Whether this is what stays of a file without a name (:func:`oocbe.tables.disk.open_nameless`) whose owner was
+    killed before the name was gone: it is still empty."""
+    return bool(_NAME.fullmatch(path.name)) and not path.is_symlink() and path.is_file() and path.lstat().st_size == 0
+
+
 def remove_orphans(parent: Path) -> list[Path]:
-    """Remove scratch folders of this user whose owner has died; returns them. What cannot be removed is left."""
+    """Remove scratch folders of this user whose owner has died, and empty files that were to have no name.
+
+    Returns them. What cannot be removed is left.
+    """
     removed = []
     for path in sorted(parent.glob(f"{PREFIX}*")):
         try:
             if not _NAME.fullmatch(path.name) or path.is_symlink() or path.lstat().st_uid != os.geteuid():
                 continue
-            if not any(path.iterdir()):
+            if is_orphaned_file(path):
+                path.unlink()
+            elif not any(path.iterdir()):
                 path.rmdir()
             else:
                 lock = FolderLock.try_take(path, create=False)
                 if not isinstance(lock, FolderLock):
                     continue
-                disk.remove(path)
-                lock.release()
+                try:
+                    disk.remove(path)
+                finally:
+                    lock.release()
         except (OSError, DiskError):
             continue
         removed.append(path)

@@ -7,20 +7,17 @@ last: neighbouring rows of one message point to neighbouring rows of the next.
 
 from __future__ import annotations
 
-import os
-import tempfile
-import weakref
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import CorruptDataError, DiskError
+from oocbe.errors import CorruptDataError
 from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.nameless_file import NamelessFile
 
 BLOCK_ROWS = 1 << 17
 """Rows of a block: 1 MiB of float64."""
@@ -34,7 +31,7 @@ class RowWeights:
     rows : number of rows. nothing : weight of a row that none was added to.
     dtype : of the weights.
     most_bytes : that they may take in memory; more are kept in a file, and so many bytes of its blocks in memory.
-    budget : whose folder the file is in, which has no name and is gone when nobody holds this object.
+    budget : counts the file's bytes, and says where it is.
 
     Raises
     ------
@@ -48,16 +45,7 @@ class RowWeights:
         self._most_blocks = max(1, most_bytes // self._block_bytes)
         self._blocks: OrderedDict[int, NDArray[Any]] = OrderedDict()
         self._written: dict[int, int] = {}  # blocks in the file, and their checksums
-        self._budget, self._taken = budget, 0
-        if self.is_held:
-            return
-        try:
-            self._handle, name = tempfile.mkstemp(prefix="oocbe-", dir=budget.folder)
-            self._name = f"scratch file for the weights of {rows:,} rows in {budget.folder}"
-            self._end = weakref.finalize(self, os.close, self._handle)
-            Path(name).unlink()
-        except OSError as error:
-            raise budget.failure(error, f"scratch file in {budget.folder}", rows * dtype.itemsize) from None
+        self._file = None if self.is_held else NamelessFile(budget, f"scratch file for the weights of {rows:,} rows")
 
     def add(self, reduce: np.ufunc, rows: NDArray[np.int64], weights: NDArray[Any]) -> None:
         """Reduce weights into some rows, in their order; a row may come several times.
@@ -82,50 +70,32 @@ class RowWeights:
         """Forget all weights and give back what they have of the disk."""
         self._blocks.clear()
         self._written.clear()
-        if not self.is_held:
-            self._end()
-        self._budget.take(-self._taken, self._budget.folder)
-        self._taken = 0
+        if self._file is not None:
+            self._file.close()
 
     def _block(self, number: int) -> NDArray[Any]:
         """A block in memory; those used least lately are written where there are too many."""
         if number in self._blocks:
             self._blocks.move_to_end(number)
             return self._blocks[number]
-        while not self.is_held and len(self._blocks) >= self._most_blocks:
-            self._write(*self._blocks.popitem(last=False))
+        while self._file is not None and len(self._blocks) >= self._most_blocks:
+            self._write(self._file, *self._blocks.popitem(last=False))
         count = min(BLOCK_ROWS, self.rows - number * BLOCK_ROWS)
         block = np.full(count, self._nothing, dtype=self._dtype)
-        if number in self._written:
-            self._read(number, block)
+        if self._file is not None and number in self._written:
+            self._read(self._file, number, block)
         self._blocks[number] = block
         return block
 
-    def _read(self, number: int, block: NDArray[Any]) -> None:
-        view, start = block.view(np.uint8).data, number * self._block_bytes
-        done = 0
-        try:
-            while done < len(view):
-                count = os.preadv(self._handle, [view[done:]], start + done)
-                if count == 0:
-                    break
-                done += count
-        except OSError as error:
-            raise DiskError(f"{self._name}: cannot be read, {error.strerror}") from None
-        if done < len(view) or zlib.crc32(view) != self._written[number]:
+    def _read(self, file: NamelessFile, number: int, block: NDArray[Any]) -> None:
+        view = block.view(np.uint8).data
+        file.read(view, number * self._block_bytes)
+        if zlib.crc32(view) != self._written[number]:
             raise CorruptDataError(
-                f"{self._name}: rows from {number * BLOCK_ROWS:,} on are not what was written; check the disk"
+                f"{file.name}: rows from {number * BLOCK_ROWS:,} on are not what was written; check the disk"
             )
 
-    def _write(self, number: int, block: NDArray[Any]) -> None:
-        view, start = block.view(np.uint8).data, number * self._block_bytes
-        if number not in self._written:
-            self._budget.take(len(view), self._budget.folder)
-            self._taken += len(view)
-        done = 0
-        try:
-            while done < len(view):
-                done += os.pwrite(self._handle, view[done:], start + done)
-        except OSError as error:
-            raise self._budget.failure(error, self._name, self.rows * self._dtype.itemsize) from None
+    def _write(self, file: NamelessFile, number: int, block: NDArray[Any]) -> None:
+        view = block.view(np.uint8).data
+        file.write(view, number * self._block_bytes, more=0 if number in self._written else len(view))
         self._written[number] = zlib.crc32(view)

@@ -13,6 +13,7 @@ from oocbe.streaming.budget import Budget
 from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.scratch import ScratchFile
 from oocbe.streaming.sources import SliceSource, TableSource
+from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
@@ -124,7 +125,7 @@ def test_an_error_between_pieces_stops_all():
 def test_scratch_gives_rows_back_in_any_ranges(tmp_path):
     rng = np.random.default_rng(1)
     layout = Layout(("a", "b"), (1 << 40, 1 << 40))
-    scratch = ScratchFile(tmp_path, layout, np.dtype(np.int32), 100)
+    scratch = ScratchFile(DiskBudget(tmp_path), layout, np.dtype(np.int32), 100)
     keys, values = rng.integers(0, 1 << 40, (2, 950)).astype(np.uint64), np.arange(950, dtype=np.int32)
     for start in range(0, 950, 100):
         rows = slice(start, min(start + 100, 950))

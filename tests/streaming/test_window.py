@@ -11,7 +11,9 @@ from oocbe.streaming.budget import Budget
 from oocbe.streaming.partition import MOST_WINDOW_BITS, WINDOW_BITS, Ordered, parts
 from oocbe.streaming.sources import TableSource
 from oocbe.streaming.space import Space
+from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
+from oocbe.tables.scratch import default_parent
 from oocbe.tables.table import Table
 
 
@@ -36,7 +38,7 @@ def test_rows_are_partitioned_once_where_digits_can_fit(monkeypatch, piece_rows,
         made.append(ordered.rows)
         original(self, ordered, *more)
 
-    space = Space(Budget(1 << 24), None, 1, piece_rows)
+    space = Space(Budget(1 << 24), DiskBudget(default_parent()), 1, piece_rows)
     found = list(parts([shuffled(rows)], space, backend_named("cpu")))
     assert sum(part.inputs[0].rows for part in found) == rows
     assert all(part.inputs[0].rows <= piece_rows for part in found)
@@ -45,7 +47,7 @@ def test_rows_are_partitioned_once_where_digits_can_fit(monkeypatch, piece_rows,
 
 @pytest.mark.parametrize("pieces", [1, 10, 120, 200, 500, 900, 10_000])
 def test_bits_grow_with_the_pieces(pieces):
-    space = Space(Budget(1000 * 100), None, 1)
+    space = Space(Budget(1000 * 100), DiskBudget(default_parent()), 1)
     ordered = shuffled(pieces * 600)
     bits = partition._bits_wanted([ordered], space)
     assert WINDOW_BITS <= bits <= MOST_WINDOW_BITS

@@ -82,7 +82,7 @@ def test_the_disk_that_weights_take_is_limited_and_given_back(tmp_path):
 def test_a_weight_that_changes_on_disk_is_seen(tmp_path):
     weights = RowWeights(2 * row_weights.BLOCK_ROWS, 0.0, np.dtype(np.float64), 0, DiskBudget(tmp_path))
     weights.add(np.add, np.array([0, row_weights.BLOCK_ROWS]), np.ones(2))
-    os.pwrite(weights._handle, b"\x01", 77)
+    os.pwrite(weights._file._handle, b"\x01", 77)
     with pytest.raises(CorruptDataError, match="rows from 0 on"):
         list(weights.blocks())
 

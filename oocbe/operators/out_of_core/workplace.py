@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.errors import DiskError
 from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.operators.inputs import OutOfCore, on_device
@@ -24,7 +23,9 @@ from oocbe.streaming.partition import Ordered
 from oocbe.streaming.pipeline import Piece, run_in_order
 from oocbe.streaming.sources import Buffers, Source, row_bytes
 from oocbe.streaming.space import Space
+from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
+from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from oocbe.tables.writer import CHUNK_ROWS
@@ -65,14 +66,16 @@ class Workplace:
     def of(
         cls, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None, *tables: TableLike
     ) -> Workplace:
-        """The workplace that an operator's arguments describe."""
+        """The workplace that an operator's arguments describe; DiskError where the scratch folder is not there."""
         memory = parse_bytes("memory", settings.memory)
         streams = settings.streams
         streams = max(2, min(MOST_STREAMS, thread_count())) if streams is None else parse_integer("streams", streams, 1)
         rows = None if piece_rows is None else parse_integer("piece_rows", piece_rows, 1)
-        folder = None if settings.scratch is None else Path(settings.scratch)
+        folder = default_parent() if settings.scratch is None else Path(settings.scratch)
+        if not folder.is_dir():
+            raise DiskError(f"scratch: there is no folder {folder}; make it, or choose another one")
         kernels = backend_for(sum(table.rows for table in tables), backend)
-        return cls(kernels, Space(Budget(memory), folder, streams, rows)).fresh()
+        return cls(kernels, Space(Budget(memory), DiskBudget(folder), streams, rows)).fresh()
 
     def fresh(self, space: Space | None = None) -> Workplace:
         """The same with buffers of its own, and possibly another space."""
@@ -86,16 +89,22 @@ class Workplace:
 
     @contextmanager
     def scratch_folder(self) -> Iterator[Path]:
-        """A folder for tables between the steps of an operation, removed when the block ends."""
-        path = Path(tempfile.mkdtemp(prefix="oocbe-", dir=self.space.folder))
+        """A folder for tables between the steps of an operation, removed when the block ends.
+
+        Raises
+        ------
+        DiskError : it cannot be made.
+        """
+        folder, interrupted = ScratchFolder(self.space.disk.folder), True
         try:
-            yield path
+            yield folder.path
+            interrupted = False
         finally:
-            shutil.rmtree(path, ignore_errors=True)
+            folder.close(interrupted)
 
     def settings_inside(self, output: Path) -> OutOfCore:
         """Settings for a step of an operation whose result is a table in the scratch folder."""
-        return OutOfCore(output, self.space.budget.limit, self.space.folder, self.space.streams)
+        return OutOfCore(output, self.space.budget.limit, self.space.disk.folder, self.space.streams)
 
     def chunk_rows(self, layout: Layout, dtype: np.dtype[Any]) -> int:
         """Rows of a chunk of a table that is written here."""

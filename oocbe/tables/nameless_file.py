@@ -1,0 +1,100 @@
+"""A file without a name: gone when nobody holds it any more, however the process ends, and counted until then."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from oocbe.errors import CorruptDataError, DiskError
+from oocbe.tables import disk
+from oocbe.tables.scratch import PREFIX
+from oocbe.tables.table import format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.tables.disk_budget import DiskBudget
+
+
+class NamelessFile:
+    """Bytes on disk for as long as this object lives, or until :meth:`close`; several threads may use it at once.
+
+    Parameters
+    ----------
+    budget : in whose folder the file is made, and what counts its bytes.
+    what : names the file in errors.
+
+    Raises
+    ------
+    DiskError : it cannot be made.
+
+    Attributes
+    ----------
+    name : for errors.
+    """
+
+    def __init__(self, budget: DiskBudget, what: str) -> None:
+        self.name = f"{what} in {budget.folder}"
+        self._budget, self._folder = budget, budget.folder
+        try:
+            self._handle = disk.open_nameless(self._folder, PREFIX)
+        except OSError as error:
+            raise budget.failure(error, self.name) from None
+        self._taken = _Taken(budget)
+        self._end = weakref.finalize(self, _end, self._handle, self._taken)
+
+    def write(self, data: memoryview, offset: int, more: int) -> None:
+        """Write some bytes; ``more`` of them are where nothing was written before.
+
+        Raises
+        ------
+        DiskError : the disk, or what may be used of it, is full, or it fails.
+        """
+        self._taken.add(more, self.name)
+        try:
+            disk.write_at(self._handle, data, offset, self._folder)
+        except OSError as error:
+            raise self._budget.failure(error, self.name, len(data)) from None
+
+    def read(self, data: memoryview, offset: int) -> None:
+        """Fill the caller's buffer with bytes written before.
+
+        Raises
+        ------
+        DiskError : the disk fails. CorruptDataError : the file ends before.
+        """
+        try:
+            count = disk.read_at(self._handle, data, offset, self._folder)
+        except OSError as error:
+            raise DiskError(
+                f"{self.name}: {format_bytes(len(data))} at {format_bytes(offset)} cannot be read "
+                f"({error.strerror or error}); {self._budget.sizes()}. Check the disk, or choose another folder"
+            ) from None
+        if count < len(data):
+            raise CorruptDataError(f"{self.name}: ends before {format_bytes(offset + len(data))}; check the disk")
+
+    def close(self) -> None:
+        """Give the bytes back to the disk and to the budget."""
+        self._end()
+
+
+class _Taken:
+    """What a file has of a budget; apart from the file, so that it can be given back when that is gone."""
+
+    def __init__(self, budget: DiskBudget) -> None:
+        self._budget = budget
+        self._count = 0
+        self._lock = Lock()
+
+    def add(self, count: int, name: str) -> None:
+        self._budget.take(count, name)
+        with self._lock:
+            self._count += count
+
+    def give_back(self) -> None:
+        self._budget.take(-self._count, self._budget.folder)
+
+
+def _end(handle: int, taken: _Taken) -> None:
+    os.close(handle)
+    taken.give_back()
