@@ -20,7 +20,7 @@ from oocbe.elimination.forward import RowCapError
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.order import OrderChoice
 from oocbe.elimination.run_directory import RunDirectory
-from oocbe.errors import CorruptDataError, ResourceError, UnsupportedError, UsageError
+from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError
 from oocbe.option_values import ORDER_NAMES
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
@@ -201,7 +201,10 @@ class DurableRun(TransientRun):
         self._directory.remove_orders()
 
     def finish(self, result: Result) -> Result:
-        """Publish the answer and remove the messages; where a limit ended the run, leave it to be resumed."""
+        """Publish the answer and remove the messages; where a limit ended the run, leave it to be resumed.
+
+        An answer is not lost because the disk has no room for it: it is returned all the same, with a note.
+        """
         notes = [*self.notes, *(f"{text}; it was computed again" for text in self._damaged)]
         if self._checkpoint is not None and self._checkpoint.found:
             notes.insert(0, f"resumed: {self._checkpoint.found} messages were found in {self._directory.path}")
@@ -209,9 +212,25 @@ class DurableRun(TransientRun):
         if result.status == "limit":
             return told
         content = {f.name: getattr(result, f.name) for f in fields(result) if f.name not in _FROM_THE_PROBLEM}
-        self._directory.keep("result", {"identity": self._identity, "result": content})
-        self._directory.remove_orders()
+        try:
+            self._publish_result({"identity": self._identity, "result": content})
+            self._directory.remove_orders()
+        except DiskError as error:
+            left = (
+                f"{error}. So not all is in {self._directory.path} as it should be; --resume computes what is missing"
+            )
+            return replace(told, notes=(*told.notes, left))
         return told
+
+    def _publish_result(self, content: dict[str, Any]) -> None:
+        """Publish the answer, where need be in the place of messages: it does not need them any more."""
+        try:
+            self._directory.keep("result", content)
+        except DiskError as error:
+            if not error.is_full:
+                raise
+            self._directory.remove_orders()
+            self._directory.keep("result", content)
 
     def _description(self) -> dict[str, Any]:
         problem = self._problem

@@ -10,11 +10,15 @@ import shutil
 import signal
 import tempfile
 
+import numpy as np
 import pytest
 from durable_runs import solve_in
 
 from oocbe.errors import CorruptDataError, DiskError, ResourceError
+from oocbe.problem import Function, Problem, Variable
 from oocbe.tables import disk
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.nameless_file import NamelessFile
 
 TWO_TABLES = {"order": "min-degree", "embedded_bytes": 260}
 
@@ -25,7 +29,7 @@ RUNS = [
 ]
 
 
-SHORT_RUNS = [pytest.param(TWO_TABLES, 4, id="two tables, each 4th operation"), *RUNS[1:]]
+SHORT_RUNS = [pytest.param(TWO_TABLES, 3, id="two tables, each 3rd operation"), *RUNS[1:]]
 
 
 class Injector:
@@ -73,7 +77,7 @@ def same(outcome, expected) -> bool:
 def test_an_error_at_every_operation(error, lasting, more, stride, tmp_path):
     """Either the run does without, or it ends with a clear error and resumes once the disk works again."""
     count, expected = operations(tmp_path, more), solve_in(None, **more)
-    failed = 0
+    failed = kept = 0
     places = range((2 * lasting + (error == errno.EIO)) % stride, count, stride)
     for place in places:
         folder = tmp_path / "run"
@@ -90,6 +94,10 @@ def test_an_error_at_every_operation(error, lasting, more, stride, tmp_path):
             if error == errno.ENOSPC:
                 assert "the disk is full" in str(caught)
             outcome = solve_in(folder, **more)
+        if "--resume computes" in " ".join(outcome["notes"]):  # the answer was there when the disk failed
+            kept += 1
+            assert same(outcome, expected), (place, injector.broken)
+            outcome = solve_in(folder, **more)
         if outcome["tables"]:
             assert same(outcome, expected), (place, injector.broken)
         else:
@@ -98,7 +106,7 @@ def test_an_error_at_every_operation(error, lasting, more, stride, tmp_path):
         assert {p.name for p in folder.iterdir()} - {"race.json"} == {"lock", "result.json", "run.json"}
         shutil.rmtree(folder)
     assert failed > len(places) // 2
-    print(f"{len(places)} operations, {failed} runs failed and were resumed")
+    print(f"{len(places)} operations, {kept} answers without a record of it, {failed} runs failed and were resumed")
 
 
 @pytest.mark.parametrize(("more", "stride"), SHORT_RUNS)
@@ -204,3 +212,96 @@ def test_a_write_that_the_system_refuses(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
     assert same(solve_in(tmp_path / "run"), solve_in(None))
+
+
+def listed_problem() -> Problem:
+    """A problem with a function whose rows are listed in a file before they are a complete table."""
+    random = np.random.default_rng(1)
+    rows = np.unique(random.integers(0, 2, (80, 7)), axis=0)
+    functions = [Function(tuple(range(7)), rows, random.integers(0, 50, len(rows)), None)]
+    functions += [Function.from_array((v, v + 1), random.integers(0, 50, (2, 2))) for v in range(9)]
+    return Problem(tuple(Variable(f"x{v}", 2) for v in range(10)), tuple(functions), name="listed")
+
+
+@pytest.fixture
+def scratch_files(monkeypatch):
+    """Settings of a run that partitions rows in scratch files; those that were made."""
+    monkeypatch.setattr("oocbe.elimination.prepare.LOOKUP_BITS", 3)
+    monkeypatch.setattr("oocbe.elimination.complete_pieces.HELD_SHARE", 0.0)
+    made = []
+    make = NamelessFile.__init__
+    monkeypatch.setattr(NamelessFile, "__init__", lambda file, *a: made.append(a[0]) or make(file, *a))
+    return made
+
+
+COMPLETE_PIECES = {"tables": "complete", "piece_rows": 9, "order": "linear", "embedded_bytes": 0, "bounds": "none"}
+
+
+def test_a_scratch_file_that_fills_the_disk_loses_no_message(tmp_path, scratch_files):
+    """It ends the run as a message does for which there is no room: what was published stays, the order, too."""
+    problem, folder, published = listed_problem(), tmp_path / "run", []
+    expected = solve_in(None, problem=problem, **COMPLETE_PIECES)
+    assert scratch_files
+
+    def full(operation, path):
+        published[:] = folder.glob("order-*/message-*.json")
+        if operation == "write" and path == folder:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with disk.hooked(full), pytest.raises(DiskError, match=r"scratch file in .*: the disk is full"):
+        solve_in(folder, problem=problem, **COMPLETE_PIECES)
+    assert published
+    assert all(path.exists() for path in published)
+    outcome = solve_in(folder, problem=problem, **COMPLETE_PIECES)
+    assert f"resumed: {len(published)} messages" in outcome["notes"][-1]
+    assert same(outcome, expected)
+
+
+def test_the_disk_limit_holds_for_scratch_files(tmp_path, scratch_files, monkeypatch):
+    monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
+    problem, folder = listed_problem(), tmp_path / "run"
+    used, files = [], []
+    take = DiskBudget.take
+
+    def taken(budget, count, path):
+        take(budget, count, path)
+        if "scratch file" in str(path):
+            files.append(count)
+            used.append(budget.used)
+
+    monkeypatch.setattr(DiskBudget, "take", taken)
+    solve_in(folder, problem=problem, **COMPLETE_PIECES)
+    assert sum(files) > 0
+    with pytest.raises(DiskError, match="would pass the disk limit"):
+        solve_in(tmp_path / "limited", problem=problem, max_disk=max(used) - 1, **COMPLETE_PIECES)
+
+
+@pytest.mark.parametrize(
+    ("operation", "error", "lasting", "is_told", "messages_stay"),
+    [
+        ("write", errno.ENOSPC, False, False, False),
+        ("write", errno.ENOSPC, True, True, False),
+        ("write", errno.EIO, True, True, True),
+        ("synchronise", errno.EIO, False, True, True),
+        ("remove", errno.EIO, False, True, True),
+    ],
+)
+def test_an_answer_is_not_lost_because_it_cannot_be_kept(tmp_path, operation, error, lasting, is_told, messages_stay):
+    """Messages make room for it; where that is not what is missing, they stay."""
+    folder, expected, broken = tmp_path / "run", solve_in(None, order="min-degree"), []
+
+    def breaking(done, path):
+        here = ".result.json" in path.name or (operation == "remove" and path.parent == folder)
+        if done == operation and here and (lasting or not broken):
+            broken.append(path)
+            raise OSError(error, os.strerror(error), str(path))
+
+    with disk.hooked(breaking):
+        outcome = solve_in(folder, order="min-degree")
+    assert broken
+    assert same(outcome, expected)
+    assert any("--resume computes" in note and str(folder) in note for note in outcome["notes"]) == is_told
+    assert bool(list(folder.glob("order-*/message-*.json"))) == messages_stay
+    again = solve_in(folder, order="min-degree")
+    assert (again["value"], again["assignment"]) == (expected["value"], expected["assignment"])
+    assert not list(folder.glob("order-*"))
