@@ -31,8 +31,9 @@ class FolderLock:
         self._path = path
         self._handle: int | None = handle
         self.previous = _owner(handle)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        with suppress(OSError):  # who holds it is for messages; the lock itself takes no room on a full disk
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
     @classmethod
     def take(cls, folder: Path) -> FolderLock:

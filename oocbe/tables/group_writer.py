@@ -79,7 +79,10 @@ class GroupWriter:
     def __enter__(self) -> Self:
         passing("table:begin")
         self._refuse_existing()
-        self._folder.mkdir(parents=True)
+        try:
+            disk.make_new_folder(self._folder)
+        except OSError as error:
+            raise self._disk_error(error) from None
         return self
 
     def __exit__(

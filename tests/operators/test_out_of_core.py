@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import tempfile
 import threading
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from out_of_core_modes import MODES, also_out_of_core, same_rows
 
-from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
+from oocbe.errors import CorruptDataError, DiskError, ModelError, ResourceError, UsageError
 from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.operators import join_maximise, join_sum, maximise
 from oocbe.operators.out_of_core import workplace
+from oocbe.operators.out_of_core.streamed import streamed_to_disk
 from oocbe.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.streaming import partition
+from oocbe.tables.disk import hooked
 from oocbe.tables.layout import Layout
+from oocbe.tables.nameless_file import NamelessFile
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
@@ -185,11 +191,26 @@ class TestRefusals:
         same_rows(StoredTable.open(folder / "out"), table)
 
     def test_a_scratch_folder_that_is_not_there(self, folder):
-        with pytest.raises((ResourceError, OSError), match="nowhere"):
-            maximise(
-                random_table({"x": 900}, 50, 1), [], output=folder / "out", scratch=folder / "nowhere", piece_rows=5
-            )
+        table, settings = random_table({"x": 900}, 50, 1), {"output": folder / "out", "scratch": folder / "nowhere"}
+        for call in (maximise, partial(join_maximise, table)):
+            with pytest.raises(DiskError, match="nowhere; make it"):
+                call(table, [], **settings, piece_rows=5)
         assert not list(folder.iterdir())
+
+
+def test_a_full_disk_is_no_lack_of_device_memory(tmp_path):
+    """The result goes to the same disk in the other way of working, too."""
+    place = SimpleNamespace(kernels=SimpleNamespace(name="cuda"), space=SimpleNamespace(piece_rows=None))
+
+    def ending(error):
+        def stream(*_, **__):
+            raise error
+
+        return stream
+
+    assert streamed_to_disk([], tmp_path / "out", place, ending(ResourceError("device memory"))) is None
+    with pytest.raises(DiskError, match="full"):
+        streamed_to_disk([], tmp_path / "out", place, ending(DiskError("the disk is full")))
 
 
 class TestFailures:
@@ -249,25 +270,32 @@ class TestFailures:
             self.run(folder, tables)
 
     def test_a_full_disk(self, folder, tables, monkeypatch):
-        from oocbe.streaming import scratch
+        def full(operation, path):
+            if operation == "write" and path == folder:
+                raise OSError(errno.ENOSPC, "No space left on device")
 
-        def full(*_):
-            raise OSError(28, "No space left on device")
+        with hooked(full), pytest.raises(DiskError, match="the disk is full"):
+            self.run(folder, tables)
 
-        monkeypatch.setattr(scratch.os, "pwrite", full)
-        with pytest.raises(ResourceError, match="No space left"):
+    def test_a_disk_that_cannot_be_read(self, folder, tables):
+        def broken(operation, path):
+            if operation == "read" and path == folder:
+                raise OSError(errno.EIO, "Input/output error")
+
+        with (
+            hooked(broken),
+            pytest.raises(DiskError, match=r"scratch file in .* cannot be read \(Input/output error\)"),
+        ):
             self.run(folder, tables)
 
     def test_scratch_that_changed_is_noticed(self, folder, tables, monkeypatch):
-        from oocbe.streaming.scratch import ScratchFile
-
-        def damaging(self, data, offset):
+        def damaging(self, data, offset, more):
             damaged = bytearray(data)
             damaged[0] ^= 1
-            write(self, memoryview(bytes(damaged)), offset)
+            write(self, memoryview(bytes(damaged)), offset, more)
 
-        write = ScratchFile._write
-        monkeypatch.setattr(ScratchFile, "_write", damaging)
+        write = NamelessFile.write
+        monkeypatch.setattr(NamelessFile, "write", damaging)
         with pytest.raises(CorruptDataError, match="changed since they were written"):
             self.run(folder, tables)
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oocbe.errors import ResourceError
+from oocbe.errors import DiskError, ResourceError
 from oocbe.operators.out_of_core.workplace import Workplace
 from oocbe.operators.sorted_cuts import SortedCuts
 from oocbe.operators.stored_result import StoredResult
@@ -52,6 +52,8 @@ def streamed_to_disk(
     run = partial(_run, output=output, place=place)
     try:
         found: StoredTable | None = stream(*packed, kernels=place.kernels, piece_rows=place.space.piece_rows, run=run)
+    except DiskError:
+        raise
     except ResourceError:
         # A group that the device has no room for: the other way cuts inside groups. Nothing is left of the table.
         return None
