@@ -7,6 +7,7 @@ follows from them is computed again in integers, so that no rounding error can m
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,9 @@ MOST_SCALE_BITS = 20
 
 FLOAT_BITS = 44
 """Floating-point costs are rounded down to multiples of 2**-44 of the sum of their magnitudes."""
+
+LARGEST_EXPONENT = sys.float_info.max_exp - 1
+"""Of a power of two in float64: costs below 1e-295 in all are counted less finely."""
 
 COST_BITS = 52
 """Scaled sums of costs stay below 2**52, which leaves room for multipliers."""
@@ -60,7 +64,7 @@ class FixedPoint:
         for f in problem.functions:
             largest += max(abs(float(f.default or 0)), float(np.abs(f.values.astype(np.float64)).max(initial=0)))
         exponent = math.frexp(largest)[1] if largest else 0
-        return cls(math.ldexp(1.0, FLOAT_BITS - exponent), False, largest)
+        return cls(math.ldexp(1.0, min(FLOAT_BITS - exponent, LARGEST_EXPONENT)), False, largest)
 
     def down(self, values: Any) -> NDArray[np.int64]:
         """Costs (an array or a number) as integers, rounded down."""

@@ -17,6 +17,9 @@ from oocbe.pruning.rows import Row
 LARGEST_OBJECTIVE = 1e4
 """Costs are scaled so that the largest is at most this: the solver's tolerances are absolute."""
 
+LARGEST_NUMBER = 10**14
+"""Largest number of a row that is added: the solver refuses coefficients from 10^15 on, and two may be added up."""
+
 
 class LinearProgram:
     """The relaxation: literals between 0 and 1, costs, rows.
@@ -58,9 +61,14 @@ class LinearProgram:
         self.point = np.zeros(len(costs))
 
     def add(self, rows: Sequence[Row]) -> int:
-        """Add the rows that are not there yet; returns how many were."""
+        """Add the rows that are not there yet; returns how many were.
+
+        Rows with numbers that the solver does not take (see :data:`LARGEST_NUMBER`) are left out.
+        """
         fresh = []
         for row in rows:
+            if row.largest > LARGEST_NUMBER:
+                continue
             key = row.key()
             if key not in self._known:
                 self._known.add(key)
@@ -74,7 +82,7 @@ class LinearProgram:
             values.append(value)
             upper.append(limit)
             starts.append(starts[-1] + len(index))
-        self._highs.addRows(
+        status = self._highs.addRows(
             len(fresh),
             np.full(len(fresh), -highspy.kHighsInf),
             np.array(upper, dtype=np.float64),
@@ -83,6 +91,9 @@ class LinearProgram:
             np.concatenate(indices).astype(np.int32),
             np.concatenate(values).astype(np.float64),
         )
+        if status == highspy.HighsStatus.kError:  # none was added
+            self._known.difference_update(row.key() for row in fresh)
+            return 0
         self.rows += fresh
         self._idle += [0] * len(fresh)
         return len(fresh)

@@ -20,7 +20,7 @@ from oocbe.problem import LinearConstraint, Problem
 from oocbe.pruning.cliques import bit_matrix, covering_cliques, violated_cliques
 from oocbe.pruning.dear import DearTuples
 from oocbe.pruning.estimators import AdditiveSource, Terms, joined
-from oocbe.pruning.fixed_point import FixedPoint
+from oocbe.pruning.fixed_point import LARGEST, FixedPoint
 from oocbe.pruning.forbidden import Forbidden, propagated
 from oocbe.pruning.linear_program import LinearProgram
 from oocbe.pruning.local_cuts import LocalCuts, sets_as_rows
@@ -60,8 +60,12 @@ LITTLE = 2e-4
 
 
 def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Forbidden, dear: DearTuples) -> Terms:
-    """Terms of rows with non-negative multipliers in fixed point; rows without a multiplier are left out."""
+    """Terms of rows with non-negative multipliers in fixed point.
+
+    Rows without a multiplier are left out, and those whose products with it would leave 64-bit integers.
+    """
     used = np.flatnonzero(multipliers > 0)
+    used = used[[rows[i].largest * int(multipliers[i]) <= LARGEST for i in used.tolist()]]
     chosen = [rows[i] for i in used.tolist()]
     factor, depends = dear.payable(chosen, multipliers[used])
     lengths = np.array([len(r.literals) for r in chosen], dtype=np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,12 @@ class Row:
         """Row with coefficients of one."""
         chosen = np.sort(np.asarray(literals, dtype=np.int64))
         return cls(chosen, np.ones(len(chosen), dtype=np.int64), right_hand_side, kind)
+
+    @cached_property
+    def largest(self) -> int:
+        """Largest absolute value of a coefficient or of the right-hand side."""
+        ends = (int(self.coefficients.min(initial=0)), int(self.coefficients.max(initial=0)))
+        return max(-ends[0], ends[1], abs(self.right_hand_side))
 
     def key(self) -> tuple[bytes, bytes, int]:
         """Equal for equal inequalities."""

@@ -1,0 +1,96 @@
+"""Bounds of problems with numbers at the ends of what integers, floating point and the solver can take."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.options import SolveOptions
+from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.pruning.bounds import bound_sources
+from oocbe.pruning.dear import DearTuples
+from oocbe.pruning.fixed_point import LARGEST, FixedPoint
+from oocbe.pruning.forbidden import forbidden_sets
+from oocbe.pruning.relaxation import row_terms
+from oocbe.pruning.rows import Row
+
+OPTIONS = SolveOptions(order_seconds=0.0, incumbent_seconds=0.0, bound_seconds=0.3, backend="cpu")
+
+
+def triangle(scale: int) -> Problem:
+    """Three values that exclude one another, and a knapsack whose numbers are multiplied."""
+    variables = tuple(Variable(f"x{i}", 2) for i in range(4))
+    functions = tuple(Function.from_array((i,), [7 + i, 0]) for i in range(4))
+    constraints = tuple(Constraint((i, j), [[1, 1]]) for i in range(3) for j in range(i))
+    coefficients = tuple(np.array([0, (3 + i) * scale]) for i in range(4))
+    knapsack = LinearConstraint((0, 1, 2, 3), coefficients, 9 * scale)
+    return Problem(variables, functions, constraints, (knapsack,), name="triangle")
+
+
+def best_value(problem: Problem) -> float:
+    values = [problem.evaluate(a) for a in itertools.product(*(range(size) for size in problem.sizes))]
+    return min(value for value in values if value is not None)
+
+
+@pytest.mark.parametrize("scale", [1, 10**13, 10**15, 2**52, 2**59])
+def test_linear_constraints_with_large_numbers(scale):
+    """Numbers that the solver refuses leave the other rows their multipliers."""
+    problem = triangle(scale)
+    best = best_value(problem)
+    for source in bound_sources(problem, 0.3):
+        assert source.root <= best
+        if source.name == "lp" and scale in (1, 10**15, 2**52, 2**59):
+            assert source.root >= 7 + 8  # what the clique says by itself
+    assert oocbe.solve(problem, OPTIONS, bounds="lp").value == best
+
+
+def test_the_program_leaves_rows_out_that_the_solver_refuses():
+    linear_program = pytest.importorskip("oocbe.pruning.linear_program")
+    owner, default = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 2, 4])
+    costs = np.array([5.0, 0.0, 6.0, 0.0, 7.0, 0.0])
+    program = linear_program.LinearProgram(costs, owner, default, np.zeros(6, dtype=np.uint8))
+    refused = Row(np.array([1, 3]), np.array([10**15, 10**16]), 10**16, "linear", 0)
+    clique = Row.of([1, 3], 1, "clique")
+    other = Row.of([3, 5], 1, "clique")
+    assert program.add([refused, clique]) == 1
+    assert program.add([refused]) == 0
+    assert program.add([other]) == 1
+    assert program.solve(10.0)
+    assert program.rows == [clique, other]
+    assert program.bound == pytest.approx(6.0)
+    assert program.multipliers() == pytest.approx([5.0, 7.0])
+    assert program.drop_idle(1) == 0
+
+
+@pytest.mark.parametrize("multiplier", [1 << 40, 1 << 62])
+def test_products_of_rows_and_multipliers_beyond_64_bits_are_left_out(multiplier):
+    problem = triangle(1)
+    forbidden = forbidden_sets(problem)
+    rows = [
+        Row(np.array([1, 3]), np.array([2**40, 2**41]), 2**41, "linear", 0),
+        Row.of([1, 3], 2**50, "clique"),
+        Row.of([1, 3], 1, "clique"),
+    ]
+    terms = row_terms(rows, np.array([multiplier, multiplier, 3]), forbidden, DearTuples())
+    assert terms.constant.tolist() == [-3]
+    assert terms.entries.tolist() == [0, 3, 0, 3]
+    assert terms.linear == ()
+    kept = row_terms(rows, np.array([1 << 20, 1, 0]), forbidden, DearTuples())
+    assert kept.constant.tolist() == [-LARGEST, -(2**50)]
+    assert kept.entries.tolist() == [0, 2**60, 0, 2**61, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-297, 1e-307])
+@pytest.mark.parametrize("bounds", ["constant", "local-polytope"])
+def test_tiny_costs(scale, bounds):
+    values = np.array([[3.0, 2.0], [1.0, 4.0]]) * scale
+    problem = Problem(
+        tuple(Variable(f"x{i}", 2) for i in range(3)),
+        tuple(Function.from_array((i, (i + 1) % 3), values) for i in range(3)),
+        name="tiny",
+    )
+    assert FixedPoint.of(problem).scale < np.inf
+    assert oocbe.solve(problem, OPTIONS, bounds=bounds).value == pytest.approx(best_value(problem), rel=1e-9)
