@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_OPTIMAL
+from oocbe.numerals import finite
 from oocbe.problem import Variable
 from oocbe.result import SCHEMA_VERSION
 
@@ -126,8 +126,8 @@ class BoundResult:
         return {
             "schema_version": SCHEMA_VERSION,
             "status": self.status,
-            "value": None if best is None else _finite(best.incumbent),
-            "bound": None if best_bound is None else _finite(best_bound.bound),
+            "value": None if best is None else finite(best.incumbent),
+            "bound": None if best_bound is None else finite(best_bound.bound),
             "problem": self.problem,
             "semiring": self.semiring,
             "sense": self.sense,
@@ -143,11 +143,11 @@ class BoundResult:
                 {
                     "z": e.z,
                     "status": e.status,
-                    "bound": _finite(e.bound),
-                    "incumbent": _finite(e.incumbent),
-                    "gap": _finite(e.gap),
-                    "log_bound": _finite(e.log_bound),
-                    "log_incumbent": _finite(e.log_incumbent),
+                    "bound": finite(e.bound),
+                    "incumbent": finite(e.incumbent),
+                    "gap": finite(e.gap),
+                    "log_bound": finite(e.log_bound),
+                    "log_incumbent": finite(e.log_incumbent),
                     "method": e.method,
                     "exact": e.exact,
                     "split_buckets": e.split_buckets,
@@ -167,7 +167,3 @@ class BoundResult:
 def _rank(logarithm: float | None, value: float | None) -> float:
     """What entries are compared by: logarithms where there are any, since products may underflow."""
     return logarithm if logarithm is not None else float("nan") if value is None else value
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
+from oocbe.numerals import finite
 from oocbe.problem import Variable
 
 SCHEMA_VERSION = 1
@@ -97,13 +98,16 @@ class Result:
         return {v.name: v.label(value) for v, value in zip(self.variables, self.assignment, strict=True)}
 
     def to_json(self) -> dict[str, object]:
-        """Everything as JSON types, with ``schema_version``; assignment by labels, order by variable names."""
+        """Everything as JSON types, with ``schema_version``; assignment by labels, order by variable names.
+
+        What is infinite, or not a number, is null.
+        """
         return {
             "schema_version": SCHEMA_VERSION,
             "status": self.status,
-            "value": self.value,
-            "bound": self.bound,
-            "gap": self.gap,
+            "value": finite(self.value),
+            "bound": finite(self.bound),
+            "gap": finite(self.gap),
             "bounds": self.bounds,
             "problem": self.problem,
             "semiring": self.semiring,

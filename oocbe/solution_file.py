@@ -17,12 +17,12 @@ accepted is the JSON object that ``oocbe solve --json`` prints; its ``assignment
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from oocbe.errors import FormatError, UsageError
+from oocbe.numerals import all_digits, digits, finite
 from oocbe.problem import Problem
 from oocbe.result import Result
 
@@ -83,12 +83,16 @@ def write_solution(result: Result, path: str | Path) -> None:
 def write_assignment(
     labels: Mapping[str, str], problem: str, semiring: str, value: float | None, path: str | Path
 ) -> None:
-    """Write an assignment (variable name to value label) as text, with the value that is claimed for it."""
+    """Write an assignment (variable name to value label) as text, with the value that is claimed for it.
+
+    A value that float64 cannot hold is not claimed.
+    """
+    claimed = finite(value)
     lines = [
         HEADER,
         f"# problem: {' '.join(problem.split())}",
         f"# semiring: {semiring}",
-        f"# value: {value}",
+        f"# value: {digits(claimed) if isinstance(claimed, int) else claimed}",
         *(f"{_quote(name)} {_quote(label)}" for name, label in labels.items()),
     ]
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -156,17 +160,19 @@ def _number(path: str | Path, line: int | None, text: str) -> int | float | None
         return None
     for convert in (int, float):
         try:
-            number = convert(text)
+            with all_digits():
+                number = convert(text)
         except ValueError:
             continue
-        if math.isfinite(number):
+        if finite(number) is not None:
             return number
     raise FormatError(path, line, f"the claimed value {text!r} is not a finite number")
 
 
 def _read_json(path: str | Path, text: str) -> Solution:
     try:
-        content = json.loads(text)
+        with all_digits():
+            content = json.loads(text)
     except json.JSONDecodeError as error:
         raise FormatError(path, error.lineno, f"damaged JSON: {error.msg}") from None
     labels = content.get("assignment")
@@ -174,7 +180,7 @@ def _read_json(path: str | Path, text: str) -> Solution:
         status = content.get("status", "unknown")
         raise FormatError(path, None, f"holds no assignment of variables to values (its status is {status!r})")
     value, semiring = content.get("value"), content.get("semiring")
-    claimed = None if value is None else _number(path, None, str(value))
+    claimed = None if value is None else _number(path, None, digits(value) if isinstance(value, int) else str(value))
     return Solution(
         str(path),
         {str(name): str(label) for name, label in labels.items()},

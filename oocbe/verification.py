@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from oocbe.numerals import finite
 from oocbe.problem import Problem
 from oocbe.semiring import Combination, semiring_by_name
 from oocbe.solution_file import Solution, read_solution
@@ -56,7 +57,7 @@ class Verdict:
         return {
             "schema_version": 1,
             "accepted": self.accepted,
-            "value": self.value,
+            "value": finite(self.value),
             "claimed_value": self.claimed_value,
             "violations": list(self.violations),
         }

@@ -87,6 +87,10 @@ def bound(
     with observer_for(quiet, verbose) as observer:
         problem = load(file, format, evidence)
         result = run(problem, limits, options, partition=partition, cost_shifting=cost_shifting, observer=observer)
+    best = result.best
+    labels = result.labels(best)
+    if solution is not None and best is not None and labels is not None:  # before anything is printed, which may fail
+        write_assignment(labels, result.problem, result.semiring, best.incumbent, solution)
     if json:
         print_json(result.to_json())
     elif quiet:
@@ -94,13 +98,8 @@ def bound(
             typer.echo(f"{entry.z} {entry.bound} {entry.incumbent}")
     if not quiet:
         _print(result, err=json)
-    if solution is not None:
-        best = result.best
-        labels = result.labels(best)
-        if best is None or labels is None:
-            note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
-        else:
-            write_assignment(labels, result.problem, result.semiring, best.incumbent, solution)
+    if solution is not None and labels is None:
+        note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
     return result.exit_code
 
 

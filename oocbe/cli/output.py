@@ -7,15 +7,20 @@ from collections.abc import Iterable, Mapping
 
 import typer
 
+from oocbe.numerals import all_digits
+
 
 def print_json(content: Mapping[str, object]) -> None:
     """Print one JSON object on standard output; numbers that JSON does not have are an error, not ``NaN``."""
-    typer.echo(json.dumps(content, indent=2, allow_nan=False))
+    with all_digits():
+        text = json.dumps(content, indent=2, allow_nan=False)
+    typer.echo(text)
 
 
 def print_rows(rows: Iterable[tuple[str, object]], err: bool = False) -> None:
     """Print names and contents in two aligned columns; rows with an empty content are left out."""
-    shown = [(name, str(content)) for name, content in rows if content not in (None, "")]
+    with all_digits():
+        shown = [(name, str(content)) for name, content in rows if content not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
     for name, content in shown:
         typer.echo(f"{name:<{width}}  {content}", err=err)

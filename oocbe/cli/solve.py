@@ -46,6 +46,7 @@ from oocbe.cli.flags import (
 from oocbe.cli.output import note, print_json, print_rows, seconds
 from oocbe.cli.progress import observer_for
 from oocbe.cli.trace import written_to
+from oocbe.numerals import all_digits
 
 if TYPE_CHECKING:
     from oocbe.options import SolveOptions
@@ -107,18 +108,19 @@ def solve(
             return _run_task(task, file, format, evidence, options, k, temperature, (json, quiet, verbose), solution)
     with written_to(trace, about, file), observer_for(quiet, verbose) as observer:
         result = solve_timed(lambda: load(file, format, evidence), options, observer)
+    if solution is not None and result.assignment is not None:
+        write_solution(result, solution)  # before anything is printed, which may fail
     if json:
         print_json(result.to_json())
     if quiet:
         if not json:
-            typer.echo(result.status if result.value is None else f"{result.status} {result.value}")
+            with all_digits():
+                line = result.status if result.value is None else f"{result.status} {result.value}"
+            typer.echo(line)
     else:
         print_rows(_rows(result), err=json)
-    if solution is not None:
-        if result.assignment is None:
-            note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
-        else:
-            write_solution(result, solution)
+    if solution is not None and result.assignment is None:
+        note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
     return result.exit_code
 
 
@@ -147,14 +149,13 @@ def _run_task(
     with observer_for(quiet, verbose) as observer:
         problem = load(file, format_name, evidence)
         result = run_task(task, problem, options, k=k, temperature=temperature, observer=observer)
+    if solution is not None and result.assignments:  # before anything is printed, which may fail
+        chosen = result.assignments[0][1]
+        value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)
+        write_assignment(result.labels(chosen), problem.name, result.semiring, value, solution)
     print_task(result, json, quiet)
-    if solution is not None:
-        if not result.assignments:
-            note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
-        else:
-            chosen = result.assignments[0][1]
-            value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)
-            write_assignment(result.labels(chosen), problem.name, result.semiring, value, solution)
+    if solution is not None and not result.assignments:
+        note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
     return result.exit_code
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from oocbe.cli.output import print_json, print_rows, seconds
+from oocbe.numerals import all_digits
 
 if TYPE_CHECKING:
     from oocbe.tasks.result import TaskResult
@@ -22,14 +23,18 @@ def print_task(result: TaskResult, json: bool, quiet: bool) -> None:
         print_json(result.to_json())
     if quiet:
         if not json:
-            typer.echo(f"{result.status} {result.value}")
+            with all_digits():
+                line = f"{result.status} {result.value}"
+            typer.echo(line)
         return
     print_rows(_rows(result), err=json)
     if json:
         return
     for value, assignment in result.assignments:
         labels = result.labels(assignment)
-        typer.echo(f"{value}  " + " ".join(f"{name}={label}" for name, label in labels.items()))
+        with all_digits():
+            shown = f"{value}  "
+        typer.echo(shown + " ".join(f"{name}={label}" for name, label in labels.items()))
     for v, own in zip(result.variables, result.marginals, strict=bool(result.marginals)):
         typer.echo(f"{v.name}  " + "  ".join(f"{v.label(i)}: {x:.6g}" for i, x in enumerate(own.tolist())))
 
@@ -57,12 +62,11 @@ def _rows(result: TaskResult) -> list[tuple[str, object]]:
 def _value_rows(result: TaskResult) -> list[tuple[str, object]]:
     if result.counts:
         assert isinstance(result.value, int)
-        digits = str(result.value)
         logarithm = result.logarithm
         assert logarithm is not None
-        magnitude = f"10^{logarithm / math.log(10):.6g}" if result.value else "0"
-        rows: list[tuple[str, object]] = [("count", digits if len(digits) <= SHOWN_DIGITS else f"{magnitude}")]
-        return [*rows, ("optimum", result.optimum)]
+        is_short = result.value < 10**SHOWN_DIGITS
+        shown = str(result.value) if is_short else f"10^{logarithm / math.log(10):.6g}"
+        return [("count", shown), ("optimum", result.optimum)]
     if result.task == "mpe":
         fixed = " ".join(f"{name}={label}" for name, label in result.evidence.items())
         return [

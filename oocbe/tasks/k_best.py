@@ -9,6 +9,7 @@ a heuristic, as in Flerova, Marinescu and Dechter 2016, needs a queue and expand
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,21 +42,28 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
         raise UnsupportedError(f"{problem.name}: the {problem.semiring} semiring has no best assignments")
     tables = compute_tables(problem, options, observer)
     with tables.store:
-        found: list[tuple[int | float, tuple[int, ...]]] = []
+        found: list[tuple[int | float, float, tuple[int, ...]]] = []
+        sign = -1 if problem.sense == "max" else 1
         if tables.outcome.value is not None:
-            for assignment in _prefixes(tables, k).tolist():
+            assignments, behind = _prefixes(tables, k)
+            for assignment, gap in zip(assignments.tolist(), behind.tolist(), strict=True):
                 value = problem.evaluate(assignment)
                 if value is not None:  # at or above the problem's upper bound it does not count
-                    found.append((value, tuple(assignment)))
-        sign = -1 if problem.sense == "max" else 1
-        found.sort(key=lambda pair: (sign * pair[0], pair[1]))
+                    # Beyond the range of float64 values are all the same; how far they are behind is not.
+                    found.append((sign * value, gap if value in _OUTSIDE else 0, tuple(assignment)))
+        found.sort()
         if not found:
             return unsatisfiable("kbest", problem, tables, None)
-        return finished("kbest", problem, tables, found[0][0], assignments=tuple(found))
+        best = tuple((sign * value, assignment) for value, _, assignment in found)
+        return finished("kbest", problem, tables, best[0][0], assignments=best)
 
 
-def _prefixes(tables: Tables, k: int) -> NDArray[np.int64]:
-    """The k assignments with the smallest gaps to the optimum: int64 (at most k, variables)."""
+_OUTSIDE = (0.0, math.inf, -math.inf)
+"""What sums and products become that float64 cannot hold."""
+
+
+def _prefixes(tables: Tables, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The k assignments with the smallest gaps to the optimum, int64 (at most k, variables), and these gaps."""
     variables = len(tables.prepared.problem.variables)
     chosen = np.zeros((1, variables), dtype=np.int64)
     behind: NDArray[Any] = np.zeros(1, dtype=_gap_dtype(tables))
@@ -73,7 +81,7 @@ def _prefixes(tables: Tables, k: int) -> NDArray[np.int64]:
         chosen = chosen[rows]
         chosen[:, bucket.variable] = values
         behind = totals
-    return chosen
+    return chosen, behind
 
 
 def _gap_dtype(tables: Tables) -> np.dtype[Any]:

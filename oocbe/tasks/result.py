@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.machine import peak_memory
+from oocbe.numerals import digits, finite
 from oocbe.problem import Problem, Variable
 from oocbe.result import SCHEMA_VERSION
 
@@ -85,6 +86,16 @@ class TaskResult:
             return None
         return math.log(self.value) if self.value else -math.inf
 
+    @property
+    def probability(self) -> float | None:
+        """For ``mpe``, what ``value`` is the logarithm of; None without one, or beyond the range of float64."""
+        if self.task != "mpe" or self.value is None:
+            return None
+        try:
+            return math.exp(self.value)
+        except OverflowError:
+            return None
+
     def labels(self, assignment: tuple[int, ...]) -> dict[str, str]:
         """An assignment as variable name to value label."""
         return {v.name: v.label(value) for v, value in zip(self.variables, assignment, strict=True)}
@@ -99,7 +110,7 @@ class TaskResult:
             "schema_version": SCHEMA_VERSION,
             "task": self.task,
             "status": self.status,
-            "value": str(self.value) if self.counts else _number(self.value),
+            "value": digits(int(self.value or 0)) if self.counts else finite(self.value),
             "problem": self.problem,
             "semiring": self.semiring,
             "width": self.width,
@@ -114,30 +125,26 @@ class TaskResult:
             "order": [self.variables[v].name for v in self.order],
         }
         if self.counts:
-            content["logarithm"] = _number(self.logarithm)
+            content["logarithm"] = finite(self.logarithm)
         if self.task == "count-optimal":
-            content["optimum"] = self.optimum
+            content["optimum"] = finite(self.optimum)
         if self.task == "mpe":
-            content["log_probability"] = _number(self.value)
-            content["probability"] = None if self.value is None else math.exp(self.value)
-            content["bound"] = _number(self.bound)
-            content["tolerance"] = self.tolerance
+            content["log_probability"] = finite(self.value)
+            content["probability"] = self.probability
+            content["bound"] = finite(self.bound)
+            content["tolerance"] = finite(self.tolerance)
             content["evidence"] = dict(self.evidence)
             content["assignment"] = self.labels(self.assignments[0][1]) if self.assignments else None
         if self.temperature is not None:
-            content["temperature"] = _number(self.temperature)
+            content["temperature"] = finite(self.temperature)
         if self.task == "kbest":
-            content["assignments"] = [{"value": v, "assignment": self.labels(a)} for v, a in self.assignments]
+            content["assignments"] = [{"value": finite(v), "assignment": self.labels(a)} for v, a in self.assignments]
         if self.marginals:
             content["marginals"] = {
-                v.name: {v.label(i): _number(float(x)) for i, x in enumerate(own)}
+                v.name: {v.label(i): finite(float(x)) for i, x in enumerate(own)}
                 for v, own in zip(self.variables, self.marginals, strict=True)
             }
         return content
-
-
-def _number(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def finished(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:

@@ -1,0 +1,33 @@
+"""Numbers as text: integers of any size, and what JSON has no numbers for."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+Number = TypeVar("Number", int, float, int | float)
+
+
+def finite(value: Number | None) -> Number | None:
+    """A number for JSON: None for infinities and what is not a number. Integers are finite, whatever their size."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def all_digits() -> Iterator[None]:
+    """Within the block, integers of any size become text and text integers; Python has a limit of 4,300 digits."""
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        yield
+    finally:
+        sys.set_int_max_str_digits(limit)
+
+
+def digits(number: int) -> str:
+    """All decimal digits of an integer of any size."""
+    with all_digits():
+        return str(number)
