@@ -33,7 +33,7 @@ class Deadline:
         self._end = None if seconds is None else time.monotonic() + seconds
         self.flag: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self._timer: threading.Timer | None = None
-        if seconds is not None:
+        if seconds is not None and seconds <= threading.TIMEOUT_MAX:  # some 292 years, or longer than anyone waits
             self._timer = threading.Timer(seconds, self.interrupt)
             self._timer.daemon = True
             self._timer.start()
@@ -44,6 +44,10 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the timer; whether the moment has come is known all the same."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -89,11 +89,11 @@ def bound(
     _check(options, z, partition)
     semiring = options.semiring or problem.semiring
     problem = problem.in_semiring(semiring)
-    run = Bounding(problem, options, partition, cost_shifting, observer)
-    order_end = time.perf_counter()
     entries: list[BoundOfZ] = []
     notes: list[str] = []
     with Deadline(options.time_limit) as deadline:
+        run = Bounding(problem, options, partition, cost_shifting, observer, deadline)
+        order_end = time.perf_counter()
         for wanted in z:
             try:
                 entries.append(run.automatic(deadline, notes) if wanted == AUTO else run.with_z(int(wanted), deadline))
@@ -144,6 +144,7 @@ class Bounding:
     partition: str
     shifting: bool
     observer: Observer | None
+    deadline: Deadline | None = None
 
     def __post_init__(self) -> None:
         problem, semiring = self.problem, self.problem.semiring
@@ -164,7 +165,11 @@ class Bounding:
             for c in self.relaxed
         ]
         options = self.options
-        self.choice: OrderChoice = search_orders(self.target, options.order, options.order_seconds, options.seed)[0]
+        seconds = (
+            options.order_seconds if self.deadline is None else min(options.order_seconds, self.deadline.remaining)
+        )
+        search = (self.target, options.order, seconds, options.seed)
+        self.choice: OrderChoice = search_orders(*search, deadline=self.deadline)[0]
         self.width = max((len(s) for s in self.choice.separators), default=0)
         self.memory = max(LEAST_BUDGET, options.memory_limit - resident_memory())
         self.uses_device = False

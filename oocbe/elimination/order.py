@@ -24,6 +24,7 @@ from oocbe.deadline import Deadline
 from oocbe.elimination.order_improvement import Chain
 from oocbe.elimination.prepare import scopes_of
 from oocbe.elimination.row_limits import hidden_supports, leaves_few, row_limits
+from oocbe.elimination.zeros import without_zeros
 from oocbe.errors import FormatError
 from oocbe.kernels.cpu import greedy_order as greedy
 from oocbe.kernels.cpu.estimate import estimate_rows
@@ -105,6 +106,7 @@ class PrimalGraph:
     """
 
     def __init__(self, problem: Problem) -> None:
+        problem = without_zeros(problem)  # what they forbid, probes see as constraints
         count = len(problem.variables)
         connected = np.zeros((count, count), dtype=bool)
         for scope in scopes_of(problem):

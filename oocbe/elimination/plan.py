@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from oocbe.deadline import Deadline
 from oocbe.elimination.forms import CELLS_A_ROW, COMPLETE, INCOMPLETE, expected_work, forecast, possible_tables
 from oocbe.elimination.order import MASKED_SIZE, OrderChoice, longest_search, search_orders
 from oocbe.elimination.passage import IN_MEMORY, MessageForecast, Passage, forecast_passages
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import message_memory
 from oocbe.elimination.row_limits import extends_always, hidden_supports, leaves_few
+from oocbe.elimination.zeros import without_zeros
 from oocbe.operators.bucket_engine import streams_for
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
@@ -226,11 +228,23 @@ def make_plan(problem: Problem, options: SolveOptions) -> Plan:
     return candidate_plans(problem, options)[0]
 
 
-def candidate_plans(problem: Problem, options: SolveOptions) -> list[Plan]:
-    """The most promising plan of each heuristic that the options allow, the best first; errors as for make_plan."""
+def candidate_plans(problem: Problem, options: SolveOptions, deadline: Deadline | None = None) -> list[Plan]:
+    """The most promising plan of each heuristic that the options allow, the best first.
+
+    Parameters
+    ----------
+    deadline : of everything, of which the search takes a part at most; None: there is none.
+
+    Raises
+    ------
+    TimeLimitError : the deadline came; besides the errors of :func:`make_plan`.
+    """
     semiring = options.semiring or problem.semiring
-    longest = longest_search(options.order_seconds, math.inf) if options.bounds == "none" else 0.0
-    choices = search_orders(problem, options.order, options.order_seconds, options.seed, longest=longest)
+    problem = problem.in_semiring(semiring)
+    left = math.inf if deadline is None else deadline.remaining
+    longest = longest_search(options.order_seconds, left) if options.bounds == "none" else 0.0
+    seconds = min(options.order_seconds, left)
+    choices = search_orders(problem, options.order, seconds, options.seed, deadline=deadline, longest=longest)
     return [
         plan_for(problem, semiring, choice, bounds_to_come(problem, semiring, choice, options), options)
         for choice in choices
@@ -298,9 +312,14 @@ def plan_for(
     )
     drops_rows = (options.dominance and applies_to(semiring)) or (bounds and not bounds.startswith("none"))
     disk = disk_available(options)
-    hides = any(leaves_few(problem, s) for s in hidden_supports(problem, MASKED_SIZE))
-    is_certain = not drops_rows and not hides and extends_always(problem)
+    is_certain = not drops_rows and _knows_every_row(without_zeros(problem))
     return Plan(problem, semiring.name, dtype.name, choice, planned, bounds, room, disk, is_certain)
+
+
+def _knows_every_row(problem: Problem) -> bool:
+    """Whether predictions know every constraint that forbids much, also by what it leaves of variables gone."""
+    hides = any(leaves_few(problem, s) for s in hidden_supports(problem, MASKED_SIZE))
+    return not hides and extends_always(problem)
 
 
 def disk_available(options: SolveOptions) -> int:

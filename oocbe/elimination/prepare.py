@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from oocbe.elimination.linear import carried_in_rows, is_tabulated
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.scaling import split
+from oocbe.elimination.zeros import zeros_forbid
 from oocbe.errors import UnsupportedError
 from oocbe.operators.consumption import Consumption, consumption_of, is_impossible
 from oocbe.operators.factors import LOOKUP_BITS, FactorPool, PoolBuilder
@@ -58,7 +59,8 @@ class Prepared:
     constraints, functions : packed factors.
     tables : factors too large to be packed.
     constant : combined with the result, which is then to be multiplied by 2 ** exponent.
-    is_infeasible : a constraint or function without variables, or a linear constraint alone, forbids everything.
+    is_infeasible : a constraint or function without variables, a linear constraint alone, or a product's constant of 0
+        forbids everything.
     consumption : what the keys of all tables and messages carry in their lowest field; None: nothing.
     """
 
@@ -124,6 +126,7 @@ def prepare(problem: Problem, semiring: Semiring, order: Sequence[int], *, carri
     prepared = Prepared(problem, semiring, dtype, tuple(order), tuple(position), empty, empty)
     prepared.consumption = consumption_of(problem, carried_in_rows(problem) if carries else ())
     prepared.constant = semiring.one if semiring.counts else problem.constant
+    prepared.is_infeasible = zeros_forbid(semiring) and problem.constant == 0
     for c in problem.constraints:
         if not c.scope:
             prepared.is_infeasible |= not c.permits(())
@@ -156,7 +159,7 @@ def _add_function(prepared: Prepared, constraints: PoolBuilder, functions: PoolB
         _add_constant(prepared, f.value_at(()))
         return
     dense, feasible = f.to_array(prepared.problem.sizes)
-    if semiring.combination is Combination.MULTIPLY and not semiring.counts:
+    if zeros_forbid(semiring):
         feasible &= dense != 0
     if not feasible.all():
         constraints.add(f.scope, feasible)

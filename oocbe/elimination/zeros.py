@@ -7,6 +7,7 @@ count in another semiring, does not know that by itself; written as constraints,
 from __future__ import annotations
 
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -28,6 +29,19 @@ def without_zeros(problem: Problem) -> Problem:
     """
     if not zeros_forbid(problem.semiring):
         return problem
+    known = _KNOWN.get(problem)
+    if known is None:
+        known = _without_zeros(problem)
+        if known is not problem:
+            _KNOWN[problem] = known
+    return known
+
+
+_KNOWN: WeakKeyDictionary[Problem, Problem] = WeakKeyDictionary()
+"""Of problems with zeros the ones without: the search for orders, each plan and tasks ask for them."""
+
+
+def _without_zeros(problem: Problem) -> Problem:
     functions: list[Function] = []
     constraints = list(problem.constraints)
     for f in problem.functions:

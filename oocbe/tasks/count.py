@@ -75,27 +75,28 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     """
     bare = hard_part(without_upper_bound(problem))
     tables = compute_tables(bare, options, observer, carries=True)
-    with tables.store:
+    with tables:
         if tables.outcome.value is None:
             return finished("count", problem, tables, 0, status="infeasible")
         low, high = _interval(tables)
         factors = max((len(b.messages) for b in tables.outcome.buckets), default=1)
-    residues: list[tuple[int, int]] = []
-    modulus = 1
-    begin = time.perf_counter()
-    amounts = _amounts(tables.prepared)
-    factors = min(max(1, factors), MOST_FACTORS if amounts == 1 else MOST_CARRYING_FACTORS)
-    for m in _moduli(factors, max(problem.sizes, default=1) * amounts ** (factors - 1)):
-        if high - low < modulus:
-            break
-        residues.append((_residue(bare, tables, options, m), m))
-        modulus *= m
-    tables.seconds["residues"] = time.perf_counter() - begin
+        tables.store.close()  # the passes in integers have messages of their own
+        residues: list[tuple[int, int]] = []
+        modulus = 1
+        begin = time.perf_counter()
+        amounts = _amounts(tables.prepared)
+        factors = min(max(1, factors), MOST_FACTORS if amounts == 1 else MOST_CARRYING_FACTORS)
+        for m in _moduli(factors, max(problem.sizes, default=1) * amounts ** (factors - 1)):
+            if high - low < modulus:
+                break
+            residues.append((_residue(bare, tables, options, m), m))
+            modulus *= m
+        tables.seconds["residues"] = time.perf_counter() - begin
     value = low + (_combined(residues) - low) % modulus
     if value > high:
         raise CorruptDataError(
-            f"{problem.name}: no number between {low} and {high}, where the pass in float64 puts the count, has the "
-            "residues of the passes in integers; a message has changed since it was made"
+            f"{problem.name}: no number in the interval where the pass in float64 puts the count has the residues of "
+            "the passes in integers; a message has changed since it was made"
         )
     passes = 1 + len(residues)
     return finished("count", problem, tables, value, passes=passes, dtype="int64" if residues else "float64")
@@ -260,7 +261,8 @@ def _modular(number: int) -> type[Forward]:
 def _residue(bare: Problem, tables: Tables, options: SolveOptions, modulus: int) -> int:
     """The count modulo a number, with the order that the first pass was run with."""
     prepared = prepare(bare, COUNTING, tables.choice.order)
-    with MessageStore(tables.store.memory_limit, options.workdir, options.chunk_rows) as store:
+    where = (tables.store.memory_limit, options.workdir, options.chunk_rows)
+    with MessageStore(*where, max_disk=options.max_disk) as store:
         outcome = _modular(modulus)(prepared, False, store, engine=tables.engine).run()
     assert isinstance(outcome.value, int)
     return outcome.value % modulus

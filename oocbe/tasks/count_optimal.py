@@ -62,7 +62,7 @@ def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | 
         found.places.append([places[tight] for places in evaluated.places])
         return tight
 
-    with tables.store:
+    with tables:
         value, notes = unscaled(tables.outcome, problem.semiring)
         if value is None or (problem.upper_bound is not None and value >= problem.upper_bound):
             return finished("count-optimal", problem, tables, 0, status="infeasible")

@@ -41,7 +41,7 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
     if not problem.semiring.selects:
         raise UnsupportedError(f"{problem.name}: the {problem.semiring} semiring has no best assignments")
     tables = compute_tables(problem, options, observer)
-    with tables.store:
+    with tables:
         found: list[tuple[int | float, float, tuple[int, ...]]] = []
         sign = -1 if problem.sense == "max" else 1
         if tables.outcome.value is not None:

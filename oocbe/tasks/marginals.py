@@ -40,7 +40,7 @@ def log_partition(
     """
     energies = at_temperature(problem, temperature)
     tables = compute_tables(energies, options, observer, carries=True)
-    with tables.store:
+    with tables:
         if tables.outcome.value is None:
             return unsatisfiable("logz", problem, tables, -math.inf, temperature=temperature)
         return finished("logz", problem, tables, float(tables.outcome.value), temperature=temperature)
@@ -61,7 +61,7 @@ def marginals(
         found[bucket.variable] += shares.sum(axis=0)
         return shares
 
-    with tables.store:
+    with tables:
         if tables.outcome.value is None:
             return unsatisfiable("marginals", problem, tables, -math.inf, temperature=temperature)
         descend(tables, 1.0, 0.0, np.add, share)
@@ -87,7 +87,7 @@ def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | 
         np.minimum(found[bucket.variable], totals.min(axis=0), out=found[bucket.variable])
         return totals
 
-    with tables.store:
+    with tables:
         best = tables.outcome.value
         if best is None:
             return unsatisfiable("min-marginals", problem, tables, None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from oocbe.deadline import Deadline
 from oocbe.elimination.durability import TransientRun
@@ -35,9 +36,11 @@ class Tables:
     Attributes
     ----------
     prepared, outcome : of the forward pass.
-    store : holds the messages; whoever has the tables closes it.
+    store : holds the messages.
     choice : the order. engine : what computed them. deadline : after which its calls end, later passes too.
     seconds : wall time by phase.
+
+    A context manager at whose end the store is closed, and the deadline's timer ended.
     """
 
     prepared: Prepared
@@ -47,6 +50,15 @@ class Tables:
     engine: BucketEngine
     seconds: dict[str, float]
     deadline: Deadline
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.deadline.close()
+        self.store.close(interrupted=kind is not None)
 
     def sent(self) -> list[Message | None]:
         """The message that each bucket sent, in elimination order; None where it had no variables left.
@@ -80,7 +92,7 @@ def compute_tables(
     UnsupportedError : a linear constraint that can bind, for which keys have no room, or, without ``carries``, over
         more variables than fit a lookup; ``options.resume``.
     ResourceError : messages do not fit the memory limit, or the disk is full.
-    TimeLimitError : ``options.time_limit`` was reached; the limit goes on for later passes of the same engine.
+    TimeLimitError : ``options.time_limit`` was reached, from here on; it goes on for later passes of the same engine.
     """
     relaxed = left_out(problem)
     if relaxed:
@@ -95,14 +107,23 @@ def compute_tables(
         )
     if options.resume:
         raise UnsupportedError("resume: only the optimum or value of a problem can be resumed, not other tasks yet")
+    deadline = Deadline(options.time_limit)
+    try:
+        return _computed(problem, options, observer, deadline)
+    except BaseException:
+        deadline.close()
+        raise
+
+
+def _computed(problem: Problem, options: SolveOptions, observer: Observer | None, deadline: Deadline) -> Tables:
+    """The tables of a problem whose constraints can all be enforced."""
     begin = time.perf_counter()
     unpruned = replace(options, semiring=problem.semiring, dominance=False, bounds="none")
-    plans = candidate_plans(problem, unpruned)
+    plans = candidate_plans(problem, unpruned, deadline)
     refusals = [plan.disk_refusal for plan in plans]
     if all(refusals):
         raise DiskError(refusals[0])
     ordered = time.perf_counter()
-    deadline = Deadline(options.time_limit)
     engine = engine_for(options, deadline)
     kept = TransientRun(problem, options)
     kept.set_memory(message_memory(options))

@@ -1,0 +1,122 @@
+"""Time limits: what they cover, and that nothing is left of them."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.deadline import Deadline
+from oocbe.elimination import mini_buckets_bound, plan
+from oocbe.errors import TimeLimitError, UnsupportedError
+from oocbe.options import SolveOptions
+from oocbe.problem import Function, Problem, Variable
+from oocbe.semiring import MAX_SUM
+from oocbe.tasks import count as counting
+
+FAST = {"order_seconds": 0.0, "backend": "cpu"}
+
+
+def cycle(count=6, semiring=MAX_SUM):
+    functions = tuple(Function.from_array((v, (v + 1) % count), [[0, 3], [2, 1]]) for v in range(count))
+    return Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), functions, semiring=semiring, name="cycle")
+
+
+def timers():
+    return [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+
+
+def ended(thread):
+    thread.join(10.0)
+    return not thread.is_alive()
+
+
+@pytest.mark.parametrize("seconds", [1e10, 1e300, float("inf")])
+def test_limits_longer_than_a_timer_can_wait(seconds):
+    before = len(timers())
+    with Deadline(seconds) as deadline:
+        assert not deadline.passed
+        assert deadline.remaining > 1e9
+        deadline.check()
+    assert len(timers()) == before
+    if seconds < 1e300:
+        assert oocbe.solve(cycle(), time_limit=seconds, **FAST).value == oocbe.solve(cycle(), **FAST).value
+
+
+def test_a_limit_that_has_come():
+    with Deadline(0.0) as deadline:
+        assert deadline.passed
+        with pytest.raises(TimeLimitError):
+            deadline.check()
+
+
+TASKS = {
+    "count": oocbe.count,
+    "count-optimal": oocbe.count_optimal,
+    "kbest": lambda problem, **options: oocbe.k_best(problem, 2, **options),
+    "logz": oocbe.log_partition,
+    "marginals": oocbe.marginals,
+    "min-marginals": oocbe.min_marginals,
+    "bound": lambda problem, **options: oocbe.bound(problem, 2, **options),
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_tasks_leave_no_timer(task):
+    before = timers()
+    TASKS[task](cycle(), time_limit=3600.0, **FAST)
+    assert all(ended(timer) for timer in timers() if timer not in before)
+
+
+def test_tasks_that_fail_leave_no_timer(monkeypatch):
+    def fail(*args):
+        raise UnsupportedError("no")
+
+    before = timers()
+    monkeypatch.setattr("oocbe.tasks.tables.race", fail)
+    with pytest.raises(UnsupportedError, match="no"):
+        oocbe.count(cycle(), time_limit=3600.0, **FAST)
+    assert all(ended(timer) for timer in timers() if timer not in before)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_search_for_an_order_is_within_the_limit(task, monkeypatch):
+    """It gets the seconds that are left and the deadline, however long it was allowed to take."""
+    asked = []
+
+    def recorded(module):
+        search = module.search_orders
+
+        def record(problem, wanted, seconds, seed, **more):
+            asked.append((seconds, more.get("longest", 0.0), more.get("deadline")))
+            return search(problem, wanted, 0.0, seed)
+
+        monkeypatch.setattr(module, "search_orders", record)
+
+    recorded(plan)
+    recorded(mini_buckets_bound)
+    TASKS[task](cycle(), time_limit=60.0, order_seconds=1000.0, backend="cpu")
+    seconds, longest, deadline = asked[0]
+    assert seconds <= 60 and longest <= 60
+    assert deadline is not None and deadline.remaining <= 60
+
+
+def test_no_order_is_tried_after_the_limit(monkeypatch):
+    monkeypatch.setattr(time, "monotonic", iter(np.arange(0.0, 1e6, 50.0).tolist()).__next__)
+    with pytest.raises(TimeLimitError):
+        plan.candidate_plans(cycle(), SolveOptions(bounds="none"), Deadline(100.0))
+
+
+def test_every_pass_of_a_count_keeps_to_the_disk_limit(monkeypatch):
+    limits = []
+
+    class Recorded(counting.MessageStore):
+        def __init__(self, *args, **settings):
+            super().__init__(*args, **settings)
+            limits.append(self.budget.limit)
+
+    monkeypatch.setattr(counting, "MessageStore", Recorded)
+    monkeypatch.setattr(counting, "_interval", lambda tables: (0, 1 << 80))
+    assert oocbe.count(cycle(), max_disk=1 << 30, **FAST).value == 64
+    assert limits == [1 << 30] * 2
