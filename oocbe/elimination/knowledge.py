@@ -5,6 +5,8 @@ Everything here is in min-sum; a caller that maximises negates (:class:`Report`)
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -45,8 +47,11 @@ class Knowledge:
         return min(limit for limit in (self.problem.upper_bound, self.value, self._ceiling) if limit is not None)
 
     def offer(self, value: int | float, assignment: tuple[int, ...], why: str) -> None:
-        """Take an assignment where it is better than what is known; its value is the problem's own."""
-        if value < self.upper_bound:
+        """Take an assignment where it is better than what is known; its value is the problem's own.
+
+        What floating point cannot hold bounds nothing, and is not taken.
+        """
+        if value < self.upper_bound and math.isfinite(value):
             self.value, self.assignment = value, assignment
             self.report(self.lower, self.value, why)
 
@@ -71,7 +76,10 @@ class Knowledge:
 
 
 def above_all_values(problem: Problem) -> int | float:
-    """A number above the value of every assignment: the sum of the functions' largest values, and some more."""
+    """A number above the value of every assignment: the sum of the functions' largest values, and some more.
+
+    The largest floating-point number where that is beyond it.
+    """
     total = problem.constant
     size = abs(total)
     for f in problem.functions:
@@ -79,4 +87,7 @@ def above_all_values(problem: Problem) -> int | float:
         largest = max(x for x in (largest, f.default, None if largest is not None else 0) if x is not None)
         total += largest
         size += abs(largest)
-    return total + 1 if problem.is_integral else total + max(1.0, size * 2.0**-30)
+    if problem.is_integral:
+        return total + 1
+    above = total + max(1.0, size * 2.0**-30)
+    return above if math.isfinite(above) else sys.float_info.max

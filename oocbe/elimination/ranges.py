@@ -78,7 +78,8 @@ def rounding_margin(problem: Problem) -> float:
 
 
 def _is_exact(values: object) -> bool:
-    scaled = np.asarray(values, dtype=np.float64) / FRACTION
+    with np.errstate(over="ignore"):  # far beyond what is exact
+        scaled = np.asarray(values, dtype=np.float64) / FRACTION
     return bool((scaled == np.rint(scaled)).all())
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.errors import ValueRangeError
 from oocbe.problem import Problem
 
 MOST_SCALE_BITS = 20
@@ -52,7 +53,12 @@ class FixedPoint:
 
     @classmethod
     def of(cls, problem: Problem) -> FixedPoint:
-        """The finest fixed point in which sums of the problem's costs keep within :data:`COST_BITS`."""
+        """The finest fixed point in which sums of the problem's costs keep within :data:`COST_BITS`.
+
+        Raises
+        ------
+        ValueRangeError : floating-point costs whose sum may leave the range of float64.
+        """
         if problem.is_integral:
             total = abs(int(problem.constant))
             for f in problem.functions:
@@ -63,6 +69,10 @@ class FixedPoint:
         largest = abs(float(problem.constant))
         for f in problem.functions:
             largest += max(abs(float(f.default or 0)), float(np.abs(f.values.astype(np.float64)).max(initial=0)))
+        if not math.isfinite(largest):
+            raise ValueRangeError(
+                f"{problem.name}: sums of values may leave the range of float64; scale the costs down"
+            )
         exponent = math.frexp(largest)[1] if largest else 0
         return cls(math.ldexp(1.0, min(FLOAT_BITS - exponent, LARGEST_EXPONENT)), False, largest)
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.elimination.knowledge import Knowledge
+from oocbe.option_values import Gap
 from oocbe.options import SolveOptions
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
 from oocbe.pruning.bounds import bound_sources
@@ -16,6 +18,7 @@ from oocbe.pruning.fixed_point import LARGEST, FixedPoint
 from oocbe.pruning.forbidden import forbidden_sets
 from oocbe.pruning.relaxation import row_terms
 from oocbe.pruning.rows import Row
+from oocbe.semiring import MAX_SUM, MIN_SUM
 
 OPTIONS = SolveOptions(order_seconds=0.0, incumbent_seconds=0.0, bound_seconds=0.3, backend="cpu")
 
@@ -94,3 +97,27 @@ def test_tiny_costs(scale, bounds):
     )
     assert FixedPoint.of(problem).scale < np.inf
     assert oocbe.solve(problem, OPTIONS, bounds=bounds).value == pytest.approx(best_value(problem), rel=1e-9)
+
+
+@pytest.mark.parametrize("semiring", [MIN_SUM, MAX_SUM])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("bounds", ["constant", "local-polytope", "lp", "auto"])
+def test_costs_whose_sums_leave_floating_point(semiring, sign, bounds):
+    """There is no bound on such sums, and the solve goes on without: the same optimum as with none."""
+    first = sign * np.array([[1e308, 2.5], [1e308, 1e307]])
+    functions = (Function.from_array((0, 1), first), Function.from_array((0,), [sign * 1.5e308, 2.0]))
+    problem = Problem((Variable("x", 2), Variable("y", 2)), functions, semiring=semiring, name="huge")
+    result = oocbe.solve(problem, OPTIONS, bounds=bounds, incumbent_seconds=0.05)
+    expected = 1e307 if semiring is MIN_SUM else np.inf
+    assert result.value == (expected if sign > 0 else -1e307 if semiring is MAX_SUM else -np.inf)
+    assert bounds == "auto" or "without bounds" in result.notes[-1]
+
+
+def test_the_ceiling_of_values_is_finite():
+    functions = (Function.from_array((0,), [1e308, 0.5]), Function.from_array((0,), [1.5e308, 0.5]))
+    known = Knowledge(Problem((Variable("x", 2),), functions), Gap(), lambda *told: None)
+    assert known.upper_bound == np.finfo(np.float64).max
+    known.offer(-np.inf, (0,), "nothing that counts")
+    assert known.value is None
+    known.offer(1.0, (1,), "the optimum")
+    assert (known.value, known.upper_bound) == (1.0, 1.0)
