@@ -140,9 +140,9 @@ class Message:
         """Value of the row that an assignment of (at least) the scope's variables selects; None where there is none."""
         if isinstance(self._table, CompleteTable):
             self._table = to_host(self._table)
-            return self._table.value_at([assignment[v] for v in reversed(self.scope)])
+            return self._table.value_of([assignment[v] for v in reversed(self.scope)])
         if isinstance(self._stored, StoredCompleteTable):
-            return self._stored.value_at([assignment[v] for v in reversed(self.scope)])
+            return self._stored.value_of([assignment[v] for v in reversed(self.scope)])
         source = self._table if self._table is not None else self._stored
         assert source is not None
         indices = np.array([[assignment[v] for v in self.scope]], dtype=np.int64)

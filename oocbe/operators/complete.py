@@ -22,7 +22,7 @@ from oocbe.infeasible import feasible_mask, largest_feasible
 from oocbe.kernels import backend_for
 from oocbe.kernels.interface import CompleteBackend, CompleteFunction
 from oocbe.semiring import Combination, Marginalisation, Semiring
-from oocbe.tables.complete import CompleteTable, check_cells, key_fields
+from oocbe.tables.complete import CompleteTable, check_cells, converted, key_fields
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
@@ -139,7 +139,8 @@ def eliminate_tables(
     dtype = complete_dtype([t.values[t.feasible()] for t in tables], semiring, terms)
     check_cells(layout, dtype)
     axes = (*kept, *last)
-    functions = [CompleteFunction(t.with_dtype(dtype).values, t.strides(axes)) for t in tables]
+    given = [converted(t.values, dtype, semiring, f"complete table over {t.scope}", may_round=True) for t in tables]
+    functions = [CompleteFunction(v, t.strides(axes)) for v, t in zip(given, tables, strict=True)]
     kernels = complete_kernels(sum(t.cells for t in tables), backend)
     placed = [replace(f, values=kernels.upload(f.values)) for f in functions]
     values = kernels.eliminate_complete(

@@ -130,7 +130,7 @@ class CompleteStream:
         for reader in self._readers:
             with phase("read"):
                 values = reader.read(self._sizes, ranges)
-            values = converted(values, self._dtype, self._semiring, "a table of the bucket")
+            values = converted(values, self._dtype, self._semiring, "a table of the bucket", may_round=True)
             steps = steps_of([sizes[v] for v in reader.scope])
             functions.append(BucketFunction(reader.scope, values, steps))
         kept = [v for v in self._separator if v not in ranges or sizes[v] > 1]

@@ -115,9 +115,8 @@ class CompleteTable:
         out = np.full(layout.complete_rows, filler, dtype=kind)
         fields = key_fields(source, layout)
         for piece in pieces:
-            values = piece.values.astype(kind) if kind.kind == "f" else piece.values
-            check_feasible(f"complete table over {layout.scope}", values, semiring, kind)
-            out[cells_of_rows(piece.keys, fields)] = values
+            check_feasible(f"complete table over {layout.scope}", piece.values, semiring, kind)
+            out[cells_of_rows(piece.keys, fields)] = piece.values.astype(kind, copy=False)
         return cls(layout, out, semiring)
 
     @property
@@ -213,10 +212,17 @@ class CompleteTable:
         return found
 
     def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
-        """Value of one assignment (by name, or in scope order); None where it is infeasible."""
-        if isinstance(assignment, Mapping):
-            assignment = [assignment[name] for name in self.scope]
-        cell = sum(int(value) * step for value, step in zip(assignment, self.steps, strict=True))
+        """Value of one assignment (by name, or in scope order); None where it is infeasible.
+
+        Raises
+        ------
+        ModelError : a value outside its domain, a missing variable, or another number of values.
+        """
+        return self.value_of(self.layout.indices_of(assignment))
+
+    def value_of(self, indices: Sequence[int]) -> int | float | None:
+        """The same for value indices in scope order that are known to be in their domains: nothing is checked."""
+        cell = sum(int(value) * step for value, step in zip(indices, self.steps, strict=True))
         value = self.values[cell : cell + 1]
         if not feasible_mask(value, self.semiring.combination, self.semiring.marginalisation)[0]:
             return None
@@ -257,10 +263,13 @@ def key_fields(source: Layout, target: Layout) -> NDArray[np.int64]:
     return np.array(merged, dtype=np.int64).reshape(-1, 4)
 
 
-def converted(values: NDArray[Any], dtype: np.dtype[Any], semiring: Semiring, what: str) -> NDArray[Any]:
+def converted(
+    values: NDArray[Any], dtype: np.dtype[Any], semiring: Semiring, what: str, may_round: bool = False
+) -> NDArray[Any]:
     """Values of a complete table in another dtype, what is infeasible as it is there; themselves where they have it.
 
-    what : names the table in errors.
+    what : names the table in errors. may_round : whether large integers may be the nearest floats, for sums and
+    products that are floats anyway.
 
     Raises
     ------
@@ -271,7 +280,10 @@ def converted(values: NDArray[Any], dtype: np.dtype[Any], semiring: Semiring, wh
     feasible = feasible_mask(values, semiring.combination, semiring.marginalisation)
     if dtype.kind == "i":
         check_feasible(what, values[feasible], semiring, dtype)
-    made = values.astype(dtype)
+    elif not may_round:
+        _refuse_changes(what, values[feasible], semiring, dtype)
+    with np.errstate(invalid="ignore"):  # an infinity that is infeasible is no integer
+        made = values.astype(dtype)
     made[~feasible] = infeasible_value(dtype, semiring.combination, semiring.marginalisation)
     return made
 
@@ -295,7 +307,8 @@ def check_feasible(what: str, values: NDArray[Any], semiring: Semiring, dtype: n
 
     Raises
     ------
-    ValueRangeError : an integer beyond the dtype, or not to be told from infeasible ones.
+    ValueRangeError : an integer beyond the dtype, or not to be told from infeasible ones; or a number that would be
+        another one there, such as a fraction among integers.
     ModelError : a negative value in max-product, where 0 is infeasible and would be preferred to it.
     """
     kind = values.dtype if dtype is None else dtype
@@ -304,6 +317,7 @@ def check_feasible(what: str, values: NDArray[Any], semiring: Semiring, dtype: n
     compares_products = semiring.combination is Combination.MULTIPLY and semiring.marginalisation is Marginalisation.MAX
     if compares_products and values.min() < 0:
         raise ModelError(f"{what}: max-product compares values that are not negative, such as probabilities")
+    _refuse_changes(what, values, semiring, kind)
     if not _holds(kind, values, semiring):
         raise ValueRangeError(
             f"{what}: values from {values.min()} to {values.max()} do not fit {kind.name}, which needs room beside "
@@ -319,3 +333,37 @@ def _holds(dtype: np.dtype[Any], values: NDArray[Any], semiring: Semiring) -> bo
     if semiring.combination is Combination.ADD:
         limit = largest_feasible(dtype)
     return -limit <= int(values.min()) and int(values.max()) <= limit
+
+
+def _refuse_changes(what: str, values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any]) -> None:
+    """Refuse values that a dtype holds as other numbers, beyond what rounding is to floats (ValueRangeError)."""
+    changed = _changed(values, semiring, dtype)
+    if changed is not None and changed.any():
+        raise ValueRangeError(f"{what}: {dtype.name} does not hold {values[changed][0]}; use a wider dtype, or floats")
+
+
+def _changed(values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any]) -> NDArray[np.bool_] | None:
+    """Which values a dtype holds as other numbers; None where that is none, as can be told at once."""
+    changed: NDArray[np.bool_]
+    if values.dtype == dtype or values.dtype.kind == dtype.kind == "i" or not len(values):
+        return None  # integers too large for others are told by their range
+    if dtype.kind == "i":
+        changed = ~np.isfinite(values) | (values != np.rint(values))
+        return changed
+    if values.dtype.kind == "i":
+        largest = 1 << (np.finfo(dtype).nmant + 1)
+        if -largest <= int(values.min()) and int(values.max()) <= largest:
+            return None
+        made = values.astype(dtype).astype(np.float64)  # of 2^63 there is no integer to compare with
+        changed = made >= 2.0**63
+        changed[~changed] = made[~changed].astype(np.int64) != values[~changed]
+        return changed
+    if dtype.itemsize > values.dtype.itemsize:
+        return None
+    with np.errstate(over="ignore", under="ignore"):
+        made = values.astype(dtype)
+    # Floats are rounded to floats, but not so far that they are what stands for infeasible.
+    changed = np.isfinite(values) & ~np.isfinite(made)
+    if semiring.combination is Combination.MULTIPLY:
+        changed |= (values != 0) & (made == 0)
+    return changed

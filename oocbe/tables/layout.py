@@ -8,9 +8,10 @@ Keys compare like numbers, the last word most significant. A table's keys are on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import NamedTuple
 
 import numpy as np
@@ -111,6 +112,29 @@ class Layout:
     def field(self, name: str) -> Field:
         """Bit field of a variable."""
         return self.fields[self.place(name)]
+
+    def indices_of(self, assignment: Mapping[str, int] | Sequence[int]) -> list[int]:
+        """Value indices of an assignment, by name (of other variables, too) or in scope order, in scope order.
+
+        Raises
+        ------
+        ModelError : a value outside its domain, a missing variable, or another number of values.
+        """
+        if isinstance(assignment, Mapping):
+            missing = [name for name in self.scope if name not in assignment]
+            if missing:
+                raise ModelError(f"assignment without a value for {missing[0]}; the table is over {self.scope}")
+            assignment = [assignment[name] for name in self.scope]
+        if len(assignment) != len(self.scope):
+            raise ModelError(f"{len(assignment)} values for the {len(self.scope)} variables of {self.scope}")
+        try:
+            indices = [index(value) for value in assignment]
+        except TypeError:
+            raise ModelError(f"an assignment to {self.scope} has value indices, integers, not {assignment}") from None
+        for name, size, value in zip(self.scope, self.sizes, indices, strict=True):
+            if not 0 <= value < size:
+                raise ModelError(f"variable {name}: value {value} is outside its domain, 0 to {size - 1}")
+        return indices
 
     def pack(self, tuples: NDArray[np.integer]) -> NDArray[np.uint64]:
         """Pack value indices.

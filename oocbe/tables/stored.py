@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -272,9 +272,14 @@ class StoredTable:
         end = bisect_right(self._manifest.first_keys, last)
         return self.read(begin * self.chunk_rows, end * self.chunk_rows)
 
-    def value_at(self, assignment: Mapping[str, int]) -> int | float | None:
-        """Value of one assignment of the scope's variables; None where it has no row."""
-        indices = np.array([[assignment[name] for name in self.scope]], dtype=np.int64)
+    def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
+        """Value of one assignment (by name, or in scope order); None where it has no row.
+
+        Raises
+        ------
+        ModelError : a value outside its domain, a missing variable, or another number of values.
+        """
+        indices = np.array([self.layout.indices_of(assignment)], dtype=np.int64)
         return self.find(self.layout.pack(indices)[:, 0])
 
     def __repr__(self) -> str:

@@ -205,11 +205,18 @@ class StoredCompleteTable:
         return self.to_complete().to_table(scope)
 
     def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
-        """Value of one assignment (by name, or in scope order); None where it is infeasible. Reads one chunk."""
-        if isinstance(assignment, Mapping):
-            assignment = [assignment[name] for name in self.scope]
+        """Value of one assignment (by name, or in scope order); None where it is infeasible. Reads one chunk.
+
+        Raises
+        ------
+        ModelError : a value outside its domain, a missing variable, or another number of values.
+        """
+        return self.value_of(self.layout.indices_of(assignment))
+
+    def value_of(self, indices: Sequence[int]) -> int | float | None:
+        """The same for value indices in scope order that are known to be in their domains: nothing is checked."""
         steps = steps_of(self.layout.sizes)
-        cell = sum(int(value) * step for value, step in zip(assignment, steps, strict=True))
+        cell = sum(int(value) * step for value, step in zip(indices, steps, strict=True))
         value = np.empty(1, dtype=self.dtype)
         self.read_into(cell, value, alone=True)
         if not feasible_mask(value, self.semiring.combination, self.semiring.marginalisation)[0]:

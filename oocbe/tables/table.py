@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,15 +71,15 @@ class Table:
         ModelError : a value outside its domain, a tuple that occurs twice, shapes that do not fit.
         """
         layout = Layout(tuple(scope), tuple(scope.values()))
-        rows = np.asarray(tuples, dtype=np.int64).reshape(-1, len(layout.scope)) if scope else np.asarray(tuples)
-        if scope and rows.size and ((rows < 0).any() or (rows >= np.array(layout.sizes)).any()):
+        rows, numbers = _matching(layout, tuples, values)
+        if rows.size and ((rows < 0).any() or (rows >= np.array(layout.sizes)).any()):
             raise ModelError(f"table over {layout.scope}: a value lies outside its domain")
         keys = layout.pack(rows)
         order = np.lexsort(keys)
         keys = np.ascontiguousarray(keys[:, order])
         if keys.shape[1] > 1 and (keys[:, 1:] == keys[:, :-1]).all(axis=0).any():
             raise ModelError(f"table over {layout.scope}: a tuple occurs twice")
-        return cls(layout, keys, np.ascontiguousarray(np.asarray(values)[order]), semiring, is_sorted=True)
+        return cls(layout, keys, np.ascontiguousarray(numbers[order]), semiring, is_sorted=True)
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -110,10 +111,13 @@ class Table:
         return {tuple(t): v.item() for t, v in zip(tuples.tolist(), values, strict=True)}
 
     def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
-        """Value of one assignment (by name, or in scope order); None where it has no row. Linear in the rows."""
-        if isinstance(assignment, Mapping):
-            assignment = [assignment[name] for name in self.scope]
-        key = self.layout.pack(np.asarray(assignment, dtype=np.int64).reshape(1, -1))
+        """Value of one assignment (by name, or in scope order); None where it has no row. Linear in the rows.
+
+        Raises
+        ------
+        ModelError : a value outside its domain, a missing variable, or another number of values.
+        """
+        key = self.layout.pack(np.array([self.layout.indices_of(assignment)], dtype=np.int64))
         hits = np.flatnonzero((self.keys == key).all(axis=0))
         if len(hits) == 0:
             return None
@@ -122,6 +126,24 @@ class Table:
 
     def __repr__(self) -> str:
         return describe_table("Table", self.layout, self.rows, self.nbytes, self.values.dtype, self.semiring)
+
+
+def _matching(layout: Layout, tuples: ArrayLike, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Rows int64 (rows, variables) and their values (rows,); ModelError where they are not that."""
+    try:
+        rows, numbers = np.asarray(tuples), np.asarray(values)
+    except ValueError as error:
+        raise ModelError(f"table over {layout.scope}: rows of different lengths ({error})") from None
+    if rows.size == 0 and numbers.size == 0:
+        rows = np.empty((0, len(layout.scope)), dtype=np.int64)
+    if rows.shape != (len(rows) if rows.ndim else 0, len(layout.scope)) or numbers.shape != (len(rows),):
+        raise ModelError(
+            f"table over {layout.scope}: tuples of shape {rows.shape} and values of shape {numbers.shape}; (rows, "
+            f"{len(layout.scope)}) and (rows,) are wanted"
+        )
+    if rows.size and rows.dtype.kind not in "iub":
+        raise ModelError(f"table over {layout.scope}: tuples are value indices, integers, not {rows.dtype}")
+    return rows.astype(np.int64, copy=False), numbers
 
 
 def describe_table(
