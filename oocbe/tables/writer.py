@@ -43,6 +43,7 @@ class StoredTableWriter(GroupWriter):
         super().__init__(path, layout, dtype, semiring, chunk_rows, layout.words, version, codec, budget)
         self.is_sorted = True
         self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
+        self._waiting = 0  # rows that are pending
         self._last_key = -1
 
     def append(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
@@ -70,9 +71,9 @@ class StoredTableWriter(GroupWriter):
         self._check_order(keys)
         self._widen(values)
         self.rows += len(values)
-        waiting = sum(len(v) for _, v in self._pending)
+        waiting = self._waiting
         if waiting + len(values) < self._chunk_rows:
-            self._pending.append((keys.copy(), values.copy()))
+            self._keep(keys, values)
             return
         # Fill the chunk begun, write whole chunks straight from the caller's arrays, keep the rest.
         head = -waiting % self._chunk_rows
@@ -85,7 +86,7 @@ class StoredTableWriter(GroupWriter):
         if whole > head:
             self._write(keys[:, head:whole], values[head:whole])
         if whole < len(values):
-            self._pending.append((keys[:, whole:].copy(), values[whole:].copy()))
+            self._keep(keys[:, whole:], values[whole:])
 
     @property
     def chunk_rows(self) -> int:
@@ -135,18 +136,21 @@ class StoredTableWriter(GroupWriter):
             raise self._disk_error(error) from None
 
     def _check_order(self, keys: NDArray[np.uint64]) -> None:
-        if self.is_sorted:
-            from oocbe.kernels.cpu.ascent import ASCENDING, REPEATED, ascent  # Numba: only where rows are written
+        from oocbe.kernels.cpu.ascent import ASCENDING, REPEATED, ascent  # Numba: only where rows are written
 
-            first, order = key_number(keys, 0), ascent(keys)
-            if self._last_key == first or order == REPEATED:
-                raise ModelError(f"{self.path}: a key occurs twice, at or after row {self.rows:,}")
-            self.is_sorted = order == ASCENDING and self._last_key < first
+        first, order = key_number(keys, 0), ascent(keys)
+        if self._last_key == first or order == REPEATED:
+            raise ModelError(f"{self.path}: a key occurs twice, at or after row {self.rows:,}")
+        self.is_sorted = self.is_sorted and order == ASCENDING and self._last_key < first
         self._last_key = key_number(keys, keys.shape[1] - 1)
+
+    def _keep(self, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
+        self._pending.append((keys.copy(), values.copy()))
+        self._waiting += len(values)
 
     def _flush(self) -> None:
         keys, values = ([pair[i] for pair in self._pending] for i in (0, 1))
-        self._pending = []
+        self._pending, self._waiting = [], 0
         if values:
             self._write(np.concatenate(keys, axis=1), np.concatenate(values))
 
@@ -160,7 +164,7 @@ class StoredTableWriter(GroupWriter):
     def _finish(self) -> None:
         if self._arrays is None:
             # All rows fit in one chunk: it need not be longer than they are.
-            self._chunk_rows = max(1, sum(len(v) for _, v in self._pending))
+            self._chunk_rows = max(1, self._waiting)
         self._flush()
         self._publish(self._attributes())
 

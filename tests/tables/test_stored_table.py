@@ -79,6 +79,45 @@ def test_rows_appended_in_pieces_of_any_size(path):
     assert same(StoredTable.open(path).to_table(), table)
 
 
+@pytest.mark.parametrize("words", [1, 2])
+@pytest.mark.parametrize(
+    "pieces", [[[3, 1, 1]], [[3, 1], [1, 2]], [[3], [1], [2, 5, 5]], [[4, 4]], [[5, 4], [3, 2, 2]]]
+)
+def test_neighbours_of_equal_keys_are_refused_in_any_order(path, words, pieces):
+    """Also once the rows are out of order."""
+    sizes = (64,) if words == 1 else (1 << 40, 1 << 40)
+    with (
+        pytest.raises(ModelError, match="a key occurs twice"),
+        StoredTable.create(path, Layout(("a", "b")[:words], sizes), np.int64) as writer,
+    ):
+        for piece in pieces:
+            writer.append(np.array([piece] * words, dtype=np.uint64), np.arange(len(piece)))
+
+
+def test_rows_out_of_order_may_come_in_any_pieces(path):
+    with StoredTable.create(path, Layout(("a",), (64,)), np.int64) as writer:
+        for piece in ([5, 7], [3], [4, 9], [8]):
+            writer.append(np.array([piece], dtype=np.uint64), np.arange(len(piece)))
+    assert StoredTable.open(path).to_table().keys[0].tolist() == [5, 7, 3, 4, 9, 8]
+    assert not StoredTable.open(path).is_sorted
+
+
+def test_rows_appended_one_by_one_are_not_counted_again_and_again(path):
+    class Looked(list):
+        looks = 0
+
+        def __iter__(self):
+            Looked.looks += len(self)
+            return super().__iter__()
+
+    with StoredTable.create(path, Layout(("a",), (1 << 20,)), np.int64) as writer:
+        writer._pending = Looked()
+        for row in range(100):
+            writer.append(np.array([[row]], dtype=np.uint64), np.array([row]))
+    assert Looked.looks <= 300
+    assert StoredTable.open(path).to_table().values.tolist() == list(range(100))
+
+
 def test_empty_table(path):
     table = random_table({"a": 4}, 0)
     stored = StoredTable.save(path, table)

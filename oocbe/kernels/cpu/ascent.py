@@ -12,21 +12,22 @@ UNSORTED, ASCENDING, REPEATED = 0, 1, 2
 
 @jit
 def ascent(keys: NDArray[np.uint64]) -> int:
-    """:data:`ASCENDING` where each key uint64 (words, rows) is above the one before, :data:`REPEATED` where a
-    neighbour is equal and none is less before that, else :data:`UNSORTED`."""
+    """:data:`ASCENDING` where each key uint64 (words, rows) is above the one before, :data:`REPEATED` where one equals
+    the one before, else :data:`UNSORTED`."""
+    falls, repeats = 0, 0
     if keys.shape[0] == 1:
         word = keys[0]
-        falls = 0
         for row in range(1, len(word)):
-            falls += word[row] <= word[row - 1]
-        if falls == 0:
-            return ASCENDING
-    for row in range(1, keys.shape[1]):
-        place = keys.shape[0] - 1
-        while place >= 0 and keys[place, row] == keys[place, row - 1]:
-            place -= 1
-        if place < 0:
-            return REPEATED
-        if keys[place, row] < keys[place, row - 1]:
-            return UNSORTED
-    return ASCENDING
+            falls += word[row] < word[row - 1]
+            repeats += word[row] == word[row - 1]
+    else:
+        for row in range(1, keys.shape[1]):
+            place = keys.shape[0] - 1
+            while place >= 0 and keys[place, row] == keys[place, row - 1]:
+                place -= 1
+            if place < 0:
+                return REPEATED
+            falls += keys[place, row] < keys[place, row - 1]
+    if repeats:
+        return REPEATED
+    return UNSORTED if falls else ASCENDING
