@@ -234,7 +234,8 @@ class MessageStore:
         if message._table is not None:
             message._table = to_host(message._table)  # device memory is for what is still to be joined
             self._waiting = [m for m in self._waiting if m is not message]
-            self._joined.append(message)
+            if message.is_filtered:  # see add
+                self._joined.append(message)
 
     def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> bool:
         """Write messages to disk until ``wanted`` bytes of the limit are free; whether any has been written.

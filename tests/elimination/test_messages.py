@@ -163,3 +163,18 @@ def test_accounting_of_the_store(tmp_path, monkeypatch):
         store.make_room(2000)
         assert store.in_memory == 0
     assert not any(tmp_path.iterdir())
+
+
+def test_tables_that_the_problem_holds_are_not_freed_by_writing_them():
+    """Their bytes stay in use whatever is on disk; only messages make room."""
+    table = Table.from_rows({"a": 1000}, [[i] for i in range(1000)], np.arange(1000))
+    with MessageStore(50_000) as store:
+        own = store.add((0,), table, is_filtered=False)
+        message = store.add((0,), Table.from_rows({"a": 1000}, [[i] for i in range(500)], np.arange(500)))
+        store.joined(own)
+        store.joined(message)
+        assert store.make_room(store.memory_limit)
+        assert own.is_in_memory
+        assert not message.is_in_memory
+        assert store.free == store.memory_limit - table.nbytes
+        assert [own.value_at({0: 7}), message.value_at({0: 7}), message.value_at({0: 700})] == [7, 7, None]
