@@ -2,7 +2,7 @@
 
 Parts of an operation *reserve* bytes before they take memory, under a name that the refusal shows. A reservation is an
 agreement, not an allocation: a piece of work reserves what its rows, sorting and result take at most, and is made
-small enough for that beforehand (:mod:`oocbe.operators.out_of_core.workspace`).
+small enough for that beforehand (:mod:`oocbe.operators.out_of_core.workplace`).
 
 What the budget covers: rows, indices and buffers of the operation. What it does not: the interpreter, compiled code and
 loaded libraries, some 150 to 200 MiB that are there whatever the size of the tables, and the system's file cache.
@@ -53,7 +53,7 @@ class Budget:
             yield
         finally:
             with self._lock:
-                self._used[owner] -= nbytes
+                self._used[owner] = self._used.get(owner, 0) - nbytes  # of nothing, another block may have said so
                 if not self._used[owner]:
                     del self._used[owner]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,8 @@ def attributes_of(folder: Path, manifest: Manifest) -> dict[str, Any]:
     ------
     CorruptDataError : it says nothing, or is damaged. UnsupportedError : of another version than its manifest.
     """
-    attributes = read_json(folder, manifest, "zarr.json").get("attributes", {}).get("oocbe")
+    found = read_json(folder, manifest, "zarr.json").get("attributes")
+    attributes = found.get("oocbe") if isinstance(found, dict) else None
     if not isinstance(attributes, dict):
         raise CorruptDataError(f"{folder / 'zarr.json'}: no attributes of a table")
     if attributes.get("version") != manifest.version:
@@ -49,9 +50,8 @@ def check_files(
     CorruptDataError : names the first file for which that does not hold.
     """
     chunks = -(-rows // chunk_rows)
-    expected = {"zarr.json"} | {f"{name}/zarr.json" for name in arrays}
-    expected |= {f"{name}/c/{chunk}" for name in arrays for chunk in range(chunks)}
-    if set(manifest.files) != expected:
+    # How many first: forged attributes must not make a set of any length.
+    if len(manifest.files) != 1 + len(arrays) * (1 + chunks) or set(manifest.files) != _names(arrays, chunks):
         raise CorruptDataError(f"{folder}: the manifest lists other files than a table of {rows:,} rows has")
     for name in manifest.files:
         manifest.checked(folder, name)
@@ -62,10 +62,23 @@ def check_files(
             "data_type": dtype,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [chunk_rows]}},
         }
-        codecs = [found.get("name") for found in metadata.get("codecs", [])]
         differs = any(metadata.get(item) != value for item, value in wanted.items())
-        if differs or codecs != CODEC_NAMES[codec]:
+        if differs or _codec_names(metadata) != CODEC_NAMES[codec]:
             raise CorruptDataError(f"{folder / name / 'zarr.json'}: not the array {name} of this table")
+
+
+def _names(arrays: Iterable[str], chunks: int) -> set[str]:
+    """Files of a table with such arrays."""
+    names = {"zarr.json"} | {f"{name}/zarr.json" for name in arrays}
+    return names | {f"{name}/c/{chunk}" for name in arrays for chunk in range(chunks)}
+
+
+def _codec_names(metadata: Mapping[str, Any]) -> list[object] | None:
+    """Names of an array's codecs; None where that is not what is there."""
+    codecs = metadata.get("codecs")
+    if not isinstance(codecs, list) or not all(isinstance(codec, dict) for codec in codecs):
+        return None
+    return [codec.get("name") for codec in codecs]
 
 
 def check_extent(attributes: Mapping[str, Any]) -> None:
@@ -83,7 +96,7 @@ def read_json(folder: Path, manifest: Manifest, name: str) -> dict[str, Any]:
     data = manifest.read_file(folder, name)
     try:
         content = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptDataError(f"{folder / name}: not JSON ({error})") from None
     if not isinstance(content, dict):
         raise CorruptDataError(f"{folder / name}: not a JSON object")

@@ -85,7 +85,9 @@ class Manifest:
             ) from None
         except CorruptDataError as error:
             raise CorruptDataError(f"{error}; restore or rewrite the table") from None
-        if content["version"] not in READABLE_VERSIONS:
+        if content.get("version") not in READABLE_VERSIONS:
+            if type(content.get("version")) is not int:
+                raise CorruptDataError(f"{path}: not a manifest of a table (no version); restore or rewrite the table")
             raise UnsupportedError(
                 f"{path}: format version {content['version']}; this program reads versions up to "
                 f"{max(READABLE_VERSIONS)}"

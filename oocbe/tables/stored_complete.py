@@ -258,7 +258,10 @@ def _check_attributes(attributes: Mapping[str, Any]) -> None:
         raise ValueError("a variable name that is no text")
     if attributes["dtype"] not in {d.name for d in VALUE_DTYPES}:
         raise ValueError(f"value dtype {attributes['dtype']!r}")
-    cells = Layout(tuple(attributes["scope"]), tuple(attributes["sizes"])).complete_rows
+    layout = Layout(tuple(attributes["scope"]), tuple(attributes["sizes"]))
+    if sum(size.bit_length() - 1 for size in layout.sizes) >= 48:  # before a product of any number of them is taken
+        raise ValueError("cells out of range")
+    cells = layout.complete_rows
     if not 0 <= attributes["rows"] <= cells < 1 << 48 or not 1 <= attributes["chunk_rows"] <= LARGEST_CHUNK_ROWS:
         raise ValueError("cells, rows or chunk rows out of range")
     check_extent(attributes)

@@ -40,6 +40,15 @@ def test_a_refusal_names_requested_used_limit_and_holders():
     assert budget.used == 0
 
 
+def test_reservations_of_nothing_may_overlap():
+    budget = Budget(1000)
+    with budget.reserve("a", 0), budget.reserve("a", 0), budget.reserve("a", 10):
+        assert budget.used == 10
+    with budget.reserve("a", 0), budget.reserve("a", 0):
+        pass
+    assert (budget.used, budget.peak) == (0, 10)
+
+
 class Steps:
     """A piece that gives some numbers, and may wait for something, or fail, before the last one."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import numpy as np
@@ -14,6 +15,7 @@ from oocbe import CompleteTable, CorruptDataError, ModelError, StoredCompleteTab
 from oocbe.infeasible import infeasible_value
 from oocbe.semiring import MIN_SUM, SEMIRINGS
 from oocbe.streaming.cells import HeldCells, StoredCells, cells_touched, read_box
+from oocbe.tables.manifest import MANIFEST_NAME, FileRecord, Manifest
 from oocbe.tables.stored_complete import open_table
 
 FILES = ["manifest.json", "zarr.json", "values/zarr.json", *(f"values/c/{chunk}" for chunk in range(5))]
@@ -164,3 +166,24 @@ def test_a_table_without_a_feasible_cell(tmp_path):
     empty = CompleteTable(table.layout, np.full(60, infeasible_value(np.int32, 0, 0), np.int32), MIN_SUM)
     stored = StoredCompleteTable.save(tmp_path / "table", empty)
     assert (stored.rows, stored.extent, stored.to_table().rows) == (0, None, 0)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"sizes": [1 << 46], "chunk_rows": 1},
+        {"sizes": [1 << 62] * 200_000, "scope": [f"x{v}" for v in range(200_000)]},
+        {"sizes": [1 << 20] * 3},
+    ],
+    ids=["files without end", "a product without end", "too many cells"],
+)
+def test_forged_sizes_are_refused_before_anything_of_their_size_is_made(path, forged):
+    content = json.loads((path / "zarr.json").read_text())
+    content["attributes"]["oocbe"] |= forged
+    data = json.dumps(content).encode()
+    (path / "zarr.json").write_bytes(data)
+    manifest = Manifest.read(path)
+    manifest.files["zarr.json"] = FileRecord.of(data)
+    (path / MANIFEST_NAME).write_bytes(manifest.render())
+    with pytest.raises(CorruptDataError):
+        StoredCompleteTable.open(path)

@@ -12,6 +12,7 @@ import pytest
 
 from oocbe.errors import CorruptDataError, OocbeError, UnsupportedError
 from oocbe.tables.manifest import MANIFEST_NAME, FileRecord, Manifest
+from oocbe.tables.records import render_record
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
@@ -168,6 +169,7 @@ def test_impossible_attributes_are_refused(path, item, value):
     ("item", "value"),
     [
         ("data_type", "float64"), ("shape", [1 << 40]), ("codecs", [{"name": "bytes"}]),
+        ("codecs", None), ("codecs", ["bytes"]), ("codecs", 7), ("shape", None),
         ("chunk_grid", {"name": "regular", "configuration": {"chunk_shape": [1 << 30]}}),
     ],
 )  # fmt: skip
@@ -211,3 +213,30 @@ def test_a_later_format_version_is_named(path):
     with pytest.raises(UnsupportedError, match="version 9"):
         StoredTable.open(path)
     assert issubclass(UnsupportedError, OocbeError)
+
+
+@pytest.mark.parametrize("attributes", [None, [], "oocbe", {}, {"oocbe": None}, {"oocbe": [1]}])
+def test_no_attributes_of_a_table(path, attributes):
+    rewrite(path, "zarr.json", lambda content: content.update({"attributes": attributes}))
+    with pytest.raises(CorruptDataError, match="no attributes of a table"):
+        StoredTable.open(path)
+
+
+def test_metadata_nested_without_end(path):
+    manifest, data = Manifest.read(path), b"[" * 200_000
+    (path / "zarr.json").write_bytes(data)
+    manifest.files["zarr.json"] = FileRecord.of(data)
+    (path / MANIFEST_NAME).write_bytes(manifest.render())
+    with pytest.raises(CorruptDataError, match="not JSON"):
+        StoredTable.open(path)
+
+
+@pytest.mark.parametrize("version", [None, "2", [2]])
+def test_a_manifest_without_a_version(path, version):
+    content = json.loads((path / MANIFEST_NAME).read_text())["content"]
+    content |= {"version": version}
+    if version is None:
+        del content["version"]
+    (path / MANIFEST_NAME).write_bytes(render_record(content))
+    with pytest.raises(CorruptDataError, match="not a manifest of a table"):
+        StoredTable.open(path)
