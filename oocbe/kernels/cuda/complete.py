@@ -31,7 +31,8 @@ MANY_USES = 64
 """Functions are joined beforehand where each value of the join is used so often."""
 
 MOST_CELLS = 1 << 32
-"""Offsets within a function have 32 bits."""
+"""Of a function that is given, and of those of a product. What is made on the way may be larger: only the cells of a
+tile, and the values of the inner eliminated axis, have offsets of 32 bits."""
 
 THREADS = 256
 TILE_CELLS = 1024
@@ -113,7 +114,7 @@ def _eliminate(values: list[Any], kept: list[Axis], gone: list[Axis], operation:
         if len(values) <= MOST_FUNCTIONS and span * MANY_USES > cells(kept) * cells(gone):
             break
         values, kept, gone = _joined(values, kept, gone, pair, operation)
-    product = find_product(kept, gone, operation)
+    product = find_product(kept, gone, operation) if is_near([*kept, *gone], len(values)) else None
     if product is not None and cells(gone) > MOST_SHARED:
         # Parts of the longest eliminated axis, if it has any.
         product = product if largest_divisor(max(axis.size for axis in gone), MOST_SHARED) >= LEAST_SHARED else None
@@ -240,8 +241,7 @@ class _Tiles:
     @classmethod
     def of(cls, kept: list[Axis], gone: list[Axis], functions: int, itemsize: int) -> _Tiles:
         """Tiles of a bucket's result."""
-        inner = gone[0] if gone else Axis(1, (0,) * (functions + 1))
-        outer = gone[1:]
+        inner, *outer = near_first(gone, functions) if gone else [Axis(1, (0,) * (functions + 1))]
         along = [f for f in range(functions) if inner.size > 1 and inner.strides[f] == 1] if not outer else []
         room = STAGED_BYTES // itemsize // max(1, len(along)) // inner.size if along else TILE_CELLS
         busy = 2 * multiprocessors(cupy().cuda.runtime.getDevice())
@@ -272,6 +272,21 @@ class _Tiles:
         )
 
 
+def is_near(axes: Sequence[Axis], functions: int) -> bool:
+    """Whether offsets within each function, along some axes together, have 32 bits."""
+    return all(sum((axis.size - 1) * axis.strides[f] for axis in axes) < MOST_CELLS for f in range(functions))
+
+
+def near_first(gone: list[Axis], functions: int) -> list[Axis]:
+    """Eliminated axes whose first one has offsets of 32 bits: cut in two where it reaches further."""
+    inner, *outer = gone
+    if is_near([inner], functions) and inner.size < MOST_CELLS:
+        return gone
+    farthest = max(1, *inner.strides[:functions])
+    near = largest_divisor(inner.size, min(MOST_CELLS - 1, (MOST_CELLS - 1) // farthest + 1))
+    return [*inner.cut(near), *outer]
+
+
 def _described(axes: list[Axis], arrays: int) -> list[int]:
     """Sizes, and for each array its strides."""
     return [axis.size for axis in axes] + [axis.strides[f] for f in range(arrays) for axis in axes]
@@ -283,13 +298,15 @@ def _cut(kept: list[Axis], wanted: int, functions: int) -> tuple[list[Axis], lis
     taken = 1
     for number, axis in enumerate(kept):
         room = wanted // taken
+        first, rest = axis.cut(min(room, axis.size))
+        if not is_near([*low, first], functions):
+            return low, kept[number:], 1, 0
         if axis.size <= room:
             low.append(axis)
             taken *= axis.size
             continue
         if room < 2 or (taken >= LEAST_TILE_CELLS and 2 * taken > wanted):
             return low, kept[number:], 1, 0
-        first, rest = axis.cut(room)
         return [*low, first], [rest, *kept[number + 1 :]], room, axis.size
     return low, [], 1, 0
 
