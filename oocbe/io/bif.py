@@ -30,6 +30,12 @@ from oocbe.semiring import MAX_PRODUCT
 LARGEST_TABLE = 2**27
 """Probabilities of one variable; a larger table would be a text of gigabytes."""
 
+MOST_BY_DEFAULT = 2**20
+"""Probabilities that defaults stand for, in a whole file, besides one for each of its bytes: listed ones take more."""
+
+MOST_DIMENSIONS = 64
+"""Axes that an array can have."""
+
 LARGEST_DOMAIN = 2**24
 
 TOKENS = re.compile(
@@ -47,6 +53,7 @@ class _Network:
     index: dict[str, int]
     values: list[dict[str, int]]
     functions: dict[int, Function]
+    by_default: int = 0
 
 
 def parse(text: Text) -> Problem:
@@ -150,6 +157,11 @@ def _read_probability(network: _Network) -> None:
             f"{_path(lexer)}: the probability of {network.variables[child].name!r} has {math.prod(shape):,} entries; "
             f"at most {LARGEST_TABLE:,} are supported"
         )
+    if len(shape) > MOST_DIMENSIONS:
+        raise UnsupportedError(
+            f"{_path(lexer)}: variable {network.variables[child].name!r} has {len(parents)} parents; at most "
+            f"{MOST_DIMENSIONS - 1} are supported"
+        )
     table = _read_table(network, child, parents, shape)
     network.functions[child] = Function.from_array((*parents, child), table, infeasible=0.0)
 
@@ -190,11 +202,19 @@ def _read_table(network: _Network, child: int, parents: list[int], shape: tuple[
                 raise lexer.error(f"found a row of the probability of {name!r} a second time", start)
             known[tuple(row)] = True
             table[tuple(row)] = _numbers(lexer, size, f"a probability of {name!r}")
-    if not known.all():
+    unlisted = known.size - int(np.count_nonzero(known))
+    if unlisted:
         if default is None:
-            missing = np.argwhere(~known)[0]
+            missing = np.unravel_index(int(np.argmin(known)), known.shape)
             shown = ", ".join(network.variables[v].label(int(x)) for v, x in zip(parents, missing, strict=True))
             raise lexer.error(f"the probability of {name!r} ends without the row ({shown})", lexer.place - 1)
+        network.by_default += unlisted * size
+        most = MOST_BY_DEFAULT + len(lexer)
+        if network.by_default > most:
+            raise UnsupportedError(
+                f"{_path(lexer)}: up to the probability of {name!r}, defaults stand for {network.by_default:,} "
+                f"entries; at most {most:,} are supported. List the rows"
+            )
         table[~known] = default
     return table
 

@@ -267,11 +267,12 @@ class _Builder:
                     )
         self._listed = [f.listed or named[f.shared].listed for f in reader.functions]
         texts = [limit, *(c for p in self._listed if p for c in (*p.costs, *([p.default] if p.default else [])))]
-        self._is_integral = all(_is_integer(t) for t in texts)
+        self._is_integral = all(_integer(t) is not None for t in texts)
         self._limit = self._number(limit)
 
     def _number(self, text: str) -> int | float:
-        return int(text) if self._is_integral else float(text)
+        value = _integer(text) if self._is_integral else None
+        return float(text) if value is None else value
 
     def problem(self, name: str, mustbe_place: int) -> Problem:
         """The problem; ``mustbe_place`` is where the limit was read."""
@@ -351,5 +352,10 @@ class _Builder:
             )
 
 
-def _is_integer(text: str) -> bool:
-    return text.lstrip("+-").isdecimal() and text.isascii() and abs(int(text)) < 2**62
+def _integer(text: str) -> int | None:
+    """A number that is an integer below 2^62, of any number of digits (of which Python converts so many only)."""
+    digits = text.lstrip("+-")
+    significant = digits.lstrip("0") or "0"
+    if not digits.isdecimal() or not text.isascii() or len(significant) > 19 or int(significant) >= 2**62:
+        return None
+    return -int(significant) if text.startswith("-") else int(significant)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.io.files import read_bytes
-from oocbe.io.text import Text
+from oocbe.io.text import SHOWN_CHARACTERS, Text
 from oocbe.problem import Problem
 
 Evidence = str | Path | Mapping[int, int] | Sequence[str | Path]
@@ -45,18 +45,32 @@ def _pair(item: str, index: Mapping[str, int], problem: Problem) -> tuple[int, i
     while equals and name not in index and "=" in label:  # names may have the sign, too
         more, _, label = label.partition("=")
         name = f"{name}={more}"
-    if not equals or (name not in index and Path(item).exists()):
+    if not equals or (name not in index and _exists(item)):
         return None
+    told = item if len(item) <= SHOWN_CHARACTERS else f"{item[:SHOWN_CHARACTERS]}…"
     if name not in index:
-        raise UsageError(f"evidence {item}: {problem.name} has no variable {name!r}, and there is no such file")
+        raise UsageError(
+            f"evidence {told}: {problem.name} has no variable {name[:SHOWN_CHARACTERS]!r}, and there is no such file"
+        )
     variable = problem.variables[index[name]]
     labels = [variable.label(value) for value in range(variable.size)]
     if label in labels:
         return index[name], labels.index(label)
-    if label.isdecimal() and label.isascii() and int(label) < variable.size:
-        return index[name], int(label)
+    digits = label.lstrip("0") or "0"
+    if label.isdecimal() and label.isascii() and len(digits) < 20 and int(digits) < variable.size:
+        return index[name], int(digits)
     shown = ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
-    raise UsageError(f"evidence {item}: variable {name!r} has no value {label!r}; its values are {shown}")
+    raise UsageError(
+        f"evidence {told}: variable {name!r} has no value {label[:SHOWN_CHARACTERS]!r}; its values are {shown}"
+    )
+
+
+def _exists(name: str) -> bool:
+    """Whether there is a file; a text that cannot be the name of one is none."""
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False
 
 
 def parse_evidence(text: Text, problem: Problem) -> dict[int, int]:

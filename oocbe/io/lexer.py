@@ -54,6 +54,10 @@ class Lexer:
             raise FormatError(text.path, line, f"found {_shown(content[end:])}, which does not end, or begins no token")
         self.place = 0
 
+    def __len__(self) -> int:
+        """Characters of the file."""
+        return len(self._content)
+
     @property
     def ended(self) -> bool:
         """Whether no token is left."""

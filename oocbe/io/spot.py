@@ -158,7 +158,7 @@ def _constraints_at_once(
         value_of[v, np.searchsorted(labels, list(known))] = list(known.values())
     starts, lengths = rows[:, 0], rows[:, 1] - rows[:, 0]
     arities = fields[starts]
-    if (arities < 1).any() or (lengths <= 1 + arities).any() or ((lengths - 1) % arities).any():
+    if (arities < 1).any() or (lengths - 1 <= arities).any() or ((lengths - 1) % arities).any():
         return None
     constraints: list[Constraint | None] = [None] * len(rows)
     for arity, length in set(zip(arities.tolist(), lengths.tolist(), strict=True)):

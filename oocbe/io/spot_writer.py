@@ -54,7 +54,7 @@ def _values(variable: Variable, left_out: int) -> dict[int, int]:
     """Value index to code in the file, for all values but the one that leaves the photograph out."""
     taken = [value for value in range(variable.size) if value != left_out]
     labels = [variable.label(value) for value in taken]
-    usable = all(label.isascii() and label.isdigit() and int(label) > 0 for label in labels)
+    usable = all(label.isascii() and label.isdigit() and len(label) <= 18 and int(label) > 0 for label in labels)
     codes = [int(label) for label in labels] if usable else list(range(1, variable.size))
     if len(set(codes)) < len(codes):
         codes = list(range(1, variable.size))

@@ -27,6 +27,7 @@ from oocbe.io.text import Text
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
 
 LARGEST_DOMAIN = 2**24  # larger ones are interval domains or damage; arrays of this size are still affordable
+MOST_COEFFICIENTS = 2**24  # of linear constraints, one a value, besides one for each number of the file
 KEYWORD_DEFAULT = -1
 LINEAR_KEYWORDS = ("knapsack", "knapsackp")
 
@@ -53,6 +54,7 @@ class _Parts:
     constraints: list[Constraint] = field(default_factory=list)
     linear: list[LinearConstraint] = field(default_factory=list)
     shared: list[_Shared] = field(default_factory=list)
+    coefficients: int = 0
 
     def add(self, scope: tuple[int, ...], default: int, tuples: Tuples, costs: NDArray[np.int64]) -> None:
         """Split one cost function in extension into hard and soft parts."""
@@ -190,6 +192,12 @@ def _read_linear(text: Text, cursor: int, scope: tuple[int, ...], sizes: list[in
     line_token = cursor
     capacity = text.integer(cursor + 1, "a capacity")
     cursor += 2
+    parts.coefficients += sum(sizes[v] for v in scope)
+    if parts.coefficients > MOST_COEFFICIENTS + len(text):
+        raise UnsupportedError(
+            f"{text.path}, line {text.line(line_token)}: up to here, the variables of linear constraints have "
+            f"{parts.coefficients:,} values; at most {MOST_COEFFICIENTS + len(text):,} are supported"
+        )
     coefficients: list[NDArray[np.int64]] = []
     for v in scope:
         # Python integers first: a weight times a value may leave 64 bits. The sign turns ">=" into "<=".
@@ -197,7 +205,11 @@ def _read_linear(text: Text, cursor: int, scope: tuple[int, ...], sizes: list[in
             weight = text.integer(cursor, "a weight")
             cursor += 1
             largest = abs(weight) * (sizes[v] - 1)
-            row = -weight * np.arange(sizes[v], dtype=np.int64) if largest < 2**63 else None
+            row = None
+            if sizes[v] == 1:  # whatever the weight, which 64 bits may not hold with the other sign
+                row = np.zeros(1, dtype=np.int64)
+            elif largest < 2**63:
+                row = -weight * np.arange(sizes[v], dtype=np.int64)
         else:
             pairs = text.integer(cursor, "a number of weighted values", 0, sizes[v])
             numbers = text.integers(cursor + 1, 2 * pairs, "a value or weight").reshape(pairs, 2)

@@ -105,3 +105,45 @@ def test_the_same_as_another_reader(tmp_path, data):
             instance = network.completeInstantiation()
             instance.fromdict(labels)
             assert (problem.evaluate(chosen) or 0.0) == pytest.approx(network.jointProbability(instance), rel=1e-6)
+
+
+def defaulted(parents: int, size: int = 2, copies: int = 1, rows: str = "default 0.5, 0.5;") -> str:
+    """A network with variables whose probabilities are a default for all values of their parents."""
+    labels = ",".join(f"v{i}" for i in range(size))
+    text = "network n { }\n"
+    text += "".join(f"variable p{i} {{ type discrete [ {size} ] {{ {labels} }}; }}\n" for i in range(parents))
+    text += "".join(f"variable c{i} {{ type discrete [ 2 ] {{ a, b }}; }}\n" for i in range(copies))
+    text += "".join(f"probability ( p{i} ) {{ table {'1 ' * size}; }}\n" for i in range(parents))
+    given = ",".join(f"p{i}" for i in range(parents))
+    return text + "".join(f"probability ( c{i} | {given} ) {{ {rows} }}\n" for i in range(copies))
+
+
+@pytest.mark.parametrize(("parents", "copies"), [(26, 1), (20, 1), (16, 30)])
+def test_a_small_file_with_defaults_fills_no_memory(tmp_path, parents, copies):
+    """Neither at once nor bit by bit: what defaults stand for is limited in the whole file."""
+    with pytest.raises(
+        UnsupportedError, match=r"weather.bif, line \d+: up to the probability of 'c\d+', defaults stand"
+    ):
+        read_text(tmp_path, defaulted(parents, copies=copies))
+
+
+def test_rows_that_are_missing_are_named_without_listing_them(tmp_path):
+    row = "(" + ",".join(["v0"] * 26) + ") 1 1;"
+    with pytest.raises(FormatError, match=r"ends without the row \((v0, ){25}v1\)"):
+        read_text(tmp_path, defaulted(26, rows=row))
+
+
+def test_what_a_default_may_stand_for(tmp_path):
+    problem = read_text(tmp_path, defaulted(12))
+    assert problem.functions[-1].values.tolist() == [0.5] * (1 << 13)
+
+
+@pytest.mark.parametrize("parents", [40, 63, 64, 100])
+def test_parents_of_any_number(tmp_path, parents):
+    """With one value each: axes are limited, too."""
+    text = defaulted(parents, size=1)
+    if parents > 63:
+        with pytest.raises(UnsupportedError, match=f"variable 'c0' has {parents} parents; at most 63"):
+            read_text(tmp_path, text)
+    else:
+        assert read_text(tmp_path, text).functions[-1].values.tolist() == [0.5, 0.5]

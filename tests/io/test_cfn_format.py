@@ -140,3 +140,23 @@ def test_the_same_optimum_as_toulbar2(tmp_path, seed):
     else:
         assert ours.value == pytest.approx(theirs[1], abs=1e-9)
         assert read(path).evaluate(theirs[0]) == pytest.approx(theirs[1], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("printed", "value"),
+    [("0" * 5000 + "7", 7), ("-" + "0" * 5000 + "7", -7), ("7." + "0" * 5000, 7.0), ("1" + "0" * 30, 1e30)],
+    ids=["zeros before", "and a sign", "zeros behind", "a float"],
+)
+def test_numbers_of_any_length(tmp_path, printed, value):
+    text = '{problem:{name:p,mustbe:"<1e40"},variables:{x:[a b]},functions:{f:{scope:[x],costs:[0 %s]}}}'
+    if isinstance(value, int):
+        text = text.replace("1e40", "0" * 5000 + "100")
+    function = read_text(tmp_path, text % printed).functions[0]
+    assert function.value_at((1,)) == value
+    assert function.is_integral == isinstance(value, int)
+
+
+def test_a_number_too_large_for_a_double_is_refused(tmp_path):
+    text = '{problem:{name:p,mustbe:"<10"},variables:{x:[a b]},functions:{f:{scope:[x],costs:[0 %s]}}}'
+    with pytest.raises(FormatError, match="finite number"):
+        read_text(tmp_path, text % ("1" * 5000))

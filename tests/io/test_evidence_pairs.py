@@ -28,6 +28,7 @@ def test_pairs_by_label_and_number(network, tmp_path):
     assert possible(read(network, evidence="rain=no")) == {(1, 0), (1, 1), (1, 2)}
     assert possible(read(network, evidence=["rain=0", "a=b=x"])) == {(0, 2)}
     assert possible(read(network, evidence=["a=b=2", "a=b=2"])) == {(0, 0), (1, 0)}  # a label comes before a number
+    assert possible(read(network, evidence="rain=" + "0" * 5000 + "1")) == {(1, 0), (1, 1), (1, 2)}
     assert possible(read(network, evidence=["a=b=0"])) == {(0, 0), (1, 0)}
     (tmp_path / "n.evid").write_text("1 0 1\n")
     assert possible(read(network, evidence=[str(tmp_path / "n.evid"), "a=b=x"])) == {(1, 2)}
@@ -41,6 +42,10 @@ def test_pairs_by_label_and_number(network, tmp_path):
         (["snow=yes"], "no variable 'snow'"),
         (["rain=yes", "rain=no"], "another value"),
         (["missing.evid"], "missing.evid"),
+        (["snow=" + "y" * 5000], "no variable 'snow', and there is no such file"),
+        (["x" * 5000], "cannot be read"),
+        (["rain=" + "1" * 5000], "its values are yes, no"),
+        (["rain=" + "y" * 5000], "its values are yes, no"),
     ],
 )
 def test_wrong_evidence_is_refused(network, wrong, message):

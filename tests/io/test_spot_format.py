@@ -125,3 +125,9 @@ def test_damage(tmp_path, kind):
         read_text(tmp_path, content)
     assert caught.value.line == line
     assert str(caught.value).startswith(f"{tmp_path / 'p.spot'}, line {line}: ")
+
+
+@pytest.mark.parametrize("arity", [2**63 - 1, 2**63 - 2, 2**62])
+def test_an_arity_at_the_end_of_64_bits(tmp_path, arity):
+    with pytest.raises(FormatError, match=f"line 4: found 0 values after {arity} photographs"):
+        read_text(tmp_path, f"1\n0 5 1 1 0\n1\n{arity}\n")

@@ -205,3 +205,24 @@ def test_tuple_twice_where_codes_do_not_fit_64_bits(tmp_path):
         read_text(tmp_path, content)
     problem = read_text(tmp_path, content.replace(f"{zeros} 3", f"{zeros[:-1]}1 3"))
     assert problem.evaluate(np.ones(64, dtype=int).tolist()) == 2
+
+
+@pytest.mark.parametrize("weight", [-(2**63), 2**63 - 1])
+def test_weights_at_the_end_of_64_bits(tmp_path, weight):
+    """The value 0 of a variable weighs nothing whatever its weight; other values must keep within 64 bits."""
+    problem = read_text(tmp_path, f"p 1 1 1 10\n1\n1 0 -1 knapsack 0 {weight}\n")
+    assert [c.tolist() for c in problem.linear_constraints[0].coefficients] == [[0]]
+    text = f"p 1 3 1 10\n3\n1 0 -1 knapsack 0 {weight}\n"
+    with pytest.raises(FormatError, match="line 3: found a weight of variable 0 outside 64 bits"):
+        read_text(tmp_path, text)
+
+
+@pytest.mark.parametrize("keyword", ["knapsack", "knapsackp"])
+def test_a_small_file_with_large_domains_makes_no_arrays_of_any_size(tmp_path, keyword):
+    count, size = 500, 1 << 24
+    scope, weights = " ".join(map(str, range(count))), "1 " if keyword == "knapsack" else "0 "
+    text = f"p {count} {size} 1 10\n" + f"{size} " * count + f"\n{count} {scope} -1 {keyword} 0 " + weights * count
+    with pytest.raises(
+        UnsupportedError, match="line 3: up to here, the variables of linear constraints have 8,388,608"
+    ):
+        read_text(tmp_path, text)
