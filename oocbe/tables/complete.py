@@ -339,7 +339,7 @@ def _refuse_changes(what: str, values: NDArray[Any], semiring: Semiring, dtype: 
     """Refuse values that a dtype holds as other numbers, beyond what rounding is to floats (ValueRangeError)."""
     changed = _changed(values, semiring, dtype)
     if changed is not None and changed.any():
-        raise ValueRangeError(f"{what}: {dtype.name} does not hold {values[changed][0]}; use a wider dtype, or floats")
+        raise ValueRangeError(f"{what}: {dtype.name} does not hold {values[changed][0]}; use another dtype")
 
 
 def _changed(values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any]) -> NDArray[np.bool_] | None:
