@@ -7,6 +7,9 @@ that the command line returns for it, so that the mapping lives in one place.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
+
+Raised = TypeVar("Raised", bound=BaseException)
 
 EXIT_OPTIMAL = 0
 EXIT_USAGE = 2
@@ -108,4 +111,13 @@ def interruption_in(error: SystemError) -> BaseException:
         if not isinstance(cause, Exception):
             return cause
         cause = cause.__cause__ or cause.__context__
+    return error
+
+
+def without_frames(error: Raised) -> Raised:
+    """An error without the frames that it and what led to it went through, and so without what these hold."""
+    seen: BaseException | None = error
+    while seen is not None:
+        seen.__traceback__ = None
+        seen = seen.__cause__ or seen.__context__
     return error

@@ -24,7 +24,7 @@ from oocbe.elimination.forward import Forward, ForwardPass, RowCapError
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.order import OrderChoice
 from oocbe.elimination.prepare import Prepared, prepare
-from oocbe.errors import DiskError, ResourceError
+from oocbe.errors import DiskError, ResourceError, without_frames
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.problem import Problem
 from oocbe.pruning.pruner import RowPruner
@@ -160,7 +160,7 @@ class Race:
                     store.close()
                     if isinstance(reached, DiskError) and self._keeper.keeps_messages:
                         raise
-                    error = reached.with_traceback(None)  # its frames hold the run's tables, and this frame holds it
+                    error = without_frames(reached)  # they hold the run's tables, and this frame holds the error
                 except BaseException:
                     store.close(interrupted=True)
                     raise

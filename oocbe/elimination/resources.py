@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oocbe.machine import resident_memory
+from oocbe.machine import give_back_large_blocks, resident_memory
 from oocbe.operators.bucket_engine import BucketEngine
 
 if TYPE_CHECKING:
@@ -14,12 +14,18 @@ if TYPE_CHECKING:
 LEAST_BUDGET = 1 << 24
 """Bytes that messages may take even where the process itself has used up the memory limit."""
 
+HEADROOM, HEADROOM_SHARE = 1 << 27, 0.125
+"""Bytes of the memory limit, and largest share of it, that messages leave to the process: compiled code that is loaded
+later, the stacks of threads, buffers of what is read and written, and what the allocator can't give back."""
+
 LEAST_SHARE = 0.25
 """Share of the memory limit that messages may take even then."""
 
 
 def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:
     """What computes the buckets; errors as for :class:`BucketEngine`."""
+    if options.memory is not None:
+        give_back_large_blocks()
     return BucketEngine(
         options.backend,
         options.device_memory,
@@ -32,4 +38,5 @@ def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:
 def message_memory(options: SolveOptions) -> int:
     """Bytes that messages and the work on them may take: what the limit leaves beside the process as it is now."""
     limit = options.memory_limit
-    return max(LEAST_BUDGET, limit - resident_memory(), int(limit * LEAST_SHARE))
+    headroom = min(HEADROOM, int(limit * HEADROOM_SHARE))
+    return max(LEAST_BUDGET, limit - headroom - resident_memory(), int(limit * LEAST_SHARE))

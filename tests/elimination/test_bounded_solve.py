@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -115,7 +117,14 @@ def test_what_a_search_finds_of_a_maximum_without_bounds_is_its_best(shift, monk
     found = []
     original = incumbent_search.find_incumbent
     monkeypatch.setattr(incumbent_search, "find_incumbent", lambda *given: found.append(original(*given)) or found[-1])
-    result = solve(problem, time_limit=0.8, incumbent_seconds=1, bounds="none", order="min-fill")
+
+    def race(*_):
+        while len(found) < 3:
+            time.sleep(0.01)
+        raise TimeLimitError("the time limit was reached")
+
+    monkeypatch.setattr(solving, "race", race)
+    result = solve(problem, time_limit=100, incumbent_seconds=1, bounds="none", order="min-fill")
     assert result.status == "limit"
     values = [problem.evaluate(f.assignment) for f in found if f is not None]
     assert result.value == max(values) == problem.evaluate(result.assignment)

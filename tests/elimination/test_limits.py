@@ -7,6 +7,7 @@ import re
 import signal
 import tempfile
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from small_problems import check, eliminate, star
 import oocbe
 from oocbe.elimination import race as racing
 from oocbe.elimination import solve as solving
+from oocbe.elimination.durability import TransientRun
 from oocbe.elimination.forward import Forward, RowCapError
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import prepare
@@ -140,6 +142,31 @@ def test_nothing_is_left_on_disk_after_an_error_at_any_write(error, with_workdir
         check(problem, *found, expected)
         break
     assert place > 0 or not with_workdir
+
+
+def test_a_run_that_was_given_up_holds_no_memory(monkeypatch):
+    """Errors hold the frames that they went through, and frames hold tables, until the garbage collector comes."""
+    stores = []
+    make_store = TransientRun.make_store
+
+    def remembered(run):
+        store = make_store(run)
+        stores.append(weakref.ref(store))
+        return store
+
+    class Looking(oocbe.Observer):
+        def started(self, plan):
+            assert [store() for store in stores[:-1]] == [None] * (len(stores) - 1)
+
+    monkeypatch.setattr(TransientRun, "make_store", remembered)
+    monkeypatch.setattr(racing, "FIRST_CAP", 1)
+    gc.collect()
+    gc.disable()
+    try:
+        oocbe.solve(clique(), order_seconds=0, bounds="none", tables="incomplete", observer=Looking())
+    finally:
+        gc.enable()
+    assert len(stores) > 8
 
 
 def test_published_messages_are_left_after_the_caller_is_interrupted(tmp_path):
