@@ -10,7 +10,7 @@ from small_problems import brute_force, check, make_problem, structures
 
 import oocbe
 from oocbe.elimination import attempts_without_bounds as attempts
-from oocbe.elimination import bounded
+from oocbe.elimination import bounded, mini_bucket_rounds
 from oocbe.elimination import solve as solving
 from oocbe.errors import DiskError, TimeLimitError
 from oocbe.problem import Function, Problem, Variable
@@ -24,6 +24,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(bounded, "QUICK_CAP", 1)
     monkeypatch.setattr(attempts, "LEAST_PATIENCE", 0.0)
     monkeypatch.setattr(attempts, "PATIENCE_SHARE", 0.0)
+    monkeypatch.setattr(mini_bucket_rounds, "TIME_SHARE", 0.0)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
 
 

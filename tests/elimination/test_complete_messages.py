@@ -106,7 +106,7 @@ def grid(size=5, domain=3, seed=0, semiring=MIN_SUM) -> Problem:
     pairs = [(r * size + c, r * size + c + 1) for r in range(size) for c in range(size - 1)]
     pairs += [(r * size + c, (r + 1) * size + c) for r in range(size - 1) for c in range(size)]
     tables = [random.integers(0, 50, (domain, domain)) for _ in pairs]
-    values = tables if semiring is MIN_SUM else [t / 50 for t in tables]
+    values = tables if semiring is MIN_SUM else [(t + 1) / 50 for t in tables]  # a factor of 0 forbids
     functions = tuple(Function.from_array(pair, t) for pair, t in zip(pairs, values, strict=True))
     return Problem(tuple(Variable(f"x{v}", domain) for v in range(size * size)), functions, semiring=semiring)
 
