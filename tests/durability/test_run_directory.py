@@ -316,7 +316,7 @@ def test_a_complete_message_in_the_making_is_begun_again(tmp_path, monkeypatch, 
     problem = small_problem(8, 4)
     if semiring is MAX_PRODUCT:
         functions = tuple(replace(f, values=(f.values + 1) / 100) for f in problem.functions)
-        problem = replace(problem, functions=functions, semiring=semiring)
+        problem = replace(problem, functions=functions, semiring=semiring, constant=1)
     small = {"problem": problem, "piece_rows": 5, "streams": 2, "order": "linear", "tables": "complete"}
     expected = solve_in(None, **small)
 
