@@ -77,6 +77,7 @@ class AttemptsWithoutBounds:
     Attributes
     ----------
     result : of the attempt that ended; None before. given_up_seconds : that the others took.
+    order_seconds : that orders for them took.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class AttemptsWithoutBounds:
         self._due = LEAST_PATIENCE
         self._allowance = 0.0
         self.result: Result | None = None
-        self.given_up_seconds = 0.0
+        self.given_up_seconds = self.order_seconds = 0.0
         # Predicted rows know nothing of the consumptions that rows carry.
         self._is_open = options.bounds == "auto" and not carried_in_rows(problem)
 
@@ -184,7 +185,7 @@ class AttemptsWithoutBounds:
 
     def _expect(self) -> None:
         """Find orders, and with them when the first attempt is due and how long it may take."""
-        options, left = self._options, self._deadline.remaining
+        options, left, begin = self._options, self._deadline.remaining, time.perf_counter()
         seconds, longest, most = 0.0, 0.0, BEYOND_REACH * MANY_ROWS_A_SECOND
         cell_work = math.inf if self._tables == INCOMPLETE else 1 / CELLS_A_ROW
         found = search_orders(self._problem, options.order, 0.0, options.seed, most, cell_work)
@@ -198,6 +199,7 @@ class AttemptsWithoutBounds:
         self._choices = found
         self._due = max(self._due, _patience(expected))
         self._allowance = FIRST_ALLOWANCE * expected + LEAST_ALLOWANCE
+        self.order_seconds = time.perf_counter() - begin
 
 
 def _patience(expected: float) -> float:

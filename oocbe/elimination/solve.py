@@ -185,6 +185,7 @@ class _Run:
             return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
         seconds = search.statistics.seconds
         seconds["forward"] += others.given_up_seconds
+        seconds["order"] += others.order_seconds
         if others.result is not None:
             result = others.result
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"
