@@ -92,17 +92,18 @@ class _Collector:
                 part.values = np.where(excluded, low, part.values)
                 part.default = low if default_excluded else part.default
 
-    def promote(self, consumption: NDArray[np.float64]) -> NDArray[np.int64]:
+    def promote(self, frugal: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Turn soft parts into hard ones where giving way always pays; returns each variable's safe value, or -1.
 
-        A value is safe where no hard part says anything about it. A variable gives way only where that costs what its
+        A value is safe where no hard part says anything about it, and no other value of its variable consumes less of
+        any linear constraint: the slots ``frugal``. A variable gives way only where that costs what its
         unary values say, so it must be in no soft part. Where every penalty of a soft part exceeds what giving way
         costs some member at most, no optimal assignment pays a penalty.
         """
         candidates = [p for p in self.soft if p.default == 0 and len(p.values) and (p.values >= 0).all()]
         rest = [p for p in self.soft if not any(p is c for c in candidates)]
         while True:
-            safe, loss = self._safe_values([*self.hard, *candidates], rest, consumption)
+            safe, loss = self._safe_values([*self.hard, *candidates], rest, frugal)
             kept: list[Part] = []
             demoted: list[Part] = []
             for part in candidates:
@@ -117,7 +118,7 @@ class _Collector:
         return safe
 
     def _safe_values(
-        self, hard: Sequence[Part], soft: Sequence[Part], consumption: NDArray[np.float64]
+        self, hard: Sequence[Part], soft: Sequence[Part], frugal: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The safe value of each variable, or -1, and the most that moving there costs."""
         harmful = harmful_slots(hard, self.start, self.sizes)
@@ -127,9 +128,9 @@ class _Collector:
         for v in range(len(self.sizes)):
             own = self.slots(v)
             permitted = self.permitted[own] != 0
-            values = np.flatnonzero(~harmful[own] & permitted)
+            values = np.flatnonzero(~harmful[own] & permitted & frugal[own])
             if len(values) and v not in in_soft:
-                safe[v] = values[np.lexsort((self.unary[own][values], consumption[own][values]))[0]]
+                safe[v] = values[self.unary[own][values].argmin()]
                 loss[v] = self.unary[own][safe[v]] - self.unary[own][permitted].min()
         return safe, loss
 
@@ -150,11 +151,13 @@ def search_model(problem: Problem) -> SearchModel:
     if problem.upper_bound is not None and sign > 0:
         parts.forbid_from(float(problem.upper_bound))
     linears = _lay_out_linear(problem)
-    consumption = np.zeros(slots)
+    frugal = np.ones(slots, dtype=bool)
     for v in range(len(sizes)):
+        own = parts.slots(v)
         for use in range(int(linears[0][v]), int(linears[0][v + 1])):
-            consumption[parts.slots(v)] += linears[3][linears[2][use] : linears[2][use] + sizes[v]]
-    safe = parts.promote(consumption)
+            consumption = linears[3][linears[2][use] : linears[2][use] + sizes[v]]
+            frugal[own] &= consumption <= consumption[parts.permitted[own] != 0].min(initial=np.inf)
+    safe = parts.promote(frugal)
     soft, hard = lay_out(sizes, parts.soft), lay_out(sizes, parts.hard)
     choices = [int(parts.permitted[parts.slots(v)].sum()) for v in range(len(sizes))]
     for v in range(len(sizes)):

@@ -51,6 +51,15 @@ def test_factors_searched_by_key_give_what_dense_ones_give(structure):
     assert found is None or is_same(problem, found.value, expected)
 
 
+def test_a_value_that_a_capacity_has_no_room_for_is_no_way_out():
+    """The second variable's cheapest value is in no conflict, but it consumes too much."""
+    cost = Function.from_array((0, 1), [[4, 1, 0]])
+    linear = LinearConstraint((0, 1), (np.array([2]), np.array([1, -2, 3])), 4, "capacity")
+    problem = Problem((Variable("x", 1), Variable("y", 3)), (cost,), (), (linear,))
+    found = find_incumbent(problem, PLENTY, seed=0, target=1, iterations=500)
+    assert (found.value, found.assignment) == (1, (0, 1))
+
+
 def packing(seed, count=40, capacity=None):
     """Photographs that may be left out at a cost, in conflict by pairs and triples, with a recorder's capacity."""
     random = np.random.default_rng(seed)
