@@ -109,17 +109,15 @@ class AttemptsWithoutBounds:
         """Seconds for which bounds may go on before the next attempt is due."""
         return max(0.0, self._due - self._bounded_seconds) if self._is_open else math.inf
 
-    def try_where_due(self, keep: Callable[[dict[str, Any] | None], None] = lambda content: None) -> bool:
+    def try_where_due(self, keep: Callable[[dict[str, Any] | None], None]) -> bool:
         """Try elimination without bounds where that is due; whether it has solved the problem.
 
         keep : told before an attempt what :meth:`resume` needs to go on with it, and None after it.
         """
-        if not self._is_open or self.patience > 0:
-            return False
-        if not self._choices:
+        if self.patience == 0 and not self._choices:
             self._expect()
-            if not self._is_open or self.patience > 0:
-                return False
+        if self.patience > 0:
+            return False
         keep({"orders": [asdict(choice) for choice in self._choices], "allowance": self._allowance})
         self._try()
         keep(None)
@@ -186,9 +184,9 @@ class AttemptsWithoutBounds:
     def _expect(self) -> None:
         """Find orders, and with them when the first attempt is due and how long it may take."""
         options, left, begin = self._options, self._deadline.remaining, time.perf_counter()
-        seconds, longest, most = 0.0, 0.0, BEYOND_REACH * MANY_ROWS_A_SECOND
+        most_work = BEYOND_REACH * MANY_ROWS_A_SECOND
         cell_work = math.inf if self._tables == INCOMPLETE else 1 / CELLS_A_ROW
-        found = search_orders(self._problem, options.order, 0.0, options.seed, most, cell_work)
+        found = search_orders(self._problem, options.order, 0.0, options.seed, most_work, cell_work)
         expected = self._expected(found)
         if LEAST_PATIENCE < expected <= BEYOND_REACH:
             seconds = min(options.order_seconds, left)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -120,9 +121,15 @@ class PrimalGraph:
         self.adjacency: NDArray[np.uint64] = padded.view(np.uint64)
         self.sizes = np.array(problem.sizes, dtype=np.int64)
         self.weights = np.log2(np.maximum(1, self.sizes))
-        self._pairs = _pairwise_constraints(problem)
         self._problem = problem
-        self._hidden = [s for s in hidden_supports(problem, MASKED_SIZE) if leaves_few(problem, s)]
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        return _pairwise_constraints(self._problem)
+
+    @cached_property
+    def _hidden(self) -> list[Constraint | Function]:
+        return [s for s in hidden_supports(self._problem, MASKED_SIZE) if leaves_few(self._problem, s)]
 
     @property
     def is_complete(self) -> bool:

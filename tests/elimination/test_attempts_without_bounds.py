@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fake_clock import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import brute_force, check, make_problem, structures
@@ -75,17 +76,8 @@ def test_the_optimum_is_the_same(structure, gives_up):
     check(problem, result.value, result.assignment, expected)
 
 
-class Clock:
-    """Time that passes where a test says so."""
-
-    now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-
 def test_later_attempts_wait_as_long_as_the_last_one_took_and_may_take_longer(monkeypatch):
-    clock, allowed = Clock(), []
+    clock, allowed, kept = Clock(), [], []
     monkeypatch.setattr(attempts, "time", clock)
 
     def eliminate(choices, deadline):
@@ -100,31 +92,40 @@ def test_later_attempts_wait_as_long_as_the_last_one_took_and_may_take_longer(mo
     with solving.Deadline() as deadline:
         made = attempts.AttemptsWithoutBounds(problem, MIN_SUM, options, deadline, eliminate)
         assert made.root_seconds(20.0) == attempts.LEAST_PATIENCE
-        assert not made.try_where_due(), "it is too early"
+        assert not made.try_where_due(kept.append), "it is too early"
         clock.now += 1.0
-        assert not made.try_where_due()
+        assert not made.try_where_due(kept.append)
         assert len(allowed) == 1
         assert made.patience == 5.0
-        assert not made.try_where_due()
+        assert not made.try_where_due(kept.append)
         clock.now += 5.0
-        assert not made.try_where_due()
+        assert not made.try_where_due(kept.append)
         clock.now += 5.0
-        assert made.try_where_due()
+        assert made.try_where_due(kept.append)
     assert made.result.status == "optimal"
+    assert [None if content is None else content["allowance"] for content in kept] == [
+        pytest.approx(allowed[0], rel=0.1),
+        None,
+        pytest.approx(allowed[1], rel=0.1),
+        None,
+        pytest.approx(allowed[2], rel=0.1),
+        None,
+    ]
     assert allowed[1] == pytest.approx(4 * allowed[0], rel=0.1)
     assert allowed[2] == pytest.approx(16 * allowed[0], rel=0.1)
 
 
 def test_expectations_beyond_reach_are_not_tried(monkeypatch):
-    clock = Clock()
+    clock, kept = Clock(), []
     monkeypatch.setattr(attempts, "time", clock)
     with solving.Deadline() as deadline:
         problem = grid_network(16, 10, seed=1)
         made = attempts.AttemptsWithoutBounds(problem, MIN_SUM, oocbe.SolveOptions(order_seconds=0), deadline, None)
         assert made.root_seconds(20.0) == 20.0
         clock.now += 1000.0
-        assert not made.try_where_due()
+        assert not made.try_where_due(kept.append)
         assert made.patience == float("inf")
+    assert kept == []
 
 
 def test_a_full_disk_ends_the_attempts_only(impatient, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fake_clock import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import brute_force, check, make_problem, structures
@@ -16,15 +17,6 @@ from oocbe.errors import TimeLimitError
 from oocbe.option_values import Gap
 from oocbe.semiring import MAX_SUM, MIN_SUM
 from oocbe.synth import grid_network
-
-
-class Clock:
-    """Time that passes where a test says so."""
-
-    now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
 
 
 def rounds(monkeypatch, problem, deadline=None):
