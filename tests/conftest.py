@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +34,19 @@ def data() -> Callable[[str], Path]:
         return path
 
     return locate
+
+
+@pytest.fixture
+def interrupts_heard() -> Iterator[None]:
+    """Have interrupts raise KeyboardInterrupt: a shell starts what runs in the background with SIGINT ignored.
+
+    The test tool has the garbage collector call it, and an interrupt that arrives within such a call is lost.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()
+    yield
+    gc.enable()
+    signal.signal(signal.SIGINT, before)
 
 
 def _random_tuples(random: np.random.Generator, shape: tuple[int, ...], share: float) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import threading
@@ -13,19 +12,6 @@ import pytest
 
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu.threads import SMALLEST_SHARE, row_ranges, run_all, thread_count
-
-
-@pytest.fixture
-def interrupts_heard():
-    """A shell starts what runs in the background with SIGINT ignored.
-
-    The test tool has the garbage collector call it, and an interrupt that arrives within such a call is lost.
-    """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    gc.disable()
-    yield
-    gc.enable()
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)
