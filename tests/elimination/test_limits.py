@@ -207,6 +207,7 @@ def test_an_interrupt_ends_a_walk_that_makes_no_rows(threads, interrupts_heard, 
 
     real_walk = bucket_join.walk
     monkeypatch.setattr(bucket_join, "walk", walk)
+    monkeypatch.setenv("OOCBE_BACKEND", "cpu")  # the walk is its
     monkeypatch.setenv("OOCBE_THREADS", threads)
     (tmp_path / "order").write_text(" ".join(f"x{v}" for v in range(41)))
     with pytest.raises(KeyboardInterrupt):
