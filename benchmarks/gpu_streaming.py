@@ -1,13 +1,14 @@
 """Join sum + maximise of tables in main memory that are larger than the device memory allowed, against the bus.
 
-    python benchmarks/gpu_streaming.py [--rows 1e9] [--share 8] [--pinned] [--packed] [--trace FILE]
+    python benchmarks/gpu_streaming.py [--rows 1e9] [--share 8] [--pinned] [--kept] [--packed] [--trace FILE]
 
 Two sorted tables over (e, own variable, k), a random 9 of 10 of their rows kept, are made on the device and brought to
 main memory; e is eliminated. The device may use 1 / share of the inputs' bytes. Reported: bytes in and out, what the
 bus carries both ways at once (measured in the same run), the time that the larger direction alone would take, and its
 share of the run's time. Some groups are checked against every combination of their rows. ``--trace`` adds a run that
 writes a trace. ``--packed`` measures the same tables packed as well: their bytes, and their time beside what the rows'
-bytes would take at least.
+bytes would take at least. ``--kept`` adds runs whose results take memory that is kept for them
+(:func:`oocbe.result_memory`), filled and free again before.
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ def main() -> None:
         "--share", type=float, default=8, help="the device may use so small a part of the inputs' bytes"
     )
     parser.add_argument("--pinned", action="store_true", help="inputs in pinned memory")
+    parser.add_argument("--kept", action="store_true", help="results in memory kept for them, too")
     parser.add_argument("--packed", action="store_true", help="the same tables packed as well")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--trace", type=Path, help="write a trace of one more run")
@@ -130,10 +132,22 @@ def main() -> None:
         report("rows", f, g, result, bus, least, seconds, limit)
         if turn == 0:
             check(f, g, result, groups)
+        result_bytes = result.nbytes
         del result
-    if arguments.trace:
-        with oocbe.trace(arguments.trace, about=f"join_maximise of {f.rows + g.rows:,} rows through the device"):
-            join_maximise(f, g, "e", backend="cuda")
+    if arguments.kept:
+        begin = time.perf_counter()
+        with oocbe.result_memory(result_bytes + (64 << 20)):
+            print(f"memory for results kept in {time.perf_counter() - begin:.1f} s", flush=True)
+            for turn in range(arguments.repeat):
+                begin = time.perf_counter()
+                result = join_maximise(f, g, "e", backend="cuda")
+                seconds = time.perf_counter() - begin
+                report("rows, kept", f, g, result, bus, least, seconds, limit)
+                if turn == 0:
+                    check(f, g, result, groups)
+                del result
+            traced(arguments.trace, "kept", f, g)
+    traced(arguments.trace, "", f, g)
     if arguments.packed:
         begin = time.perf_counter()
         packed1, packed2 = (packed(table, arguments.pinned) for table in (f, g))
@@ -145,10 +159,16 @@ def main() -> None:
             report("packed", packed1, packed2, result, bus, least, seconds, limit)
             if turn == 0:
                 check(f, g, result.to_table(), groups)
-        if arguments.trace:
-            path = arguments.trace.with_stem(f"{arguments.trace.stem}-packed")
-            with oocbe.trace(path, about=f"join_maximise of {f.rows + g.rows:,} packed rows through the device"):
-                join_maximise(packed1, packed2, "e", backend="cuda")
+        traced(arguments.trace, "packed", packed1, packed2)
+
+
+def traced(path: Path | None, kind: str, f: Any, g: Any) -> None:
+    """One more run, with a trace beside ``path``."""
+    if path:
+        about = f"join_maximise of {f.rows + g.rows:,} rows through the device {kind}".rstrip()
+        name = "-".join(part for part in (path.name.split(".")[0], kind) if part) + ".json.gz"
+        with oocbe.trace(path.with_name(name), about=about):
+            join_maximise(f, g, "e", backend="cuda")
 
 
 def packed(table: Table, pinned: bool) -> PackedTable:

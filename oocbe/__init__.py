@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from oocbe.io import read, write
     from oocbe.observer import Observer
     from oocbe.operators import join_maximise, join_sum, maximise, to_complete, to_rows
+    from oocbe.operators.result_memory import result_memory
     from oocbe.options import SolveOptions
     from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
     from oocbe.result import Result
@@ -107,6 +108,7 @@ __all__ = [
     "most_probable_explanation",
     "plan",
     "read",
+    "result_memory",
     "solve",
     "to_complete",
     "to_rows",
@@ -125,6 +127,7 @@ _HOMES = {
     "oocbe.io": "read write",
     "oocbe.observer": "Observer",
     "oocbe.operators": "join_maximise join_sum maximise to_complete to_rows",
+    "oocbe.operators.result_memory": "result_memory",
     "oocbe.options": "SolveOptions",
     "oocbe.problem": "Constraint Function LinearConstraint Problem Variable",
     "oocbe.result": "Result",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
 from oocbe.machine import default_memory_limit, resident_memory
 from oocbe.operators.packed_chunks import measured_chunks, rotation_of
 from oocbe.operators.reserved import reserved
+from oocbe.operators.result_memory import kept_columns
 from oocbe.semiring import Semiring
 from oocbe.tables.codec import FRONT_WORDS
 from oocbe.tables.layout import Layout
@@ -87,11 +89,15 @@ class PlainResult:
 
     def __init__(self, layout: Layout, dtype: np.dtype[Any], is_sorted: bool) -> None:
         self._layout, self._is_sorted = layout, is_sorted
-        room = max(0, default_memory_limit() - resident_memory())
-        self._capacity = room // (8 * layout.words + dtype.itemsize)
-        self._columns = [reserved(self._capacity, np.dtype(np.uint64)) for _ in range(layout.words)]
-        self._columns.append(reserved(self._capacity, dtype))
+        self._dtypes = [np.dtype(np.uint64)] * layout.words + [dtype]
+        self._kept = kept_columns(self._dtypes)
+        self._columns = self._kept.columns if self._kept else self._fresh_columns()
         self._rows = 0
+
+    def _fresh_columns(self) -> list[NDArray[Any]]:
+        room = max(0, default_memory_limit() - resident_memory())
+        capacity = room // sum(dtype.itemsize for dtype in self._dtypes)
+        return [reserved(capacity, dtype) for dtype in self._dtypes]
 
     def take(self, conveyor: Conveyor, keys: Any, values: Any) -> None:
         """Start a result, keys uint64 (words, rows) and values (rows,) on the device, on its way.
@@ -101,9 +107,11 @@ class PlainResult:
         ResourceError : the rows do not fit main memory.
         """
         start, self._rows = self._rows, self._rows + len(values)
-        if self._rows > self._capacity:
+        if self._kept and self._rows > len(self._columns[0]):
+            self._leave_kept(conveyor, start)
+        if self._rows > len(self._columns[0]):
             raise ResourceError(
-                f"a result of more than {self._capacity:,} rows does not fit main memory "
+                f"a result of more than {len(self._columns[0]):,} rows does not fit main memory "
                 f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
             )
         conveyor.bring_back([*keys, values], [column[start : self._rows] for column in self._columns])
@@ -111,8 +119,19 @@ class PlainResult:
     def finish(self, conveyor: Conveyor) -> None:
         """Nothing is left to send."""
 
+    def _leave_kept(self, conveyor: Conveyor, rows: int) -> None:
+        """Move the rows that have come so far to fresh memory, where there is room for more."""
+        conveyor.wait_for_results()
+        columns = self._fresh_columns()
+        if rows <= len(columns[0]):
+            for target, source in zip(columns, self._columns, strict=True):
+                target[:rows] = source[:rows]
+        self._kept, self._columns = None, columns
+
     def table(self, semiring: Semiring, dtype: np.dtype[Any]) -> Table:
         """All results, when they have arrived, with values of a dtype that holds them."""
+        if self._kept:
+            self._kept.shorten(self._rows)
         *words, values = (column[: self._rows] for column in self._columns)
         keys = words[0][np.newaxis] if len(words) == 1 else np.stack(words)
         return Table(self._layout, keys, values.astype(dtype, copy=False), semiring, self._is_sorted or len(values) < 2)

@@ -110,10 +110,10 @@ def through_device(
             return result.table(tables[0].semiring, found)
 
 
-def rows_a_piece(tables: Sequence[Table | PackedTable]) -> int:
-    """Rows of a piece's tables together that the device's memory has room for."""
+def rows_a_piece(tables: Sequence[Table | PackedTable], most_bytes: int = MOST_BYTES) -> int:
+    """Rows of a piece's tables together that the device's memory has room for, and that take ``most_bytes``."""
     row_bytes = max(8 * table.layout.words + _dtype(table).itemsize for table in tables)
-    return max(LEAST_ROWS, min(device_room() // WORK_BYTES, MOST_BYTES // row_bytes))
+    return max(LEAST_ROWS, min(device_room() // WORK_BYTES, most_bytes // row_bytes))
 
 
 def known_dtype(tables: Sequence[Table | PackedTable], step: Step) -> np.dtype[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from oocbe.errors import CorruptDataError
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.operators import join_maximise, join_sum, maximise, through_device
 from oocbe.operators.out_of_core.workplace import Workplace
+from oocbe.operators.result_memory import result_memory
 from oocbe.operators.sorted_cuts import SortedCuts, leads_with
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
@@ -120,13 +122,21 @@ def test_packed_through_the_device(shape, dtype, chunk_rows, piece_rows):
         assert result.edge_keys == [(numbers[low], numbers[high - 1]) for low, high in pairwise(starts)]
 
 
+@pytest.fixture(params=[None, "1MiB", "64MiB"], ids=["fresh", "too little kept", "kept"])
+def memory_of_results(request):
+    """Fresh memory for results, kept memory that they outgrow, and kept memory with room for all."""
+    if why_unavailable():
+        pytest.skip(f"no GPU: {why_unavailable()}")
+    with nullcontext() if request.param is None else result_memory(request.param):
+        yield
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("piece_rows", [50, 3000])
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
+@pytest.mark.usefixtures("memory_of_results")
 def test_streamed_through_the_device(shape, piece_rows, monkeypatch):
     """Pieces of sorted tables go through the device by themselves; the result is the operator's."""
-    if why_unavailable():
-        pytest.skip(f"no GPU: {why_unavailable()}")
     first, second = (random_table(scope, 4000, 7 + i) for i, scope in enumerate(SHAPES[shape]))
     streamed: list[int] = []
     run = through_device.through_device

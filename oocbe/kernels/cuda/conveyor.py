@@ -22,7 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.pinned import pinned_memory
 from oocbe.kernels.cuda.spans import device_span
+from oocbe.kernels.cuda.switching import quick_switching
 from oocbe.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, READER, STREAM, WRITER, span, waiting
 
 MOST_THREADS = 16
@@ -101,14 +103,15 @@ class Conveyor:
         emptiers = threads - fillers
         self._readers = ThreadPoolExecutor(fillers, thread_name_prefix="oocbe-fill")
         self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")
-        size = max((sum(map(_room, columns)) for columns in pieces), default=0)
+        # Pieces differ a little: pinned memory for the largest serves any.
+        self._piece_bytes = size = max((sum(map(_room, columns)) for columns in pieces), default=0)
         with self.stream:
             self._slots = [module.empty(size, dtype=np.uint8) for _ in range(min(SLOTS, len(pieces)))]
         self.stream.synchronize()
         self._free_slot: list[Any] = [None] * SLOTS
-        self._filling: deque[Future[list[NDArray[Any]]]] = deque()
+        self._filling: deque[Future[Sequence[Any]]] = deque()
         self._spare: list[NDArray[np.uint8]] = []
-        self._emptying: deque[tuple[Future[None], NDArray[np.uint8] | None]] = deque()
+        self._emptying: deque[tuple[Future[None], NDArray[np.uint8]]] = deque()
         self._ahead = fillers + 1
         self._behind = 2 * emptiers * CHUNK_BYTES
         self._host_bytes = host_bytes
@@ -123,11 +126,14 @@ class Conveyor:
 
     def __enter__(self) -> Self:
         self.stream.__enter__()
+        self._switching = quick_switching()
+        self._switching.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._switching.__exit__(None, None, None)
         for future in self._filling:
             future.cancel()
         self._readers.shutdown(wait=True)
@@ -166,16 +172,18 @@ class Conveyor:
         if self._host_bytes is None:
             self._behind = max(self._behind, 2 * _bytes(targets))
         rows = len(targets[0])
+        if all(map(is_pinned, targets)):
+            with device_span(DEVICE_TO_HOST, "result", self._out, bytes=_bytes(targets)):
+                for column, target in zip(columns, targets, strict=True):
+                    _copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
+            self._leave(columns)
+            return
         chunk_rows = max(1, min(rows, CHUNK_BYTES // max(target.itemsize for target in targets)))
         with device_span(DEVICE_TO_HOST, "result", self._out, bytes=_bytes(targets)):
             for first in range(0, rows, chunk_rows):
                 last = min(rows, first + chunk_rows)
                 self._bring_chunk([c[first:last] for c in columns], [t[first:last] for t in targets], chunk_rows)
-        gone = cupy().cuda.Event(disable_timing=True)
-        gone.record(self._out)
-        self._leaving.append((gone, columns))
-        while self._leaving and self._leaving[0][0].done:
-            self._leaving.popleft()
+        self._leave(columns)
 
     def deliver(self, column: Any, consume: Callable[[NDArray[Any]], None]) -> None:
         """Start to bring a column to main memory, for a function there that is called on a thread of its own.
@@ -193,23 +201,27 @@ class Conveyor:
         gone.record(self._out)
         self._emptying.append((self._writers.submit(_consume, gone, middle, consume), pinned))
         self._behind_now += pinned.nbytes
-        self._leaving.append((gone, column))
+        self._leave(column)
+
+    def _leave(self, arrays: Any) -> None:
+        """Hold arrays on the device until the copies queued so far are over."""
+        gone = cupy().cuda.Event(disable_timing=True)
+        gone.record(self._out)
+        self._leaving.append((gone, arrays))
         while self._leaving and self._leaving[0][0].done:
             self._leaving.popleft()
 
     def _bring_chunk(self, columns: Sequence[Any], targets: Columns, chunk_rows: int) -> None:
-        direct = all(map(is_pinned, targets))
         nbytes = sum(target.itemsize * chunk_rows + ALIGNMENT for target in targets)
-        pinned = None if direct else self._take(-(-nbytes // RING_BYTES) * RING_BYTES)
-        middle = targets if pinned is None else _carved(pinned, targets)
+        pinned = self._take(-(-nbytes // RING_BYTES) * RING_BYTES)
+        middle = _carved(pinned, targets)
         for column, target in zip(columns, middle, strict=True):
             _copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
         # Threads that wait for this sleep: there are as many as cores, and others have work.
         gone = cupy().cuda.Event(block=True, disable_timing=True)
         gone.record(self._out)
-        future = self._writers.submit(_empty, gone, [] if direct else middle, targets)
-        self._emptying.append((future, pinned))
-        self._behind_now += 0 if pinned is None else pinned.nbytes
+        self._emptying.append((self._writers.submit(_empty, gone, middle, targets), pinned))
+        self._behind_now += pinned.nbytes
 
     def wait_for_results(self) -> None:
         """Until no result is on its way: what they held on the device is free."""
@@ -221,7 +233,7 @@ class Conveyor:
         while self._next_to_fill < min(len(self._pieces), number + self._ahead):
             columns = self._pieces[self._next_to_fill]
             if all(map(is_pinned, columns)):
-                self._filling.append(_known(list(columns)))
+                self._filling.append(_known(columns))
             else:
                 self._filling.append(self._readers.submit(self._fill, columns))
             self._next_to_fill += 1
@@ -229,7 +241,7 @@ class Conveyor:
     def _fill(self, columns: Sequence[Column]) -> list[NDArray[Any]]:
         """The columns in pinned memory, on a thread of its own."""
         with span(READER, "fill pinned memory", bytes=_bytes(columns)):
-            filled = _carved(_pinned(sum(map(_room, columns))), columns)
+            filled = _carved(pinned_memory().take(self._piece_bytes), columns)
             for target, column in zip(filled, columns, strict=True):
                 if isinstance(column, np.ndarray):
                     np.copyto(target, column)
@@ -254,8 +266,9 @@ class Conveyor:
         event = cupy().cuda.Event(block=True, disable_timing=True)
         event.record(self._in)
         self._loaded.append(_Loaded(slot, columns, event))
-        # The pinned memory goes back to its pool when the copy is done.
-        self._writers.submit(_hold, event, filled)
+        if filled is not self._pieces[number]:
+            # The pinned memory goes back to its pool when the copy is done.
+            self._writers.submit(_hold, event, filled)
 
     def _take(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned memory for a chunk of a result; waits for the oldest ones when many are on their way."""
@@ -263,15 +276,14 @@ class Conveyor:
             future, pinned = self._emptying.popleft()
             with waiting(CALLER, "wait for pinned memory to be emptied"):
                 _wait(future)
-            if pinned is not None:
-                self._behind_now -= pinned.nbytes
-                self._spare.append(pinned)
+            self._behind_now -= pinned.nbytes
+            self._spare.append(pinned)
         fitting = [place for place, pinned in enumerate(self._spare) if pinned.nbytes >= nbytes]
         if fitting:
             return self._spare.pop(min(fitting, key=lambda place: self._spare[place].nbytes))
         if self._behind_now + sum(pinned.nbytes for pinned in self._spare) + nbytes > self._behind:
             self._spare.clear()
-        return _pinned(nbytes)
+        return pinned_memory().take(nbytes)
 
 
 def is_pinned(array: Column) -> bool:
@@ -279,10 +291,6 @@ def is_pinned(array: Column) -> bool:
     if not isinstance(array, np.ndarray):
         return False
     return bool(cupy().cuda.runtime.pointerGetAttributes(array.ctypes.data).type == PINNED)
-
-
-def _pinned(nbytes: int) -> NDArray[np.uint8]:
-    return np.frombuffer(cupy().cuda.alloc_pinned_memory(max(1, nbytes)), np.uint8, max(1, nbytes))
 
 
 def _bytes(columns: Sequence[Column]) -> int:
@@ -309,10 +317,9 @@ def _copy(target: int, source: int, nbytes: int, direction: int, stream: Any) ->
 
 def _empty(event: Any, sources: Sequence[NDArray[Any]], targets: Columns) -> None:
     event.synchronize()
-    if sources:
-        with span(WRITER, "empty pinned memory", bytes=_bytes(sources)):
-            for source, target in zip(sources, targets, strict=True):
-                np.copyto(target, source)
+    with span(WRITER, "empty pinned memory", bytes=_bytes(sources)):
+        for source, target in zip(sources, targets, strict=True):
+            np.copyto(target, source)
 
 
 def _consume(event: Any, column: NDArray[Any], consume: Callable[[NDArray[Any]], None]) -> None:

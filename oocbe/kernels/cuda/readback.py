@@ -2,42 +2,54 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.modules import kernel, launch
 
-DEVICE_TO_HOST = 2
-"""The runtime's code of the copy's direction."""
+PARTS = 16
+"""Arrays that one kernel call reads, as in the source."""
+
+THREADS = 64
+
+WORD = 4
+"""Bytes that a thread moves at a time: all dtypes here have a multiple of it."""
 
 
 class Readback:
-    """Starts a copy of small arrays of one dtype, after the work queued so far; later work does not delay it.
+    """Starts to bring small arrays of one dtype to the host after the work queued so far; later work delays none.
 
     Parameters
     ----------
-    arrays : CuPy arrays of one dtype, contiguous each.
+    arrays : CuPy arrays of one dtype of 4 or 8 bytes, contiguous each.
     """
 
     def __init__(self, *arrays: Any) -> None:
-        runtime = cupy().cuda.runtime
         stream = cupy().cuda.get_current_stream()
-        size = sum(a.size for a in arrays)
-        dtype = arrays[0].dtype
-        # Pinned memory: a copy to any other would make the host wait for it here.
+        dtype, size = arrays[0].dtype, sum(a.size for a in arrays)
+        # The device writes to it by itself.
         memory = cupy().cuda.alloc_pinned_memory(size * dtype.itemsize)
         self._numbers = np.frombuffer(memory, dtype, size)
         place = self._numbers.ctypes.data
-        for a in arrays:
-            runtime.memcpyAsync(place, a.data.ptr, a.nbytes, DEVICE_TO_HOST, stream.ptr)
-            place += a.nbytes
+        for first in range(0, len(arrays), PARTS):
+            part = arrays[first : first + PARTS]
+            ends = list(accumulate(a.nbytes // WORD for a in part))
+            parts = np.zeros(2 * PARTS + 1, dtype=np.uint64)
+            parts[: len(part)] = [a.data.ptr for a in part]
+            parts[PARTS + 1 :] = ends[-1]
+            parts[PARTS + 1 : PARTS + 1 + len(part)] = ends
+            launch(kernel("readback", "read_back"), 1, THREADS, parts, np.uint64(place))
+            place += ends[-1] * WORD
+        # The arrays may go back to the pool at once: what is queued later runs later.
         self._event = cupy().cuda.Event(disable_timing=True)
         self._event.record(stream)
 
     def __del__(self) -> None:
-        # Pinned memory that went back to its pool while the copy was on its way would change under its next user.
+        # Pinned memory that went back to its pool before the kernel wrote to it would change under its next user.
         event = getattr(self, "_event", None)
         if event is not None:
             event.synchronize()

@@ -30,6 +30,9 @@ HOST_SHARE = 0.6
 PIECES_AT_A_TIME = 8
 """Pieces that the pinned memory has room for."""
 
+MOST_BYTES = 1 << 27
+"""Rows of a piece take no more: one thread reads a piece, at some 0.3 GB/s, and all else waits for the first one."""
+
 
 def streamed_to_disk(
     tables: Sequence[TableLike],
@@ -76,7 +79,8 @@ def _run(
     host_bytes = int(place.space.budget.limit * HOST_SHARE)
     if piece_rows is None:
         row_bytes = sum(table.nbytes for table in tables) / sum(table.rows for table in tables)
-        piece_rows = max(1, min(rows_a_piece(tables), int(host_bytes / PIECES_AT_A_TIME / row_bytes)))
+        most = min(rows_a_piece(tables, MOST_BYTES), int(host_bytes / PIECES_AT_A_TIME / row_bytes))
+        piece_rows = max(1, most)
     pieces = cuts.fitting(cuts.whole(), piece_rows)
     chunk_rows = place.chunk_rows(step.layout, dtype)
     with StoredTable.create(output, step.layout, dtype, tables[0].semiring, chunk_rows=chunk_rows) as writer:

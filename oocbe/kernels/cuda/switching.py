@@ -1,0 +1,37 @@
+"""How long threads wait for the interpreter while one of them feeds the device."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SECONDS = 2e-4
+"""A thread that holds the interpreter lets another one go on after so long (5 ms by default)."""
+
+_lock = threading.Lock()
+_users = 0
+_before = 0.0
+
+
+@contextmanager
+def quick_switching() -> Iterator[None]:
+    """Have threads hand the interpreter over quickly, for the time of a ``with`` block, in the whole process.
+
+    The thread that queues kernels lets go of the interpreter with each call of the runtime. With many threads that
+    read, check and write beside it, it would wait for each of them in turn.
+    """
+    global _users, _before
+    with _lock:
+        if _users == 0:
+            _before = sys.getswitchinterval()
+            sys.setswitchinterval(min(SECONDS, _before))
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                sys.setswitchinterval(_before)

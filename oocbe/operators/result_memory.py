@@ -1,0 +1,99 @@
+"""Pinned memory that is kept for results: what streams back from the device has its place there at once.
+
+A result's memory is usually fresh: the system hands it out page by page, and threads copy rows into it from pinned
+memory. That is slower than the bus (benchmarks/RESULTS.md). Where one operation follows another, memory that is kept
+pays: the device writes to it by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ResourceError
+from oocbe.machine import default_memory_limit, resident_memory
+from oocbe.option_values import parse_bytes
+from oocbe.stretches import ALIGNMENT, Bytes, Region, shorten
+from oocbe.tables.table import format_bytes
+
+_region: Region | None = None
+
+
+@contextmanager
+def result_memory(size: int | str) -> Iterator[None]:
+    """Keep pinned memory for results of operators that stream through a device, for the time of a ``with`` block.
+
+    Tables that are results take their place in it, one after the other, for as long as they live; those that find no
+    room take fresh memory, as they do without this. Tables may outlive the block, and with them their memory. It serves
+    all threads; a block inside another takes its place for a while.
+
+    Parameters
+    ----------
+    size : bytes, or a text such as ``"32GiB"``; taken at once.
+
+    Raises
+    ------
+    UsageError : not a size, or no device. ResourceError : there is no such memory, or the system does not pin it.
+
+    Examples
+    --------
+    >>> with oocbe.result_memory("32GiB"):  # doctest: +SKIP
+    ...     while more_to_do():
+    ...         table = oocbe.join_maximise(table, next_table(), "x", backend="cuda")
+    """
+    global _region
+    from oocbe.kernels.cuda.pinned import pinned_region
+
+    nbytes = parse_bytes("the memory for results", size) or 0
+    room = default_memory_limit() - resident_memory()
+    if nbytes > room:
+        raise ResourceError(
+            f"memory for results: {format_bytes(nbytes)} of main memory, of which {format_bytes(room)} are left"
+        )
+    try:
+        region = pinned_region(nbytes // ALIGNMENT * ALIGNMENT)
+    except MemoryError as error:
+        raise ResourceError(f"memory for results: {error}") from error
+    before, _region = _region, region
+    try:
+        yield
+    finally:
+        _region = before
+        region.close()
+
+
+@dataclass(frozen=True)
+class KeptColumns:
+    """Columns of a result in memory that is kept.
+
+    Attributes
+    ----------
+    columns : (rows,) each, as many rows as there is room for. stretches : the memory of each.
+    """
+
+    columns: list[NDArray[Any]]
+    stretches: list[Bytes]
+
+    def shorten(self, rows: int) -> None:
+        """Give back what lies behind so many rows."""
+        for column, stretch in zip(self.columns, self.stretches, strict=True):
+            shorten(stretch, rows * column.itemsize)
+
+
+def kept_columns(dtypes: Sequence[np.dtype[Any]]) -> KeptColumns | None:
+    """Columns of some dtypes in the largest stretch that is free; None where no memory is kept, or none is left."""
+    region = _region
+    if region is None:
+        return None
+    room = region.largest() - ALIGNMENT * len(dtypes)
+    rows = room // sum(dtype.itemsize for dtype in dtypes)
+    stretches = [region.take(rows * dtype.itemsize) for dtype in dtypes] if rows > 0 else []
+    taken = [stretch for stretch in stretches if stretch is not None]
+    if not taken or len(taken) < len(dtypes):  # another thread was quicker
+        return None
+    return KeptColumns([stretch.view(dtype) for stretch, dtype in zip(taken, dtypes, strict=True)], taken)
