@@ -106,6 +106,7 @@ def through_device(
             found = PiecesThroughDevice(tables, cuts, step, dtype, result).over(pieces)
         except _WiderError as wider:
             dtype = wider.dtype
+            del result  # the next one takes its memory
         else:
             return result.table(tables[0].semiring, found)
 
