@@ -24,22 +24,26 @@ class Region:
     memory : (bytes,). give_up : called once :meth:`close` was called and no stretch is in use any more.
     """
 
-    def __init__(self, memory: Bytes, give_up: Callable[[Bytes], None]) -> None:
+    def __init__(self, memory: Bytes, give_up: Callable[[], None]) -> None:
         self.memory = memory
         self._give_up = give_up
         self._free = [(0, len(memory))]  # in order, never side by side
         self._lock = threading.RLock()
         # Arrays die at any moment, also inside these methods: what they give back waits here.
         self._returned: deque[tuple[int, int]] = deque()
+        self._is_collecting = False
         self._is_closed = False
 
     def take(self, nbytes: int) -> Bytes | None:
-        """An array of so many bytes, not set to anything, from the smallest free stretch that has room; or None."""
+        """An array of so many bytes, not set to anything, from the smallest free stretch that has room.
+
+        None where there is none, and where the region was closed.
+        """
         room = rounded(nbytes)
         with self._lock:
             self._collect()
             fitting = [(stop - start, place) for place, (start, stop) in enumerate(self._free) if stop - start >= room]
-            if not fitting:
+            if not fitting or self._is_closed:
                 return None
             _, place = min(fitting)
             start, stop = self._free[place]
@@ -47,38 +51,50 @@ class Region:
         return np.asarray(_Lease(self, start, nbytes, room))
 
     def largest(self) -> int:
-        """Bytes of the largest free stretch."""
+        """Bytes of the largest free stretch; 0 where the region was closed."""
         with self._lock:
             self._collect()
-            return max((stop - start for start, stop in self._free), default=0)
+            return 0 if self._is_closed else max((stop - start for start, stop in self._free), default=0)
 
     def is_free(self) -> bool:
         """Whether no stretch is in use."""
-        return self.largest() == len(self.memory)
+        with self._lock:
+            self._collect()
+            return self._free == [(0, len(self.memory))]
 
     def close(self) -> None:
-        """Give the memory up, now or as soon as the last array over it is gone."""
-        self._is_closed = True
-        self._give_back(0, 0)
+        """Hand out nothing more, and give the memory up, now or as soon as the last array over it is gone."""
+        with self._lock:
+            self._is_closed = True
+            self._collect()
 
     def _give_back(self, start: int, stop: int) -> None:
         self._returned.append((start, stop))
-        if self._is_closed and self.is_free():
+        if self._is_closed:
             with self._lock:
-                give_up, self._give_up = self._give_up, _nothing
-                give_up(self.memory)
+                self._collect()
 
     def _collect(self) -> None:
-        while self._returned:
-            merged: list[tuple[int, int]] = []
-            for low, high in sorted([*self._free, self._returned.popleft()]):
-                if low == high:
-                    continue
-                if merged and merged[-1][1] == low:
-                    merged[-1] = (merged[-1][0], high)
-                else:
-                    merged.append((low, high))
-            self._free = merged
+        """Take back what was given back; the lock is held."""
+        if self._is_collecting:  # an array died while this was at work, in this thread: the loop will find it
+            return
+        self._is_collecting = True
+        try:
+            while self._returned:
+                merged: list[tuple[int, int]] = []
+                for low, high in sorted([*self._free, self._returned.popleft()]):
+                    if low == high:
+                        continue
+                    if merged and merged[-1][1] == low:
+                        merged[-1] = (merged[-1][0], high)
+                    else:
+                        merged.append((low, high))
+                self._free = merged
+        finally:
+            self._is_collecting = False
+        if self._is_closed and self._free == [(0, len(self.memory))]:
+            give_up, self._give_up = self._give_up, _nothing
+            give_up()
 
 
 def rounded(nbytes: int) -> int:
@@ -101,13 +117,13 @@ class _Lease:
         self.__array_interface__: dict[str, Any] = region.memory[start : start + nbytes].__array_interface__
 
     def shorten(self, nbytes: int) -> None:
-        stop = min(self._stop, self._start + rounded(nbytes))
-        self._region._give_back(stop, self._stop)
-        self._stop = stop
+        # In this order, an interrupt in between loses the rest, and never gives it back twice.
+        stop, self._stop = self._stop, min(self._stop, self._start + rounded(nbytes))
+        self._region._give_back(self._stop, stop)
 
     def __del__(self) -> None:
         self._region._give_back(self._start, self._stop)
 
 
-def _nothing(_: Bytes) -> None:
+def _nothing() -> None:
     pass

@@ -121,7 +121,7 @@ class PlainResult:
 
     def _leave_kept(self, conveyor: Conveyor, rows: int) -> None:
         """Move the rows that have come so far to fresh memory, where there is room for more."""
-        conveyor.wait_for_results()
+        conveyor.wait_for_targets()
         columns = self._fresh_columns()
         if rows <= len(columns[0]):
             for target, source in zip(columns, self._columns, strict=True):

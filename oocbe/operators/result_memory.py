@@ -21,7 +21,8 @@ from oocbe.option_values import parse_bytes
 from oocbe.stretches import ALIGNMENT, Bytes, Region, shorten
 from oocbe.tables.table import format_bytes
 
-_region: Region | None = None
+_regions: list[Region] = []
+"""Of the blocks that are open, the latest last."""
 
 
 @contextmanager
@@ -29,8 +30,8 @@ def result_memory(size: int | str) -> Iterator[None]:
     """Keep pinned memory for results of operators that stream through a device, for the time of a ``with`` block.
 
     Tables that are results take their place in it, one after the other, for as long as they live; those that find no
-    room take fresh memory, as they do without this. Tables may outlive the block, and with them their memory. It serves
-    all threads; a block inside another takes its place for a while.
+    room take fresh memory, as they do without this, and so do keys of several words. Tables may outlive the block, and
+    with them their memory. It serves all threads; of several blocks that are open the one opened last counts.
 
     Parameters
     ----------
@@ -46,7 +47,6 @@ def result_memory(size: int | str) -> Iterator[None]:
     ...     while more_to_do():
     ...         table = oocbe.join_maximise(table, next_table(), "x", backend="cuda")
     """
-    global _region
     from oocbe.kernels.cuda.pinned import pinned_region
 
     nbytes = parse_bytes("the memory for results", size) or 0
@@ -59,11 +59,11 @@ def result_memory(size: int | str) -> Iterator[None]:
         region = pinned_region(nbytes // ALIGNMENT * ALIGNMENT)
     except MemoryError as error:
         raise ResourceError(f"memory for results: {error}") from error
-    before, _region = _region, region
+    _regions.append(region)
     try:
         yield
     finally:
-        _region = before
+        _regions.remove(region)
         region.close()
 
 
@@ -87,7 +87,7 @@ class KeptColumns:
 
 def kept_columns(dtypes: Sequence[np.dtype[Any]]) -> KeptColumns | None:
     """Columns of some dtypes in the largest stretch that is free; None where no memory is kept, or none is left."""
-    region = _region
+    region = next(reversed(_regions), None)
     if region is None:
         return None
     room = region.largest() - ALIGNMENT * len(dtypes)

@@ -150,12 +150,19 @@ class PiecesThroughDevice:
         """Bring all pieces through; returns the dtype that would hold the values that were found.
 
         host_bytes : pinned memory that may be taken; None: as much as is of use.
+
+        Raises
+        ------
+        ResourceError : no pinned memory, or too little memory on the device for a piece that cannot be cut.
         """
         from oocbe.kernels.cuda.conveyor import Conveyor
 
-        with Conveyor([self._columns_of(piece) for piece in pieces], host_bytes) as conveyor:
-            conveyor.pieces(lambda number, columns: self._piece(conveyor, pieces[number], columns))
-            self._result.finish(conveyor)
+        try:
+            with Conveyor([self._columns_of(piece) for piece in pieces], host_bytes) as conveyor:
+                conveyor.pieces(lambda number, columns: self._piece(conveyor, pieces[number], columns))
+                self._result.finish(conveyor)
+        except MemoryError as error:
+            raise ResourceError(f"pinned memory for pieces on their way: {error}") from error
         known = zip(self._extents, self._tables, strict=True)
         return self._step.dtype_of([np.array(found, dtype=_dtype(table)) for found, table in known])
 

@@ -35,6 +35,7 @@ def test_stress_finds_right_answers(tmp_path, operator, flags):
     report = json.loads(done.stdout[done.stdout.index("{") :])
     assert report["fault"] == ""
     assert report["rows_out"] > 1000
+    assert {"seconds_starting", "seconds_making", "seconds", "seconds_checking"} <= set(report)
     assert not list(tmp_path.iterdir())
 
 

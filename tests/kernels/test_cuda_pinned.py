@@ -13,27 +13,41 @@ def pool():
     made, gone = [], []
 
     def make(nbytes):
-        made.append(nbytes)
-        return Region(np.zeros(nbytes, np.uint8), lambda memory: gone.append(len(memory)))
+        made.append(nbytes // ALIGNMENT)
+        return Region(np.zeros(nbytes, np.uint8), lambda: gone.append(nbytes // ALIGNMENT))
 
     return PinnedMemory(make), made, gone
 
 
 def test_memory_that_is_free_is_used_again():
     memory, made, _ = pool()
-    for size in (5 * ALIGNMENT, 4 * ALIGNMENT, 1, 5 * ALIGNMENT):
-        memory.take(size)[:] = 1
-    assert made == [5 * ALIGNMENT]
-    assert memory.held_bytes() == 5 * ALIGNMENT
+    for pages in (16, 12, 1, 16, 17, 18):  # a region has an eighth more than was asked for
+        memory.take(pages * ALIGNMENT)[:] = 1
+    assert made == [18]
+    assert memory.held_bytes() == 18 * ALIGNMENT
 
 
 def test_regions_that_are_free_go_before_a_larger_one_is_taken():
     memory, made, gone = pool()
-    held = memory.take(ALIGNMENT)
-    memory.take(2 * ALIGNMENT)
-    memory.take(3 * ALIGNMENT)
-    assert (made, gone) == ([ALIGNMENT, 2 * ALIGNMENT, 3 * ALIGNMENT], [2 * ALIGNMENT])
-    assert memory.held_bytes() == 4 * ALIGNMENT
+    held = memory.take(8 * ALIGNMENT)
+    memory.take(16 * ALIGNMENT)
+    memory.take(32 * ALIGNMENT)
+    assert (made, gone) == ([9, 18, 36], [18])
+    assert memory.held_bytes() == 45 * ALIGNMENT
+    del held
+
+
+def test_no_more_is_kept_than_is_allowed():
+    memory, _, gone = pool()
+    held = memory.take(8 * ALIGNMENT)
+    memory.take(16 * ALIGNMENT)
+    memory.keep_within(27 * ALIGNMENT)
+    assert gone == []
+    memory.keep_within(26 * ALIGNMENT)
+    assert gone == [18]
+    memory.keep_within(1)
+    assert gone == [18]
+    assert memory.held_bytes() == 9 * ALIGNMENT
     del held
 
 

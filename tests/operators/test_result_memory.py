@@ -6,9 +6,14 @@ import pytest
 import oocbe
 from oocbe.errors import ResourceError, UsageError
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.operators import result_memory
+from oocbe.operators import result_memory, through_device
+from oocbe.operators.device_results import PlainResult
 from oocbe.operators.result_memory import kept_columns
+from oocbe.operators.sorted_cuts import SortedCuts
+from oocbe.semiring import MAX_SUM
 from oocbe.stretches import ALIGNMENT, Region
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import Table
 
 KEPT = np.dtype(np.uint64), np.dtype(np.int32)
 
@@ -20,9 +25,111 @@ def backend():
 
 @pytest.fixture
 def region(monkeypatch):
-    found = Region(np.zeros(12 * ALIGNMENT + 2 * ALIGNMENT, np.uint8), lambda memory: None)
-    monkeypatch.setattr(result_memory, "_region", found)
+    found = Region(np.zeros(12 * ALIGNMENT + 2 * ALIGNMENT, np.uint8), lambda: None)
+    monkeypatch.setattr(result_memory, "_regions", [found])
     return found
+
+
+class LateConveyor:
+    """Stands for the device's: results arrive only when somebody waits for them."""
+
+    def __init__(self):
+        self.on_their_way = []
+
+    def bring_back(self, columns, targets):
+        self.on_their_way += zip(columns, targets, strict=True)
+
+    def wait_for_targets(self):
+        for column, target in self.on_their_way:
+            target[:] = column
+        self.on_their_way = []
+
+
+LAYOUT = Layout(("a",), (1 << 20,))
+
+
+def collected(parts):
+    """A table of results that arrive in parts, 0, 1, 2 and so on."""
+    result, conveyor = PlainResult(LAYOUT, np.dtype(np.int32), True), LateConveyor()
+    first = 0
+    for rows in parts:
+        numbers = np.arange(first, first + rows)
+        result.take(conveyor, numbers.astype(np.uint64)[np.newaxis], numbers.astype(np.int32))
+        first += rows
+    result.finish(conveyor)
+    conveyor.wait_for_targets()
+    return result.table(MAX_SUM, np.dtype(np.int32))
+
+
+def lies_in(array, region):
+    return np.shares_memory(array, region.memory)
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_kept"), [([100], True), ([4000, 96], True), ([4000, 97], False), ([9000], False), ([], True)]
+)
+def test_results_that_outgrow_kept_memory_move(region, parts, is_kept):
+    table = collected(parts)
+    rows = sum(parts)
+    assert table.rows == rows
+    assert table.keys[0].tolist() == table.values.tolist() == list(range(rows))
+    if rows:
+        assert lies_in(table.keys, region) == lies_in(table.values, region) == is_kept
+    left = region.largest()
+    assert left == (14 * ALIGNMENT if not is_kept else left)
+    del table
+    assert region.is_free()
+
+
+def test_tables_live_side_by_side_and_outlive_the_block(region):
+    first = collected([50])
+    second = collected([60])
+    region.close()
+    third = collected([70])
+    assert lies_in(first.values, region)
+    assert lies_in(second.values, region)
+    assert not lies_in(third.values, region)
+    for table in (first, second, third):
+        assert table.values.tolist() == table.keys[0].tolist() == list(range(table.rows))
+
+
+def test_the_block_opened_last_counts_in_whatever_order_they_end(monkeypatch):
+    regions = [Region(np.zeros(8 * ALIGNMENT, np.uint8), lambda: None) for _ in range(2)]
+    monkeypatch.setattr("oocbe.kernels.cuda.pinned.pinned_region", lambda nbytes: regions[len(opened)])
+    opened = []
+    first, second = oocbe.result_memory("2MiB"), oocbe.result_memory("2MiB")
+    for block in (first, second):
+        block.__enter__()
+        opened.append(block)
+    assert lies_in(collected([5]).values, regions[1])
+    first.__exit__(None, None, None)
+    assert lies_in(collected([5]).values, regions[1])
+    second.__exit__(None, None, None)
+    assert kept_columns(KEPT) is None
+
+
+def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch):
+    tried = []
+
+    class Pieces:
+        def __init__(self, tables, cuts, step, dtype, result):
+            self.result, self.dtype = result, dtype
+
+        def over(self, pieces):
+            tried.append(self.dtype)
+            if len(tried) == 1:
+                raise through_device._WiderError(np.dtype(np.int64))
+            self.result.take(LateConveyor(), np.zeros((1, 3), np.uint64), np.zeros(3, np.int64))
+            return self.dtype
+
+    monkeypatch.setattr(through_device, "PiecesThroughDevice", Pieces)
+    monkeypatch.setattr(through_device, "rows_a_piece", lambda tables: 10)
+    table = Table.from_rows({"a": 1 << 20}, [[1]], [1], MAX_SUM)
+    cuts = SortedCuts((table,), ("a",), ("a",))
+    step = through_device.Step(LAYOUT, True, lambda *_: None, lambda extents: np.dtype(np.int32))
+    found = through_device.through_device([table], cuts, step)
+    assert tried == [np.int32, np.int64]
+    assert lies_in(found.values, region)
 
 
 def test_columns_share_the_largest_stretch_by_their_items(region):

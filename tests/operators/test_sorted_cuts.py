@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,9 +12,8 @@ from hypothesis import strategies as st
 
 from oocbe.errors import CorruptDataError
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.operators import join_maximise, join_sum, maximise, through_device
+from oocbe.operators import join_maximise, join_sum, maximise, result_memory, through_device
 from oocbe.operators.out_of_core.workplace import Workplace
-from oocbe.operators.result_memory import result_memory
 from oocbe.operators.sorted_cuts import SortedCuts, leads_with
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
@@ -122,20 +120,24 @@ def test_packed_through_the_device(shape, dtype, chunk_rows, piece_rows):
         assert result.edge_keys == [(numbers[low], numbers[high - 1]) for low, high in pairwise(starts)]
 
 
-@pytest.fixture(params=[None, "1MiB", "64MiB"], ids=["fresh", "too little kept", "kept"])
-def memory_of_results(request):
-    """Fresh memory for results, kept memory that they outgrow, and kept memory with room for all."""
+@pytest.fixture(params=[None, 1 << 15, 1 << 26], ids=["fresh", "too little kept", "kept"])
+def memory_of_results(request, monkeypatch):
+    """Fresh memory for results, kept memory that most of them outgrow, and kept memory with room for all."""
     if why_unavailable():
         pytest.skip(f"no GPU: {why_unavailable()}")
-    with nullcontext() if request.param is None else result_memory(request.param):
-        yield
+    from oocbe.kernels.cuda.pinned import pinned_region
+
+    regions = [] if request.param is None else [pinned_region(request.param)]
+    monkeypatch.setattr(result_memory, "_regions", regions)
+    yield regions
+    for region in regions:
+        region.close()
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("piece_rows", [50, 3000])
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
-@pytest.mark.usefixtures("memory_of_results")
-def test_streamed_through_the_device(shape, piece_rows, monkeypatch):
+def test_streamed_through_the_device(shape, piece_rows, memory_of_results, monkeypatch):
     """Pieces of sorted tables go through the device by themselves; the result is the operator's."""
     first, second = (random_table(scope, 4000, 7 + i) for i, scope in enumerate(SHAPES[shape]))
     streamed: list[int] = []
@@ -158,6 +160,9 @@ def test_streamed_through_the_device(shape, piece_rows, monkeypatch):
         )
         assert np.array_equal(found.keys, expected.keys)
         assert np.array_equal(found.values, expected.values)
+        for region in memory_of_results:
+            if found.rows and found.layout.words == 1 and len(region.memory) > found.nbytes + (1 << 16):
+                assert np.shares_memory(found.keys, region.memory)
     assert streamed
 
 

@@ -15,6 +15,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -103,8 +104,7 @@ class Conveyor:
         emptiers = threads - fillers
         self._readers = ThreadPoolExecutor(fillers, thread_name_prefix="oocbe-fill")
         self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")
-        # Pieces differ a little: pinned memory for the largest serves any.
-        self._piece_bytes = size = max((sum(map(_room, columns)) for columns in pieces), default=0)
+        size = max((sum(map(_room, columns)) for columns in pieces), default=0)
         with self.stream:
             self._slots = [module.empty(size, dtype=np.uint8) for _ in range(min(SLOTS, len(pieces)))]
         self.stream.synchronize()
@@ -116,6 +116,7 @@ class Conveyor:
         self._behind = 2 * emptiers * CHUNK_BYTES
         self._host_bytes = host_bytes
         if host_bytes is not None:
+            pinned_memory().keep_within(host_bytes)
             self._behind = min(self._behind, int(host_bytes * SHARE_BEHIND))
             # A piece's pinned memory is free when the next one's copy is over.
             self._ahead = max(1, min(self._ahead, int(host_bytes * (1 - SHARE_BEHIND)) // max(1, size) - SLOTS))
@@ -133,14 +134,15 @@ class Conveyor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._switching.__exit__(None, None, None)
-        for future in self._filling:
-            future.cancel()
-        self._readers.shutdown(wait=True)
-        self._writers.shutdown(wait=True)
-        for stream in (self._in, self.stream, self._out):
-            stream.synchronize()
-        self.stream.__exit__(kind, error, trace)
+        with ExitStack() as ends:  # all of them, in reverse, also where an interrupt comes in between
+            ends.callback(self.stream.__exit__, kind, error, trace)
+            for stream in (self._out, self.stream, self._in):
+                ends.callback(stream.synchronize)
+            for threads in (self._writers, self._readers):
+                ends.callback(threads.shutdown, wait=True)
+            ends.callback(self._switching.__exit__, None, None, None)
+            for future in self._filling:
+                future.cancel()
         if error is None:
             while self._emptying:
                 _wait(self._emptying.popleft()[0])
@@ -176,7 +178,7 @@ class Conveyor:
             with device_span(DEVICE_TO_HOST, "result", self._out, bytes=_bytes(targets)):
                 for column, target in zip(columns, targets, strict=True):
                     _copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
-            self._leave(columns)
+            self._leave((columns, targets))
             return
         chunk_rows = max(1, min(rows, CHUNK_BYTES // max(target.itemsize for target in targets)))
         with device_span(DEVICE_TO_HOST, "result", self._out, bytes=_bytes(targets)):
@@ -229,6 +231,12 @@ class Conveyor:
             while self._leaving:
                 self._leaving.popleft()[0].synchronize()
 
+    def wait_for_targets(self) -> None:
+        """Until all results so far are where they belong."""
+        self.wait_for_results()
+        for future, _ in self._emptying:
+            _wait(future)
+
     def _fill_ahead(self, number: int) -> None:
         while self._next_to_fill < min(len(self._pieces), number + self._ahead):
             columns = self._pieces[self._next_to_fill]
@@ -241,7 +249,7 @@ class Conveyor:
     def _fill(self, columns: Sequence[Column]) -> list[NDArray[Any]]:
         """The columns in pinned memory, on a thread of its own."""
         with span(READER, "fill pinned memory", bytes=_bytes(columns)):
-            filled = _carved(pinned_memory().take(self._piece_bytes), columns)
+            filled = _carved(pinned_memory().take(sum(map(_room, columns))), columns)
             for target, column in zip(filled, columns, strict=True):
                 if isinstance(column, np.ndarray):
                     np.copyto(target, column)

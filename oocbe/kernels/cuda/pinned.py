@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +24,12 @@ TOUCHED_AT_ONCE = 32 << 20
 """A thread touches so many bytes of fresh memory in one call."""
 
 MOST_THREADS = 16
+
+SPARE = 8
+"""A region has this part of what is asked for more."""
+
+NOT_PINNED = (2, 304, 712, 801)
+"""The runtime's codes for no memory, a call of the system that failed, memory pinned already, and not supported."""
 
 
 class PinnedMemory:
@@ -55,7 +61,8 @@ class PinnedMemory:
                 if found is not None:
                     return found
             self._drop_free_regions()
-            region = self._make_region(rounded(nbytes))
+            # A little more: the next piece may be a little larger.
+            region = self._make_region(rounded(nbytes + nbytes // SPARE))
             self._regions.append(region)
             found = region.take(nbytes)
         assert found is not None
@@ -66,20 +73,17 @@ class PinnedMemory:
         with self._lock:
             return sum(len(region.memory) for region in self._regions)
 
+    def keep_within(self, nbytes: int) -> None:
+        """Give regions that are free as a whole back to the system, where more than so many bytes are pinned."""
+        if self.held_bytes() > nbytes:
+            with self._lock:
+                self._drop_free_regions()
+
     def _drop_free_regions(self) -> None:
-        kept = []
-        for region in self._regions:
+        for region in list(self._regions):
             if region.is_free():
+                self._regions.remove(region)
                 region.close()
-            else:
-                kept.append(region)
-        self._regions = kept
-
-
-@cache
-def pinned_memory() -> PinnedMemory:
-    """The pinned memory of this process."""
-    return PinnedMemory(pinned_region)
 
 
 def pinned_region(nbytes: int) -> Region:
@@ -91,17 +95,20 @@ def pinned_region(nbytes: int) -> Region:
     """
     runtime = cupy().cuda.runtime
     memory = touched(nbytes)
+    address = memory.ctypes.data
     try:
-        runtime.hostRegister(memory.ctypes.data, nbytes, 0)
+        runtime.hostRegister(address, nbytes, 0)
     except runtime.CUDARuntimeError as error:
+        if error.status not in NOT_PINNED:  # what a kernel did before is told at the next call, whichever it is
+            raise
         raise MemoryError(f"{nbytes:,} bytes of main memory could not be pinned: {error}") from error
-    return Region(memory, _unregister)
+    return Region(memory, partial(_unregister, address))
 
 
-def _unregister(memory: Bytes) -> None:
-    # At the end of the process the driver may be gone already.
-    with suppress(cupy().cuda.runtime.CUDARuntimeError):
-        cupy().cuda.runtime.hostUnregister(memory.ctypes.data)
+def _unregister(address: int) -> None:
+    # At the end of the process the driver, and modules, may be gone already.
+    with suppress(Exception):
+        cupy().cuda.runtime.hostUnregister(address)
 
 
 def touched(nbytes: int) -> Bytes:
@@ -115,7 +122,7 @@ def touched(nbytes: int) -> Bytes:
         memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise MemoryError(f"no {nbytes:,} bytes of main memory: {error.strerror}") from error
-    if hasattr(mmap, "MADV_HUGEPAGE"):
+    with suppress(AttributeError, OSError):  # not every system has large pages
         memory.madvise(mmap.MADV_HUGEPAGE)
     array = np.frombuffer(memory, np.uint8)
     parts = [array[low : low + TOUCHED_AT_ONCE : mmap.PAGESIZE] for low in range(0, nbytes, TOUCHED_AT_ONCE)]
@@ -127,3 +134,11 @@ def touched(nbytes: int) -> Bytes:
         with ThreadPoolExecutor(threads, thread_name_prefix="oocbe-touch") as pool:
             list(pool.map(lambda part: part.fill(0), parts))
     return array
+
+
+_POOL = PinnedMemory(pinned_region)
+
+
+def pinned_memory() -> PinnedMemory:
+    """The pinned memory of this process."""
+    return _POOL

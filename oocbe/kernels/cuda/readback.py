@@ -35,18 +35,21 @@ class Readback:
         memory = cupy().cuda.alloc_pinned_memory(size * dtype.itemsize)
         self._numbers = np.frombuffer(memory, dtype, size)
         place = self._numbers.ctypes.data
-        for first in range(0, len(arrays), PARTS):
-            part = arrays[first : first + PARTS]
-            ends = list(accumulate(a.nbytes // WORD for a in part))
-            parts = np.zeros(2 * PARTS + 1, dtype=np.uint64)
-            parts[: len(part)] = [a.data.ptr for a in part]
-            parts[PARTS + 1 :] = ends[-1]
-            parts[PARTS + 1 : PARTS + 1 + len(part)] = ends
-            launch(kernel("readback", "read_back"), 1, THREADS, parts, np.uint64(place))
-            place += ends[-1] * WORD
-        # The arrays may go back to the pool at once: what is queued later runs later.
+        assert dtype.itemsize % WORD == 0, dtype
         self._event = cupy().cuda.Event(disable_timing=True)
-        self._event.record(stream)
+        try:
+            for first in range(0, len(arrays), PARTS):
+                part = arrays[first : first + PARTS]
+                ends = list(accumulate(a.nbytes // WORD for a in part))
+                parts = np.zeros(2 * PARTS + 1, dtype=np.uint64)
+                parts[: len(part)] = [a.data.ptr for a in part]
+                parts[PARTS + 1 :] = ends[-1]
+                parts[PARTS + 1 : PARTS + 1 + len(part)] = ends
+                launch(kernel("readback", "read_back"), 1, THREADS, parts, np.uint64(place))
+                place += ends[-1] * WORD
+        finally:
+            # The arrays may go back to the pool at once: what is queued later runs later.
+            self._event.record(stream)
 
     def __del__(self) -> None:
         # Pinned memory that went back to its pool before the kernel wrote to it would change under its next user.
