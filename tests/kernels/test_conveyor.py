@@ -1,0 +1,225 @@
+"""The conveyor on a device that does everything as late as it may: rows arrive whole, however memory is used again."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+import numpy as np
+import pytest
+from lazy_device import LazyDevice
+
+from oocbe.kernels.cuda import conveyor as conveyor_module
+from oocbe.kernels.cuda import pinned
+from oocbe.kernels.cuda.conveyor import Conveyor
+from oocbe.kernels.cuda.pinned import PinnedMemory, pinned_region
+
+PIECES, ROWS = 12, 900
+
+
+@pytest.fixture
+def device(monkeypatch):
+    found = LazyDevice()
+    for module in (conveyor_module, pinned):
+        monkeypatch.setattr(module, "cupy", lambda: found)
+    monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
+    monkeypatch.setattr(conveyor_module, "CHUNK_BYTES", 2000)
+    monkeypatch.setattr(conveyor_module, "RING_BYTES", 4096)
+    return found
+
+
+def column(rows, dtype, seed, is_pinned):
+    numbers = np.random.default_rng(seed).integers(0, 1 << 30, rows).astype(dtype)
+    if not is_pinned:
+        return numbers
+    memory = pinned_region(4096 * (1 + numbers.nbytes // 4096)).take(numbers.nbytes)
+    memory.view(dtype)[:] = numbers
+    return memory.view(dtype)
+
+
+def made_pieces(is_pinned, sizes=None):
+    sizes = sizes or [ROWS - 7 * number for number in range(PIECES)]
+    return [
+        [column(rows, dtype, 10 * number + place, is_pinned) for place, dtype in enumerate((np.uint64, np.int32))]
+        for number, rows in enumerate(sizes)
+    ]
+
+
+def doubled(device, conveyor, columns):
+    """What the kernels of these tests do."""
+    results = [device.empty(len(c), c.dtype) for c in columns]
+
+    def kernel():
+        for result, source in zip(results, columns, strict=True):
+            result[:] = source * 2
+
+    device.queue(conveyor.stream, kernel)
+    return results
+
+
+class Unread:
+    """A column on disk."""
+
+    def __init__(self, numbers):
+        self._numbers = numbers
+        self.dtype, self.nbytes = numbers.dtype, numbers.nbytes
+
+    def read_into(self, target):
+        target[:] = self._numbers
+
+
+@pytest.mark.parametrize("host_bytes", [None, 1 << 17])
+@pytest.mark.parametrize("results", ["ordinary", "pinned", "delivered"])
+@pytest.mark.parametrize("inputs", ["ordinary", "pinned", "unread"])
+def test_rows_come_back_doubled(device, inputs, results, host_bytes):
+    pieces = made_pieces(inputs == "pinned")
+    expected = [[c * 2 for c in columns] for columns in pieces]
+    if inputs == "unread":
+        pieces = [[Unread(c) for c in columns] for columns in pieces]
+    found = [[column(len(c), c.dtype, 0, results == "pinned") for c in columns] for columns in expected]
+    with Conveyor(pieces, host_bytes) as conveyor:
+
+        def compute(number, columns):
+            made = doubled(device, conveyor, columns)
+            if results != "delivered":
+                conveyor.bring_back(made, found[number])
+                return
+            for array, target in zip(made, found[number], strict=True):
+                conveyor.deliver(array, lambda arrived, target=target: np.copyto(target, arrived))
+
+        conveyor.pieces(compute)
+    for columns, wanted in zip(found, expected, strict=True):
+        for one, other in zip(columns, wanted, strict=True):
+            assert np.array_equal(one, other)
+    assert all(stream.is_idle for stream in device.streams)
+
+
+def test_results_are_in_their_places_when_they_are_waited_for(device):
+    pieces = made_pieces(False)
+    found = [[np.zeros_like(c) for c in columns] for columns in pieces]
+    with Conveyor(pieces) as conveyor:
+
+        def compute(number, columns):
+            conveyor.bring_back(doubled(device, conveyor, columns), found[number])
+            if number % 5 == 0:
+                conveyor.wait_for_targets()
+                for one, other in zip(found[number], pieces[number], strict=True):
+                    assert np.array_equal(one, other * 2)
+
+        conveyor.pieces(compute)
+
+
+def test_pinned_memory_stays_within_what_is_allowed(device):
+    piece_bytes = 12 * ROWS + 2 * conveyor_module.ALIGNMENT
+    allowed = 16 * piece_bytes
+    pieces = made_pieces(False, [ROWS - number % 3 for number in range(40)])
+    found = [[np.zeros_like(c) for c in columns] for columns in pieces]
+    with Conveyor(pieces, allowed) as conveyor:
+        conveyor.pieces(lambda number, columns: conveyor.bring_back(doubled(device, conveyor, columns), found[number]))
+    assert 0 < device.most_pinned <= allowed
+
+
+def test_memory_pinned_before_counts(device):
+    large = made_pieces(False, [100_000] * 3)
+    with Conveyor(large) as conveyor:
+        conveyor.pieces(lambda number, columns: None)
+    assert device.most_pinned > 1_000_000
+    device.most_pinned = 0
+    with Conveyor(made_pieces(False), 200_000) as conveyor:
+        conveyor.pieces(lambda number, columns: None)
+    assert 0 < sum(device.pinned.values()) <= 200_000
+
+
+def test_pinned_memory_is_used_again_only_when_the_consumer_is_through(device, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))  # several threads that consume
+    pieces = made_pieces(False, [ROWS] * 30)
+    found = []
+
+    def consume(arrived):
+        time.sleep(0.002)
+        found.append(arrived.copy())
+
+    with Conveyor(pieces, 1 << 15) as conveyor:
+
+        def compute(number, columns):
+            for array in doubled(device, conveyor, columns):
+                conveyor.deliver(array, consume)
+
+        conveyor.pieces(compute)
+    expected = sorted((c * 2).tolist() for columns in pieces for c in columns)
+    assert sorted(array.tolist() for array in found) == expected
+
+
+def test_one_large_piece_does_not_make_all_large(device):
+    sizes = [100] * 30
+    sizes[20] = 100_000
+    pieces = made_pieces(False, sizes)
+    with Conveyor(pieces) as conveyor:
+        conveyor.pieces(lambda number, columns: None)
+    assert device.most_pinned < 2 * 12 * 100_000
+
+
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_an_error_leaves_nothing_on_its_way(device, is_pinned):
+    pieces = made_pieces(is_pinned)
+    found = [[column(len(c), c.dtype, 0, is_pinned) for c in columns] for columns in pieces]
+
+    def fail():
+        with Conveyor(pieces) as conveyor:
+
+            def compute(number, columns):
+                if number == 4:
+                    raise KeyError(number)
+                conveyor.bring_back(doubled(device, conveyor, columns), found[number])
+
+            conveyor.pieces(compute)
+
+    with pytest.raises(KeyError):
+        fail()
+    assert all(stream.is_idle for stream in device.streams)
+    for number in range(4):
+        for one, other in zip(found[number], pieces[number], strict=True):
+            assert np.array_equal(one, other * 2)
+
+
+@pytest.mark.parametrize("interrupted", [0, 1, 2])
+def test_an_interrupt_at_the_end_leaves_nothing_on_its_way(device, interrupted):
+    """Kept memory of results may be used again, or let go, as soon as the conveyor has ended, however it does."""
+    pieces = made_pieces(True)
+    region = pinned_region(1 << 20)
+    found = [[region.take(c.nbytes).view(c.dtype) for c in columns] for columns in pieces]
+    with Conveyor([]) as conveyor:
+        pass
+    conveyor = Conveyor(pieces)
+    stream = device.streams[-3:][interrupted]
+    synchronize, calls = stream.synchronize, []
+
+    def interrupt():
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        synchronize()
+
+    def run():
+        with conveyor:
+            conveyor.pieces(
+                lambda number, columns: conveyor.bring_back(doubled(device, conveyor, columns), found[number])
+            )
+            stream.synchronize = interrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    others = [other for other in device.streams[-3:] if other is not stream]
+    assert all(other.is_idle for other in others)
+    stream.synchronize = synchronize
+
+
+def test_memory_is_not_let_go_while_a_copy_is_on_its_way(device):
+    """The stand-in itself: it notices what the other tests rely on."""
+    region = pinned_region(4096)
+    memory = region.take(100)
+    stream, array = device.cuda.Stream(non_blocking=True), device.empty(100, np.uint8)
+    device.cuda.runtime.memcpyAsync(memory.ctypes.data, array.data.ptr, 100, 2, stream.ptr)
+    with pytest.raises(AssertionError, match="on its way"):
+        device.cuda.runtime.hostUnregister(memory.ctypes.data)
+    gc.collect()
