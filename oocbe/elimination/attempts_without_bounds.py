@@ -102,7 +102,12 @@ class AttemptsWithoutBounds:
 
     def root_seconds(self, seconds: float) -> float:
         """How many of so many seconds the first bound may take."""
-        return min(seconds, max(LEAST_PATIENCE, _patience(self._complete_seconds))) if self._is_open else seconds
+        if not self._is_open:
+            return seconds
+        expected = self._complete_seconds
+        if LEAST_PATIENCE < _patience(expected) < math.inf:
+            expected = min(expected, self._expected(self._greedy_choices))
+        return min(seconds, max(LEAST_PATIENCE, _patience(expected)))
 
     @property
     def patience(self) -> float:
@@ -172,6 +177,13 @@ class AttemptsWithoutBounds:
         orders = [HEURISTICS[name](graph, self._options.seed) for name in names]
         return min(float(graph.joined_cells(graph.separators(o)).sum()) for o in orders) / CELLS_A_SECOND
 
+    @cached_property
+    def _greedy_choices(self) -> list[OrderChoice]:
+        """Orders without a search for better ones, the best first; none where all are out of reach."""
+        most_work = BEYOND_REACH * MANY_ROWS_A_SECOND
+        cell_work = math.inf if self._tables == INCOMPLETE else 1 / CELLS_A_ROW
+        return search_orders(self._problem, self._options.order, 0.0, self._options.seed, most_work, cell_work)
+
     def _expected(self, choices: list[OrderChoice]) -> float:
         """Seconds that elimination is expected to take along the best of some orders."""
         if not choices:
@@ -184,9 +196,7 @@ class AttemptsWithoutBounds:
     def _expect(self) -> None:
         """Find orders, and with them when the first attempt is due and how long it may take."""
         options, left, begin = self._options, self._deadline.remaining, time.perf_counter()
-        most_work = BEYOND_REACH * MANY_ROWS_A_SECOND
-        cell_work = math.inf if self._tables == INCOMPLETE else 1 / CELLS_A_ROW
-        found = search_orders(self._problem, options.order, 0.0, options.seed, most_work, cell_work)
+        found = self._greedy_choices
         expected = self._expected(found)
         if LEAST_PATIENCE < expected <= BEYOND_REACH:
             seconds = min(options.order_seconds, left)

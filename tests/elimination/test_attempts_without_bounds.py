@@ -16,7 +16,7 @@ from oocbe.elimination import solve as solving
 from oocbe.errors import DiskError, TimeLimitError
 from oocbe.problem import Function, Problem, Variable
 from oocbe.semiring import MAX_SUM, MIN_SUM
-from oocbe.synth import grid_network
+from oocbe.synth import grid_network, scale_free_network
 
 
 @pytest.fixture
@@ -113,6 +113,14 @@ def test_later_attempts_wait_as_long_as_the_last_one_took_and_may_take_longer(mo
     ]
     assert allowed[1] == pytest.approx(4 * allowed[0], rel=0.1)
     assert allowed[2] == pytest.approx(16 * allowed[0], rel=0.1)
+
+
+def test_the_first_bound_is_given_little_where_rows_are_far_fewer_than_cells():
+    with solving.Deadline() as deadline:
+        problem = scale_free_network(10, 100, seed=0)
+        made = attempts.AttemptsWithoutBounds(problem, MIN_SUM, oocbe.SolveOptions(), deadline, None)
+        assert attempts._patience(made._complete_seconds) > 4 * attempts.LEAST_PATIENCE
+        assert made.root_seconds(20.0) == attempts.LEAST_PATIENCE
 
 
 def test_expectations_beyond_reach_are_not_tried(monkeypatch):
