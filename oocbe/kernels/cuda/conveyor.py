@@ -229,7 +229,8 @@ class Conveyor:
         """Until no result is on its way: what they held on the device is free."""
         with waiting(CALLER, "wait for results"):
             while self._leaving:
-                self._leaving.popleft()[0].synchronize()
+                self._leaving[0][0].synchronize()  # and only then let go of its arrays
+                self._leaving.popleft()
 
     def wait_for_targets(self) -> None:
         """Until all results so far are where they belong."""

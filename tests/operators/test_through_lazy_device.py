@@ -1,0 +1,127 @@
+"""Tables through a device that does all as late as it may, with the CPU's kernels: the operator's rows come back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from lazy_device import DeviceArray, LazyDevice
+
+from oocbe.errors import ResourceError
+from oocbe.kernels import backend_named
+from oocbe.kernels.cuda import conveyor, pinned
+from oocbe.kernels.cuda.pinned import PinnedMemory, pinned_region
+from oocbe.operators import join_maximise, join_sum, maximise, result_memory, through_device
+from oocbe.operators.streamed import stream_elimination, stream_join, stream_maximise
+from oocbe.operators.through_device import PiecesThroughDevice
+from oocbe.tables.table import Table
+
+SHAPES = [
+    ({"e": 3, "a": 4, "k": 5, "l": 3}, {"b": 6, "e": 3, "k": 5, "l": 3}),
+    ({"e": 3, "a": 1 << 40, "k": 7, "l": 1 << 30}, {"b": 5, "e": 3, "k": 7, "l": 1 << 30}),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def backend():
+    """The kernels are named here; the folder's fixture would run everything twice."""
+
+
+@pytest.fixture
+def device(monkeypatch):
+    found = LazyDevice()
+    for module in (conveyor, pinned):
+        monkeypatch.setattr(module, "cupy", lambda: found)
+    monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
+    monkeypatch.setattr(conveyor, "CHUNK_BYTES", 3000)
+    monkeypatch.setattr(conveyor, "RING_BYTES", 4096)
+    piece, attempt = PiecesThroughDevice._piece, PiecesThroughDevice._try
+
+    def arrived(self, moving, *arguments):
+        moving.stream.synchronize()  # the CPU's kernels run when they are called
+        return piece(self, moving, *arguments)
+
+    def on_device(self, *arguments):
+        keys, values = attempt(self, *arguments)
+        return np.ascontiguousarray(keys).view(DeviceArray), np.ascontiguousarray(values).view(DeviceArray)
+
+    monkeypatch.setattr(PiecesThroughDevice, "_piece", arrived)
+    monkeypatch.setattr(PiecesThroughDevice, "_try", on_device)
+    monkeypatch.setattr(through_device, "_stacked", np.stack)
+    monkeypatch.setattr(
+        through_device, "_extent", lambda v: np.array([v.min(), v.max()][: 2 * min(1, len(v))], v.dtype)
+    )
+    return found
+
+
+def random_table(scope, rows, seed, dtype):
+    rng = np.random.default_rng(seed)
+    tuples = np.unique(rng.integers(0, list(scope.values()), (rows, len(scope))), axis=0)
+    table = Table.from_rows(scope, tuples, np.arange(len(tuples)))
+    return replace(table, values=(table.values * 3).astype(dtype))
+
+
+def same(found, expected):
+    assert (found.layout, found.values.dtype, found.is_sorted) == (
+        expected.layout,
+        expected.values.dtype,
+        expected.is_sorted,
+    )
+    assert np.array_equal(found.keys, expected.keys)
+    assert np.array_equal(found.values, expected.values)
+
+
+@pytest.mark.parametrize("kept", [None, 1 << 15, 1 << 24], ids=["fresh", "too little kept", "kept"])
+@pytest.mark.parametrize("piece_rows", [20, 300, 10**6])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float64"])
+@pytest.mark.parametrize("shape", range(len(SHAPES)))
+def test_rows_are_those_of_the_operator(device, monkeypatch, shape, dtype, piece_rows, kept):
+    first, second = (random_table(scope, 2000, 7 + i, dtype) for i, scope in enumerate(SHAPES[shape]))
+    regions = [] if kept is None else [pinned_region(kept)]
+    monkeypatch.setattr(result_memory, "_regions", regions)
+    cpu = backend_named("cpu")
+    grouped1, grouped2 = (maximise(table, "e", backend="cpu") for table in (first, second))
+    same(stream_join(grouped1, grouped2, cpu, piece_rows), join_sum(grouped1, grouped2, backend="cpu"))
+    same(stream_elimination(first, second, "e", cpu, piece_rows), join_maximise(first, second, "e", backend="cpu"))
+    same(stream_maximise(first, "e", cpu, piece_rows), maximise(first, "e", backend="cpu"))
+    assert all(stream.is_idle for stream in device.streams)
+    assert all(region.is_free() for region in regions)
+
+
+def test_values_that_need_a_wider_dtype_are_computed_again(device):
+    """The first pieces' sums fit int32, a later one's do not."""
+    first, second = (random_table(scope, 2000, 7 + i, "int64") for i, scope in enumerate(SHAPES[0]))
+    first.values[-1] = 1 << 40
+    found = stream_elimination(first, second, "e", backend_named("cpu"), 50)
+    assert found.values.max() > 1 << 40
+    same(found, join_maximise(first, second, "e", backend="cpu"))
+
+
+def test_a_piece_that_the_device_has_no_room_for_is_halved(device, monkeypatch):
+    first, second = (random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0]))
+    attempt, refused = PiecesThroughDevice._try, []
+
+    def narrow(self, moving, tables):
+        if sum(table.rows for table in tables) > 60:
+            refused.append(1)
+            raise ResourceError("no room")
+        return attempt(self, moving, tables)
+
+    monkeypatch.setattr(PiecesThroughDevice, "_try", narrow)
+    same(
+        stream_elimination(first, second, "e", backend_named("cpu"), 200),
+        join_maximise(first, second, "e", backend="cpu"),
+    )
+    assert refused
+
+
+def test_memory_that_cannot_be_pinned_is_a_resource_error(device, monkeypatch):
+    first, second = (random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0]))
+
+    def refuse(nbytes):
+        raise MemoryError("8 bytes of main memory could not be pinned: 2")
+
+    monkeypatch.setattr(pinned, "_POOL", PinnedMemory(refuse))
+    with pytest.raises(ResourceError, match="pinned memory for pieces on their way: 8 bytes"):
+        stream_elimination(first, second, "e", backend_named("cpu"), 100)
