@@ -7,25 +7,18 @@ import time
 
 import numpy as np
 import pytest
-from lazy_device import LazyDevice
+from lazy_device import take_the_place_of_cupy
 
 from oocbe.kernels.cuda import conveyor as conveyor_module
-from oocbe.kernels.cuda import pinned
 from oocbe.kernels.cuda.conveyor import Conveyor
-from oocbe.kernels.cuda.pinned import PinnedMemory, pinned_region
+from oocbe.kernels.cuda.pinned import pinned_region
 
 PIECES, ROWS = 12, 900
 
 
 @pytest.fixture
 def device(monkeypatch):
-    found = LazyDevice()
-    for module in (conveyor_module, pinned):
-        monkeypatch.setattr(module, "cupy", lambda: found)
-    monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
-    monkeypatch.setattr(conveyor_module, "CHUNK_BYTES", 2000)
-    monkeypatch.setattr(conveyor_module, "RING_BYTES", 4096)
-    return found
+    return take_the_place_of_cupy(monkeypatch)
 
 
 def column(rows, dtype, seed, is_pinned):

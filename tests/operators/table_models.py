@@ -78,3 +78,14 @@ def check(table: Table, expected: dict, scope) -> None:
     assert len(set(keys)) == len(keys)
     if table.is_sorted:
         assert keys == sorted(keys)
+
+
+def same_table(found: Table, expected: Table) -> None:
+    """The same rows in the same order, layout and dtype."""
+    assert (found.layout, found.values.dtype, found.is_sorted) == (
+        expected.layout,
+        expected.values.dtype,
+        expected.is_sorted,
+    )
+    assert np.array_equal(found.keys, expected.keys)
+    assert np.array_equal(found.values, expected.values)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from table_models import same_table
 
 from oocbe.errors import CorruptDataError
 from oocbe.kernels.cuda.device import why_unavailable
@@ -106,13 +107,7 @@ def test_packed_through_the_device(shape, dtype, chunk_rows, piece_rows):
         expected = operator(*plain, backend="cpu")
         result = operator(*packed, backend="cuda", piece_rows=piece_rows)
         found = result.to_table()
-        assert (found.layout, found.values.dtype, found.is_sorted) == (
-            expected.layout,
-            expected.values.dtype,
-            expected.is_sorted,
-        )
-        assert np.array_equal(found.keys, expected.keys)
-        assert np.array_equal(found.values, expected.values)
+        same_table(found, expected)
         if result.extent is not None:
             assert result.extent == (expected.values.min(), expected.values.max())
         numbers = [key_number(expected.keys, row) for row in range(expected.rows)]
@@ -153,13 +148,7 @@ def test_streamed_through_the_device(shape, piece_rows, memory_of_results, monke
     ):
         expected = operator(*arguments, backend="cpu")
         found = operator(*arguments, backend="cuda", piece_rows=piece_rows)
-        assert (found.layout, found.values.dtype, found.is_sorted) == (
-            expected.layout,
-            expected.values.dtype,
-            expected.is_sorted,
-        )
-        assert np.array_equal(found.keys, expected.keys)
-        assert np.array_equal(found.values, expected.values)
+        same_table(found, expected)
         for region in memory_of_results:
             if found.rows and found.layout.words == 1 and len(region.memory) > found.nbytes + (1 << 16):
                 assert np.shares_memory(found.keys, region.memory)

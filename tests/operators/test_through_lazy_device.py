@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lazy_device import DeviceArray, LazyDevice
+from lazy_device import DeviceArray, take_the_place_of_cupy
+from table_models import same_table
 
 from oocbe.errors import ResourceError
 from oocbe.kernels import backend_named
-from oocbe.kernels.cuda import conveyor, pinned
+from oocbe.kernels.cuda import pinned
 from oocbe.kernels.cuda.pinned import PinnedMemory, pinned_region
 from oocbe.operators import join_maximise, join_sum, maximise, result_memory, through_device
 from oocbe.operators.streamed import stream_elimination, stream_join, stream_maximise
@@ -30,12 +31,7 @@ def backend():
 
 @pytest.fixture
 def device(monkeypatch):
-    found = LazyDevice()
-    for module in (conveyor, pinned):
-        monkeypatch.setattr(module, "cupy", lambda: found)
-    monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
-    monkeypatch.setattr(conveyor, "CHUNK_BYTES", 3000)
-    monkeypatch.setattr(conveyor, "RING_BYTES", 4096)
+    found = take_the_place_of_cupy(monkeypatch)
     piece, attempt = PiecesThroughDevice._piece, PiecesThroughDevice._try
 
     def arrived(self, moving, *arguments):
@@ -62,16 +58,6 @@ def random_table(scope, rows, seed, dtype):
     return replace(table, values=(table.values * 3).astype(dtype))
 
 
-def same(found, expected):
-    assert (found.layout, found.values.dtype, found.is_sorted) == (
-        expected.layout,
-        expected.values.dtype,
-        expected.is_sorted,
-    )
-    assert np.array_equal(found.keys, expected.keys)
-    assert np.array_equal(found.values, expected.values)
-
-
 @pytest.mark.parametrize("kept", [None, 1 << 15, 1 << 24], ids=["fresh", "too little kept", "kept"])
 @pytest.mark.parametrize("piece_rows", [20, 300, 10**6])
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float64"])
@@ -82,9 +68,11 @@ def test_rows_are_those_of_the_operator(device, monkeypatch, shape, dtype, piece
     monkeypatch.setattr(result_memory, "_regions", regions)
     cpu = backend_named("cpu")
     grouped1, grouped2 = (maximise(table, "e", backend="cpu") for table in (first, second))
-    same(stream_join(grouped1, grouped2, cpu, piece_rows), join_sum(grouped1, grouped2, backend="cpu"))
-    same(stream_elimination(first, second, "e", cpu, piece_rows), join_maximise(first, second, "e", backend="cpu"))
-    same(stream_maximise(first, "e", cpu, piece_rows), maximise(first, "e", backend="cpu"))
+    same_table(stream_join(grouped1, grouped2, cpu, piece_rows), join_sum(grouped1, grouped2, backend="cpu"))
+    same_table(
+        stream_elimination(first, second, "e", cpu, piece_rows), join_maximise(first, second, "e", backend="cpu")
+    )
+    same_table(stream_maximise(first, "e", cpu, piece_rows), maximise(first, "e", backend="cpu"))
     assert all(stream.is_idle for stream in device.streams)
     assert all(region.is_free() for region in regions)
 
@@ -95,7 +83,7 @@ def test_values_that_need_a_wider_dtype_are_computed_again(device):
     first.values[-1] = 1 << 40
     found = stream_elimination(first, second, "e", backend_named("cpu"), 50)
     assert found.values.max() > 1 << 40
-    same(found, join_maximise(first, second, "e", backend="cpu"))
+    same_table(found, join_maximise(first, second, "e", backend="cpu"))
 
 
 def test_a_piece_that_the_device_has_no_room_for_is_halved(device, monkeypatch):
@@ -109,7 +97,7 @@ def test_a_piece_that_the_device_has_no_room_for_is_halved(device, monkeypatch):
         return attempt(self, moving, tables)
 
     monkeypatch.setattr(PiecesThroughDevice, "_try", narrow)
-    same(
+    same_table(
         stream_elimination(first, second, "e", backend_named("cpu"), 200),
         join_maximise(first, second, "e", backend="cpu"),
     )
