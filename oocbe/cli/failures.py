@@ -12,6 +12,8 @@ import functools
 import os
 import signal
 import sys
+import threading
+from _thread import interrupt_main
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -24,6 +26,9 @@ from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError, interruption_in
 EXIT_INTERNAL = 1
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_BROKEN_PIPE = 128 + 13  # SIGPIPE, which the signal module lacks on some systems
+
+AGAIN_SECONDS = 0.01
+"""After so long an interruption that was lost arrives again."""
 
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -43,7 +48,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         try:
-            with _termination_raises():
+            with _termination_raises(), _lost_interruptions_come_again():
                 code = command(*args, **kwargs) or 0
                 sys.stdout.flush()  # a reader that went away shows here and not in the interpreter's exit
         except typer.Exit:
@@ -122,3 +127,39 @@ def _termination_raises() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _send(number: signal.Signals) -> None:
+    """A signal to the main thread, which wakes up for it where the system can do that."""
+    main = threading.main_thread().ident
+    if main is not None and hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(main, number)
+    else:
+        interrupt_main(number)
+
+
+@contextmanager
+def _lost_interruptions_come_again() -> Iterator[None]:
+    """Within the block, a Ctrl-C or SIGTERM that Python could only print arrives once more.
+
+    What is raised while Python calls a destructor or a callback of a weak reference goes nowhere. A solve would run on.
+    """
+    timers: list[threading.Timer] = []
+
+    def again(unraisable: sys.UnraisableHookArgs) -> None:
+        for kind, number in ((KeyboardInterrupt, signal.SIGINT), (Terminated, signal.SIGTERM)):
+            if issubclass(unraisable.exc_type, kind):
+                # Later, and out of the callback: here it would be lost again.
+                timers.append(threading.Timer(AGAIN_SECONDS, _send, (number,)))
+                timers[-1].daemon = True
+                timers[-1].start()
+                return
+        before(unraisable)
+
+    before, sys.unraisablehook = sys.unraisablehook, again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        for timer in timers:
+            timer.cancel()

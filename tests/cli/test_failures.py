@@ -2,15 +2,19 @@
 
 import errno
 import os
+import signal
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from oocbe import errors
 from oocbe.cli import inspect
-from oocbe.cli.failures import Terminated, exit_code_of, message_of
+from oocbe.cli.failures import Terminated, exit_code_of, guarded, message_of
 from oocbe.cli.main import app
 
 GRID = str(Path(__file__).parents[2] / "examples" / "grid.wcsp")
@@ -60,3 +64,47 @@ def test_the_reader_that_went_away_has_the_shell_s_code() -> None:
 def test_an_internal_error_asks_to_be_reported() -> None:
     assert "report" in message_of(ValueError("oops"))
     assert "ValueError: oops" in message_of(ValueError("oops"))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interruption_that_python_drops_comes_again(number, code, interrupts_heard):
+    """What a signal's handler raises in a destructor goes nowhere."""
+
+    class Dying:
+        def __del__(self):
+            signal.raise_signal(number)
+            for _ in range(10_000):  # the handler is called somewhere here
+                pass
+
+    seen = []
+
+    @guarded
+    def command():
+        dying = Dying()
+        del dying
+        seen.append("ran on")
+        time.sleep(20)
+
+    before = sys.unraisablehook
+    with pytest.raises(typer.Exit) as ended:
+        command()
+    assert ended.value.exit_code == code
+    assert seen == ["ran on"]
+    assert sys.unraisablehook is before
+
+
+def test_other_errors_in_destructors_are_shown_as_ever(monkeypatch):
+    class Dying:
+        def __del__(self):
+            raise KeyError("lost")
+
+    @guarded
+    def command():
+        Dying()
+
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    with pytest.raises(typer.Exit) as ended:
+        command()
+    assert ended.value.exit_code == 0
+    assert [unraisable.exc_type for unraisable in shown] == [KeyError]
