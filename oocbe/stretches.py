@@ -1,10 +1,12 @@
-"""Stretches of a piece of memory, handed out as arrays; each is free again when the last array over it is gone."""
+"""Fresh memory, and stretches of it handed out as arrays; each is free again when the last array over it is gone."""
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,21 @@ ALIGNMENT = 4096
 """Stretches begin at multiples of so many bytes, and have a multiple of it."""
 
 Bytes = NDArray[np.uint8]
+
+
+def fresh_memory(nbytes: int, flags: int = 0) -> Bytes:
+    """Zeros (nbytes,) that the system hands out page by page as they are touched, in large pages where it has them.
+
+    flags : of the mapping, besides those that make it this process' own.
+
+    Raises
+    ------
+    OSError : there is no such memory.
+    """
+    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
+    with suppress(AttributeError, OSError):  # not every system has large pages
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(memory, np.uint8)
 
 
 class Region:

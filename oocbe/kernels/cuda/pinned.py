@@ -8,17 +8,15 @@ large pages where the system has them, and the driver is handed pages that exist
 from __future__ import annotations
 
 import mmap
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
-
-import numpy as np
 
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.kernels.cuda.device import cupy
-from oocbe.stretches import Bytes, Region, rounded
+from oocbe.stretches import Bytes, Region, fresh_memory, rounded
 
 TOUCHED_AT_ONCE = 32 << 20
 """A thread touches so many bytes of fresh memory in one call."""
@@ -106,8 +104,8 @@ def pinned_region(nbytes: int) -> Region:
 
 
 def _unregister(address: int) -> None:
-    # At the end of the process the driver, and modules, may be gone already.
-    with suppress(Exception):
+    # At the end of the process the driver, and modules, may be gone already, and all memory goes.
+    if not sys.is_finalizing():
         cupy().cuda.runtime.hostUnregister(address)
 
 
@@ -119,12 +117,9 @@ def touched(nbytes: int) -> Bytes:
     MemoryError : there is no such memory.
     """
     try:
-        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        array = fresh_memory(nbytes)
     except OSError as error:
         raise MemoryError(f"no {nbytes:,} bytes of main memory: {error.strerror}") from error
-    with suppress(AttributeError, OSError):  # not every system has large pages
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    array = np.frombuffer(memory, np.uint8)
     parts = [array[low : low + TOUCHED_AT_ONCE : mmap.PAGESIZE] for low in range(0, nbytes, TOUCHED_AT_ONCE)]
     threads = min(MOST_THREADS, thread_count(), len(parts))
     if threads == 1:
