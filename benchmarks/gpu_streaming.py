@@ -125,9 +125,7 @@ def main() -> None:
     os.environ[DEVICE_MEMORY_VARIABLE] = str(limit)
     least = 0.0
     for turn in range(arguments.repeat):
-        begin = time.perf_counter()
-        result = join_maximise(f, g, "e", backend="cuda")
-        seconds = time.perf_counter() - begin
+        result, seconds = timed(f, g)
         least = max(bytes_in, result.nbytes) / bus
         report("rows", f, g, result, bus, least, seconds, limit)
         if turn == 0:
@@ -139,9 +137,7 @@ def main() -> None:
         with oocbe.result_memory(result_bytes + (64 << 20)):
             print(f"memory for results kept in {time.perf_counter() - begin:.1f} s", flush=True)
             for turn in range(arguments.repeat):
-                begin = time.perf_counter()
-                result = join_maximise(f, g, "e", backend="cuda")
-                seconds = time.perf_counter() - begin
+                result, seconds = timed(f, g)
                 report("rows, kept", f, g, result, bus, least, seconds, limit)
                 if turn == 0:
                     check(f, g, result, groups)
@@ -153,13 +149,18 @@ def main() -> None:
         packed1, packed2 = (packed(table, arguments.pinned) for table in (f, g))
         print(f"packed in {time.perf_counter() - begin:.1f} s", flush=True)
         for turn in range(arguments.repeat):
-            begin = time.perf_counter()
-            result = join_maximise(packed1, packed2, "e", backend="cuda")
-            seconds = time.perf_counter() - begin
+            result, seconds = timed(packed1, packed2)
             report("packed", packed1, packed2, result, bus, least, seconds, limit)
             if turn == 0:
                 check(f, g, result.to_table(), groups)
         traced(arguments.trace, "packed", packed1, packed2)
+
+
+def timed(f: Any, g: Any) -> tuple[Any, float]:
+    """The result of one run, and its seconds."""
+    begin = time.perf_counter()
+    result = join_maximise(f, g, "e", backend="cuda")
+    return result, time.perf_counter() - begin
 
 
 def traced(path: Path | None, kind: str, f: Any, g: Any) -> None:
