@@ -5,9 +5,11 @@
 
 Two synthetic tables over (e, own variable, k) are made. Then, several times, each time after their files were dropped
 from the system's cache: the files are read as they are by eight threads (``disk``), their rows are read and decoded in
-pieces (``rows``; with ``without reading ahead`` beside it), and they are joined and e is maximised out (``operator``).
-Medians are reported, as stored bytes a second and as a share of the disk; the operator reads inputs (and scratch files
-where tables are not sorted) and writes its result. The last run of the operator is traced where ``--trace`` says so.
+pieces (``rows``; with ``without reading ahead`` beside it), they are joined and e is maximised out (``operator``), and
+they are read as they are once more while files of the result's sizes are written and forced to disk (``disk, reading
+and writing``: what no operator can do without). Medians are reported, as stored bytes a second, read and written, and
+as shares of the disk. Tables that are not sorted take scratch files besides, which do not count. The last run of the
+operator is traced where ``--trace`` says so.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from measuring import describe_run, print_table
@@ -34,7 +37,8 @@ from oocbe.synth.tables import SyntheticTable
 from oocbe.tables import disk
 from oocbe.tables.stored import StoredTable
 
-READERS = 8
+READERS = WRITERS = 8
+OPERATOR, BOTH_WAYS = "operator", "disk, reading and writing"
 PIECE_CHUNKS = 2
 
 
@@ -61,6 +65,22 @@ def read_raw(folders: list[Path]) -> None:
 
     with ThreadPoolExecutor(READERS) as pool:
         list(pool.map(read, files_of(folders)))
+
+
+def read_and_write(folders: list[Path], sizes: list[int], target: Path) -> None:
+    """Read all files while files of some sizes are written and forced to disk: what an operator cannot do without."""
+    content = os.urandom(max(sizes))
+
+    def write(number: int) -> None:
+        with (target / str(number)).open("wb", buffering=0) as file:
+            file.write(memoryview(content)[: sizes[number]])
+            os.fsync(file.fileno())
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        written = [pool.submit(write, number) for number in range(len(sizes))]
+        read_raw(folders)
+        for future in written:
+            future.result()
 
 
 class Piece:
@@ -142,17 +162,27 @@ def measure(options: argparse.Namespace, folder: Path, tables: list[StoredTable]
             found.setdefault(name, []).append(timed(lambda way=way: way(folders)))
         if not options.skip_operator:
             drop_from_cache(folders)
-            found.setdefault("operator", []).append(timed(lambda turn=turn: operate(turn)))
+            found.setdefault(OPERATOR, []).append(timed(lambda turn=turn: operate(turn)))
             result = StoredTable.open(folder / "result")
             written, rows_out = result.stored_bytes, result.rows
+            sizes = [path.stat().st_size for path in files_of([result.path])]
             shutil.rmtree(folder / "result")
-    disk_seconds = statistics.median(seconds for seconds, _ in found["disk"])
+            drop_from_cache(folders)
+            (folder / "copies").mkdir()
+            way = partial(read_and_write, folders, sizes, folder / "copies")
+            found.setdefault(BOTH_WAYS, []).append(timed(way))
+            shutil.rmtree(folder / "copies")
+    medians = {name: statistics.median(seconds for seconds, _ in times) for name, times in found.items()}
     lines = [["", "seconds", "processor s", "stored GB/s", "million rows/s", "share of the disk"]]
     rows = sum(table.rows for table in tables)
     for name, times in found.items():
         seconds, processor = (statistics.median(values) for values in zip(*times, strict=True))
-        rates = f"{stored / 1e9 / seconds:.2f}", f"{rows / 1e6 / seconds:.0f}"
-        lines.append([name, f"{seconds:.2f}", f"{processor:.2f}", *rates, f"{disk_seconds / seconds:.0%}"])
+        moved = stored + (written if name in (OPERATOR, BOTH_WAYS) else 0)
+        rates = f"{moved / 1e9 / seconds:.2f}", f"{rows / 1e6 / seconds:.0f}"
+        shares = [f"{medians['disk'] / seconds:.0%}"]
+        if name == OPERATOR:
+            shares.append(f"{medians[BOTH_WAYS] / seconds:.0%} of {BOTH_WAYS}")
+        lines.append([name, f"{seconds:.2f}", f"{processor:.2f}", *rates, ", ".join(shares)])
     order = "sorted" if options.sorted else "not sorted"
     print(f"{rows:,} rows, {order}, {stored / 1e9:.2f} GB stored, {stored / rows:.2f} bytes a row", end="")
     print("" if options.skip_operator else f"; result {rows_out:,} rows, {written / 1e9:.2f} GB, {options.memory}")

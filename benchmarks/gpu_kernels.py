@@ -27,6 +27,7 @@ import cupy as cp
 import numpy as np
 
 from oocbe.kernels import backend_named
+from oocbe.kernels.cuda.groups import match_groups
 from oocbe.kernels.cuda.selection import PRODUCTS, prefix_sum
 from oocbe.kernels.interface import MatchedGroups
 from oocbe.semiring import Combination, Marginalisation
@@ -215,13 +216,15 @@ def group_cases(rows: int) -> Iterator[Case]:
         ) -> Any:
             first, second = keys[0][starts[:-1]] >> np.uint64(10), other[0][others[:-1]] >> np.uint64(10)
             at = cp.minimum(cp.searchsorted(second, first), len(second) - 1)
-            found = cp.flatnonzero(second[at] == first)
-            return found, at[found]
+            found1 = cp.flatnonzero(second[at] == first)
+            found2 = at[found1]
+            counts = starts[found1 + 1] - starts[found1], others[found2 + 1] - others[found2]
+            return starts[found1], counts[0], others[found2], counts[1]
 
         groups = len(starts) + len(other_starts)
         yield Case(
-            f"match groups, {size} rows a group", groups, 8 * groups * 2 + 16 * min(len(starts), len(other_starts)),
-            lambda k=keys, s=starts, o=other, t=other_starts: KERNELS.match_groups(k, s, o, t, HIGH), match_composed,
+            f"match groups, {size} rows a group", groups, 8 * groups * 2 + 32 * min(len(starts), len(other_starts)),
+            lambda k=keys, s=starts, o=other, t=other_starts: match_groups(k, s, o, t, HIGH), match_composed,
         )  # fmt: skip
 
 

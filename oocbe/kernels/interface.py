@@ -133,19 +133,12 @@ class Backend(Protocol):
         histogram.
         """
 
-    def match_groups(
-        self,
-        keys1: Keys,
-        starts1: NDArray[np.int64],
-        keys2: Keys,
-        starts2: NDArray[np.int64],
-        masks: NDArray[np.uint64],
-        piece_rows: int | None = None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Numbers of the groups with equal masked keys, ascending; groups of one table only are left out.
+    def common_groups(
+        self, keys1: Keys, keys2: Keys, masks: NDArray[np.uint64], piece_rows: int | None = None
+    ) -> MatchedGroups:
+        """Groups of rows with equal masked keys that both tables have, ascending; those of one table are left out.
 
-        Both tables have the masked bits at the same places, sorted by them; starts are those of :meth:`group_starts`.
-        masks : uint64 (words that count,). Returns int64 (matches,) group numbers in table 1 and in table 2.
+        Both tables have the masked bits at the same places and are sorted by them; masks : uint64 (words that count,).
         """
 
     def join_rows(

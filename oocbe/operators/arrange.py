@@ -68,13 +68,9 @@ def match(
     table1: Arranged, table2: Arranged, shared: Sequence[str], backend: Backend, piece_rows: int | None = None
 ) -> MatchedGroups:
     """Groups that two tables have in common; both have ``shared`` in their lowest places and are sorted by it."""
-    masks1, masks2 = field_masks(table1.layout, shared), field_masks(table2.layout, shared)
-    starts1 = backend.group_starts(table1.keys, masks1, piece_rows)
-    starts2 = backend.group_starts(table2.keys, masks2, piece_rows)
-    words = min(len(masks1), len(masks2))
-    found1, found2 = backend.match_groups(table1.keys, starts1, table2.keys, starts2, masks1[:words], piece_rows)
-    first1, first2 = starts1[found1], starts2[found2]
-    return MatchedGroups(first1, starts1[found1 + 1] - first1, first2, starts2[found2 + 1] - first2)
+    # In the lowest places of both, their bits are at the same ones: words that only one table has hold none of them.
+    masks = field_masks(table1.layout, shared)[: table2.layout.words]
+    return backend.common_groups(table1.keys, table2.keys, masks, piece_rows)
 
 
 def _merged(ranges: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,11 +10,10 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
 from oocbe.machine import default_memory_limit, resident_memory
-from oocbe.operators.packed_chunks import measured_chunks, rotation_of
+from oocbe.operators.packed_chunks import packed_chunks, rotation_of
 from oocbe.operators.reserved import reserved
-from oocbe.operators.result_memory import kept_columns
+from oocbe.operators.result_memory import KeptColumns, kept_columns
 from oocbe.semiring import Semiring
-from oocbe.tables.codec import FRONT_WORDS
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedColumn, PackedTable
 from oocbe.tables.table import Table, format_bytes
@@ -32,9 +32,9 @@ class PackedResult:
 
     def __init__(self, layout: Layout, dtype: np.dtype[Any], is_sorted: bool) -> None:
         self._layout, self._dtype, self._is_sorted = layout, dtype, is_sorted
-        self._capacity = max(0, default_memory_limit() - resident_memory()) // 8
-        self._words = [reserved(self._capacity, np.dtype(np.uint64)) for _ in range(layout.words + 1)]
-        self._starts = [[0] for _ in self._words]
+        self._kept: KeptColumns | None = None
+        self._columns: list[NDArray[np.uint64]] = []
+        self._starts = [[0] for _ in range(layout.words + 1)]
         self._row_starts = [0]
         self._edges: list[tuple[int, int]] = []
         self._extents: list[int] = []
@@ -51,22 +51,26 @@ class PackedResult:
             return
         if self._rotations is None:
             self._rotations = [0 if self._is_sorted else rotation_of(column) for column in [*keys, values]]
-        (chunk,) = measured_chunks([(keys, values)], self._rotations)
-        if sum(starts[-1] + size for starts, size in zip(self._starts, chunk.sizes, strict=True)) > self._capacity:
+        (chunk,) = packed_chunks([(keys, values)], self._rotations)
+        if not self._columns:
+            # The first chunk shows how much of the memory each column will take.
+            sizes = [len(words) for words in chunk.columns]
+            self._kept = kept_columns([np.dtype(np.uint64)] * len(sizes), sizes)
+            self._columns = self._kept.columns if self._kept else self._fresh_columns()
+        stops = [starts[-1] + len(words) for starts, words in zip(self._starts, chunk.columns, strict=True)]
+        if self._kept and not self._has_room(stops):
+            self._leave_kept(conveyor)
+        if not self._has_room(stops):
             raise ResourceError(
                 f"a packed result of more than {self._row_starts[-1]:,} rows does not fit main memory "
                 f"(limit {format_bytes(default_memory_limit())}); name an output table on disk"
             )
-        for number, size in enumerate(chunk.sizes):
-            start = self._starts[number][-1]
-            target = self._words[number][start : start + size]
-            # The front stays behind: what the device has there is not filled in.
-            conveyor.bring_back([chunk.packed(number)[FRONT_WORDS:]], [target[FRONT_WORDS:]])
-            target[:FRONT_WORDS] = chunk.front(number)
-            self._starts[number].append(start + size)
+        for words, column, starts, stop in zip(chunk.columns, self._columns, self._starts, stops, strict=True):
+            conveyor.bring_back([words], [column[starts[-1] : stop]])
+            starts.append(stop)
         self._row_starts.append(self._row_starts[-1] + len(values))
         self._edges.append(chunk.edge_keys)
-        self._extents += chunk.extent
+        self._extents += chunk.extent or ()
 
     def finish(self, conveyor: Conveyor) -> None:
         """Nothing is left to send."""
@@ -74,14 +78,35 @@ class PackedResult:
     def table(self, semiring: Semiring, dtype: np.dtype[Any]) -> PackedTable:
         """All results, when they have arrived; their values have the dtype that was known before them."""
         assert dtype == self._dtype
+        if self._kept:
+            self._kept.shorten([starts[-1] for starts in self._starts])
         columns = [
             PackedColumn(words[: starts[-1]], np.array(starts, dtype=np.int64))
-            for words, starts in zip(self._words, self._starts, strict=True)
+            for words, starts in zip(self._columns or self._fresh_columns(), self._starts, strict=True)
         ]
         rows = np.array(self._row_starts, dtype=np.int64)
         extent = (min(self._extents), max(self._extents)) if self._extents else None
         is_sorted = self._is_sorted or int(rows[-1]) < 2
         return PackedTable(self._layout, semiring, self._dtype, is_sorted, rows, columns, self._edges, extent)
+
+    def _has_room(self, stops: Sequence[int]) -> bool:
+        if self._kept:
+            return all(stop <= len(column) for stop, column in zip(stops, self._columns, strict=True))
+        return sum(stops) <= len(self._columns[0])
+
+    def _leave_kept(self, conveyor: Conveyor) -> None:
+        """Move what has come so far to fresh memory, where there is room for more."""
+        conveyor.wait_for_targets()
+        kept, self._kept, self._columns = self._columns, None, self._fresh_columns()
+        counts = [starts[-1] for starts in self._starts]
+        if self._has_room(counts):
+            for target, source, count in zip(self._columns, kept, counts, strict=True):
+                target[:count] = source[:count]
+
+    def _fresh_columns(self) -> list[NDArray[np.uint64]]:
+        """Room in each column for all that main memory holds, taken page by page."""
+        capacity = max(0, default_memory_limit() - resident_memory()) // 8
+        return [reserved(capacity, np.dtype(np.uint64)) for _ in self._starts]
 
 
 class PlainResult:
@@ -131,7 +156,7 @@ class PlainResult:
     def table(self, semiring: Semiring, dtype: np.dtype[Any]) -> Table:
         """All results, when they have arrived, with values of a dtype that holds them."""
         if self._kept:
-            self._kept.shorten(self._rows)
+            self._kept.shorten([self._rows] * len(self._columns))
         *words, values = (column[: self._rows] for column in self._columns)
         keys = words[0][np.newaxis] if len(words) == 1 else np.stack(words)
         return Table(self._layout, keys, values.astype(dtype, copy=False), semiring, self._is_sorted or len(values) < 2)

@@ -7,12 +7,12 @@ neighbouring piece has that chunk too, and each unpacks the rows that are its ow
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.tables.codec import FRONT_WORDS
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.packed_files import ChunkFiles
 
@@ -23,24 +23,39 @@ def packed_words(table: PackedTable, start: int, stop: int) -> list[NDArray[np.u
     return [column.chunks(first, last) for column in table.columns]
 
 
-def unpacked(table: PackedTable, start: int, stop: int, columns: Sequence[Any]) -> tuple[list[Any], Any]:
-    """Rows ``start`` to ``stop`` on the device: key words and values, (rows,) each.
+class Travelled(NamedTuple):
+    """Rows of a packed table that are on the device.
 
-    Parameters
+    Attributes
     ----------
+    table : the table. start, stop : the rows.
     columns : uint64 (words,) each, on the device: what :func:`packed_words` names.
     """
-    from oocbe.kernels.cuda.bit_pack import unpack
+
+    table: PackedTable
+    start: int
+    stop: int
+    columns: Sequence[Any]
+
+
+def unpacked(pieces: Sequence[Travelled]) -> list[tuple[Any, Any]]:
+    """Rows of packed tables on the device: keys uint64 (words, rows) and values (rows,) of each."""
+    from oocbe.kernels.cuda.bit_pack import Wanted, unpack
     from oocbe.kernels.cuda.device import cupy
 
-    first, last = table.covering(start, stop)
-    dtypes = [np.dtype(np.uint64)] * table.layout.words + [table.dtype]
-    found = [cupy().empty(stop - start, dtype=dtype) for dtype in dtypes]
-    for column, words, out in zip(table.columns, columns, found, strict=True):
-        begin = int(column.starts[first])
-        for chunk in range(first, last):
-            low, high = int(table.row_starts[chunk]), int(table.row_starts[chunk + 1])
-            target = out[max(start, low) - start : min(stop, high) - start]
-            source = words[int(column.starts[chunk]) - begin : int(column.starts[chunk + 1]) - begin]
-            unpack(source, high - low, FRONT_WORDS, target, max(0, start - low))
-    return found[:-1], found[-1]
+    found: list[tuple[Any, Any]] = []
+    parts: list[Wanted] = []
+    for table, start, stop, columns in pieces:
+        keys = cupy().empty((table.layout.words, stop - start), dtype=np.uint64)
+        values = cupy().empty(stop - start, dtype=table.dtype)
+        found.append((keys, values))
+        first, last = table.covering(start, stop)
+        rows = table.row_starts[first : last + 1].tolist()
+        for column, words, out in zip(table.columns, columns, [*keys, values], strict=True):
+            places = column.starts[first : last + 1].tolist()
+            begin = places[0]
+            for (low, high), (source, end) in zip(pairwise(rows), pairwise(places), strict=True):
+                target = out[max(start, low) - start : min(stop, high) - start]
+                parts.append(Wanted(words[source - begin : end - begin], high - low, target, max(0, start - low)))
+    unpack(parts)
+    return found

@@ -73,26 +73,31 @@ class KeptColumns:
 
     Attributes
     ----------
-    columns : (rows,) each, as many rows as there is room for. stretches : the memory of each.
+    columns : one-dimensional, as long as there is room for. stretches : the memory of each.
     """
 
     columns: list[NDArray[Any]]
     stretches: list[Bytes]
 
-    def shorten(self, rows: int) -> None:
-        """Give back what lies behind so many rows."""
-        for column, stretch in zip(self.columns, self.stretches, strict=True):
-            shorten(stretch, rows * column.itemsize)
+    def shorten(self, counts: Sequence[int]) -> None:
+        """Give back what lies behind so many items of each column."""
+        for column, stretch, count in zip(self.columns, self.stretches, counts, strict=True):
+            shorten(stretch, count * column.itemsize)
 
 
-def kept_columns(dtypes: Sequence[np.dtype[Any]]) -> KeptColumns | None:
-    """Columns of some dtypes in the largest stretch that is free; None where no memory is kept, or none is left."""
+def kept_columns(dtypes: Sequence[np.dtype[Any]], shares: Sequence[int] | None = None) -> KeptColumns | None:
+    """Columns of some dtypes in the largest stretch that is free; None where no memory is kept, or none is left.
+
+    shares : how the memory is shared out among the columns, in any unit; None: as many items for each.
+    """
     region = next(reversed(_regions), None)
     if region is None:
         return None
     room = region.largest() - ALIGNMENT * len(dtypes)
-    rows = room // sum(dtype.itemsize for dtype in dtypes)
-    stretches = [region.take(rows * dtype.itemsize) for dtype in dtypes] if rows > 0 else []
+    shares = [dtype.itemsize for dtype in dtypes] if shares is None else shares
+    counts = [room * share // sum(shares) // dtype.itemsize for dtype, share in zip(dtypes, shares, strict=True)]
+    enough = min(counts) > 0
+    stretches = [region.take(n * dtype.itemsize) for n, dtype in zip(counts, dtypes, strict=True)] if enough else []
     taken = [stretch for stretch in stretches if stretch is not None]
     if not taken or len(taken) < len(dtypes):  # another thread was quicker
         return None

@@ -5,11 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from oocbe.operators.packed_chunks import measured_chunks
-from oocbe.tables.codec import FRONT_WORDS
+from oocbe.operators.packed_chunks import packed_chunks
 
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.conveyor import Conveyor
@@ -64,13 +60,9 @@ class StoredResult:
             self._send(conveyor, [(list(keys), values)])
 
     def _send(self, conveyor: Conveyor, parts: list[tuple[list[Any], Any]]) -> None:
-        columns = self._writer.layout.words + 1
-        for chunk in measured_chunks(parts, [0] * columns):
-            extent = (chunk.extent[0], chunk.extent[1]) if chunk.extent else None
-            place = self._writer.begin_packed(chunk.rows, chunk.edge_keys, extent)
-            for number in range(columns):
-                conveyor.deliver(chunk.packed(number), partial(self._write, chunk.front(number), place, number))
-
-    def _write(self, front: tuple[int, ...], place: int, number: int, words: NDArray[np.uint64]) -> None:
-        words[:FRONT_WORDS] = front
-        self._writer.write_packed(place, number, words)
+        columns, consumers = [], []
+        for chunk in packed_chunks(parts, [0] * (self._writer.layout.words + 1)):
+            place = self._writer.begin_packed(chunk.rows, chunk.edge_keys, chunk.extent)
+            columns += chunk.columns
+            consumers += [partial(self._writer.write_packed, place, number) for number in range(len(chunk.columns))]
+        conveyor.deliver(columns, consumers)

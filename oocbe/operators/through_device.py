@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
 from oocbe.operators.device_results import PackedResult, PlainResult
-from oocbe.operators.packed_pieces import packed_words, unpacked
+from oocbe.operators.packed_pieces import Travelled, packed_words, unpacked
 from oocbe.operators.sorted_cuts import Cut, SortedCuts
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
     from oocbe.operators.stored_result import StoredResult
     from oocbe.tables.packed_files import ChunkFiles
 
-WORK_BYTES = 112
+WORK_BYTES = 120
 """Device memory that a piece takes for each of its rows: the row, sorted and moved, its run, a result row, the next
 piece's row and the last result's. Where that is not enough, the piece is halved."""
+
+PACKED_WORK_BYTES = 96
+"""The same where rows arrive and leave packed."""
 
 LEAST_ROWS = 1 << 16
 """Pieces are not made smaller than this beforehand."""
@@ -114,7 +117,9 @@ def through_device(
 def rows_a_piece(tables: Sequence[Table | PackedTable], most_bytes: int = MOST_BYTES) -> int:
     """Rows of a piece's tables together that the device's memory has room for, and that take ``most_bytes``."""
     row_bytes = max(8 * table.layout.words + _dtype(table).itemsize for table in tables)
-    return max(LEAST_ROWS, min(device_room() // WORK_BYTES, most_bytes // row_bytes))
+    are_packed = all(isinstance(table, PackedTable) for table in tables)
+    work = PACKED_WORK_BYTES if are_packed else WORK_BYTES
+    return max(LEAST_ROWS, min(device_room() // work, most_bytes // row_bytes))
 
 
 def known_dtype(tables: Sequence[Table | PackedTable], step: Step) -> np.dtype[Any]:
@@ -178,12 +183,20 @@ class PiecesThroughDevice:
 
     def _piece(self, conveyor: Conveyor, cut: Cut, columns: list[Any]) -> None:
         """Compute one piece and start its result on its way."""
-        tables = []
+        found: list[Rows | Travelled] = []
         for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
             own = columns[: table.layout.words + 1]
             del columns[: table.layout.words + 1]
-            words, values = unpacked(table, low, high, own) if isinstance(table, PackedTable) else (own[:-1], own[-1])
-            tables.append(Table(table.layout, _stacked(words), values, table.semiring, table.is_sorted))
+            if isinstance(table, PackedTable):
+                found.append(Travelled(table, low, high, own))
+            else:
+                found.append((_stacked(own[:-1]), own[-1]))
+        arrived = iter(unpacked([part for part in found if isinstance(part, Travelled)]))
+        rows = [next(arrived) if isinstance(part, Travelled) else part for part in found]
+        tables = [
+            Table(table.layout, *part, table.semiring, table.is_sorted)
+            for table, part in zip(self._tables, rows, strict=True)
+        ]
         self._compute(conveyor, cut, cut, tables)
 
     def _compute(self, conveyor: Conveyor, whole: Cut, cut: Cut, tables: Sequence[Table]) -> None:

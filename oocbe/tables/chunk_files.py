@@ -74,6 +74,19 @@ def read_packed(
         raise CorruptDataError(f"{describe(name)} cannot be decoded: {error}: {folder / name}") from None
 
 
+def read_packed_into(
+    folder: Path, manifest: Manifest, name: str, rows: int, itemsize: int, target: NDArray[np.uint64]
+) -> None:
+    """As :func:`read_packed` where chunks are packed on disk, into memory of the chunk's size, uint64 (words,)."""
+    from oocbe.tables.codec import checked
+
+    manifest.read_file_into(folder, name, target.data.cast("B"))
+    try:
+        checked(target, rows, itemsize)
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{describe(name)} cannot be decoded: {error}: {folder / name}") from None
+
+
 def _blosc_decoded(data: bytes, dtype: np.dtype[Any], chunk_rows: int) -> NDArray[Any]:
     expected = chunk_rows * dtype.itemsize
     claimed = int.from_bytes(data[4:8], "little") if len(data) >= BLOSC_HEADER + CRC_BYTES else -1

@@ -46,19 +46,17 @@ from numpy.typing import NDArray
 from oocbe.errors import CorruptDataError
 from oocbe.kernels.cpu.bit_pack import (
     BLOCK,
+    FRONT_WORDS,
     HEADER_WORDS,
     best_rotation,
     check_headers,
+    front_word,
     measure_blocks,
     pack_blocks,
     unpack_blocks,
 )
 
 CODEC_NAME = "oocbe.packed"
-MAGIC = int.from_bytes(b"OBPK", "little")
-VERSION = 1
-FRONT_WORDS = 4
-BLOCK_BITS = BLOCK.bit_length() - 1
 
 SAMPLE_ROWS, SAMPLES = 256, 4
 """Four stretches of a chunk decide its rotation: a ten-thousandth of the time that packing a million rows takes."""
@@ -95,11 +93,6 @@ def rows_in(data: bytes | memoryview) -> int:
     if len(data) < 8 * (FRONT_WORDS + 1) or len(data) % 8:
         raise CorruptDataError(f"a packed chunk cannot have {len(data):,} bytes")
     return int(np.frombuffer(data, dtype="<u8", count=2)[1])
-
-
-def front_word(itemsize: int, rotation: int) -> int:
-    """The first word of a packed chunk."""
-    return MAGIC | VERSION << 32 | itemsize << 40 | rotation << 48 | BLOCK_BITS << 56
 
 
 def checked(data: Any, rows: int, itemsize: int) -> tuple[NDArray[np.uint64], int]:

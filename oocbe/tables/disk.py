@@ -97,6 +97,22 @@ def read_file(path: Path, size: int) -> bytes:
         raise _naming(error, path) from None
 
 
+def read_file_into(path: Path, target: memoryview) -> int:
+    """As :func:`read_file`, into the caller's memory, and no more than that; returns the bytes that were there."""
+    _before("read", path)
+    try:
+        with span(READER, "read file") as timed:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                done = _read_at(handle, target, 0)
+            finally:
+                os.close(handle)
+            timed.note(bytes=done)
+            return done
+    except OSError as error:
+        raise _naming(error, path) from None
+
+
 def open_nameless(folder: Path, prefix: str) -> int:
     """Open a new file for reading and writing that has no name, so that no way of ending a process leaves it behind.
 
@@ -128,6 +144,10 @@ def write_at(handle: int, data: memoryview, offset: int, path: Path) -> None:
 def read_at(handle: int, data: memoryview, offset: int, path: Path) -> int:
     """Read bytes at an offset of an open file, and tell how many there were; ``path`` is for the hook."""
     _before("read", path)
+    return _read_at(handle, data, offset)
+
+
+def _read_at(handle: int, data: memoryview, offset: int) -> int:
     done = 0
     while done < len(data):
         count = os.preadv(handle, [data[done:]], offset + done)

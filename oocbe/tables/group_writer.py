@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import ModelError, UsageError
+from oocbe.kernels.cpu.threads import run_all
 from oocbe.semiring import Semiring
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import PACKED
@@ -131,9 +132,15 @@ class GroupWriter:
     def _publish(self, attributes: dict[str, Any]) -> None:
         """Force all to disk, the manifest last, and give the folder its name."""
         try:
-            self._open_arrays().describe({"oocbe": attributes})
-            for path in sorted(self._folder.rglob("*"), reverse=True):
-                disk.synchronise(path)
+            arrays = self._open_arrays()
+            arrays.describe({"oocbe": attributes})
+            paths = sorted(self._folder.rglob("*"), reverse=True)
+            folders = [path for path in paths if path.is_dir()]
+            files = [path for path in paths if path not in folders and path not in arrays.forced]
+            # A disk takes several requests at a time.
+            run_all(disk.synchronise, [(path,) for path in files])
+            for folder in folders:
+                disk.synchronise(folder)
             passing("table:data-synchronised")
             manifest = self._folder / MANIFEST_NAME
             content = self._manifest.render()

@@ -8,12 +8,14 @@ that :meth:`Manifest.render` gives, so that no changed bit goes unseen.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from oocbe.errors import CorruptDataError, UnsupportedError
-from oocbe.tables.disk import read_file
+from oocbe.tables.disk import read_file, read_file_into
 from oocbe.tables.records import read_record, render_record
 from oocbe.tracing.recorder import READER, span
 
@@ -128,15 +130,26 @@ class Manifest:
         CorruptDataError : missing, unreadable, damaged, or not a plain file inside the folder.
         """
         path = self.checked(folder, name)
-        try:
+        with _unreadable(name, path):
             data = read_file(path, self.files[name].size + 1)
-        except FileNotFoundError:
-            raise CorruptDataError(f"{describe(name)} is missing: {path}") from None
-        except OSError as error:
-            raise CorruptDataError(f"{describe(name)} cannot be read ({error.strerror}): {path}") from None
         with span(READER, "check file"):
             self.verify(folder, name, data)
         return data
+
+    def read_file_into(self, folder: Path, name: str, target: memoryview) -> None:
+        """Content of a listed file, checked, into the caller's memory (bytes,), which it fills.
+
+        Raises
+        ------
+        CorruptDataError : as for :meth:`read_file`, and where the file has another size than the memory.
+        """
+        path = self.checked(folder, name)
+        if self.files[name].size != len(target):
+            raise CorruptDataError(f"{describe(name)} should have {len(target):,} bytes: {path}")
+        with _unreadable(name, path):
+            size = read_file_into(path, target)
+        with span(READER, "check file"):
+            self.verify(folder, name, target[:size])
 
     def verify(self, folder: Path, name: str, data: bytes | memoryview) -> None:
         """Compare a file's bytes with its record; :class:`CorruptDataError` where they differ."""
@@ -145,6 +158,17 @@ class Manifest:
                 f"{describe(name)} is damaged (its checksum does not hold): {folder / name}; "
                 "restore or rewrite the table"
             )
+
+
+@contextmanager
+def _unreadable(name: str, path: Path) -> Iterator[None]:
+    """Name the file that the system does not read."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise CorruptDataError(f"{describe(name)} is missing: {path}") from None
+    except OSError as error:
+        raise CorruptDataError(f"{describe(name)} cannot be read ({error.strerror}): {path}") from None
 
 
 def describe(name: str) -> str:

@@ -7,6 +7,7 @@ Fields that stay neighbours travel as one move, so that most plans have one to t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,13 @@ def move_plan(source: Layout, destination: Layout, names: Sequence[str] | None =
     ------
     ModelError : a variable is missing in a layout or has different sizes in the two.
     """
+    moves = _moves(source, destination, None if names is None else tuple(names))
+    return np.array(moves, dtype=np.int64).reshape(-1, 5)
+
+
+@lru_cache(maxsize=1024)
+def _moves(source: Layout, destination: Layout, names: tuple[str, ...] | None) -> tuple[tuple[int, ...], ...]:
+    """The plan; kept, because pieces of a table that streams ask for the same one again and again."""
     wanted = set(source.scope) & set(destination.scope) if names is None else set(names)
     moves: list[list[int]] = []
     for name in sorted(wanted, key=source.place):
@@ -44,7 +52,7 @@ def move_plan(source: Layout, destination: Layout, names: Sequence[str] | None =
                 moves[-1][2] += here.bits
                 continue
         moves.append([here.word, here.shift, here.bits, there.word, there.shift])
-    return np.array(moves, dtype=np.int64).reshape(-1, 5)
+    return tuple(map(tuple, moves))
 
 
 def field_masks(layout: Layout, names: Sequence[str]) -> NDArray[np.uint64]:

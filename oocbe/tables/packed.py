@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, ResourceError
+from oocbe.kernels.cpu.bit_pack import BLOCK_BITS, FRONT_WORDS, HEADER_WORDS
 from oocbe.semiring import Semiring
-from oocbe.tables.codec import BLOCK_BITS, decode, encode
+from oocbe.tables.codec import decode, encode
 from oocbe.tables.layout import WORD_BITS, Layout
 from oocbe.tables.packed_files import ChunkFiles, StoredColumn
 from oocbe.tables.table import Table, describe_table, format_bytes
@@ -27,6 +28,8 @@ from oocbe.tables.writer import key_number
 
 if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
+
+ALL_ONES = (1 << 64) - 1
 
 CHUNK_ROWS = 1 << 22
 """Rows a chunk where a table is packed: several threads have one each at work, and a GPU few launches for many rows."""
@@ -226,19 +229,10 @@ class PackedKeys:
 
     def number(self, row: int) -> int:
         """Key of a row as one number, word 0 least significant."""
-        table = self._table
-        chunk = table.covering(row, row + 1)[0]
-        first = int(table.row_starts[chunk])
-        start = (row - first) >> BLOCK_BITS << BLOCK_BITS
-        if self._held != (chunk, start):
-            rows = int(table.row_starts[chunk + 1]) - first
-            if self._chunk[0] != chunk:
-                keys = table.columns[: table.layout.words]
-                self._chunk = chunk, [_words(column.chunks(chunk, chunk + 1)) for column in keys]
-            for words, out in zip(self._chunk[1], self._block, strict=True):
-                _decode(words, rows, out[: min(1 << BLOCK_BITS, rows - start)], start)
-            self._held = (chunk, start)
-        return key_number(self._block, row - first - start)
+        chunk = self._table.covering(row, row + 1)[0]
+        place = row - int(self._table.row_starts[chunk])
+        start = place >> BLOCK_BITS << BLOCK_BITS
+        return key_number(self._block_at(chunk, start), place - start)
 
     def narrowed(self, mask: int, wanted: int, low: int, high: int) -> tuple[int, int]:
         """Of rows ``low`` to ``high``, those among which the first with ``key & mask`` not below ``wanted`` is sought.
@@ -250,8 +244,45 @@ class PackedKeys:
         begin, end = self._table.covering(low, high)
         chunk = bisect_left(self._first_keys, wanted, begin, end, key=lambda key: key & mask)
         starts = self._table.row_starts
-        found = max(low, int(starts[max(begin, chunk - 1)])), min(high, int(starts[chunk]))
-        return found if found[0] < found[1] else (low, low)
+        first, last = max(low, int(starts[max(begin, chunk - 1)])), min(high, int(starts[chunk]))
+        if first >= last:
+            return low, low
+        return self._within(max(begin, chunk - 1), mask, wanted, first, last)
+
+    def _within(self, chunk: int, mask: int, wanted: int, low: int, high: int) -> tuple[int, int]:
+        """As :meth:`narrowed`, of rows of one chunk: by the blocks' headers, which tell each block's first key."""
+        headers = self._words_of(chunk)[0]
+        rotation = int(headers[0]) >> 48 & 0xFF
+        if self._table.layout.words > 1 or rotation or not 0 <= wanted <= ALL_ONES:
+            return low, high
+        begin, end = self._table.row_starts[chunk : chunk + 2].tolist()
+        blocks = -(-(end - begin) >> BLOCK_BITS)
+        bases = headers[FRONT_WORDS : FRONT_WORDS + HEADER_WORDS * blocks : HEADER_WORDS]
+        masked = np.uint64(mask & ALL_ONES)
+        block = int(np.searchsorted(bases & masked, np.uint64(wanted)))
+        found = begin
+        if block:
+            start = block - 1 << BLOCK_BITS
+            keys = self._block_at(chunk, start)[0, : end - begin - start]
+            found += start + int(np.searchsorted(keys & masked, np.uint64(wanted)))
+        found = min(max(found, low), high)
+        return found, found
+
+    def _words_of(self, chunk: int) -> list[NDArray[np.uint64]]:
+        """The packed key words of a chunk."""
+        if self._chunk[0] != chunk:
+            keys = self._table.columns[: self._table.layout.words]
+            self._chunk = chunk, [_words(column.chunks(chunk, chunk + 1)) for column in keys]
+        return self._chunk[1]
+
+    def _block_at(self, chunk: int, start: int) -> NDArray[np.uint64]:
+        """Keys (words, rows of a block) of the block that begins at a row of a chunk."""
+        if self._held != (chunk, start):
+            begin, end = self._table.row_starts[chunk : chunk + 2].tolist()
+            for words, out in zip(self._words_of(chunk), self._block, strict=True):
+                _decode(words, end - begin, out[: min(1 << BLOCK_BITS, end - begin - start)], start)
+            self._held = (chunk, start)
+        return self._block
 
 
 def _laid(chunks: Sequence[NDArray[np.uint64]]) -> PackedColumn:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from oocbe.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
@@ -43,25 +44,27 @@ class ChunkFiles:
         """Bytes of all words."""
         return 8 * len(self)
 
-    def read_into(self, target: NDArray[np.uint64]) -> None:
-        """Read and check the chunks, end to end, into uint64 (words,).
+    def reads_into(self, target: NDArray[np.uint64]) -> list[tuple[int, Callable[[], None]]]:
+        """Calls that read and check a chunk each, into uint64 (words,), end to end; and the chunk's bytes.
+
+        They raise CorruptDataError where a chunk is missing or damaged.
+        """
+        starts = (self.starts[self.first : self.last + 1] - self.starts[self.first]).tolist()
+        return [
+            (8 * (high - low), partial(self.table.packed_chunk_into, self.column, chunk, target[low:high]))
+            for chunk, (low, high) in zip(range(self.first, self.last), pairwise(starts), strict=True)
+        ]
+
+    def words(self) -> NDArray[np.uint64]:
+        """The chunks in memory.
 
         Raises
         ------
         CorruptDataError : a chunk is missing or damaged.
         """
-        begin = int(self.starts[self.first])
-        for chunk in range(self.first, self.last):
-            low, high = int(self.starts[chunk]) - begin, int(self.starts[chunk + 1]) - begin
-            words = self.table.packed_chunk(self.column, chunk)
-            if len(words) != high - low:
-                raise CorruptDataError(f"{self.table.path}: chunk {chunk} of column {self.column} has another size")
-            target[low:high] = words
-
-    def words(self) -> NDArray[np.uint64]:
-        """The chunks in memory; errors as for :meth:`read_into`."""
         target = np.empty(len(self), dtype=np.uint64)
-        self.read_into(target)
+        for _, read in self.reads_into(target):
+            read()
         return target
 
 

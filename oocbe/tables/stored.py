@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import CorruptDataError, ResourceError, UsageError
 from oocbe.semiring import MAX_SUM, SEMIRINGS, Semiring
 from oocbe.tables import disk
-from oocbe.tables.chunk_files import BLOSC, KEY_NAMES, PACKED, VALUES_NAME, read_packed, read_rows
+from oocbe.tables.chunk_files import BLOSC, KEY_NAMES, PACKED, VALUES_NAME, read_packed, read_packed_into, read_rows
 from oocbe.tables.group import attributes_of, check_extent, check_files, made_of
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COMPLETE_VERSION, Manifest
@@ -219,10 +219,18 @@ class StoredTable:
         ------
         CorruptDataError : it is missing or damaged.
         """
-        name = self._chunk_name(column, chunk)
-        rows = min(self.chunk_rows, self.rows - chunk * self.chunk_rows)
-        dtype = np.dtype(np.uint64) if column < self.layout.words else self.dtype
+        name, rows, dtype = self._chunk(column, chunk)
         return read_packed(self.path, self._manifest, name, self._codec, rows, self.chunk_rows, dtype)
+
+    def packed_chunk_into(self, column: int, chunk: int, target: NDArray[np.uint64]) -> None:
+        """As :meth:`packed_chunk`, of a table whose chunks are packed on disk, into memory of the chunk's size."""
+        name, rows, dtype = self._chunk(column, chunk)
+        read_packed_into(self.path, self._manifest, name, rows, dtype.itemsize, target)
+
+    def _chunk(self, column: int, chunk: int) -> tuple[str, int, np.dtype[Any]]:
+        """File of a chunk, its rows, and the dtype of its column."""
+        rows = min(self.chunk_rows, self.rows - chunk * self.chunk_rows)
+        return self._chunk_name(column, chunk), rows, np.dtype(np.uint64) if column < self.layout.words else self.dtype
 
     def to_table(self) -> Table:
         """All rows in memory; errors as for :meth:`read`."""

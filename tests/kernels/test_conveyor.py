@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -57,8 +59,12 @@ class Unread:
         self._numbers = numbers
         self.dtype, self.nbytes = numbers.dtype, numbers.nbytes
 
-    def read_into(self, target):
-        target[:] = self._numbers
+    def reads_into(self, target):
+        bounds = np.linspace(0, len(target), 6).astype(int).tolist()
+        return [(high - low, partial(self._read, target, low, high)) for low, high in pairwise(bounds)]
+
+    def _read(self, target, low, high):
+        target[low:high] = self._numbers[low:high]
 
 
 @pytest.mark.parametrize("host_bytes", [None, 1 << 17])
@@ -77,8 +83,7 @@ def test_rows_come_back_doubled(device, inputs, results, host_bytes):
             if results != "delivered":
                 conveyor.bring_back(made, found[number])
                 return
-            for array, target in zip(made, found[number], strict=True):
-                conveyor.deliver(array, lambda arrived, target=target: np.copyto(target, arrived))
+            conveyor.deliver(made, [partial(np.copyto, target) for target in found[number]])
 
         conveyor.pieces(compute)
     for columns, wanted in zip(found, expected, strict=True):
@@ -128,15 +133,15 @@ def test_pinned_memory_is_used_again_only_when_the_consumer_is_through(device, m
     pieces = made_pieces(False, [ROWS] * 30)
     found = []
 
-    def consume(arrived):
-        time.sleep(0.002)
+    def consume_late(arrived):
+        time.sleep(0.004)
         found.append(arrived.copy())
 
     with Conveyor(pieces, 1 << 15) as conveyor:
 
         def compute(number, columns):
-            for array in doubled(device, conveyor, columns):
-                conveyor.deliver(array, consume)
+            made = doubled(device, conveyor, columns)
+            conveyor.deliver(made, [lambda arrived: found.append(arrived.copy()), consume_late])
 
         conveyor.pieces(compute)
     expected = sorted((c * 2).tolist() for columns in pieces for c in columns)

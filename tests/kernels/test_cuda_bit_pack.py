@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.tables.codec import FRONT_WORDS, HEADER_WORDS, checked, encode
+from oocbe.tables.codec import checked, encode
 
 pytestmark = pytest.mark.gpu
 ROWS = [1, 2, 1023, 1024, 1025, 5000, 200_003]
@@ -28,24 +28,57 @@ def columns(rows: int, dtype: str):
 
 @pytest.mark.parametrize("dtype", ["uint64", "int64", "int32", "float64", "float32"])
 @pytest.mark.parametrize("rows", ROWS)
-def test_chunks_are_the_same(cuda, dtype, rows):
+def test_chunks_are_unpacked(cuda, dtype, rows):
     import cupy as cp
 
-    from oocbe.kernels.cuda.bit_pack import measure, unpack
+    from oocbe.kernels.cuda.bit_pack import Wanted, unpack
 
+    wanted, expected = [], []
     for name, column in columns(rows, dtype):
-        expected = encode(column)
-        chunk, rotation = checked(expected.tobytes(), rows, column.dtype.itemsize)
-        out = cp.empty(rows, dtype=dtype)
-        unpack(cp.asarray(chunk), rows, FRONT_WORDS, out)
-        assert out.get().tobytes() == column.tobytes(), name
-        for start, stop in ((0, rows // 2), (rows // 3, rows), (rows // 2, rows // 2 + 1), (rows, rows)):
+        chunk, _ = checked(encode(column).tobytes(), rows, column.dtype.itemsize)
+        for start, stop in ((0, rows), (0, rows // 2), (rows // 3, rows), (rows // 2, rows // 2 + 1), (rows, rows)):
             part = cp.zeros(stop - start + 2, dtype=dtype)
-            unpack(cp.asarray(chunk), rows, FRONT_WORDS, part[1:-1], start)
-            assert part.get().tobytes() == bytes(part.itemsize) + column[start:stop].tobytes() + bytes(part.itemsize)
-        measured = measure(cp.asarray(column), rotation)
-        payload_words = int(measured.places[-1])
-        assert payload_words == int(expected[2]), name
-        made = measured.packed(FRONT_WORDS, payload_words)
-        assert np.array_equal(made[FRONT_WORDS:].get(), expected[FRONT_WORDS:]), name
-        assert len(made) == FRONT_WORDS + HEADER_WORDS * -(-rows // 1024) + payload_words + 1
+            wanted.append(Wanted(cp.asarray(chunk), rows, part[1:-1], start))
+            expected.append((name, part, bytes(part.itemsize) + column[start:stop].tobytes() + bytes(part.itemsize)))
+    unpack(wanted)
+    for name, part, numbers in expected:
+        assert part.get().tobytes() == numbers, name
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_chunks_are_the_same(cuda, rows):
+    """Columns of all kinds at once, more than one launch takes."""
+    import cupy as cp
+
+    from oocbe.kernels.cuda.bit_pack import MOST_PARTS, Column, Measured
+
+    made = [
+        (f"{name} of {dtype}", column)
+        for count in (rows, 3000, 1024)
+        for dtype in ("uint64", "int64", "int32", "float64", "float32")
+        for name, column in columns(count, dtype)
+    ]
+    assert len(made) > MOST_PARTS
+    chunks = [checked(encode(column).tobytes(), len(column), column.itemsize) for _, column in made]
+    measured = Measured([Column(cp.asarray(c), rotation) for (_, c), (_, rotation) in zip(made, chunks, strict=True)])
+    found = zip(made, chunks, measured.summaries(), measured.packed(), strict=True)
+    for (name, column), (expected, _), summary, chunk in found:
+        assert chunk.get().tobytes() == expected.tobytes(), name
+        assert summary.payload_words == int(expected[2]), name
+        items = (
+            column.view(f"i{column.itemsize}").astype(np.int64).view(np.uint64) if column.dtype.kind != "u" else column
+        )
+        assert (summary.first, summary.last) == (int(items[0]), int(items[-1])), name
+        extent = (int(column.min()), int(column.max())) if column.dtype.kind == "i" else None
+        assert summary.extent == extent, name
+
+
+def test_extents_at_both_ends_of_the_range(cuda):
+    import cupy as cp
+
+    from oocbe.kernels.cuda.bit_pack import Column, Measured
+
+    info = np.iinfo(np.int64)
+    cases = [[info.max], [info.min], [info.min, info.max], [0, -1], [info.max] * 3000, [info.min] * 3000]
+    measured = Measured([Column(cp.asarray(np.array(case, dtype=np.int64)), 0) for case in cases])
+    assert [summary.extent for summary in measured.summaries()] == [(min(case), max(case)) for case in cases]

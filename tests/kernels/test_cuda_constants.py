@@ -12,6 +12,8 @@ from oocbe.kernels.cpu import bucket_join as cpu_bucket_join
 from oocbe.kernels.cuda.modules import source_text
 
 PAIRS = [
+    ("bit_pack", "MOST_PARTS", "bit_pack.MOST_PARTS"),
+    ("bit_pack", "SUMMARY_WORDS", "bit_pack.SUMMARY_WORDS"),
     ("bit_pack", "THREADS", "bit_pack.THREADS"),
     ("bucket_join", "THREADS", "flags.THREADS"),
     ("bucket_join", "MOST_TABLES", "bucket_join.MOST_TABLES"),
@@ -56,5 +58,6 @@ def test_the_source_and_its_launches_agree(source, expression, name):
 def test_both_backends_agree():
     assert value_of("bucket_join", "SCANNED_ROWS") == cpu_bucket_join.SCANNED_ROWS
     assert value_of("bit_pack", "BLOCK") == cpu_bit_pack.BLOCK
+    assert value_of("bit_pack", "FRONT_WORDS") == cpu_bit_pack.FRONT_WORDS
     assert value_of("bit_pack", "HEADER_WORDS") == cpu_bit_pack.HEADER_WORDS
     assert value_of("bit_pack", "OFFSET_BITS") == cpu_bit_pack.OFFSET_BITS

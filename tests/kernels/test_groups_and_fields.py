@@ -68,17 +68,16 @@ def test_group_starts_and_matches(kernels, piece_rows, data):
         rows = data.draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1)), max_size=20))
         rows.sort(key=lambda row: (row[1] if words == 2 else 0, row[0]))
         columns.append(np.array([[2 * a + c for a, _, c in rows], [b for _, b, _ in rows]], dtype=np.uint64)[:words])
-    starts, groups = [], []
+    groups = []
     for keys in columns:
         masked = [tuple(row) for row in (keys & masks[:, np.newaxis]).T.tolist()]
         firsts = [i for i, key in enumerate(masked) if i == 0 or masked[i - 1] != key]
         found = kernels.group_starts(keys, masks, piece_rows)
         assert found.tolist() == [*firsts, len(masked)] if masked else [0]
-        starts.append(found)
-        groups.append({masked[i]: number for number, i in enumerate(firsts)})
-    found1, found2 = kernels.match_groups(columns[0], starts[0], columns[1], starts[1], masks, piece_rows)
-    expected = [(number, groups[1][key]) for key, number in groups[0].items() if key in groups[1]]
-    assert list(zip(found1.tolist(), found2.tolist(), strict=True)) == expected
+        groups.append({masked[i]: (i, masked.count(masked[i])) for i in firsts})
+    common = kernels.common_groups(*columns, masks, piece_rows)
+    expected = [(*groups[0][key], *groups[1][key]) for key in groups[0] if key in groups[1]]
+    assert list(zip(*(part.tolist() for part in vars(common).values()), strict=True)) == expected
 
 
 @pytest.mark.parametrize("piece_rows", PIECES)

@@ -139,7 +139,7 @@ def test_columns_share_the_largest_stretch_by_their_items(region):
     assert (keys.dtype, values.dtype) == KEPT
     assert kept_columns(KEPT) is None
     keys[:], values[:] = 1, 2
-    kept.shorten(10)
+    kept.shorten([10, 10])
     assert region.largest() == 7 * ALIGNMENT  # between the first pages of keys and values
     assert (keys[:10] == 1).all()
     assert (values[:10] == 2).all()

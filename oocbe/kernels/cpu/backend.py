@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.complete import eliminate_complete
 from oocbe.kernels.cpu.fields import permute
 from oocbe.kernels.cpu.filters import drop_forbidden
-from oocbe.kernels.cpu.groups import group_starts, match_groups
+from oocbe.kernels.cpu.groups import common_groups, group_starts
 from oocbe.kernels.cpu.join import join_rows
 from oocbe.kernels.cpu.join_reduce import join_reduce
 from oocbe.kernels.cpu.reduce import reduce_groups
@@ -32,7 +32,7 @@ class CpuBackend:
     permute = staticmethod(permute)
     sort_rows = staticmethod(sort_rows)
     group_starts = staticmethod(group_starts)
-    match_groups = staticmethod(match_groups)
+    common_groups = staticmethod(common_groups)
     join_rows = staticmethod(join_rows)
     reduce_groups = staticmethod(reduce_groups)
     join_reduce = staticmethod(join_reduce)

@@ -16,12 +16,23 @@ from oocbe.kernels.cpu.jit import jit
 BLOCK = 1024
 """Rows a block: its header is a fifth of a bit a row, and a GPU's thread block decodes it in one go."""
 
+BLOCK_BITS = BLOCK.bit_length() - 1
+
+FRONT_WORDS = 4
 HEADER_WORDS = 3
+
+MAGIC = int.from_bytes(b"OBPK", "little")
+VERSION = 1
 
 OFFSET_BITS = 40
 WIDTH_SHIFT, SHIFT_SHIFT, MODE_SHIFT = 40, 48, 56
 
 REFERENCE, DELTAS = 0, 1
+
+
+def front_word(itemsize: int, rotation: int) -> int:
+    """The first word of a packed chunk."""
+    return MAGIC | VERSION << 32 | itemsize << 40 | rotation << 48 | BLOCK_BITS << 56
 
 
 @jit

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.threads import row_ranges, run_all
+from oocbe.kernels.interface import MatchedGroups
 
 
 def group_starts(
@@ -25,21 +26,19 @@ def group_starts(
     return starts
 
 
-def match_groups(
-    keys1: NDArray[np.uint64],
-    starts1: NDArray[np.int64],
-    keys2: NDArray[np.uint64],
-    starts2: NDArray[np.int64],
-    masks: NDArray[np.uint64],
-    piece_rows: int | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Groups with equal masked keys in two tables; see :meth:`oocbe.kernels.interface.Backend.match_groups`."""
+def common_groups(
+    keys1: NDArray[np.uint64], keys2: NDArray[np.uint64], masks: NDArray[np.uint64], piece_rows: int | None = None
+) -> MatchedGroups:
+    """Groups that two tables have in common; see :meth:`oocbe.kernels.interface.Backend.common_groups`."""
+    starts1, starts2 = group_starts(keys1, masks, piece_rows), group_starts(keys2, masks, piece_rows)
     groups = len(starts1) - 1
     found1, found2 = np.empty(groups, dtype=np.int64), np.empty(groups, dtype=np.int64)
     pieces = row_ranges(groups, piece_rows)
     counts = run_all(_match, [(keys1, starts1, keys2, starts2, masks, found1, found2, *piece) for piece in pieces])
     kept = [slice(start, start + count) for (start, _), count in zip(pieces, counts, strict=True)]
-    return np.concatenate([found1[k] for k in kept]), np.concatenate([found2[k] for k in kept])
+    common1, common2 = np.concatenate([found1[k] for k in kept]), np.concatenate([found2[k] for k in kept])
+    first1, first2 = starts1[common1], starts2[common2]
+    return MatchedGroups(first1, starts1[common1 + 1] - first1, first2, starts2[common2 + 1] - first2)
 
 
 @jit

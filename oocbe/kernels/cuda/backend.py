@@ -53,7 +53,7 @@ class CudaBackend:
     permute = staticmethod(with_retry(fields.permute))
     sort_rows = staticmethod(with_retry(sort.sort_rows))
     group_starts = staticmethod(with_retry(groups.group_starts))
-    match_groups = staticmethod(with_retry(groups.match_groups))
+    common_groups = staticmethod(with_retry(groups.common_groups))
     join_rows = staticmethod(with_retry(join.join_rows))
     reduce_groups = staticmethod(with_retry(reduce.reduce_groups))
     join_reduce = staticmethod(with_retry(join_reduce.join_reduce))

@@ -1,44 +1,89 @@
-// Packed chunks (oocbe/tables/codec.py has the format): a thread block takes one block of BLOCK rows. To unpack, a thread
-// reads four neighbouring numbers; differences become rows by a prefix sum over the block. To pack, a block's header is
-// found by reductions; once a prefix sum has said where payloads go, a thread makes whole payload words.
-// variants: ITEM=int|unsigned long long
+// Packed chunks (oocbe/tables/codec.py has the format), many columns in one launch: a thread block takes one block of
+// BLOCK rows and finds by its number which column that is of. To unpack, a thread reads four neighbouring numbers;
+// differences become rows by a prefix sum over the block. To pack, a block's header is found by reductions; once a
+// prefix sum has said where payloads go, a thread makes whole payload words.
 #include "integers.cuh"
 
 #define BLOCK 1024
 #define THREADS 256
 #define ROWS_A_THREAD (BLOCK / THREADS)
+#define FRONT_WORDS 4
 #define HEADER_WORDS 3
 #define OFFSET_BITS 40
 #define SIGN (1ull << 63)
+#define MOST_PARTS 64
+
+// Rows `start` and following of a chunk, to be unpacked to `out`; first_block: of the grid's, the first one for them.
+struct Source { const u64 *chunk; void *out; i64 rows, start, wanted; u32 first_block, item_bytes; };
+
+// A column to be measured.
+struct Column { const void *column; i64 rows; u32 first_block, item_bytes, rotation, is_signed; };
+
+// A measured column to be packed, and where to.
+struct Target {
+    const void *column;
+    u64 *chunk;
+    i64 rows, payload_words;
+    u64 front;
+    u32 first_block, item_bytes, rotation, unused;
+};
+
+struct Sources { Source parts[MOST_PARTS]; };
+struct Columns { Column parts[MOST_PARTS]; };
+struct Targets { Target parts[MOST_PARTS]; };
+
+// What the host reads of each measured column: its first and last item, and, of signed ones (which are not rotated),
+// the complement of the least and the greatest, both shifted by SIGN so that they begin at zero.
+#define SUMMARY_WORDS 4
+#define FIRST_ITEM 0
+#define LAST_ITEM 1
+#define LEAST_ITEM 2
+#define GREATEST_ITEM 3
+
+// The part that this block works for: the last one that does not begin behind it.
+template <typename Part>
+__device__ __forceinline__ u32 own_part(const Part *parts, u32 count) {
+    u32 low = 0;
+    while (count - low > 1) {
+        u32 middle = (low + count) / 2;
+        if (parts[middle].first_block <= blockIdx.x) low = middle; else count = middle;
+    }
+    return low;
+}
 
 struct Header { u64 base, step; i64 place; u32 width, shift; bool deltas; };
 
 __device__ __forceinline__ Header header_of(const u64 *headers, i64 block) {
     u64 packed = headers[block * HEADER_WORDS + 2];
-    return {headers[block * HEADER_WORDS], headers[block * HEADER_WORDS + 1], (i64)(packed & ((1ull << OFFSET_BITS) - 1)),
-            (u32)(packed >> 40) & 0xFF, (u32)(packed >> 48) & 0xFF, packed >> 56 != 0};
+    i64 place = (i64)(packed & ((1ull << OFFSET_BITS) - 1));
+    return {headers[block * HEADER_WORDS], headers[block * HEADER_WORDS + 1], place, (u32)(packed >> 40) & 0xFF,
+            (u32)(packed >> 48) & 0xFF, packed >> 56 != 0};
 }
 
 __device__ __forceinline__ u64 turned_left(u64 word, u32 rotation) {
     return rotation ? word << rotation | word >> (64 - rotation) : word;
 }
 
-// Item as a 64-bit word, sign-extended where it has four bytes, rotated to the right.
-__device__ __forceinline__ u64 turned_right(ITEM item, u32 rotation) {
-    u64 word = (u64)(i64)item;
+// An item as a 64-bit word, sign-extended where it has four bytes.
+__device__ __forceinline__ u64 item_of(const void *column, u32 item_bytes, i64 row) {
+    return item_bytes == 4 ? (u64)(i64)((const i32 *)column)[row] : ((const u64 *)column)[row];
+}
+
+__device__ __forceinline__ u64 turned_right(u64 word, u32 rotation) {
     return rotation ? word >> rotation | word << (64 - rotation) : word;
 }
 
-// front, the chunk's first word; headers u64 (blocks, 3) and payload as in the chunk, checked before; rows, in these
-// blocks; out ITEM (wanted,), the rows behind the first skipped ones.
+// Chunks were checked before.
 extern "C" __global__ void __launch_bounds__(THREADS)
-unpack_blocks(const u64 *front, const u64 *headers, const u64 *payload, i64 rows, i64 skipped, i64 wanted, ITEM *out) {
+unpack_blocks(const __grid_constant__ Sources sources, i64 parts) {
     __shared__ u64 warp_sums[THREADS / 32];
-    Header header = header_of(headers, blockIdx.x);
-    u32 rotation = (u32)(*front >> 48) & 0xFF;
-    i64 start = (i64)blockIdx.x * BLOCK;
-    u32 first = threadIdx.x * ROWS_A_THREAD, count = rows - start < BLOCK ? (u32)(rows - start) : BLOCK;
-    const u64 *source = payload + header.place;
+    const Source &part = sources.parts[own_part(sources.parts, (u32)parts)];
+    i64 block = part.start / BLOCK + blockIdx.x - part.first_block, start = block * BLOCK;
+    const u64 *headers = part.chunk + FRONT_WORDS;
+    Header header = header_of(headers, block);
+    u32 rotation = (u32)(part.chunk[0] >> 48) & 0xFF;
+    u32 first = threadIdx.x * ROWS_A_THREAD, count = part.rows - start < BLOCK ? (u32)(part.rows - start) : BLOCK;
+    const u64 *source = headers + HEADER_WORDS * ((part.rows + BLOCK - 1) / BLOCK) + header.place;
     u64 numbers[ROWS_A_THREAD], mask = header.width ? ~0ull >> (64 - header.width) : 0;
     u64 added = header.deltas ? header.step : header.base;
     #pragma unroll
@@ -71,59 +116,89 @@ unpack_blocks(const u64 *front, const u64 *headers, const u64 *payload, i64 rows
     }
     #pragma unroll
     for (int i = 0; i < ROWS_A_THREAD; i++) {
-        i64 at = start + first + i - skipped;
-        if (first + i < count && at >= 0 && at < wanted) out[at] = (ITEM)turned_left(numbers[i], rotation);
+        i64 at = start + first + i - part.start;
+        if (first + i >= count || at < 0 || at >= part.wanted) continue;
+        u64 item = turned_left(numbers[i], rotation);
+        if (part.item_bytes == 4) ((u32 *)part.out)[at] = (u32)item; else ((u64 *)part.out)[at] = item;
     }
 }
 
-// Least of all threads' numbers, or all their ones.
-template <bool LEAST>
-__device__ __forceinline__ u64 over_block(u64 value, u64 *held) {
-    #pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-        u64 other = __shfl_xor_sync(ALL_LANES, value, step);
-        value = LEAST ? (other < value ? other : value) : (value | other);
-    }
-    if (lane_number() == 0) held[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = held[0];
-    for (int w = 1; w < THREADS / 32; w++) value = LEAST ? (held[w] < value ? held[w] : value) : (value | held[w]);
-    __syncthreads();
-    return value;
-}
+__device__ __forceinline__ u64 shuffled(u64 value, int step) { return __shfl_xor_sync(ALL_LANES, value, step); }
 
 __device__ __forceinline__ u32 bit_length(u64 word) { return 64 - __clzll(word); }
 __device__ __forceinline__ u32 trailing_zeros(u64 word) { return word ? __ffsll(word) - 1 : 0; }
 
 // The block's rows, turned, in shared memory; how many there are.
-__device__ __forceinline__ u32 load_block(const ITEM *column, i64 rows, u32 rotation, u64 *words) {
-    i64 start = (i64)blockIdx.x * BLOCK;
+__device__ __forceinline__ u32 load_block(const void *column, u32 item_bytes, i64 rows, i64 start, u32 rotation,
+                                          u64 *words) {
     u32 count = rows - start < BLOCK ? (u32)(rows - start) : BLOCK;
-    for (u32 i = threadIdx.x; i < count; i += THREADS) words[i] = turned_right(column[start + i], rotation);
+    for (u32 i = threadIdx.x; i < count; i += THREADS)
+        words[i] = turned_right(item_of(column, item_bytes, start + i), rotation);
     __syncthreads();
     return count;
 }
 
-// headers u64 (blocks, 3), payloads' places left out, and sizes i64 (blocks,), words of each payload.
+// headers u64 (blocks, 3), payloads' places left out; sizes i64 (blocks,), words of each payload; summaries u64 (parts,
+// SUMMARY_WORDS), zero before.
 extern "C" __global__ void __launch_bounds__(THREADS)
-measure_blocks(const ITEM *column, i64 rows, i64 rotation, i64 is_signed, u64 *headers, i64 *sizes) {
-    __shared__ u64 words[BLOCK], held[THREADS / 32];
-    u32 count = load_block(column, rows, (u32)rotation, words);
-    u64 bias = is_signed ? SIGN : 0, least = ~0ull, ones = 0, least_step = ~0ull, delta_ones = 0;
-    for (u32 i = threadIdx.x; i < count; i += THREADS) least = min(least, words[i] ^ bias);
-    u64 base = over_block<true>(least, held) ^ bias;
-    for (u32 i = threadIdx.x; i < count; i += THREADS) ones |= words[i] - base;
-    ones = over_block<false>(ones, held);
+measure_blocks(const __grid_constant__ Columns columns, i64 parts, u64 *headers, i64 *sizes, u64 *summaries) {
+    __shared__ u64 words[BLOCK], held[5][THREADS / 32];
+    u32 number = own_part(columns.parts, (u32)parts), warp = threadIdx.x / 32;
+    const Column &part = columns.parts[number];
+    i64 start = (i64)(blockIdx.x - part.first_block) * BLOCK;
+    u32 count = load_block(part.column, part.item_bytes, part.rows, start, part.rotation, words);
+    // Least and greatest row and least difference, first of all rows that this thread has.
+    u64 bias = part.is_signed ? SIGN : 0, least = ~0ull, greatest = 0, least_step = ~0ull;
+    u64 own[ROWS_A_THREAD], steps[ROWS_A_THREAD];
+    #pragma unroll
+    for (int i = 0; i < ROWS_A_THREAD; i++) {
+        u32 at = threadIdx.x + i * THREADS;
+        if (at >= count) continue;
+        own[i] = words[at];
+        steps[i] = at > 0 ? own[i] - words[at - 1] : 0;
+        least = min(least, own[i] ^ bias);
+        greatest = max(greatest, own[i] ^ bias);
+        if (at > 0) least_step = min(least_step, steps[i] ^ SIGN);
+    }
+    #pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        least = min(least, shuffled(least, step));
+        least_step = min(least_step, shuffled(least_step, step));
+        if (part.is_signed) greatest = max(greatest, shuffled(greatest, step));
+    }
+    if (lane_number() == 0) held[0][warp] = least, held[1][warp] = least_step, held[2][warp] = greatest;
+    __syncthreads();
+    #pragma unroll
+    for (int w = 0; w < THREADS / 32; w++) {
+        least = min(least, held[0][w]);
+        least_step = min(least_step, held[1][w]);
+        greatest = max(greatest, held[2][w]);
+    }
+    // Ones of the distances to the least row, and to the least difference.
+    u64 base = least ^ bias, found = least_step ^ SIGN, ones = 0, delta_ones = 0;
+    #pragma unroll
+    for (int i = 0; i < ROWS_A_THREAD; i++) {
+        u32 at = threadIdx.x + i * THREADS;
+        if (at >= count) continue;
+        ones |= own[i] - base;
+        if (at > 0) delta_ones |= steps[i] - found;
+    }
+    #pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        ones |= shuffled(ones, step);
+        delta_ones |= shuffled(delta_ones, step);
+    }
+    if (lane_number() == 0) held[3][warp] = ones, held[4][warp] = delta_ones;
+    __syncthreads();
+    if (threadIdx.x) return;
+    #pragma unroll
+    for (int w = 0; w < THREADS / 32; w++) ones |= held[3][w], delta_ones |= held[4][w];
     u32 shift = trailing_zeros(ones), width = ones ? bit_length(ones) - shift : 0;
     u64 step = 0;
     bool deltas = false;
     if (width > 0 && count > 1) {
-        for (u32 i = threadIdx.x; i < count; i += THREADS)
-            if (i > 0) least_step = min(least_step, (words[i] - words[i - 1]) ^ SIGN);
-        u64 found = over_block<true>(least_step, held) ^ SIGN;
-        for (u32 i = threadIdx.x; i < count; i += THREADS) if (i > 0) delta_ones |= words[i] - words[i - 1] - found;
-        delta_ones = over_block<false>(delta_ones, held);
-        u32 delta_shift = trailing_zeros(delta_ones), delta_width = delta_ones ? bit_length(delta_ones) - delta_shift : 0;
+        u32 delta_shift = trailing_zeros(delta_ones);
+        u32 delta_width = delta_ones ? bit_length(delta_ones) - delta_shift : 0;
         if (delta_width < width) {
             deltas = true;
             base = words[0];
@@ -132,21 +207,41 @@ measure_blocks(const ITEM *column, i64 rows, i64 rotation, i64 is_signed, u64 *h
             shift = delta_shift;
         }
     }
-    if (threadIdx.x) return;
     u64 *header = headers + (i64)blockIdx.x * HEADER_WORDS;
     header[0] = base;
     header[1] = step;
     header[2] = (u64)width << 40 | (u64)shift << 48 | (u64)deltas << 56;
     sizes[blockIdx.x] = ((i64)count * width + 63) >> 6;
+    u64 *summary = summaries + number * SUMMARY_WORDS;
+    if (start == 0) summary[FIRST_ITEM] = item_of(part.column, part.item_bytes, 0);
+    if (start + count == part.rows) summary[LAST_ITEM] = item_of(part.column, part.item_bytes, part.rows - 1);
+    if (!part.is_signed) return;
+    // A look first: few blocks have anything new to say, and those that add to one word wait for one another.
+    if (~least > load_relaxed(summary + LEAST_ITEM)) atomicMax(summary + LEAST_ITEM, ~least);
+    if (greatest > load_relaxed(summary + GREATEST_ITEM)) atomicMax(summary + GREATEST_ITEM, greatest);
 }
 
-// places i64 (blocks + 1,): the prefix sum of the sizes; completes the headers and writes the payload.
+// headers as measured; places i64 (blocks + 1,): the prefix sum of the sizes. Writes whole chunks.
 extern "C" __global__ void __launch_bounds__(THREADS)
-pack_blocks(const ITEM *column, i64 rows, i64 rotation, const i64 *places, u64 *headers, u64 *payload) {
+pack_blocks(const __grid_constant__ Targets targets, i64 parts, const i64 *places, const u64 *headers) {
     __shared__ u64 words[BLOCK];
-    u32 count = load_block(column, rows, (u32)rotation, words);
+    const Target &part = targets.parts[own_part(targets.parts, (u32)parts)];
+    i64 block = blockIdx.x - part.first_block, blocks = (part.rows + BLOCK - 1) / BLOCK;
+    u32 count = load_block(part.column, part.item_bytes, part.rows, block * BLOCK, part.rotation, words);
     Header header = header_of(headers, blockIdx.x);
-    header.place = places[blockIdx.x];
+    header.place = places[blockIdx.x] - places[part.first_block];
+    u64 *made_headers = part.chunk + FRONT_WORDS, *payload = made_headers + blocks * HEADER_WORDS;
+    u64 *own_header = made_headers + block * HEADER_WORDS;
+    if (threadIdx.x < 2) own_header[threadIdx.x] = headers[(i64)blockIdx.x * HEADER_WORDS + threadIdx.x];
+    if (threadIdx.x == 2) own_header[2] = headers[(i64)blockIdx.x * HEADER_WORDS + 2] | (u64)header.place;
+    if (block == 0 && threadIdx.x == 3) {
+        part.chunk[0] = part.front;
+        part.chunk[1] = (u64)part.rows;
+        part.chunk[2] = (u64)part.payload_words;
+        part.chunk[3] = 0;
+        payload[part.payload_words] = 0;
+    }
+    if (header.width == 0) return;
     u64 numbers[ROWS_A_THREAD];
     #pragma unroll
     for (int i = 0; i < ROWS_A_THREAD; i++) {
@@ -162,8 +257,6 @@ pack_blocks(const ITEM *column, i64 rows, i64 rotation, const i64 *places, u64 *
     for (int i = 0; i < ROWS_A_THREAD; i++)
         if (threadIdx.x + i * THREADS < count) words[threadIdx.x + i * THREADS] = numbers[i];
     __syncthreads();
-    if (threadIdx.x == 0) headers[(i64)blockIdx.x * HEADER_WORDS + 2] |= (u64)header.place;
-    if (header.width == 0) return;
     u32 size = (count * header.width + 63) >> 6;
     for (u32 word = threadIdx.x; word < size; word += THREADS) {
         // The numbers that have bits in this word, the first of them perhaps only its upper ones.

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -30,6 +31,9 @@ from oocbe.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, READE
 
 MOST_THREADS = 16
 """Threads that fill pinned memory, and that empty it: one moves 9 GB/s, or 4 into memory that was never used before."""
+
+DISK_READERS = 20
+"""Threads that read columns from disk: they wait for it, not for a core."""
 
 CHUNK_BYTES = 32 << 20
 """Results come back in chunks of so many bytes a column: several threads empty one result, and a ring of equal chunks
@@ -48,6 +52,9 @@ ALIGNMENT = 512
 
 LOOK_UP_SECONDS = 0.2
 """A waiting thread looks up this often, so that signals get through."""
+
+FILLERS_A_PIECE = 8
+"""Threads that fill one piece: the first piece is there the sooner, and the next ones are filled meanwhile."""
 
 SHARE_BEHIND = 0.5
 """Share of the pinned memory allowed for results on their way."""
@@ -69,11 +76,18 @@ class Unread(Protocol):
     def nbytes(self) -> int:
         """Of all items."""
 
-    def read_into(self, target: NDArray[Any]) -> None:
-        """Fill an array with the column's items."""
+    def reads_into(self, target: NDArray[Any]) -> Sequence[tuple[int, Callable[[], None]]]:
+        """Calls that fill an array with the column's items, a part of it each, on any threads; and the part's bytes."""
 
 
 Column = NDArray[Any] | Unread
+
+
+class _Filled(NamedTuple):
+    """A piece's columns in pinned memory, and what fills them on other threads."""
+
+    columns: Sequence[Any]
+    parts: Sequence[Future[None]]
 
 
 class _Loaded(NamedTuple):
@@ -100,8 +114,12 @@ class Conveyor:
         self.stream = module.cuda.Stream(non_blocking=True)
         # The thread that queues everything has a core of its own.
         threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) - 1))
-        fillers = 1 if pieces and all(map(is_pinned, pieces[0])) else max(1, threads * 2 // 5)
+        fillers = max(1, threads * 2 // 5)
         emptiers = threads - fillers
+        if pieces and not all(isinstance(column, np.ndarray) for column in pieces[0]):
+            fillers = DISK_READERS
+        elif pieces and all(map(is_pinned, pieces[0])):
+            fillers, emptiers = 1, threads - 1
         self._readers = ThreadPoolExecutor(fillers, thread_name_prefix="oocbe-fill")
         self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")
         size = max((sum(map(_room, columns)) for columns in pieces), default=0)
@@ -109,10 +127,10 @@ class Conveyor:
             self._slots = [module.empty(size, dtype=np.uint8) for _ in range(min(SLOTS, len(pieces)))]
         self.stream.synchronize()
         self._free_slot: list[Any] = [None] * SLOTS
-        self._filling: deque[Future[Sequence[Any]]] = deque()
+        self._filling: deque[Future[_Filled]] = deque()
         self._spare: list[NDArray[np.uint8]] = []
-        self._emptying: deque[tuple[Future[None], NDArray[np.uint8]]] = deque()
-        self._ahead = fillers + 1
+        self._emptying: deque[tuple[list[Future[None]], NDArray[np.uint8]]] = deque()
+        self._ahead = -(-fillers // FILLERS_A_PIECE) + 1
         self._behind = 2 * emptiers * CHUNK_BYTES
         self._host_bytes = host_bytes
         if host_bytes is not None:
@@ -138,14 +156,12 @@ class Conveyor:
             ends.callback(self.stream.__exit__, kind, error, trace)
             for stream in (self._out, self.stream, self._in):
                 ends.callback(stream.synchronize)
-            for threads in (self._writers, self._readers):
-                ends.callback(threads.shutdown, wait=True)
+            ends.callback(self._writers.shutdown, wait=True)
+            ends.callback(self._readers.shutdown, wait=True, cancel_futures=True)
             ends.callback(self._switching.__exit__, None, None, None)
-            for future in self._filling:
-                future.cancel()
         if error is None:
             while self._emptying:
-                _wait(self._emptying.popleft()[0])
+                _wait_for_all(self._emptying.popleft()[0])
 
     def pieces(self, compute: Callable[[int, list[Any]], None]) -> None:
         """Call ``compute`` with each piece's number and its columns on the device, for the stream of the kernels.
@@ -155,7 +171,7 @@ class Conveyor:
         for number in range(len(self._pieces)):
             self._fill_ahead(number)
             self._load(number)
-            if number + 1 < len(self._pieces) and self._filling and self._filling[0].done():
+            if number + 1 < len(self._pieces) and self._is_filled():
                 self._load(number + 1)
             loaded = self._loaded.popleft()
             self.stream.wait_event(loaded.event)
@@ -187,23 +203,28 @@ class Conveyor:
                 self._bring_chunk([c[first:last] for c in columns], [t[first:last] for t in targets], chunk_rows)
         self._leave(columns)
 
-    def deliver(self, column: Any, consume: Callable[[NDArray[Any]], None]) -> None:
-        """Start to bring a column to main memory, for a function there that is called on a thread of its own.
+    def deliver(self, columns: Sequence[Any], consumers: Sequence[Callable[[NDArray[Any]], None]]) -> None:
+        """Start to bring columns to main memory, each for a function there that is called on a thread of its own.
 
-        consume : given the column, (rows,), in memory that is used again when it returns.
+        consumers : given the column, (rows,), in memory that is used again when all have returned.
         """
         ready = cupy().cuda.Event(disable_timing=True)
         ready.record(self.stream)
         self._out.wait_event(ready)
-        pinned = self._take(-(-_room(column) // RING_BYTES) * RING_BYTES)
-        (middle,) = _carved(pinned, [column])
-        with device_span(DEVICE_TO_HOST, "chunk", self._out, bytes=column.nbytes):
-            _copy(middle.ctypes.data, column.data.ptr, column.nbytes, TO_HOST, self._out)
+        pinned = self._take(-(-sum(map(_room, columns)) // RING_BYTES) * RING_BYTES)
+        middle = _carved(pinned, columns)
+        with device_span(DEVICE_TO_HOST, "chunks", self._out, bytes=_bytes(columns)):
+            for column, target in zip(columns, middle, strict=True):
+                _copy(target.ctypes.data, column.data.ptr, column.nbytes, TO_HOST, self._out)
         gone = cupy().cuda.Event(block=True, disable_timing=True)
         gone.record(self._out)
-        self._emptying.append((self._writers.submit(_consume, gone, middle, consume), pinned))
+        calls = [
+            self._writers.submit(_consume, gone, target, consume)
+            for target, consume in zip(middle, consumers, strict=True)
+        ]
+        self._emptying.append((calls, pinned))
         self._behind_now += pinned.nbytes
-        self._leave(column)
+        self._leave(columns)
 
     def _leave(self, arrays: Any) -> None:
         """Hold arrays on the device until the copies queued so far are over."""
@@ -222,7 +243,7 @@ class Conveyor:
         # Threads that wait for this sleep: there are as many as cores, and others have work.
         gone = cupy().cuda.Event(block=True, disable_timing=True)
         gone.record(self._out)
-        self._emptying.append((self._writers.submit(_empty, gone, middle, targets), pinned))
+        self._emptying.append(([self._writers.submit(_empty, gone, middle, targets)], pinned))
         self._behind_now += pinned.nbytes
 
     def wait_for_results(self) -> None:
@@ -235,28 +256,34 @@ class Conveyor:
     def wait_for_targets(self) -> None:
         """Until all results so far are where they belong."""
         self.wait_for_results()
-        for future, _ in self._emptying:
-            _wait(future)
+        for futures, _ in self._emptying:
+            _wait_for_all(futures)
 
     def _fill_ahead(self, number: int) -> None:
         while self._next_to_fill < min(len(self._pieces), number + self._ahead):
             columns = self._pieces[self._next_to_fill]
             if all(map(is_pinned, columns)):
-                self._filling.append(_known(columns))
+                self._filling.append(_known(_Filled(columns, ())))
             else:
                 self._filling.append(self._readers.submit(self._fill, columns))
             self._next_to_fill += 1
 
-    def _fill(self, columns: Sequence[Column]) -> list[NDArray[Any]]:
-        """The columns in pinned memory, on a thread of its own."""
-        with span(READER, "fill pinned memory", bytes=_bytes(columns)):
-            filled = _carved(pinned_memory().take(sum(map(_room, columns))), columns)
-            for target, column in zip(filled, columns, strict=True):
-                if isinstance(column, np.ndarray):
-                    np.copyto(target, column)
-                else:
-                    column.read_into(target)
-        return filled
+    def _fill(self, columns: Sequence[Column]) -> _Filled:
+        """Have the columns put into pinned memory, in parts, by threads of their own."""
+        filled = _carved(pinned_memory().take(sum(map(_room, columns))), columns)
+        calls: list[tuple[int, Callable[[], None]]] = []
+        for target, column in zip(filled, columns, strict=True):
+            if isinstance(column, np.ndarray):
+                calls.append((column.nbytes, partial(np.copyto, target, column)))
+            else:
+                calls += column.reads_into(target)
+        shares = [calls[first::FILLERS_A_PIECE] for first in range(FILLERS_A_PIECE)]
+        return _Filled(filled, [self._readers.submit(_run_all, share) for share in shares if share])
+
+    def _is_filled(self) -> bool:
+        """Whether the next piece to be loaded is in pinned memory."""
+        first = next(iter(self._filling), None)
+        return first is not None and first.done() and _are_done(first.result().parts)
 
     def _load(self, number: int) -> None:
         """Start the copies of a piece, unless they were started before."""
@@ -264,7 +291,8 @@ class Conveyor:
             return
         self._next_to_load += 1
         with waiting(CALLER, "wait for pinned memory to be filled"):
-            filled = _wait(self._filling.popleft())
+            filled, parts = _wait(self._filling.popleft())
+            _wait_for_all(parts)
         slot = number % SLOTS
         if self._free_slot[slot] is not None:
             self._in.wait_event(self._free_slot[slot])
@@ -281,10 +309,10 @@ class Conveyor:
 
     def _take(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned memory for a chunk of a result; waits for the oldest ones when many are on their way."""
-        while self._emptying and (self._behind_now + nbytes > self._behind or self._emptying[0][0].done()):
-            future, pinned = self._emptying.popleft()
+        while self._emptying and (self._behind_now + nbytes > self._behind or _are_done(self._emptying[0][0])):
+            futures, pinned = self._emptying.popleft()
             with waiting(CALLER, "wait for pinned memory to be emptied"):
-                _wait(future)
+                _wait_for_all(futures)
             self._behind_now -= pinned.nbytes
             self._spare.append(pinned)
         fitting = [place for place, pinned in enumerate(self._spare) if pinned.nbytes >= nbytes]
@@ -331,6 +359,12 @@ def _empty(event: Any, sources: Sequence[NDArray[Any]], targets: Columns) -> Non
             np.copyto(target, source)
 
 
+def _run_all(calls: Sequence[tuple[int, Callable[[], None]]]) -> None:
+    with span(READER, "fill pinned memory", bytes=sum(nbytes for nbytes, _ in calls)):
+        for _, call in calls:
+            call()
+
+
 def _consume(event: Any, column: NDArray[Any], consume: Callable[[NDArray[Any]], None]) -> None:
     event.synchronize()
     consume(column)
@@ -345,6 +379,15 @@ def _known(result: Any) -> Future[Any]:
     future: Future[Any] = Future()
     future.set_result(result)
     return future
+
+
+def _are_done(futures: Sequence[Future[None]]) -> bool:
+    return all(future.done() for future in futures)
+
+
+def _wait_for_all(futures: Sequence[Future[None]]) -> None:
+    for future in futures:
+        _wait(future)
 
 
 def _wait(future: Future[Any]) -> Any:

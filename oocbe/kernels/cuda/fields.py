@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.modules import kernel, launch
+from oocbe.kernels.cuda.modules import as_struct, kernel, launch
 
 MOST_MOVES = 64
 """Moves of one launch, as in the source: a plan travels as an argument of the kernel, by value."""
@@ -29,19 +30,24 @@ def permute(keys: Any, plan: NDArray[np.int64], words: int, piece_rows: int | No
     return out
 
 
-def packed_plans(plan: NDArray[np.int64]) -> list[tuple[NDArray[np.void], int]]:
+def packed_plans(plan: NDArray[np.int64]) -> tuple[tuple[NDArray[np.void], int], ...]:
     """A move plan as the kernels' structs and the moves in each; one of no moves for an empty plan.
 
     Moves are ordered by destination, then by source, so that a kernel loads a word once.
     """
-    moves = np.zeros(len(plan), dtype=MOVE)
+    return _packed_plans(plan.tobytes())
+
+
+@lru_cache(maxsize=1024)
+def _packed_plans(plan: bytes) -> tuple[tuple[NDArray[np.void], int], ...]:
+    moves = np.zeros(len(plan) // (5 * 8), dtype=MOVE)
     for column, name in enumerate(("from", "shift", "bits", "to", "back")):
-        moves[name] = plan[:, column]
+        moves[name] = np.frombuffer(plan, dtype=np.int64)[column::5]
     moves = moves[np.lexsort((moves["from"], moves["to"]))]
     structs = []
     for first in range(0, max(1, len(moves)), MOST_MOVES):
         part = np.zeros(MOST_MOVES, dtype=MOVE)
         count = len(moves[first : first + MOST_MOVES])
         part[:count] = moves[first : first + count]
-        structs.append((part, count))
-    return structs
+        structs.append((as_struct(part), count))
+    return tuple(structs)

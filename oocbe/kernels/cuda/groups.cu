@@ -144,10 +144,15 @@ mark_matches(const u64 *keys1, i64 rows1, const i64 *starts1, i64 groups1, const
     if (lane_number() == 0 && group < groups1) bits[group >> 5] = word;
 }
 
+// First row and number of rows of each matched group in both tables, i64 (matches,) each.
 extern "C" __global__ void __launch_bounds__(THREADS)
-write_matches(const u32 *bits, const i64 *before, i64 words, const i64 *found, i64 *out1, i64 *out2) {
+write_matches(const u32 *bits, const i64 *before, i64 words, const i64 *found, const i64 *starts1, const i64 *starts2,
+              i64 *first1, i64 *count1, i64 *first2, i64 *count2) {
     for_marked(bits, before, words, [=](i64 group, i64 place) {
-        out1[place] = group;
-        out2[place] = found[group];
+        i64 other = found[group];
+        first1[place] = starts1[group];
+        count1[place] = starts1[group + 1] - starts1[group];
+        first2[place] = starts2[other];
+        count2[place] = starts2[other + 1] - starts2[other];
     });
 }

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import kernel, launch
 from oocbe.kernels.cuda.selection import THREADS, WORDS_A_BLOCK, Marked, counted, empty_bits, packed_masks
+from oocbe.kernels.interface import MatchedGroups
 
 ROWS_A_BLOCK = 8 * THREADS
 
@@ -37,10 +38,15 @@ def starts_of(heads: Marked) -> Any:
     return out
 
 
-def match_groups(
-    keys1: Any, starts1: Any, keys2: Any, starts2: Any, masks: NDArray[np.uint64], piece_rows: int | None = None
-) -> tuple[Any, Any]:
-    """Groups with equal masked keys in two tables; see :meth:`oocbe.kernels.interface.Backend.match_groups`."""
+def common_groups(keys1: Any, keys2: Any, masks: NDArray[np.uint64], piece_rows: int | None = None) -> MatchedGroups:
+    """Groups that two tables have in common; see :meth:`oocbe.kernels.interface.Backend.common_groups`."""
+    # Both tables' heads are on their way before the host waits for the first one's number.
+    heads1, heads2 = group_heads(keys1, masks), group_heads(keys2, masks)
+    return match_groups(keys1, starts_of(heads1), keys2, starts_of(heads2), masks)
+
+
+def match_groups(keys1: Any, starts1: Any, keys2: Any, starts2: Any, masks: NDArray[np.uint64]) -> MatchedGroups:
+    """Groups with equal masked keys, given where they start in each table, as :func:`group_starts` has it."""
     groups1, groups2 = len(starts1) - 1, len(starts2) - 1
     tables = (keys1, keys1.shape[1], starts1, groups1, keys2, keys2.shape[1], starts2, groups2)
     arguments = (*tables, packed_masks(masks), len(masks))
@@ -50,9 +56,10 @@ def match_groups(
     bits, found = empty_bits(groups1), cupy().empty(groups1, dtype=np.int64)
     launch(kernel("groups", "mark_matches"), tiles, THREADS, *arguments, bounds, bits, found)
     matches = counted(bits, groups1)
-    out1, out2 = cupy().empty(matches.count, dtype=np.int64), cupy().empty(matches.count, dtype=np.int64)
+    places = [cupy().empty(matches.count, dtype=np.int64) for _ in range(4)]
     blocks = -(-len(bits) // WORDS_A_BLOCK)
     launch(
-        kernel("groups", "write_matches"), blocks, THREADS, bits, matches.before, len(bits), found, out1, out2
+        kernel("groups", "write_matches"), blocks, THREADS,
+        bits, matches.before, len(bits), found, starts1, starts2, *places,
     )  # fmt: skip
-    return out1, out2
+    return MatchedGroups(*places)

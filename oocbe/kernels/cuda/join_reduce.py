@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.groups import group_heads
 from oocbe.kernels.cuda.modules import C_TYPES, Definition, kernel, launch
 from oocbe.kernels.cuda.readback import last_entries
 from oocbe.kernels.cuda.runs import find_runs
@@ -57,8 +58,10 @@ def join_reduce(
     set_bits = 32 if plan.eliminated_bits <= 5 else 64 if plan.eliminated_bits == 6 else 0
     dense = 1 << max(1, plan.eliminated_bits) if plan.eliminated_bits <= DENSE_BITS else 0
     shape = plan.words, set_bits, dense
-    outer_runs = find_runs(*outer, plan.outer_run, plan.outer_eliminated, plan.outer_move, *shape)
-    inner_runs = find_runs(*inner, plan.inner_rank, plan.inner_eliminated, plan.inner_move, *shape)
+    # Both tables' heads are on their way before the host waits for the first one's number.
+    outer_heads, inner_heads = group_heads(outer[0], plan.outer_run), group_heads(inner[0], plan.inner_rank)
+    outer_runs = find_runs(*outer, outer_heads, plan.outer_eliminated, plan.outer_move, *shape)
+    inner_runs = find_runs(*inner, inner_heads, plan.inner_eliminated, plan.inner_move, *shape)
     outer_starts, outer_counts = outer_runs.groups(groups.starts1, groups.counts1)
     inner_starts, inner_counts = inner_runs.groups(groups.starts2, groups.counts2)
     runs_a_group = inner_runs.heads.count / len(groups.starts2)

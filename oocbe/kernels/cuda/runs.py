@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from oocbe.errors import UnsupportedError
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.fields import packed_plans
-from oocbe.kernels.cuda.groups import group_heads
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch, or_null
 from oocbe.kernels.cuda.selection import Marked
 from oocbe.kernels.cuda.sort import sort_rows
@@ -75,7 +74,7 @@ class Runs:
 def find_runs(
     keys: Any,
     values: Any,
-    run_masks: NDArray[np.uint64],
+    heads: Marked,
     eliminated: NDArray[np.int64],
     plan: NDArray[np.int64],
     words: int,
@@ -86,13 +85,12 @@ def find_runs(
 
     Parameters
     ----------
-    run_masks : ones at all bits but the eliminated ones.
+    heads : its runs' first rows: those that differ from the row before in another bit than the eliminated ones.
     eliminated, plan : moves of the eliminated values into one word, and of the others into the result's key.
     set_bits : 32 or 64, the width of a set of eliminated values; 0: they are listed instead.
     dense : number of eliminated values, for dense values; 0: values stay as they are.
     """
     rows = keys.shape[1]
-    heads = group_heads(keys, run_masks)
     if heads.count >= MOST_RUNS:
         raise UnsupportedError(
             f"{heads.count:,} rows without the eliminated variables; the cuda backend takes 2^32 - 1"

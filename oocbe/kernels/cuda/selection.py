@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.modules import kernel, launch
-from oocbe.kernels.cuda.readback import last_entries
+from oocbe.kernels.cuda.modules import as_struct, kernel, launch
+from oocbe.kernels.cuda.readback import Readback
 
 THREADS = 256
 
@@ -37,13 +38,18 @@ class Marked:
     bits : uint32 (ceil(rows / 32),), a bit a row, zero beyond the last row.
     before : int64 (words + 1,), marked rows before each word, all marked rows last.
     rows : rows in all, marked or not.
-    count : marked rows.
+    read : the number of marked rows on its way to the host.
     """
 
     bits: Any
     before: Any
     rows: int
-    count: int
+    read: Readback
+
+    @cached_property
+    def count(self) -> int:
+        """Marked rows; waits for the device to know."""
+        return int(self.read.numbers()[0])
 
 
 def prefix_sum(term: int, first: Any, second: Any = None, part: int = 1) -> Any:
@@ -87,9 +93,9 @@ def find_tiles(places: Any, tile_rows: int, tiles: int) -> Any:
 
 
 def counted(bits: Any, rows: int) -> Marked:
-    """Marks with their counts; waits for the device to know how many there are."""
+    """Marks with their counts; waits for nothing."""
     before = prefix_sum(ONES, bits)
-    return Marked(bits, before, rows, last_entries(before)[0])
+    return Marked(bits, before, rows, Readback(before[-1:]))
 
 
 def empty_bits(rows: int) -> Any:
@@ -97,7 +103,7 @@ def empty_bits(rows: int) -> Any:
     return cupy().empty(-(-rows // 32), dtype=np.uint32)
 
 
-def packed_masks(masks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def packed_masks(masks: NDArray[np.uint64]) -> Any:
     """Masks as the kernels' struct.
 
     Raises
@@ -106,6 +112,11 @@ def packed_masks(masks: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """
     if len(masks) > MOST_WORDS:
         raise UnsupportedError(f"the cuda backend has keys of up to {64 * MOST_WORDS:,} bits; use the cpu backend")
+    return _packed_masks(masks.tobytes())
+
+
+@lru_cache(maxsize=256)
+def _packed_masks(masks: bytes) -> Any:
     words = np.zeros(MOST_WORDS, dtype=np.uint64)
-    words[: len(masks)] = masks
-    return words
+    words[: len(masks) // 8] = np.frombuffer(masks, dtype=np.uint64)
+    return as_struct(words)

@@ -30,8 +30,8 @@ HOST_SHARE = 0.6
 PIECES_AT_A_TIME = 8
 """Pieces that the pinned memory has room for."""
 
-MOST_BYTES = 1 << 27
-"""Rows of a piece take no more: one thread reads a piece, at some 0.3 GB/s, and all else waits for the first one."""
+MOST_BYTES = 1 << 28
+"""Rows of a piece take no more, unpacked: all else waits for the first one to be read."""
 
 
 def streamed_to_disk(
