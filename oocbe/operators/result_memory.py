@@ -29,9 +29,10 @@ _regions: list[Region] = []
 def result_memory(size: int | str) -> Iterator[None]:
     """Keep pinned memory for results of operators that stream through a device, for the time of a ``with`` block.
 
-    Tables that are results take their place in it, one after the other, for as long as they live; those that find no
-    room take fresh memory, as they do without this, and so do keys of several words. Tables may outlive the block, and
-    with them their memory. It serves all threads; of several blocks that are open the one opened last counts.
+    Tables that are results, packed ones too, take their place in it, one after the other, for as long as they live;
+    those that find no room take fresh memory, as they do without this, and so do unpacked keys of several words. Tables
+    may outlive the block, and with them their memory. It serves all threads; of several blocks that are open the one
+    opened last counts.
 
     Parameters
     ----------

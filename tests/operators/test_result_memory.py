@@ -6,12 +6,14 @@ import pytest
 import oocbe
 from oocbe.errors import ResourceError, UsageError
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.operators import result_memory, through_device
-from oocbe.operators.device_results import PlainResult
+from oocbe.operators import device_results, result_memory, through_device
+from oocbe.operators.device_results import PackedResult, PlainResult
+from oocbe.operators.packed_chunks import PackedChunk
 from oocbe.operators.result_memory import kept_columns
 from oocbe.operators.sorted_cuts import SortedCuts
 from oocbe.semiring import MAX_SUM
 from oocbe.stretches import ALIGNMENT, Region
+from oocbe.tables.codec import encode
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
@@ -79,6 +81,48 @@ def test_results_that_outgrow_kept_memory_move(region, parts, is_kept):
     assert left == (14 * ALIGNMENT if not is_kept else left)
     del table
     assert region.is_free()
+
+
+def packed_chunks(parts, rotations):
+    """What the device packs, on the CPU."""
+    ((keys, values),) = parts
+    edges = int(keys[0][0]), int(keys[0][-1])
+    return [PackedChunk([encode(keys[0]), encode(values)], len(values), edges, (int(values.min()), int(values.max())))]
+
+
+@pytest.mark.parametrize(
+    ("parts", "is_kept"),
+    [([3000], True), ([3000, 2500, 2000], True), ([3000, 20_000, 3000], False), ([40_000], False), ([0, 10], True)],
+)
+def test_packed_results_that_outgrow_kept_memory_move(region, parts, is_kept, monkeypatch):
+    monkeypatch.setattr(device_results, "packed_chunks", packed_chunks)
+    result, conveyor = PackedResult(LAYOUT, np.dtype(np.int32), True), LateConveyor()
+    rng = np.random.default_rng(1)
+    numbers = np.sort(rng.permutation(1 << 20)[: sum(parts)])
+    values = rng.integers(0, 1000, sum(parts)).astype(np.int32)
+    first = 0
+    for rows in parts:
+        here = slice(first, first + rows)
+        result.take(conveyor, numbers[here].astype(np.uint64)[np.newaxis], values[here])
+        first += rows
+    result.finish(conveyor)
+    conveyor.wait_for_targets()
+    table = result.table(MAX_SUM, np.dtype(np.int32))
+    assert table.row_starts.tolist() == np.cumsum([0, *(rows for rows in parts if rows)]).tolist()
+    assert table.extent == (values.min(), values.max())
+    found = table.to_table()
+    assert np.array_equal(found.keys[0], numbers)
+    assert np.array_equal(found.values, values)
+    assert [lies_in(column.words, region) for column in table.columns] == [is_kept] * 2
+    assert region.largest() > 0  # what the table does not need is free again
+    del result, table
+    assert region.is_free()
+
+
+def test_a_packed_result_of_no_rows_is_empty(region):
+    table = PackedResult(LAYOUT, np.dtype(np.int32), True).table(MAX_SUM, np.dtype(np.int32))
+    assert table.rows == table.chunk_count == table.nbytes == 0
+    assert table.to_table().rows == 0
 
 
 def test_tables_live_side_by_side_and_outlive_the_block(region):

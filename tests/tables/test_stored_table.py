@@ -10,10 +10,12 @@ import sys
 import numpy as np
 import pytest
 
-from oocbe.errors import ModelError, ResourceError, UsageError
+from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
 from oocbe.semiring import MIN_SUM, SEMIRINGS
-from oocbe.tables import chunk_store
+from oocbe.tables import chunk_store, disk
 from oocbe.tables.layout import Layout
+from oocbe.tables.manifest import MANIFEST_NAME
+from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
@@ -278,3 +280,52 @@ def test_tables_in_memory_do_not_import_zarr():
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
     assert "oocbe.tables.stored" in loaded
     assert "zarr" not in loaded
+
+
+def packed_columns(table, writer):
+    """Write the rows as packed chunks, as results come from a device."""
+    packed = PackedTable.pack(table, chunk_rows=100)
+    for chunk, (low, high) in enumerate(itertools.pairwise(packed.row_starts.tolist())):
+        values = table.values[low:high]
+        place = writer.begin_packed(high - low, packed.edge_keys[chunk], (int(values.min()), int(values.max())))
+        for number, column in enumerate(packed.columns):
+            writer.write_packed(place, number, column.chunks(chunk, chunk + 1).copy())
+
+
+@pytest.mark.parametrize("write", [lambda table, writer: writer.append(table.keys, table.values), packed_columns])
+@pytest.mark.parametrize("codec", ["packed", "blosc"])
+def test_all_is_on_disk_before_the_manifest_says_so(path, write, codec):
+    """Every file behind its last write, and every folder behind the last file made in it."""
+    if codec == "blosc" and write is packed_columns:
+        pytest.skip("chunks of this codec are not packed")
+    table, seen = random_table(SCOPES[63], 950), []
+
+    def hook(operation, where):
+        seen.append((operation, where))
+
+    with (
+        disk.hooked(hook),
+        StoredTable.create(path, table.layout, np.int64, MIN_SUM, chunk_rows=100, codec=codec) as writer,
+    ):
+        write(table, writer)
+    assert same(StoredTable.open(path).to_table(), table)
+    before = seen[: next(place for place, (_, where) in enumerate(seen) if where.name == MANIFEST_NAME)]
+    files = {where for operation, where in before if operation == "create" and where.suffix != ".partial"}
+    assert len(files) >= 2 * 10 + 3  # chunks of both columns, and metadata
+    forced = {where: place for place, (operation, where) in enumerate(before) if operation == "synchronise"}
+    for place, (operation, where) in enumerate(before):
+        if where in files and operation in ("create", "write"):
+            assert forced[where] > place
+            for folder in where.parents:
+                if folder.is_relative_to(writer._folder) and folder != writer._folder:
+                    assert forced[folder] > place
+
+
+def test_a_file_of_another_size_is_not_read_into_memory(path):
+    stored = StoredTable.save(path, random_table(SCOPES[63], 900), chunk_rows=500)
+    words = len(stored.packed_chunk(0, 1))
+    stored.packed_chunk_into(0, 1, target := np.empty(words, np.uint64))
+    assert np.array_equal(target, stored.packed_chunk(0, 1))
+    for size in (words - 1, words + 1):
+        with pytest.raises(CorruptDataError, match=f"chunk 1 of key_0 should have {8 * size:,} bytes"):
+            stored.packed_chunk_into(0, 1, np.empty(size, np.uint64))
