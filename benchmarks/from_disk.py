@@ -67,9 +67,8 @@ def read_raw(folders: list[Path]) -> None:
         list(pool.map(read, files_of(folders)))
 
 
-def read_and_write(folders: list[Path], sizes: list[int], target: Path) -> None:
+def read_and_write(folders: list[Path], sizes: list[int], content: bytes, target: Path) -> None:
     """Read all files while files of some sizes are written and forced to disk: what an operator cannot do without."""
-    content = os.urandom(max(sizes))
 
     def write(number: int) -> None:
         with (target / str(number)).open("wb", buffering=0) as file:
@@ -169,7 +168,7 @@ def measure(options: argparse.Namespace, folder: Path, tables: list[StoredTable]
             shutil.rmtree(folder / "result")
             drop_from_cache(folders)
             (folder / "copies").mkdir()
-            way = partial(read_and_write, folders, sizes, folder / "copies")
+            way = partial(read_and_write, folders, sizes, os.urandom(max(sizes)), folder / "copies")
             found.setdefault(BOTH_WAYS, []).append(timed(way))
             shutil.rmtree(folder / "copies")
     medians = {name: statistics.median(seconds for seconds, _ in times) for name, times in found.items()}

@@ -25,6 +25,7 @@ import cupyx
 import numpy as np
 
 import oocbe
+from oocbe.kernels.cuda.columns import is_pinned
 from oocbe.machine import DEVICE_MEMORY_VARIABLE
 from oocbe.operators import join_maximise
 from oocbe.semiring import MAX_SUM
@@ -139,6 +140,7 @@ def main() -> None:
             for turn in range(arguments.repeat):
                 result, seconds = timed(f, g)
                 report("rows, kept", f, g, result, bus, least, seconds, limit)
+                assert is_pinned(result.keys[0])
                 if turn == 0:
                     check(f, g, result, groups)
                 del result
@@ -161,6 +163,7 @@ def main() -> None:
                 for turn in range(arguments.repeat):
                     result, seconds = timed(packed1, packed2)
                     report("packed, kept", packed1, packed2, result, bus, least, seconds, limit)
+                    assert all(is_pinned(column.words) for column in result.columns)
                     if turn == 0:
                         check(f, g, result.to_table(), groups)
                     del result

@@ -45,8 +45,13 @@ def packed_chunks(parts: Sequence[tuple[Any, Any]], rotations: Sequence[int]) ->
     ----------
     parts : keys uint64 (words, rows) and values (rows,) on the device, at least one row each.
     rotations : of each column, to the right.
+
+    Raises
+    ------
+    ResourceError : the device's memory ran out.
     """
     from oocbe.kernels.cuda.bit_pack import Column, Measured
+    from oocbe.kernels.cuda.memory import with_retry
 
     if not parts:
         return []
@@ -56,9 +61,9 @@ def packed_chunks(parts: Sequence[tuple[Any, Any]], rotations: Sequence[int]) ->
         for keys, values in parts
         for items, rotation in zip([*keys, values], rotations, strict=True)
     ]
-    measured = Measured(columns)
+    measured = with_retry(Measured)(columns)
     summaries = measured.summaries()
-    chunks = measured.packed()
+    chunks = with_retry(measured.packed)()
     found = []
     for number, (_, values) in enumerate(parts):
         own = slice(number * width, (number + 1) * width)

@@ -3,13 +3,13 @@
 Tables that lead with the same variables are cut by those (:mod:`oocbe.operators.sorted_cuts`). While the kernels work
 on one piece, the next one is on its way in and the results of the one before are on their way back (Bistaffa, Bombieri
 and Farinelli 2016, figures 9 to 11; :mod:`oocbe.kernels.cuda.conveyor`). A piece's rows have their place in the result
-as soon as they are counted. The result's memory is reserved at once and taken page by page as rows arrive.
+as soon as they are counted. The result's memory is reserved when it begins and taken page by page as rows arrive.
 Packed tables (:mod:`oocbe.tables.packed`) travel packed, and so does their result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -191,7 +191,8 @@ class PiecesThroughDevice:
                 found.append(Travelled(table, low, high, own))
             else:
                 found.append((_stacked(own[:-1]), own[-1]))
-        arrived = iter(unpacked([part for part in found if isinstance(part, Travelled)]))
+        travelled = [part for part in found if isinstance(part, Travelled)]
+        arrived: Iterator[Rows] = iter(self._with_room(conveyor, lambda: unpacked(travelled)))
         rows = [next(arrived) if isinstance(part, Travelled) else part for part in found]
         tables = [
             Table(table.layout, *part, table.semiring, table.is_sorted)
@@ -216,8 +217,6 @@ class PiecesThroughDevice:
             self._compute(conveyor, whole, half, tables)
 
     def _try(self, conveyor: Conveyor, tables: Sequence[Table]) -> Rows:
-        from oocbe.kernels.cuda.memory import with_retry
-
         extents = [
             _known_extent(whole) if isinstance(whole, PackedTable) else _extent(table.values)
             for whole, table in zip(self._tables, tables, strict=True)
@@ -227,11 +226,23 @@ class PiecesThroughDevice:
             raise _WiderError(dtype)
         for known, found in zip(self._extents, extents, strict=True):
             known.extend(found.tolist())
+        rows: Rows = self._with_room(conveyor, lambda: self._step.compute(tables, self._dtype))
+        return rows
+
+    def _with_room(self, conveyor: Conveyor, call: Callable[[], Any]) -> Any:
+        """What a call gives; where the device's memory runs out, once more when no result is on its way any longer.
+
+        Raises
+        ------
+        ResourceError : it ran out again.
+        """
+        from oocbe.kernels.cuda.memory import with_retry
+
         try:
-            return self._step.compute(tables, self._dtype)
+            return with_retry(call)()
         except ResourceError:
             conveyor.wait_for_results()
-        return with_retry(self._step.compute)(tables, self._dtype)
+        return with_retry(call)()
 
 
 def _inside(tables: Sequence[Table], whole: Cut, cut: Cut) -> list[tuple[Table, int, int]]:

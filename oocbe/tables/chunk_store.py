@@ -65,6 +65,7 @@ class RecordingStore(LocalStore):  # type: ignore[misc]
         # Never the root: after an error it is removed while other threads still write.
         for folder in reversed([f for f in path.parents if f.is_relative_to(self.root) and f != self.root]):
             folder.mkdir(exist_ok=True)
+        self.forced.discard(path)
         write_file(path, data)
         if force:
             synchronise(path)

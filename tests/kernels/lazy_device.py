@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oocbe.kernels.cuda import conveyor, pinned
+from oocbe.kernels.cuda import columns, conveyor, pinned
 from oocbe.kernels.cuda.pinned import PinnedMemory, pinned_region
 
 
 def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch) -> LazyDevice:
     """A lazy device for the conveyor, with pinned memory of its own, and small chunks of results."""
     device = LazyDevice()
-    for module in (conveyor, pinned):
+    for module in (columns, conveyor, pinned):
         monkeypatch.setattr(module, "cupy", lambda: device)
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
     monkeypatch.setattr(conveyor, "CHUNK_BYTES", 2000)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
+from concurrent.futures import Future
 from functools import partial
 from itertools import pairwise
 
@@ -11,8 +13,8 @@ import numpy as np
 import pytest
 from lazy_device import take_the_place_of_cupy
 
-from oocbe.kernels.cuda import conveyor as conveyor_module
-from oocbe.kernels.cuda.conveyor import Conveyor
+from oocbe.kernels.cuda import columns as columns_module
+from oocbe.kernels.cuda.conveyor import Conveyor, _wait
 from oocbe.kernels.cuda.pinned import pinned_region
 
 PIECES, ROWS = 12, 900
@@ -108,7 +110,7 @@ def test_results_are_in_their_places_when_they_are_waited_for(device):
 
 
 def test_pinned_memory_stays_within_what_is_allowed(device):
-    piece_bytes = 12 * ROWS + 2 * conveyor_module.ALIGNMENT
+    piece_bytes = 12 * ROWS + 2 * columns_module.ALIGNMENT
     allowed = 16 * piece_bytes
     pieces = made_pieces(False, [ROWS - number % 3 for number in range(40)])
     found = [[np.zeros_like(c) for c in columns] for columns in pieces]
@@ -146,6 +148,87 @@ def test_pinned_memory_is_used_again_only_when_the_consumer_is_through(device, m
         conveyor.pieces(compute)
     expected = sorted((c * 2).tolist() for columns in pieces for c in columns)
     assert sorted(array.tolist() for array in found) == expected
+
+
+def test_large_results_are_delivered_within_what_is_allowed(device):
+    """A piece's results are thirty times its rows: they leave in groups."""
+    allowed = 1 << 20
+    pieces = made_pieces(False)
+    arrived = []
+    with Conveyor(pieces, allowed) as conveyor:
+
+        def compute(number, columns):
+            results = [device.empty(30 * len(c), c.dtype) for c in columns * 4]
+            device.queue(conveyor.stream, lambda: [result.fill(number) for result in results])
+            conveyor.deliver(results, [lambda column: arrived.append((len(column), set(column.tolist())))] * 8)
+
+        conveyor.pieces(compute)
+    assert 0 < device.most_pinned <= allowed
+    assert sorted(arrived) == sorted((30 * len(columns[0]), {n}) for n, columns in enumerate(pieces) for _ in range(8))
+
+
+def test_inputs_memory_is_free_again_while_results_wait_for_the_disk(device):
+    may_go_on = threading.Event()
+    pieces = made_pieces(False, [ROWS] * 60)
+    allowed = 20 * 12 * ROWS
+    with Conveyor(pieces, allowed) as conveyor:
+
+        def compute(number, columns):
+            conveyor.stream.synchronize()
+            if number == 0:
+                conveyor.deliver([device.empty(1, np.int64)], [lambda column: may_go_on.wait(60)])
+
+        try:
+            conveyor.pieces(compute)
+            most = device.most_pinned
+        finally:
+            may_go_on.set()
+    assert most <= allowed
+
+
+class Failing(Unread):
+    """A column of which one part cannot be read, or none."""
+
+    def __init__(self, numbers, at_once):
+        super().__init__(numbers)
+        self._at_once = at_once
+
+    def reads_into(self, target):
+        if self._at_once:
+            raise KeyError("no parts")
+        return super().reads_into(target)
+
+    def _read(self, target, low, high):
+        if low:
+            raise KeyError("a part")
+
+
+@pytest.mark.parametrize("cores", [2, 16])
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("failing", [0, 1, PIECES - 1])
+def test_what_cannot_be_read_ends_the_run(device, failing, at_once, cores, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    pieces = [[Unread(c) for c in columns] for columns in made_pieces(False)]
+    pieces[failing][1] = Failing(pieces[failing][1]._numbers, at_once)
+    done = []
+    with pytest.raises(KeyError, match="part"), Conveyor(pieces) as conveyor:
+        conveyor.pieces(lambda number, columns: done.append(number))
+    assert len(done) <= failing
+    assert all(stream.is_idle for stream in device.streams)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("oocbe-")]
+
+
+def test_a_wait_that_ends_just_when_it_looks_up_gives_the_result():
+    class Late(Future):
+        """Done between the time running out and the look whether it is."""
+
+        def result(self, timeout=None):
+            if timeout is not None:
+                self.set_result(7)
+                raise TimeoutError
+            return super().result()
+
+    assert _wait(Late()) == 7
 
 
 def test_one_large_piece_does_not_make_all_large(device):

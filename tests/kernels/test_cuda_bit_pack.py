@@ -73,6 +73,22 @@ def test_chunks_are_the_same(cuda, rows):
         assert summary.extent == extent, name
 
 
+@pytest.mark.parametrize("parts", [1, 64, 65, 128, 129])
+def test_any_number_of_columns(cuda, parts):
+    import cupy as cp
+
+    from oocbe.kernels.cuda.bit_pack import Column, Measured, Wanted, unpack
+
+    made = [np.arange(number, 1500 + 7 * number, dtype=np.int64) ** 2 for number in range(parts)]
+    measured = Measured([Column(cp.asarray(column), 0) for column in made])
+    chunks = measured.packed()
+    out = [cp.empty(len(column), np.int64) for column in made]
+    unpack([Wanted(chunk, len(o), o, 0) for chunk, o in zip(chunks, out, strict=True)])
+    for column, found, chunk in zip(made, out, chunks, strict=True):
+        assert np.array_equal(found.get(), column)
+        assert np.array_equal(chunk.get(), encode(column))
+
+
 def test_extents_at_both_ends_of_the_range(cuda):
     import cupy as cp
 

@@ -9,6 +9,7 @@ import pytest
 
 from oocbe.kernels.cpu import bit_pack as cpu_bit_pack
 from oocbe.kernels.cpu import bucket_join as cpu_bucket_join
+from oocbe.kernels.cuda import bit_pack as cuda_bit_pack
 from oocbe.kernels.cuda.modules import source_text
 
 PAIRS = [
@@ -53,6 +54,12 @@ def value_of(source: str, expression: str) -> int:
 def test_the_source_and_its_launches_agree(source, expression, name):
     module, constant = name.split(".")
     assert value_of(source, expression) == getattr(import_module(f"oocbe.kernels.cuda.{module}"), constant)
+
+
+@pytest.mark.parametrize("struct", ["Source", "Column", "Target"])
+def test_structs_are_as_large_in_the_source_as_here(struct):
+    size = re.search(rf"sizeof\({struct}\) == (\d+)", source_text("bit_pack"))
+    assert int(size[1]) == getattr(cuda_bit_pack, struct.upper()).itemsize
 
 
 def test_both_backends_agree():

@@ -80,6 +80,17 @@ def test_group_starts_and_matches(kernels, piece_rows, data):
     assert list(zip(*(part.tolist() for part in vars(common).values()), strict=True)) == expected
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_common_groups_of_tables_with_different_numbers_of_words(kernels, order):
+    """Masks are as long as the shorter keys; words beyond do not count."""
+    low = np.array([[0, 0, 2, 4, 6], [9, 8, 7, 6, 5]], dtype=np.uint64)
+    high = np.array([[0, 1, 4, 5, 5, 8]], dtype=np.uint64)
+    common = kernels.common_groups(*[low, high][::order], np.array([6], dtype=np.uint64))
+    expected = [(0, 2, 0, 2), (3, 1, 2, 3)]
+    found = zip(*(part.tolist() for part in vars(common).values()), strict=True)
+    assert [group if order == 1 else (*group[2:], *group[:2]) for group in found] == expected
+
+
 @pytest.mark.parametrize("piece_rows", PIECES)
 @pytest.mark.parametrize("bits", [1, 20, 21, 64, 128])
 def test_drop_forbidden(kernels, bits, piece_rows):

@@ -122,6 +122,18 @@ def test_a_damaged_chunk_is_named(tmp_path):
             use(stored)
 
 
+def test_a_damaged_chunk_is_named_while_a_table_is_cut(tmp_path):
+    stored = StoredTable.save(tmp_path / "t", table := random_table(SCOPES[0], 5000, 4), chunk_rows=1000)
+    victim = tmp_path / "t" / "key_0" / "c" / "2"
+    data = bytearray(victim.read_bytes())
+    data[40] ^= 1
+    victim.write_bytes(data)
+    keys = PackedKeys(PackedTable.on_disk(stored))
+    wanted = key_number(table.keys, 2500)
+    with pytest.raises(CorruptDataError, match="chunk 2 of key_0"):
+        keys.narrowed(-1, wanted, 0, table.rows)
+
+
 @pytest.mark.parametrize("rows", [5000, 3000, 700])
 @pytest.mark.parametrize("dtype", ["int64", "float32"])
 def test_packed_chunks_are_written_as_they_are(rows, dtype, tmp_path):

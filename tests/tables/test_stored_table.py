@@ -13,8 +13,9 @@ import pytest
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
 from oocbe.semiring import MIN_SUM, SEMIRINGS
 from oocbe.tables import chunk_store, disk
+from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import MANIFEST_NAME
+from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -329,3 +330,25 @@ def test_a_file_of_another_size_is_not_read_into_memory(path):
     for size in (words - 1, words + 1):
         with pytest.raises(CorruptDataError, match=f"chunk 1 of key_0 should have {8 * size:,} bytes"):
             stored.packed_chunk_into(0, 1, np.empty(size, np.uint64))
+
+
+def test_a_file_cut_while_it_is_read_is_named(path):
+    stored = StoredTable.save(path, random_table(SCOPES[63], 900), chunk_rows=500)
+    target = np.empty(len(stored.packed_chunk(0, 1)), np.uint64)
+
+    def cut(operation, where):
+        if operation == "read":
+            where.write_bytes(where.read_bytes()[:-8])
+
+    with disk.hooked(cut), pytest.raises(CorruptDataError, match="chunk 1 of key_0 is damaged"):
+        stored.packed_chunk_into(0, 1, target)
+
+
+def test_a_file_written_again_is_forced_to_disk_again(tmp_path):
+    manifest = Manifest()
+    store = chunk_store.RecordingStore(tmp_path, manifest, DiskBudget(tmp_path))
+    store.record("a/c/0", b"first", force=True)
+    assert store.forced == {tmp_path / "a/c/0"}
+    store.record("a/c/0", b"second")
+    assert not store.forced
+    assert manifest.files["a/c/0"].size == 6

@@ -1,11 +1,11 @@
 // Packed chunks (oocbe/tables/codec.py has the format), many columns in one launch: a thread block takes one block of
-// BLOCK rows and finds by its number which column that is of. To unpack, a thread reads four neighbouring numbers;
+// BLOCK rows and finds by its number which column that is of. To unpack, a thread reads some neighbouring numbers;
 // differences become rows by a prefix sum over the block. To pack, a block's header is found by reductions; once a
 // prefix sum has said where payloads go, a thread makes whole payload words.
 #include "integers.cuh"
 
 #define BLOCK 1024
-#define THREADS 256
+#define THREADS 128
 #define ROWS_A_THREAD (BLOCK / THREADS)
 #define FRONT_WORDS 4
 #define HEADER_WORDS 3
@@ -27,6 +27,8 @@ struct Target {
     u64 front;
     u32 first_block, item_bytes, rotation, unused;
 };
+
+static_assert(sizeof(Source) == 48 && sizeof(Column) == 32 && sizeof(Target) == 56, "as in bit_pack.py");
 
 struct Sources { Source parts[MOST_PARTS]; };
 struct Columns { Column parts[MOST_PARTS]; };
@@ -73,10 +75,13 @@ __device__ __forceinline__ u64 turned_right(u64 word, u32 rotation) {
     return rotation ? word >> rotation | word << (64 - rotation) : word;
 }
 
+// Place of a row in shared memory: rows a few apart, which threads write at a time, lie in different banks.
+__device__ __forceinline__ u32 in_banks(u32 row) { return row ^ (row >> 4 & 15); }
+
 // Chunks were checked before.
 extern "C" __global__ void __launch_bounds__(THREADS)
 unpack_blocks(const __grid_constant__ Sources sources, i64 parts) {
-    __shared__ u64 warp_sums[THREADS / 32];
+    __shared__ u64 warp_sums[THREADS / 32], staged[BLOCK];
     const Source &part = sources.parts[own_part(sources.parts, (u32)parts)];
     i64 block = part.start / BLOCK + blockIdx.x - part.first_block, start = block * BLOCK;
     const u64 *headers = part.chunk + FRONT_WORDS;
@@ -114,11 +119,16 @@ unpack_blocks(const __grid_constant__ Sources sources, i64 parts) {
         #pragma unroll
         for (int i = 0; i < ROWS_A_THREAD; i++) numbers[i] += before;
     }
+    // Through shared memory, so that neighbouring threads write neighbouring rows.
+    #pragma unroll
+    for (int i = 0; i < ROWS_A_THREAD; i++) staged[in_banks(first + i)] = numbers[i];
+    __syncthreads();
     #pragma unroll
     for (int i = 0; i < ROWS_A_THREAD; i++) {
-        i64 at = start + first + i - part.start;
-        if (first + i >= count || at < 0 || at >= part.wanted) continue;
-        u64 item = turned_left(numbers[i], rotation);
+        u32 own = threadIdx.x + i * THREADS;
+        i64 at = start + own - part.start;
+        if (own >= count || at < 0 || at >= part.wanted) continue;
+        u64 item = turned_left(staged[in_banks(own)], rotation);
         if (part.item_bytes == 4) ((u32 *)part.out)[at] = (u32)item; else ((u64 *)part.out)[at] = item;
     }
 }

@@ -21,7 +21,7 @@ from oocbe.kernels.cuda.modules import kernel, launch
 from oocbe.kernels.cuda.readback import Readback
 from oocbe.kernels.cuda.selection import COUNTS, prefix_sum
 
-THREADS = 256
+THREADS = 128
 
 MOST_PARTS = 64
 """Columns of one launch, as in the source: they travel as an argument of the kernel, by value."""

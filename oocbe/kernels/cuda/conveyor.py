@@ -17,12 +17,25 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from itertools import accumulate, takewhile
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cuda.columns import (
+    ALIGNMENT,
+    TO_DEVICE,
+    TO_HOST,
+    Column,
+    Columns,
+    bytes_of,
+    carved,
+    copy,
+    is_pinned,
+    room_of,
+)
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.pinned import pinned_memory
 from oocbe.kernels.cuda.spans import device_span
@@ -39,16 +52,7 @@ CHUNK_BYTES = 32 << 20
 """Results come back in chunks of so many bytes a column: several threads empty one result, and a ring of equal chunks
 of pinned memory serves all."""
 
-TO_DEVICE, TO_HOST = 1, 2
-"""The runtime's codes of a copy's direction."""
-
-PINNED = 1
-"""The runtime's code of a pointer to pinned memory."""
-
 SLOTS = 2
-
-ALIGNMENT = 512
-"""Columns in a slot begin at multiples of so many bytes, as arrays of their own would."""
 
 LOOK_UP_SECONDS = 0.2
 """A waiting thread looks up this often, so that signals get through."""
@@ -56,31 +60,14 @@ LOOK_UP_SECONDS = 0.2
 FILLERS_A_PIECE = 8
 """Threads that fill one piece: the first piece is there the sooner, and the next ones are filled meanwhile."""
 
+LEAST_PART_BYTES = 4 << 20
+"""A column in memory is filled in parts of at least so many bytes."""
+
 SHARE_BEHIND = 0.5
 """Share of the pinned memory allowed for results on their way."""
 
 RING_BYTES = 4 << 20
 """Pinned memory for results is taken in multiples of so many bytes, so that pieces of it are used again."""
-
-Columns = Sequence[NDArray[Any]]
-
-
-class Unread(Protocol):
-    """A column that is not in memory yet: its bytes, and how to get them to a place in memory."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of its items."""
-
-    @property
-    def nbytes(self) -> int:
-        """Of all items."""
-
-    def reads_into(self, target: NDArray[Any]) -> Sequence[tuple[int, Callable[[], None]]]:
-        """Calls that fill an array with the column's items, a part of it each, on any threads; and the part's bytes."""
-
-
-Column = NDArray[Any] | Unread
 
 
 class _Filled(NamedTuple):
@@ -122,7 +109,7 @@ class Conveyor:
             fillers, emptiers = 1, threads - 1
         self._readers = ThreadPoolExecutor(fillers, thread_name_prefix="oocbe-fill")
         self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")
-        size = max((sum(map(_room, columns)) for columns in pieces), default=0)
+        size = max((sum(map(room_of, columns)) for columns in pieces), default=0)
         with self.stream:
             self._slots = [module.empty(size, dtype=np.uint8) for _ in range(min(SLOTS, len(pieces)))]
         self.stream.synchronize()
@@ -141,6 +128,7 @@ class Conveyor:
         self._behind_now = 0
         self._next_to_fill = self._next_to_load = 0
         self._leaving: deque[tuple[Any, Any]] = deque()
+        self._copying: deque[tuple[Any, Any]] = deque()  # pinned memory that goes back to its pool after the event
         self._loaded: deque[_Loaded] = deque()
 
     def __enter__(self) -> Self:
@@ -153,6 +141,8 @@ class Conveyor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with ExitStack() as ends:  # all of them, in reverse, also where an interrupt comes in between
+            for held in (self._copying, self._leaving):
+                ends.callback(held.clear)
             ends.callback(self.stream.__exit__, kind, error, trace)
             for stream in (self._out, self.stream, self._in):
                 ends.callback(stream.synchronize)
@@ -188,16 +178,16 @@ class Conveyor:
         self._out.wait_event(ready)
         # Room for two results: this one must not wait for the one before, or the kernels of the next would.
         if self._host_bytes is None:
-            self._behind = max(self._behind, 2 * _bytes(targets))
+            self._behind = max(self._behind, 2 * bytes_of(targets))
         rows = len(targets[0])
         if all(map(is_pinned, targets)):
-            with device_span(DEVICE_TO_HOST, "result", self._out, bytes=_bytes(targets)):
+            with device_span(DEVICE_TO_HOST, "result", self._out, bytes=bytes_of(targets)):
                 for column, target in zip(columns, targets, strict=True):
-                    _copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
+                    copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
             self._leave((columns, targets))
             return
         chunk_rows = max(1, min(rows, CHUNK_BYTES // max(target.itemsize for target in targets)))
-        with device_span(DEVICE_TO_HOST, "result", self._out, bytes=_bytes(targets)):
+        with device_span(DEVICE_TO_HOST, "result", self._out, bytes=bytes_of(targets)):
             for first in range(0, rows, chunk_rows):
                 last = min(rows, first + chunk_rows)
                 self._bring_chunk([c[first:last] for c in columns], [t[first:last] for t in targets], chunk_rows)
@@ -211,11 +201,22 @@ class Conveyor:
         ready = cupy().cuda.Event(disable_timing=True)
         ready.record(self.stream)
         self._out.wait_event(ready)
-        pinned = self._take(-(-sum(map(_room, columns)) // RING_BYTES) * RING_BYTES)
-        middle = _carved(pinned, columns)
-        with device_span(DEVICE_TO_HOST, "chunks", self._out, bytes=_bytes(columns)):
+        # As many at a time as leave room for others: these must not wait for all before to be consumed.
+        most, first = min(CHUNK_BYTES, self._behind // 4), 0
+        while first < len(columns):
+            ends = accumulate(map(room_of, columns[first:]))
+            last = first + max(1, sum(1 for _ in takewhile(lambda end: end <= most, ends)))
+            self._deliver(columns[first:last], consumers[first:last])
+            first = last
+        self._leave(columns)
+
+    def _deliver(self, columns: Sequence[Any], consumers: Sequence[Callable[[NDArray[Any]], None]]) -> None:
+        """Bring columns to one stretch of pinned memory."""
+        pinned = self._take(-(-sum(map(room_of, columns)) // RING_BYTES) * RING_BYTES)
+        middle = carved(pinned, columns)
+        with device_span(DEVICE_TO_HOST, "chunks", self._out, bytes=bytes_of(columns)):
             for column, target in zip(columns, middle, strict=True):
-                _copy(target.ctypes.data, column.data.ptr, column.nbytes, TO_HOST, self._out)
+                copy(target.ctypes.data, column.data.ptr, column.nbytes, TO_HOST, self._out)
         gone = cupy().cuda.Event(block=True, disable_timing=True)
         gone.record(self._out)
         calls = [
@@ -224,7 +225,6 @@ class Conveyor:
         ]
         self._emptying.append((calls, pinned))
         self._behind_now += pinned.nbytes
-        self._leave(columns)
 
     def _leave(self, arrays: Any) -> None:
         """Hold arrays on the device until the copies queued so far are over."""
@@ -237,9 +237,9 @@ class Conveyor:
     def _bring_chunk(self, columns: Sequence[Any], targets: Columns, chunk_rows: int) -> None:
         nbytes = sum(target.itemsize * chunk_rows + ALIGNMENT for target in targets)
         pinned = self._take(-(-nbytes // RING_BYTES) * RING_BYTES)
-        middle = _carved(pinned, targets)
+        middle = carved(pinned, targets)
         for column, target in zip(columns, middle, strict=True):
-            _copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
+            copy(target.ctypes.data, column.data.ptr, target.nbytes, TO_HOST, self._out)
         # Threads that wait for this sleep: there are as many as cores, and others have work.
         gone = cupy().cuda.Event(block=True, disable_timing=True)
         gone.record(self._out)
@@ -260,6 +260,8 @@ class Conveyor:
             _wait_for_all(futures)
 
     def _fill_ahead(self, number: int) -> None:
+        while self._copying and self._copying[0][0].done:
+            self._copying.popleft()
         while self._next_to_fill < min(len(self._pieces), number + self._ahead):
             columns = self._pieces[self._next_to_fill]
             if all(map(is_pinned, columns)):
@@ -270,11 +272,13 @@ class Conveyor:
 
     def _fill(self, columns: Sequence[Column]) -> _Filled:
         """Have the columns put into pinned memory, in parts, by threads of their own."""
-        filled = _carved(pinned_memory().take(sum(map(_room, columns))), columns)
+        filled = carved(pinned_memory().take(sum(map(room_of, columns))), columns)
         calls: list[tuple[int, Callable[[], None]]] = []
         for target, column in zip(filled, columns, strict=True):
             if isinstance(column, np.ndarray):
-                calls.append((column.nbytes, partial(np.copyto, target, column)))
+                step = max(LEAST_PART_BYTES, -(-column.nbytes // FILLERS_A_PIECE)) // column.itemsize
+                parts = [slice(low, low + step) for low in range(0, len(column), step)]
+                calls += [(target[p].nbytes, partial(np.copyto, target[p], column[p])) for p in parts]
             else:
                 calls += column.reads_into(target)
         shares = [calls[first::FILLERS_A_PIECE] for first in range(FILLERS_A_PIECE)]
@@ -296,16 +300,15 @@ class Conveyor:
         slot = number % SLOTS
         if self._free_slot[slot] is not None:
             self._in.wait_event(self._free_slot[slot])
-        columns = _carved(self._slots[slot], filled)
-        with device_span(HOST_TO_DEVICE, f"piece {number}", self._in, bytes=_bytes(filled)):
+        columns = carved(self._slots[slot], filled)
+        with device_span(HOST_TO_DEVICE, f"piece {number}", self._in, bytes=bytes_of(filled)):
             for target, column in zip(columns, filled, strict=True):
-                _copy(target.data.ptr, column.ctypes.data, column.nbytes, TO_DEVICE, self._in)
+                copy(target.data.ptr, column.ctypes.data, column.nbytes, TO_DEVICE, self._in)
         event = cupy().cuda.Event(block=True, disable_timing=True)
         event.record(self._in)
         self._loaded.append(_Loaded(slot, columns, event))
         if filled is not self._pieces[number]:
-            # The pinned memory goes back to its pool when the copy is done.
-            self._writers.submit(_hold, event, filled)
+            self._copying.append((event, filled))
 
     def _take(self, nbytes: int) -> NDArray[np.uint8]:
         """Pinned memory for a chunk of a result; waits for the oldest ones when many are on their way."""
@@ -323,38 +326,9 @@ class Conveyor:
         return pinned_memory().take(nbytes)
 
 
-def is_pinned(array: Column) -> bool:
-    """Whether an array's memory is pinned, so that the device copies from and to it by itself."""
-    if not isinstance(array, np.ndarray):
-        return False
-    return bool(cupy().cuda.runtime.pointerGetAttributes(array.ctypes.data).type == PINNED)
-
-
-def _bytes(columns: Sequence[Column]) -> int:
-    return sum(column.nbytes for column in columns)
-
-
-def _room(column: Column) -> int:
-    return -(-column.nbytes // ALIGNMENT) * ALIGNMENT
-
-
-def _carved(memory: Any, like: Sequence[Column]) -> list[Any]:
-    """Parts of a piece of memory, of the shapes and dtypes of some columns."""
-    parts, place = [], 0
-    for column in like:
-        parts.append(memory[place : place + column.nbytes].view(column.dtype))
-        place += _room(column)
-    return parts
-
-
-def _copy(target: int, source: int, nbytes: int, direction: int, stream: Any) -> None:
-    if nbytes:
-        cupy().cuda.runtime.memcpyAsync(target, source, nbytes, direction, stream.ptr)
-
-
 def _empty(event: Any, sources: Sequence[NDArray[Any]], targets: Columns) -> None:
     event.synchronize()
-    with span(WRITER, "empty pinned memory", bytes=_bytes(sources)):
+    with span(WRITER, "empty pinned memory", bytes=bytes_of(sources)):
         for source, target in zip(sources, targets, strict=True):
             np.copyto(target, source)
 
@@ -368,10 +342,6 @@ def _run_all(calls: Sequence[tuple[int, Callable[[], None]]]) -> None:
 def _consume(event: Any, column: NDArray[Any], consume: Callable[[NDArray[Any]], None]) -> None:
     event.synchronize()
     consume(column)
-
-
-def _hold(event: Any, columns: Any) -> None:
-    event.synchronize()
 
 
 def _known(result: Any) -> Future[Any]:
@@ -396,4 +366,4 @@ def _wait(future: Future[Any]) -> Any:
             return future.result(timeout=LOOK_UP_SECONDS)
         except TimeoutError:
             if future.done():
-                raise
+                return future.result()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oocbe.operators.inputs import TableLike
 
 HOST_SHARE = 0.6
-"""Share of the memory limit for pinned memory; the rest is for files on their way there, and chunks being written."""
+"""Share of the memory limit for pinned memory; the rest is for the tables' indices, and for finding where to cut."""
 
 PIECES_AT_A_TIME = 8
 """Pieces that the pinned memory has room for."""
