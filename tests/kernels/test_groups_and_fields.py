@@ -84,9 +84,9 @@ def test_group_starts_and_matches(kernels, piece_rows, data):
 def test_common_groups_of_tables_with_different_numbers_of_words(kernels, order):
     """Masks are as long as the shorter keys; words beyond do not count."""
     low = np.array([[0, 0, 2, 4, 6], [9, 8, 7, 6, 5]], dtype=np.uint64)
-    high = np.array([[0, 1, 4, 5, 5, 8]], dtype=np.uint64)
+    high = np.array([[0, 1, 4, 5, 5, 6]], dtype=np.uint64)
     common = kernels.common_groups(*[low, high][::order], np.array([6], dtype=np.uint64))
-    expected = [(0, 2, 0, 2), (3, 1, 2, 3)]
+    expected = [(0, 2, 0, 2), (3, 1, 2, 3), (4, 1, 5, 1)]
     found = zip(*(part.tolist() for part in vars(common).values()), strict=True)
     assert [group if order == 1 else (*group[2:], *group[:2]) for group in found] == expected
 
