@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from oocbe.elimination.message import Message
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.scaling import exponent_of, rescale, scaled_by
+from oocbe.errors import DiskError
 from oocbe.operators.bucket_cuts import BucketJoin
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.bucket_join import NO_LIMIT
@@ -30,7 +31,7 @@ from oocbe.operators.dominance_stream import DominanceStream
 from oocbe.pruning.dominance import SubstitutionDominance
 from oocbe.streaming.sorted_rows import ChunkCache
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.table import Table
+from oocbe.tables.table import Table, format_bytes
 
 WANTED_SHARE = 0.8
 """Share of the memory limit that is freed before: messages that wait are written to disk, the largest first."""
@@ -40,6 +41,10 @@ CACHE_SHARE = 0.1
 
 HELD_SHARE = 0.05
 """Share of the room for the first rows, while the message may still turn out to be small."""
+
+FORECAST_PIECES, FORECAST_TIMES = 32, 4
+"""A bucket is given up when after so many pieces all of it looks so many times as large as the disk has room for: how
+many rows come of a piece varies."""
 
 CHUNKS_SHARE = 0.5
 """Share of the room for chunks that hold what may take the place of a chunk's rows."""
@@ -96,7 +101,7 @@ class PiecewiseBucket:
         stream = BucketStream(join, engine, PieceRoom(self._room, engine.streams, engine.piece_rows), *self._limits)
         with closing(stream.tables()) as made:
             rows = _Observed(map(self._finish.values, made))
-            table, rest = self._first(rows.tables(), join)
+            table, rest = self._first(self._within_disk(place, stream, rows.tables()), join)
             if table is not None:
                 table, exponent = self._finished(table)
                 return self._store.publish(place, self._finish.separator, table, exponent), exponent
@@ -113,6 +118,31 @@ class PiecewiseBucket:
                 return self._publish(place, join, rest, exponent), exponent
         finally:
             self._store.remove_scratch(scratch)
+
+    def _within_disk(self, place: int, stream: BucketStream, tables: Iterator[Table]) -> Iterator[Table]:
+        """Tables that are written to disk one by one, as long as it looks as if there will be room for all of them.
+
+        Raises
+        ------
+        DiskError : what has been joined and written so far shows that there will not, by far.
+        """
+        budget = self._store.budget
+        before = budget.used
+        for table in tables:
+            yield table
+            written = budget.used - before
+            if stream.pieces < FORECAST_PIECES or stream.done == 0:
+                continue
+            wanted, available = written / stream.done, budget.available
+            if wanted > FORECAST_TIMES * (written + available):
+                raise DiskError(
+                    f"bucket {place + 1} was stopped by its forecast: {stream.pieces:,} pieces, about "
+                    f"{100 * stream.done:.3g} % of it, came to {stream.made:,} rows, {format_bytes(written)} on disk; "
+                    f"all would come to some {stream.forecast_rows:,.0f} rows, {format_bytes(int(wanted))}, where "
+                    f"{format_bytes(available)} are left ({budget.sizes()}). Raise --max-disk, choose a folder on a "
+                    "larger disk, or bound the problem (--bounds, --ub)",
+                    is_full=True,
+                )
 
     def _publish(self, place: int, join: BucketJoin, tables: Iterable[Table], exponent: int) -> Message:
         return self._store.publish_stream(place, self._finish.separator, _head_of(join), tables, exponent)

@@ -107,12 +107,14 @@ class Cut:
     ----------
     levels : of the join that the tables belong to. low, high : row ranges.
     level : first level that has more than one value in them, as far as is known.
+    share : of the whole bucket that the piece is, as rows of the tables that it was cut by tell.
     """
 
     levels: _Levels = field(repr=False)
     low: tuple[int, ...]
     high: tuple[int, ...]
     level: int = 0
+    share: float = 1.0
 
     @classmethod
     def whole(cls, join: BucketJoin) -> Cut:
@@ -165,14 +167,17 @@ class Cut:
             if first == last:
                 cut = replace(cut, level=cut.level + 1)
                 continue
-            middle = cut._middle(first, last)
-            return [cut._between(first, middle), cut._between(middle, last + 1)]
+            middle, table = cut._middle(first, last)
+            halves = [cut._between(first, middle), cut._between(middle, last + 1)]
+            rows = [half.high[table] - half.low[table] for half in halves]
+            shares = [self.share * count / max(1, sum(rows)) for count in rows]
+            return [replace(half, share=share) for half, share in zip(halves, shares, strict=True)]
         return [] if cut.is_empty else [cut]
 
     def _with_every_value(self) -> Cut:
         levels = self.levels.with_every_value(self.level)
         rows = levels.join.tables[-1][1].rows
-        return Cut(levels, (*self.low, 0), (*self.high, rows), self.level)
+        return Cut(levels, (*self.low, 0), (*self.high, rows), self.level, self.share)
 
     def _fields(self) -> tuple[int, int]:
         """Least and greatest value of the level's field that all tables which take part may have."""
@@ -182,8 +187,8 @@ class Cut:
         last = min(sources[p.table].key(self.high[p.table] - 1) >> p.shift & mask for p in parts)
         return first, last
 
-    def _middle(self, first: int, last: int) -> int:
-        """Value of the field at which the table with the most bytes is cut in about two."""
+    def _middle(self, first: int, last: int) -> tuple[int, int]:
+        """Value of the field at which the table with the most bytes is cut in about two, and that table's number."""
         sources = self.sources
         sizes = [
             ((self.high[p.table] - self.low[p.table]) * sources[p.table].row_bytes, p)
@@ -193,7 +198,7 @@ class Cut:
         low, high = self.low[part.table], self.high[part.table]
         mask = (1 << self.levels.bits[self.level]) - 1
         value = sources[part.table].key((low + high) // 2) >> part.shift & mask
-        return min(max(value, first + 1), last)
+        return min(max(value, first + 1), last), part.table
 
     def _between(self, first: int, stop: int) -> Cut:
         """Rows whose field is ``first`` or above, and below ``stop``."""

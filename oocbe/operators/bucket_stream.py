@@ -79,8 +79,9 @@ class BucketStream:
 
     Attributes
     ----------
-    pieces : joined so far, with those that were halved again. rows : made so far.
+    pieces : joined so far, with those that were halved again. rows : given so far.
     input_bytes : of tables read for pieces so far.
+    done : share of the bucket that has been joined, about. made : rows that came of it.
     """
 
     def __init__(
@@ -100,7 +101,14 @@ class BucketStream:
             self._input_bytes = min(self._input_bytes, engine.piece_bytes())
         self._lock = Lock()
         self._most_bytes = float(self._input_bytes)
-        self.pieces = self.rows = self.input_bytes = 0
+        self.pieces = self.rows = self.input_bytes = self.made = 0
+        self.done = 0.0
+
+    @property
+    def forecast_rows(self) -> float:
+        """Rows that the whole bucket will come to if the rest is like what has been joined; 0 before."""
+        with self._lock:
+            return self.made / self.done if self.done else 0.0
 
     def tables(self) -> Generator[Table, None, None]:
         """The message's rows, sorted, in tables in main memory.
@@ -125,12 +133,15 @@ class BucketStream:
         while todo:
             cut = todo.pop()
             if cut.is_empty:
+                self._count(cut, 0)
                 continue
             if self._fits(cut):
                 yield _Piece(self, cut)
                 continue
             halves = cut.halves()
-            if len(halves) == 1:
+            if not halves:
+                self._count(cut, 0)
+            elif len(halves) == 1:
                 yield _Piece(self, halves[0])
             else:
                 todo += reversed(halves)
@@ -159,8 +170,12 @@ class BucketStream:
         if len(halves) == 1:
             yield self._alone(halves[0])
             return
+        if not halves:
+            self._count(cut, 0)
         for half in halves:
-            if not half.is_empty:
+            if half.is_empty:
+                self._count(half, 0)
+            else:
                 yield from self.joined(half)
 
     def _try(self, cut: Cut, may_halve: bool) -> Table:
@@ -171,6 +186,7 @@ class BucketStream:
             cut.program, self._join.scope.layout, tables, self._join.semiring, self._join.dtype, *limits, may_halve
         )
         self._learn(cut.nbytes, made.rows)
+        self._count(cut, made.rows)
         return made
 
     def _alone(self, cut: Cut) -> Table:
@@ -183,6 +199,12 @@ class BucketStream:
                 f"limit {format_bytes(self._room.room)} for {self._room.streams} streams; free some memory, or lower "
                 "the limit to what there is"
             ) from None
+
+    def _count(self, cut: Cut, rows: int) -> None:
+        """A piece is done, and so many rows came of it."""
+        with self._lock:
+            self.done += cut.share
+            self.made += rows
 
     def _learn(self, nbytes: int, rows: int) -> None:
         """Make the next pieces of such a size that their results are likely to fit."""

@@ -11,15 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import brute_force, make_problem, structures, without_bound
 
+from oocbe.elimination import piecewise
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.forward import Forward, RowCapError
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import prepare
-from oocbe.errors import CorruptDataError, ResourceError
+from oocbe.errors import CorruptDataError, DiskError, ResourceError
 from oocbe.io import read
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.operators import bucket_cuts
 from oocbe.operators.bucket_engine import BucketEngine, to_host
+from oocbe.operators.bucket_stream import BucketStream
 from oocbe.problem import Function, Problem, Variable
 from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import MIN_SUM, SEMIRINGS
@@ -216,3 +218,40 @@ def test_little_device_memory_sends_a_bucket_through_the_device_in_pieces(monkey
     monkeypatch.setattr(engine, "piece_bytes", lambda: 1 << 16)
     monkeypatch.setattr(engine, "join", lambda *arguments, **more: raise_(ResourceError("no device memory")))
     assert run(problem, order, engine, dominance=False)[0] == whole
+
+
+@pytest.mark.parametrize("piece_rows", [1, 20, 300])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_pieces_are_shares_of_the_bucket_that_add_up_to_it(piece_rows, sparse, monkeypatch):
+    streams = []
+
+    class Kept(BucketStream):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            streams.append(self)
+
+    monkeypatch.setattr(piecewise, "BucketStream", Kept)
+    problem = read("examples/daily.spot") if sparse else complete_problem(6, 4)
+    run(problem, list(range(len(problem.variables))), BucketEngine("cpu", piece_rows=piece_rows, streams=2))
+    assert streams
+    for stream in streams:
+        assert stream.done == pytest.approx(1)
+        assert stream.made == stream.rows == pytest.approx(stream.forecast_rows)
+
+
+def test_a_bucket_that_the_disk_has_no_room_for_by_far_is_given_up(monkeypatch):
+    """Long before the disk is full; and with the sizes."""
+    monkeypatch.setattr(piecewise, "FORECAST_PIECES", 8)
+    prepared = prepare(complete_problem(9, 5), MIN_SUM, range(9))
+    engine = BucketEngine("cpu", piece_rows=1000, streams=2)
+    limit, used = 200_000, [0]
+    with MessageStore(1 << 30, chunk_rows=500, max_disk=limit) as store:
+        take = store.budget.take
+        monkeypatch.setattr(store.budget, "take", lambda *arguments: (take(*arguments), used.append(store.budget.used)))
+        with pytest.raises(DiskError, match=r"bucket 1 was stopped by its forecast: .* % of it, .* rows") as caught:
+            Forward(prepared, False, store, engine=engine).run()
+        assert caught.value.is_full
+        assert 0 < max(used) < limit / 2
+        assert store.budget.used == 0
+    with MessageStore(1 << 30, chunk_rows=500, max_disk=100 * limit) as store:
+        assert Forward(prepared, False, store, engine=engine).run().value is not None
