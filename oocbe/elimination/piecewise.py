@@ -133,14 +133,15 @@ class PiecewiseBucket:
             written = budget.used - before
             if stream.pieces < FORECAST_PIECES or stream.done == 0:
                 continue
-            wanted, available = written / stream.done, budget.available
-            if wanted > FORECAST_TIMES * (written + available):
+            # The limit, not the disk, where there is one: who knows better may raise it above what the disk has.
+            wanted, allowed = written / stream.done, budget.allowed
+            if wanted > FORECAST_TIMES * (written + allowed):
                 raise DiskError(
                     f"bucket {place + 1} was stopped by its forecast: {stream.pieces:,} pieces, about "
                     f"{100 * stream.done:.3g} % of it, came to {stream.made:,} rows, {format_bytes(written)} on disk; "
                     f"all would come to some {stream.forecast_rows:,.0f} rows, {format_bytes(int(wanted))}, where "
-                    f"{format_bytes(available)} are left ({budget.sizes()}). Raise --max-disk, choose a folder on a "
-                    "larger disk, or bound the problem (--bounds, --ub)",
+                    f"{format_bytes(allowed)} are left ({budget.sizes()}). Choose a folder on a larger disk, bound the "
+                    "problem (--bounds, --ub), or raise --max-disk to go on all the same",
                     is_full=True,
                 )
 

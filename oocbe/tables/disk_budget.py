@@ -33,6 +33,11 @@ class DiskBudget:
         free = free_bytes(self.folder)
         return free if self.limit is None else min(free, max(0, self.limit - self.used))
 
+    @property
+    def allowed(self) -> int:
+        """Bytes that may still be written: what the limit leaves, whatever the disk has; without one, what it has."""
+        return free_bytes(self.folder) if self.limit is None else max(0, self.limit - self.used)
+
     def take(self, count: int, path: Path | str) -> None:
         """Count a file's bytes before they are written (negative: give them back).
 

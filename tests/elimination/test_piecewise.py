@@ -25,6 +25,7 @@ from oocbe.operators.bucket_stream import BucketStream
 from oocbe.problem import Function, Problem, Variable
 from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import MIN_SUM, SEMIRINGS
+from oocbe.tables import disk_budget
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
 
@@ -236,6 +237,17 @@ def test_pieces_are_shares_of_the_bucket_that_add_up_to_it(piece_rows, sparse, m
     for stream in streams:
         assert stream.done == pytest.approx(1)
         assert stream.made == stream.rows == pytest.approx(stream.forecast_rows)
+
+
+def test_a_forecast_goes_by_the_disk_where_there_is_no_limit_and_else_by_the_limit(monkeypatch):
+    monkeypatch.setattr(piecewise, "FORECAST_PIECES", 8)
+    monkeypatch.setattr(disk_budget, "free_bytes", lambda folder: 9_000)
+    prepared = prepare(complete_problem(8, 5), MIN_SUM, range(8))
+    engine = BucketEngine("cpu", piece_rows=400, streams=2)
+    with MessageStore(1 << 30, chunk_rows=500) as store, pytest.raises(DiskError, match=r"raise --max-disk to go on"):
+        Forward(prepared, False, store, engine=engine).run()
+    with MessageStore(1 << 30, chunk_rows=500, max_disk=1 << 30) as store:
+        assert Forward(prepared, False, store, engine=engine).run().value is not None
 
 
 def test_a_bucket_that_the_disk_has_no_room_for_by_far_is_given_up(monkeypatch):
