@@ -53,6 +53,7 @@ from oocbe.kernels.cpu.bit_pack import (
     front_word,
     measure_blocks,
     pack_blocks,
+    rotation_in,
     unpack_blocks,
 )
 
@@ -111,7 +112,7 @@ def checked(data: Any, rows: int, itemsize: int) -> tuple[NDArray[np.uint64], in
         raise CorruptDataError(f"a packed chunk has {rows_in(view):,} rows instead of {rows:,}")
     chunk = np.frombuffer(view, dtype="<u8")
     front, blocks = int(chunk[0]), -(-rows // BLOCK)
-    rotation = front >> 48 & 0xFF
+    rotation = rotation_in(front)
     first_payload, payload_words = FRONT_WORDS + HEADER_WORDS * blocks, int(chunk[2])
     if front != front_word(itemsize, rotation) or rotation > 63 or chunk[3] != 0:
         raise CorruptDataError(f"not a packed chunk of {itemsize}-byte items (its first word is {front:016x})")

@@ -30,8 +30,7 @@ class DiskBudget:
     @property
     def available(self) -> int:
         """Bytes that can still be written: what the limit leaves, or the disk where that is less."""
-        free = free_bytes(self.folder)
-        return free if self.limit is None else min(free, max(0, self.limit - self.used))
+        return self.allowed if self.limit is None else min(free_bytes(self.folder), self.allowed)
 
     @property
     def allowed(self) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, ResourceError
-from oocbe.kernels.cpu.bit_pack import BLOCK_BITS, FRONT_WORDS, HEADER_WORDS
+from oocbe.kernels.cpu.bit_pack import BLOCK_BITS, FRONT_WORDS, HEADER_WORDS, rotation_in
 from oocbe.semiring import Semiring
 from oocbe.tables.codec import decode, encode
 from oocbe.tables.layout import WORD_BITS, Layout
@@ -252,8 +252,7 @@ class PackedKeys:
     def _within(self, chunk: int, mask: int, wanted: int, low: int, high: int) -> tuple[int, int]:
         """As :meth:`narrowed`, of rows of one chunk: by the blocks' headers, which tell each block's first key."""
         headers = self._words_of(chunk)[0]
-        rotation = int(headers[0]) >> 48 & 0xFF
-        if self._table.layout.words > 1 or rotation or not 0 <= wanted <= ALL_ONES:
+        if self._table.layout.words > 1 or rotation_in(int(headers[0])) or not 0 <= wanted <= ALL_ONES:
             return low, high
         begin, end = self._table.row_starts[chunk : chunk + 2].tolist()
         blocks = -(-(end - begin) >> BLOCK_BITS)

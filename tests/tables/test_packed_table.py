@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packed_writing import write_packed
 
 from oocbe.errors import CorruptDataError, ModelError
+from oocbe.kernels.cpu.bit_pack import rotation_in
 from oocbe.semiring import MIN_SUM
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedKeys, PackedTable
@@ -70,7 +70,7 @@ def test_bisection_narrows_to_where_the_key_is(scope, rows, chunk_rows, seed):
     packed = PackedTable.pack(table, chunk_rows=chunk_rows)
     keys = PackedKeys(packed)
     column = packed.columns[0]
-    at_once = table.layout.words == 1 and not any(int(column.words[start]) >> 48 & 0xFF for start in column.starts[:-1])
+    at_once = table.layout.words == 1 and not any(rotation_in(int(column.words[start])) for start in column.starts[:-1])
     numbers = [key_number(table.keys, row) for row in range(table.rows)]
     assert [keys.number(row) for row in range(table.rows)] == numbers
     rng = np.random.default_rng(seed)
@@ -142,12 +142,7 @@ def test_packed_chunks_are_written_as_they_are(rows, dtype, tmp_path):
     expected = StoredTable.save(tmp_path / "rows", table, chunk_rows=1000)
     packed = PackedTable.pack(table, chunk_rows=1000)
     with StoredTable.create(tmp_path / "chunks", table.layout, dtype, MIN_SUM, chunk_rows=1000) as writer:
-        for chunk, (low, high) in enumerate(pairwise(packed.row_starts.tolist())):
-            values = table.values[low:high]
-            extent = (int(values.min()), int(values.max())) if dtype == "int64" else None
-            place = writer.begin_packed(high - low, packed.edge_keys[chunk], extent)
-            for column, source in enumerate(packed.columns):
-                writer.write_packed(place, column, source.chunks(chunk, chunk + 1).copy())
+        write_packed(packed, table, writer)
     found = StoredTable.open(tmp_path / "chunks")
     assert_same(found.to_table(), table)
     assert (found.extent, found.chunk_rows, found.is_sorted) == (expected.extent, expected.chunk_rows, True)

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from packed_writing import write_packed
 
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
 from oocbe.semiring import MIN_SUM, SEMIRINGS
@@ -285,12 +286,7 @@ def test_tables_in_memory_do_not_import_zarr():
 
 def packed_columns(table, writer):
     """Write the rows as packed chunks, as results come from a device."""
-    packed = PackedTable.pack(table, chunk_rows=100)
-    for chunk, (low, high) in enumerate(itertools.pairwise(packed.row_starts.tolist())):
-        values = table.values[low:high]
-        place = writer.begin_packed(high - low, packed.edge_keys[chunk], (int(values.min()), int(values.max())))
-        for number, column in enumerate(packed.columns):
-            writer.write_packed(place, number, column.chunks(chunk, chunk + 1).copy())
+    write_packed(PackedTable.pack(table, chunk_rows=100), table, writer)
 
 
 @pytest.mark.parametrize("write", [lambda table, writer: writer.append(table.keys, table.values), packed_columns])

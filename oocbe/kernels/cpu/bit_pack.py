@@ -35,6 +35,11 @@ def front_word(itemsize: int, rotation: int) -> int:
     return MAGIC | VERSION << 32 | itemsize << 40 | rotation << 48 | BLOCK_BITS << 56
 
 
+def rotation_in(front: int) -> int:
+    """The rotation that the first word of a packed chunk names."""
+    return front >> 48 & 0xFF
+
+
 @jit
 def _bit_length(word: np.uint64) -> int:
     length = 0
