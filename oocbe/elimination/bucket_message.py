@@ -275,6 +275,7 @@ class MessageMaker:
     ) -> tuple[Message, int]:
         """The message through the disk, which has room for tables and rows of any number."""
         prepared = self._prepared
+        self._store.relieve()
         self._store.list_rows(bucket.messages)
         finish = Finish(self.finished, self._dominance, separator, subtree)
         pieces = PiecewiseBucket(self._store, self._engine, finish, self._row_cap, self._step_limit)

@@ -23,11 +23,12 @@ from oocbe.elimination.piecewise import HELD_SHARE, WANTED_SHARE
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.scaling import exponent_of, rescale, scaled_values
 from oocbe.kernels import backend_named
-from oocbe.operators.bucket_engine import BucketEngine, to_host
+from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.complete_cuts import CellRoom
 from oocbe.operators.complete_fill import filled
 from oocbe.operators.complete_stream import CELLS_SHARE, CellFunction, CompleteStream
 from oocbe.operators.factors import PackedFactor
+from oocbe.operators.residence import to_host
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
 from oocbe.streaming.sources import source_of
@@ -65,6 +66,7 @@ class CompletePieces:
         ResourceError : memory has no room for the smallest piece. CorruptDataError : a table on disk is damaged.
         """
         prepared, store, engine = self._prepared, self._store, self._engine
+        store.relieve()
         store.make_room(int(store.memory_limit * WANTED_SHARE))
         room = max(1, store.free)
         scope = tuple(reversed(separator))

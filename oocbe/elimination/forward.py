@@ -21,8 +21,9 @@ from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.scaling import split
 from oocbe.errors import LimitError
-from oocbe.operators.bucket_engine import BucketEngine, to_host
+from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.bucket_join import TooManyRowsError
+from oocbe.operators.residence import to_host
 from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import Combination
 from oocbe.tables.complete import CompleteTable

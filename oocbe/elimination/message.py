@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.ranges import largest_magnitude
 from oocbe.infeasible import feasible_mask
-from oocbe.kernels.cpu.search import find_row
-from oocbe.operators.bucket_engine import to_host
+from oocbe.operators.residence import find_row, to_host
 from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
 from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
@@ -139,7 +138,6 @@ class Message:
     def value_at(self, assignment: dict[int, int]) -> int | float | None:
         """Value of the row that an assignment of (at least) the scope's variables selects; None where there is none."""
         if isinstance(self._table, CompleteTable):
-            self._table = to_host(self._table)
             return self._table.value_of([assignment[v] for v in reversed(self.scope)])
         if isinstance(self._stored, StoredCompleteTable):
             return self._stored.value_of([assignment[v] for v in reversed(self.scope)])
@@ -150,8 +148,7 @@ class Message:
         if self._table is None:
             assert self._stored is not None
             return self._stored.find(key)
-        self._table = to_host(self._table)
-        row = find_row(self._table.keys, key)
+        row = find_row(self._table, key)
         if row < 0:
             return None
         value: int | float = self._table.values[row].item()

@@ -5,6 +5,7 @@ it is joined it must be quick to read; afterwards it may be anywhere. So message
 that, those already joined are written to stored tables in a scratch folder, then those that wait. A message that was
 made in pieces is on disk from the beginning. With a checkpoint, every message is published there as soon as it is made
 and left there for a run that is resumed; a large one is then read back, in one or in pieces, when its bucket comes.
+Messages of the device stay there while it has room, as the backward pass looks at a few of their rows.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.message import Message
-from oocbe.operators.bucket_engine import to_host
 from oocbe.operators.complete_transpose import transposed
+from oocbe.operators.residence import stays_on_device, to_host
 from oocbe.streaming.cells import CellSource, StoredCells
 from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable
@@ -89,6 +90,7 @@ class MessageStore:
     Attributes
     ----------
     budget : of the disk, and the folder there.
+    in_memory : bytes of messages in main memory, and on the device of those that wait to be joined.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class MessageStore:
         self._scratch_bytes = 0
         self._joined: list[Message] = []
         self._waiting: list[Message] = []
+        self._left_on_device: list[Message] = []
         self._written = 0
 
     def __enter__(self) -> Self:
@@ -232,10 +235,25 @@ class MessageStore:
     def joined(self, message: Message) -> None:
         """Note that a message has been joined: from now on it is only asked for single rows."""
         if message._table is not None:
-            message._table = to_host(message._table)  # device memory is for what is still to be joined
             self._waiting = [m for m in self._waiting if m is not message]
+            if message.is_filtered and stays_on_device(message._table, self):
+                self._left_on_device.append(message)
+                self.in_memory -= message.nbytes
+                return
+            message._table = to_host(message._table)
             if message.is_filtered:  # see add
                 self._joined.append(message)
+
+    def relieve(self) -> bool:
+        """Bring the messages home that have been joined and were left on the device; whether there were any."""
+        messages, self._left_on_device = self._left_on_device, []
+        for message in messages:
+            assert message._table is not None
+            self.make_room(message.nbytes)
+            message._table = to_host(message._table)
+            self.in_memory += message.nbytes
+            self._joined.append(message)
+        return bool(messages)
 
     def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> bool:
         """Write messages to disk until ``wanted`` bytes of the limit are free; whether any has been written.

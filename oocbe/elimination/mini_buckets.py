@@ -33,9 +33,10 @@ from oocbe.elimination.mini_buckets_shift import match
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.ranges import INT64_LIMIT, largest_magnitude
 from oocbe.errors import ValueRangeError
-from oocbe.operators.bucket_engine import BucketEngine, to_host
+from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.factors import PackedFactor
 from oocbe.operators.maximise import maximise
+from oocbe.operators.residence import to_host
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 

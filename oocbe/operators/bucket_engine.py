@@ -9,9 +9,8 @@ same rows in the same order, bit for bit for integers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,10 +19,9 @@ from oocbe.errors import ResourceError
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.machine import device_memory_limit
 from oocbe.operators.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
-from oocbe.operators.inputs import is_on_device
 from oocbe.operators.join_program import JoinProgram
+from oocbe.operators.residence import is_on_device, to_device, to_host
 from oocbe.semiring import Semiring
-from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 from oocbe.tracing.recorder import KERNELS, span
@@ -252,23 +250,3 @@ def _join_on_device(
         ).join(row_limit)
 
     return with_retry(join)()
-
-
-AnyForm = TypeVar("AnyForm", bound=Table | CompleteTable)
-
-
-def to_host(table: AnyForm) -> AnyForm:
-    """The table with its rows, or values, in host memory; itself where they are."""
-    arrays: dict[str, Any] = {name: getattr(table, name) for name in ("keys", "values") if hasattr(table, name)}
-    if isinstance(arrays["values"], np.ndarray):
-        return table
-    return replace(table, **{name: array.get() for name, array in arrays.items()})
-
-
-def to_device(table: Table) -> Table:
-    """The table with its rows in device memory; itself where they are."""
-    if is_on_device(table):
-        return table
-    from oocbe.kernels.cuda.device import cupy
-
-    return replace(table, keys=cupy().asarray(table.keys), values=cupy().asarray(table.values))

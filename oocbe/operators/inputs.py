@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-import numpy as np
-
 from oocbe.errors import ModelError, UsageError
 from oocbe.kernels import backend_for
+from oocbe.operators.residence import is_on_device
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.stored_complete import StoredCompleteTable
 from oocbe.tables.table import Table
@@ -111,11 +110,6 @@ def choose_kernels(backend: Backend | str | None, *inputs: TableLike) -> Workpla
 def workplace(backend: Backend | str | None, *inputs: TableLike) -> Workplace:
     """Kernels for some tables, and the tables with their rows where these work."""
     return choose_kernels(backend, *inputs).moved()
-
-
-def is_on_device(table: Table) -> bool:
-    """Whether a table's rows are in a device's memory."""
-    return not isinstance(table.keys, np.ndarray)
 
 
 def on_device(table: Table, kernels: Backend) -> Table:

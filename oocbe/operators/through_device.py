@@ -75,10 +75,8 @@ class _WiderError(Exception):
 def device_room() -> int:
     """Bytes of device memory that an operation may take."""
     from oocbe.kernels.cuda import memory
-    from oocbe.kernels.cuda.device import cupy
 
-    limit = int(cupy().get_default_memory_pool().get_limit())
-    return (limit or int(cupy().cuda.runtime.memGetInfo()[1])) - memory.used_bytes()
+    return memory.limit_bytes() - memory.used_bytes()
 
 
 def exceeds_device(tables: Sequence[Table | PackedTable]) -> bool:

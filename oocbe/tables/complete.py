@@ -223,7 +223,9 @@ class CompleteTable:
     def value_of(self, indices: Sequence[int]) -> int | float | None:
         """The same for value indices in scope order that are known to be in their domains: nothing is checked."""
         cell = sum(int(value) * step for value, step in zip(indices, self.steps, strict=True))
-        value = self.values[cell : cell + 1]
+        value: Any = self.values[cell : cell + 1]
+        if not isinstance(value, np.ndarray):
+            value = value.get()  # from a device
         if not feasible_mask(value, self.semiring.combination, self.semiring.marginalisation)[0]:
             return None
         found: int | float = value[0].item()

@@ -35,9 +35,9 @@ from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared, prepare
 from oocbe.elimination.zeros import without_zeros
 from oocbe.errors import CorruptDataError, LimitError
-from oocbe.operators.bucket_engine import to_host
 from oocbe.operators.consumption import Consumption
 from oocbe.operators.join_sum import join_sum
+from oocbe.operators.residence import to_host
 from oocbe.options import SolveOptions
 from oocbe.problem import Function, Problem
 from oocbe.semiring import COUNTING, SUM_PRODUCT

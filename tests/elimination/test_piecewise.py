@@ -20,8 +20,9 @@ from oocbe.errors import CorruptDataError, DiskError, ResourceError
 from oocbe.io import read
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.operators import bucket_cuts
-from oocbe.operators.bucket_engine import BucketEngine, to_host
+from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.bucket_stream import BucketStream
+from oocbe.operators.residence import to_host
 from oocbe.problem import Function, Problem, Variable
 from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import MIN_SUM, SEMIRINGS

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oocbe.kernels.cuda import columns, conveyor, pinned
+from oocbe.kernels.cuda import columns, conveyor, home, pinned
 from oocbe.kernels.cuda.pinned import PinnedMemory, pinned_region
 
 
 def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch) -> LazyDevice:
     """A lazy device for the conveyor, with pinned memory of its own, and small chunks of results."""
     device = LazyDevice()
-    for module in (columns, conveyor, pinned):
+    for module in (columns, conveyor, home, pinned):
         monkeypatch.setattr(module, "cupy", lambda: device)
     monkeypatch.setattr(pinned, "_POOL", PinnedMemory(pinned_region))
     monkeypatch.setattr(conveyor, "CHUNK_BYTES", 2000)
@@ -35,7 +35,8 @@ class LazyDevice:
 
     Attributes
     ----------
-    streams : all that were made. pinned : address and bytes of memory that is pinned now.
+    streams : all that were made; ``current`` is CuPy's current one. pinned : address and bytes of memory that is pinned
+        now.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,9 @@ class LazyDevice:
             runtime=runtime,
             Stream=lambda non_blocking: Stream(self._lock, self.streams),
             Event=lambda **_: Event(self._lock),
+            get_current_stream=lambda: self.current,
         )
+        self.current = self.cuda.Stream(non_blocking=False)
 
     def empty(self, size: int, dtype: Any) -> DeviceArray:
         """Memory on the device."""

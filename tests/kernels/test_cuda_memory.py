@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
 from oocbe.errors import ResourceError
-from oocbe.kernels.cuda.memory import free_blocks, held_bytes, set_limit, used_bytes
+from oocbe.kernels.cuda import memory
+from oocbe.kernels.cuda.memory import free_blocks, held_bytes, relieved_by, set_limit, used_bytes, with_retry
 from oocbe.machine import device_memory_limit
 from oocbe.operators import join_sum, maximise
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
-pytestmark = pytest.mark.gpu
 MIB = 1 << 20
 
 
@@ -29,6 +31,7 @@ def table(rows: int, seed: int, name: str) -> Table:
     return Table(Layout((name, "k"), (1 << 8, 1 << 20)), keys, np.arange(rows, dtype=np.int32))
 
 
+@pytest.mark.gpu
 def test_too_small_a_limit_is_a_clear_error(limited):
     limited(4 * MIB)
     with pytest.raises(ResourceError, match=r"device memory ran out.*used [\d,]+ bytes, limit [\d,]+ bytes"):
@@ -36,6 +39,7 @@ def test_too_small_a_limit_is_a_clear_error(limited):
     assert maximise(table(10_000, 1, "a"), "a", backend="cuda").rows == 40
 
 
+@pytest.mark.gpu
 def test_what_a_failed_call_took_is_given_back(limited):
     used = used_bytes()
     limited(30 * MIB)
@@ -44,6 +48,7 @@ def test_what_a_failed_call_took_is_given_back(limited):
     assert used_bytes() == used
 
 
+@pytest.mark.gpu
 def test_free_blocks_of_other_sizes_are_given_back_first(limited, cuda):
     limit = limited(40 * MIB)
     for size in range(1, 8):
@@ -53,12 +58,14 @@ def test_free_blocks_of_other_sizes_are_given_back_first(limited, cuda):
     assert held_bytes() <= limit
 
 
+@pytest.mark.gpu
 def test_the_environment_sets_the_limit(limited, monkeypatch):
     monkeypatch.setenv("OOCBE_DEVICE_MEMORY", "5GiB")
     assert set_limit(device_memory_limit()) == 5 << 30
     assert set_limit(6 << 30) == 6 << 30
 
 
+@pytest.mark.gpu
 def test_pinned_memory_of_a_copy_that_nobody_waits_for(cuda):
     """It must not be given to somebody else while the copy is on its way."""
     import cupy as cp
@@ -74,3 +81,57 @@ def test_pinned_memory_of_a_copy_that_nobody_waits_for(cuda):
     found[0] = 42
     cp.cuda.Device().synchronize()
     assert found[0] == 42
+
+
+class Holder:
+    """Holds an array on the device that may be elsewhere."""
+
+    def __init__(self, array=None):
+        self.array = array
+
+    def relieve(self):
+        has_array, self.array = self.array is not None, None
+        return has_array
+
+
+@pytest.mark.gpu
+def test_who_holds_memory_for_no_need_is_asked_last(limited, cuda):
+    limited(64 * MIB)
+    holder = Holder(cuda.backend.upload(np.zeros(40 * MIB, dtype=np.uint8)))
+    relieved_by(holder)
+    cuda.backend.upload(np.zeros(16 * MIB, dtype=np.uint8))
+    assert holder.array is not None
+    cuda.backend.upload(np.zeros(48 * MIB, dtype=np.uint8))
+    assert holder.array is None
+
+
+@pytest.mark.parametrize("has_more", [False, True])
+@pytest.mark.parametrize("thread", ["own", "another"])
+def test_only_reliefs_of_the_thread_that_ran_out_are_asked(monkeypatch, has_more, thread):
+    monkeypatch.setattr(memory, "is_out_of_memory", lambda error: isinstance(error, MemoryError))
+    monkeypatch.setattr(memory, "free_blocks", lambda: None)
+    monkeypatch.setattr(memory, "used_bytes", lambda: 5)
+    monkeypatch.setattr(memory, "limit_bytes", lambda: 7)
+    holder = Holder([] if has_more else None)
+    declare = threading.Thread(target=relieved_by, args=(holder,)) if thread == "another" else None
+    if declare is None:
+        relieved_by(holder)
+    else:
+        declare.start()
+        declare.join()
+    calls = []
+
+    @with_retry
+    def call():
+        calls.append(None)
+        if holder.array is not None or not has_more:
+            raise MemoryError("no room")
+        return 3
+
+    if has_more and thread == "own":
+        assert call() == 3
+        assert len(calls) == 3
+    else:
+        with pytest.raises(ResourceError, match="no room; used 5 bytes, limit 7 bytes"):
+            call()
+        assert len(calls) == 2

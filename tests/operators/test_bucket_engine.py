@@ -15,7 +15,8 @@ from oocbe.elimination.prepare import prepare
 from oocbe.errors import UsageError
 from oocbe.io import read
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.operators.bucket_engine import BucketEngine, to_host
+from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.operators.residence import to_host
 from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import MIN_SUM, SEMIRINGS
 from oocbe.synth.networks import random_network

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cuda import complete, fields, filters, groups, join, join_reduce, reduce, sort
 from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.home import bring_home
 from oocbe.kernels.cuda.memory import set_limit, with_retry
 from oocbe.kernels.cuda.spans import device_span
-from oocbe.tracing.recorder import DEVICE_TO_HOST, HOST_TO_DEVICE
+from oocbe.tracing.recorder import HOST_TO_DEVICE
 
 
 class CudaBackend:
@@ -46,9 +47,7 @@ class CudaBackend:
     @staticmethod
     def download(array: Any) -> NDArray[Any]:
         """A copy of the array in main memory; waits for the kernels that write it."""
-        with device_span(DEVICE_TO_HOST, "download", bytes=0 if isinstance(array, np.ndarray) else array.nbytes):
-            found: NDArray[Any] = cupy().asnumpy(array)
-        return found
+        return array if isinstance(array, np.ndarray) else bring_home([array])[0]
 
     permute = staticmethod(with_retry(fields.permute))
     sort_rows = staticmethod(with_retry(sort.sort_rows))

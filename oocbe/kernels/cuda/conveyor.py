@@ -105,7 +105,7 @@ class Conveyor:
         emptiers = threads - fillers
         if pieces and not all(isinstance(column, np.ndarray) for column in pieces[0]):
             fillers = DISK_READERS
-        elif pieces and all(map(is_pinned, pieces[0])):
+        elif all(map(is_pinned, pieces[0] if pieces else ())):
             fillers, emptiers = 1, threads - 1
         self._readers = ThreadPoolExecutor(fillers, thread_name_prefix="oocbe-fill")
         self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")

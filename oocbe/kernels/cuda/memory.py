@@ -2,20 +2,26 @@
 
 The pool is CuPy's default one, so that CuPy's own temporary arrays count as well. Where an allocation fails although
 the pool holds free blocks (fragmentation), the device is waited for, all free blocks are given back, and the call runs
-once more; if that fails too, :class:`~oocbe.errors.ResourceError` says what was requested, used and allowed.
+once more; if that fails too, whoever holds what may be elsewhere (:class:`Relief`) moves it, and the call runs a last
+time; then :class:`~oocbe.errors.ResourceError` says what was requested, used and allowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from threading import get_ident
+from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.device import cupy
 from oocbe.machine import DEVICE_MEMORY_VARIABLE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_reliefs: WeakKeyDictionary[Relief, int] = WeakKeyDictionary()
+"""What may be asked to let go of memory, and by which thread."""
 
 
 def set_limit(limit: int | None = None) -> int:
@@ -28,6 +34,11 @@ def set_limit(limit: int | None = None) -> int:
     limit = total if limit is None else min(limit, total)
     cupy().get_default_memory_pool().set_limit(size=limit)
     return limit
+
+
+def limit_bytes() -> int:
+    """Bytes that the pool may hold: the limit that was set, or all of the device."""
+    return int(cupy().get_default_memory_pool().get_limit()) or int(cupy().cuda.runtime.memGetInfo()[1])
 
 
 def used_bytes() -> int:
@@ -53,34 +64,50 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, cupy().cuda.memory.OutOfMemoryError)
 
 
+class Relief(Protocol):
+    """Holds arrays on the device that may be elsewhere."""
+
+    def relieve(self) -> bool:
+        """Let go of them, called where memory has run out; whether there were any."""
+
+
+def relieved_by(relief: Relief) -> None:
+    """Have a relief called where a thread runs out of memory, for as long as it lives: the thread that says so here."""
+    _reliefs[relief] = get_ident()
+
+
+def _relieve() -> bool:
+    """Whether any relief of this thread let go of anything."""
+    reliefs = [relief for relief, thread in _reliefs.items() if thread == get_ident()]
+    return sum(relief.relieve() for relief in reliefs) > 0
+
+
 def with_retry(function: Function) -> Function:
     """Decorator for a call that allocates device memory and writes to nothing it was given before it has all of it.
 
     Raises
     ------
-    ResourceError : memory ran out twice, the second time with no free block in the pool.
+    ResourceError : memory ran out although the pool had no free block, and nothing on the device may be elsewhere.
     """
 
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        try:
-            return function(*arguments, **named)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-        # Out of the handler: the error's traceback holds the failed call's arrays.
-        free_blocks()
-        try:
-            return function(*arguments, **named)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            message = str(error)
-        free_blocks()
+        for attempt in (1, 2, 3):
+            try:
+                return function(*arguments, **named)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                message = str(error)
+            # Out of the handler: the error's traceback holds the failed call's arrays.
+            free_blocks()
+            if attempt == 2:
+                if not _relieve():
+                    break
+                free_blocks()
         raise ResourceError(
-            f"device memory ran out: {message.rstrip('.')}; used {used_bytes():,} bytes, limit "
-            f"{cupy().get_default_memory_pool().get_limit():,} bytes. Use smaller tables or pieces, or raise "
-            f"{DEVICE_MEMORY_VARIABLE}"
+            f"device memory ran out: {message.rstrip('.')}; used {used_bytes():,} bytes, limit {limit_bytes():,} "
+            f"bytes. Use smaller tables or pieces, or raise {DEVICE_MEMORY_VARIABLE}"
         )
 
     return call  # type: ignore[return-value]

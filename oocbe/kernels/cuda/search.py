@@ -1,0 +1,34 @@
+"""Find rows of a sorted table on the device, with a few small copies to main memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLES = 1 << 12
+"""Rows that are brought to main memory at a time: a copy of so few costs no more than one of a single row."""
+
+
+def rows_around(keys: Any, key: NDArray[np.uint64]) -> tuple[int, NDArray[np.uint64]]:
+    """Some neighbouring rows, with the one that has a key if any has.
+
+    keys : uint64 (words, rows) on the device, sorted. key : uint64 (words,).
+
+    Returns the number of their first row, and their keys uint64 (words, n) in main memory.
+    """
+    low, high = 0, keys.shape[1]
+    wanted = _number(key)
+    while high - low > SAMPLES:
+        step = -(-(high - low) // SAMPLES)
+        sample = keys[:, low:high:step].get()
+        place = bisect_left(range(sample.shape[1]), wanted, key=lambda row: _number(sample[:, row]))
+        high = min(high, low + place * step + 1)
+        low = low + (place - 1) * step + 1 if place else low
+    return low, keys[:, low:high].get()
+
+
+def _number(key: NDArray[np.uint64]) -> int:
+    return sum(int(word) << (64 * place) for place, word in enumerate(key))
