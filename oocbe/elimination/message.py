@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.ranges import largest_magnitude
+from oocbe.errors import ResourceError
 from oocbe.infeasible import feasible_mask
-from oocbe.operators.residence import find_row, to_host
+from oocbe.operators.device_forms import listed, written_out
+from oocbe.operators.residence import find_row, is_on_device, to_host
 from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
 from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
@@ -53,7 +56,10 @@ class Message:
         return isinstance(self._table, CompleteTable) or isinstance(self._stored, StoredCompleteTable)
 
     def table(self) -> Table:
-        """The rows in memory, read from disk where they are not, listed where they are a complete table's."""
+        """The rows in memory, read from disk where they are not, listed where they are a complete table's.
+
+        What is on the device stays there.
+        """
         if isinstance(self._table, CompleteTable):
             return self._rows_of(self._table)
         if self._table is not None:
@@ -65,7 +71,7 @@ class Message:
 
     def complete(self, dtype: np.dtype[np.generic]) -> CompleteTable:
         """The message as a complete table of a dtype, the variable eliminated last changing fastest; made where it is
-        none.
+        none. What is on the device stays there while it has room.
 
         Raises
         ------
@@ -75,6 +81,9 @@ class Message:
             return self._table
         if isinstance(self._stored, StoredCompleteTable):
             return self._stored.to_complete()
+        if self._table is not None and is_on_device(self._table) and self._table.values.dtype == dtype:
+            with suppress(ResourceError):  # main memory may have room for it
+                return written_out(self._table, tuple(reversed(self._table.scope)))
         source = self._stored if self._table is None else to_host(self._table)
         assert source is not None
         pieces = source.chunks() if not isinstance(source, Table) else iter([source])
@@ -109,7 +118,11 @@ class Message:
         return table
 
     def _rows_of(self, table: CompleteTable) -> Table:
-        return to_host(table).to_table(tuple(reversed(table.scope)))
+        scope = tuple(reversed(table.scope))
+        if is_on_device(table):
+            with suppress(ResourceError):  # main memory may have room for them
+                return listed(table, scope)
+        return to_host(table).to_table(scope)
 
     @property
     def listed_bytes(self) -> int:
