@@ -137,9 +137,12 @@ class CompleteTable:
     @cached_property
     def rows(self) -> int:
         """Number of feasible assignments: rows of the incomplete table."""
-        feasible: Any = self.feasible()
-        # NumPy counts without making numbers of the truth values first; on a device a sum is what there is.
-        return int(np.count_nonzero(feasible) if isinstance(feasible, np.ndarray) else feasible.sum())
+        values: Any = self.values
+        if isinstance(values, np.ndarray):
+            return int(np.count_nonzero(self.feasible()))
+        from oocbe.kernels.cuda.complete_rows import count_feasible
+
+        return count_feasible(values, self.semiring)
 
     @property
     def density(self) -> float:

@@ -7,7 +7,9 @@ import pytest
 
 from oocbe.errors import ValueRangeError
 from oocbe.infeasible import infeasible_value, largest_feasible
+from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.device import why_unavailable
+from oocbe.kernels.interface import CompleteFunction
 from oocbe.operators.device_forms import listed, written_out
 from oocbe.operators.residence import is_on_device, to_device, to_host
 from oocbe.semiring import MAX_PRODUCT, MIN_SUM, SEMIRINGS
@@ -58,6 +60,7 @@ def test_there_and_back(semiring, sizes, share):
         for scope in (table.scope, table.scope[::-1]):
             rows = listed(there, scope)
             assert is_on_device(rows)
+            assert there.rows == table.rows
             assert rows.is_sorted
             expected = table.to_table(scope)
             found = to_host(rows)
@@ -79,3 +82,37 @@ def test_values_that_cannot_be_told_from_infeasible_ones():
         written_out(to_device(large), ("a",))
     zero = Table(layout, keys, np.array([1.0, 0.5]), MAX_PRODUCT, is_sorted=True)
     assert to_host(written_out(to_device(zero), ("a",))).values.tolist() == [0, 1, 0.5, 0]
+
+
+def test_more_cells_than_32_bits_count():
+    import cupy as cp
+
+    sizes = (*(10,) * 9, 5)
+    if cp.cuda.runtime.memGetInfo()[1] < 50 << 30:
+        pytest.skip("a device of less than 50 GiB")
+    layout = Layout(tuple(f"v{i}" for i in range(10)), sizes)
+    infeasible = infeasible_value(np.int16, 0, 0)
+    values = cp.full(layout.complete_rows, infeasible, dtype=np.int16)
+    cells = np.random.default_rng(0).choice(layout.complete_rows, 100_000, replace=False)
+    numbers = (cells % 4001).astype(np.int16)
+    values[cp.asarray(cells)] = cp.asarray(numbers)
+    table = CompleteTable(layout, values, MIN_SUM)
+    assert table.rows == len(cells)
+    rows = to_host(listed(table, layout.scope[::-1]))
+    digits = [cells // 10**i % size for i, size in enumerate(sizes)][::-1]
+    keys = sum(
+        digit.astype(np.uint64) << np.uint64(f.shift) for digit, f in zip(digits, rows.layout.fields, strict=True)
+    )
+    order = np.argsort(keys)
+    assert np.array_equal(rows.keys[0], keys[order])
+    assert np.array_equal(rows.values, numbers[order])
+    back = written_out(to_device(rows), layout.scope)
+    assert bool((back.values.astype(np.int16)[cp.asarray(cells)] == cp.asarray(numbers)).all())
+    assert back.rows == len(cells)
+    del back
+    kernels = backend_named("cuda")
+    least = kernels.eliminate_complete([CompleteFunction(values, table.steps)], sizes, 1, 0, 0, np.dtype(np.int16))
+    expected = values[: 10**9]
+    for digit in range(1, 5):
+        expected = cp.minimum(expected, values[digit * 10**9 : (digit + 1) * 10**9])
+    assert bool((least == expected).all())

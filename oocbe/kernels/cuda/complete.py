@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UnsupportedError
 from oocbe.infeasible import infeasible_value, largest_feasible
 from oocbe.kernels.bucket_axes import Axis, bucket_axes, cells, largest_divisor, merged
 from oocbe.kernels.cuda.complete_product import LEAST_SHARED, MOST_SHARED, find_product, multiply
@@ -31,8 +30,8 @@ MANY_USES = 64
 """Functions are joined beforehand where each value of the join is used so often."""
 
 MOST_CELLS = 1 << 32
-"""Of a function that is given, and of those of a product. What is made on the way may be larger: only the cells of a
-tile, and the values of the inner eliminated axis, have offsets of 32 bits."""
+"""Of functions of a product. Others may be larger: only the cells of a tile, and the values of the inner eliminated
+axis, have offsets of 32 bits."""
 
 THREADS = 256
 TILE_CELLS = 1024
@@ -98,11 +97,6 @@ def eliminate_complete(
     if not functions:
         one = cupy().full(1, 0 if combination == Combination.ADD else 1, dtype=operation.dtype)
         functions = [CompleteFunction(one, (0,) * len(sizes))]
-    for function in functions:
-        if function.values.size > MOST_CELLS:
-            raise UnsupportedError(
-                f"a complete table of {function.values.size:,} values; the cuda backend takes {MOST_CELLS:,} at once"
-            )
     values = [function.values for function in functions]
     kept, gone = bucket_axes([function.strides for function in functions], sizes, eliminated)
     return _eliminate(values, kept, gone, operation)

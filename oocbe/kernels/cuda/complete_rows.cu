@@ -17,7 +17,12 @@ write_rows(const u64 *keys, const VALUE *values, i64 rows, const u64 *word, cons
     out[cell] = values[row];
 }
 
-// bits u32 (ceil(cells / 32),): feasible cells. test 0: those unlike `limit`, 1: at most, 2: at least.
+// Feasible values are, by the test: 0 those unlike `limit`, 1 at most, 2 at least.
+__device__ __forceinline__ bool is_feasible(VALUE value, i64 test, VALUE limit) {
+    return test == 0 ? value != limit : test == 1 ? value <= limit : value >= limit;
+}
+
+// bits u32 (ceil(cells / 32),): feasible cells.
 extern "C" __global__ void __launch_bounds__(THREADS)
 mark_feasible(const VALUE *values, i64 cells, i64 test, VALUE limit, u32 *bits) {
     i64 first = (i64)blockIdx.x * (THREADS * UNITS) + threadIdx.x;
@@ -27,10 +32,25 @@ mark_feasible(const VALUE *values, i64 cells, i64 test, VALUE limit, u32 *bits) 
     #pragma unroll
     for (int i = 0; i < UNITS; i++) {
         i64 cell = first + i * THREADS;
-        bool is = test == 0 ? read[i] != limit : test == 1 ? read[i] <= limit : read[i] >= limit;
-        u32 ones = __ballot_sync(ALL_LANES, cell < cells && is);
+        u32 ones = __ballot_sync(ALL_LANES, cell < cells && is_feasible(read[i], test, limit));
         if (lane_number() == 0 && cell < cells) bits[cell >> 5] = ones;
     }
+}
+
+// count u64 (1,), zero before: feasible cells.
+extern "C" __global__ void __launch_bounds__(THREADS)
+count_feasible(const VALUE *values, i64 cells, i64 test, VALUE limit, u64 *count) {
+    i64 step = (i64)gridDim.x * THREADS * UNITS;
+    u64 found = 0;
+    for (i64 first = (i64)blockIdx.x * (THREADS * UNITS) + threadIdx.x; first < cells; first += step) {
+        VALUE read[UNITS];
+        #pragma unroll
+        for (int i = 0; i < UNITS; i++) read[i] = first + i * THREADS < cells ? values[first + i * THREADS] : limit;
+        #pragma unroll
+        for (int i = 0; i < UNITS; i++) found += first + i * THREADS < cells && is_feasible(read[i], test, limit);
+    }
+    for (int lanes = 16; lanes > 0; lanes >>= 1) found += __shfl_down_sync(ALL_LANES, found, lanes);
+    if (lane_number() == 0 && found) atomicAdd(count, found);
 }
 
 // keys u64 (words, count) and values (count,) of the marked cells, in their order. `before`: marked cells before each

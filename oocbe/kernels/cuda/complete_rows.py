@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from oocbe.infeasible import infeasible_value, largest_feasible
 from oocbe.kernels.cuda.complete import eliminate_complete
-from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.flags import pack
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch
 from oocbe.kernels.cuda.selection import counted, empty_bits
@@ -69,6 +69,16 @@ def rows_of_cells(
         ordered, cells, bits, marked.before, marked.count, *described, len(sizes), words, keys, kept,
     )  # fmt: skip
     return keys, kept
+
+
+def count_feasible(values: Any, semiring: Semiring) -> int:
+    """How many values (cells,) of a complete table are feasible."""
+    count = cupy().zeros(1, dtype=np.uint64)
+    busy = 8 * multiprocessors(cupy().cuda.runtime.getDevice())
+    blocks = min(busy, -(-len(values) // (THREADS * UNITS)))
+    arguments = (values, len(values), *_test(values.dtype, semiring), count)
+    launch(_kernel("count_feasible", values), blocks, THREADS, *arguments)
+    return int(count[0])
 
 
 def _test(dtype: np.dtype[Any], semiring: Semiring) -> tuple[int, Any]:
