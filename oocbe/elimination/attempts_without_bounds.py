@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from oocbe.deadline import Deadline
 from oocbe.elimination.durability import read_choices
@@ -38,11 +38,25 @@ from oocbe.problem import Problem
 from oocbe.result import Result
 from oocbe.semiring import Semiring
 
-CELLS_A_SECOND = 1e9
-"""Joined cells of complete tables that two cores get through in a second where messages are large: 0.2 to 3 billion."""
 
-CELLS_A_ROW = CELLS_A_SECOND / MANY_ROWS_A_SECOND
-"""The same in rows: of large tables, other than of small ones, a row costs little more than reading and writing it."""
+class Pace(NamedTuple):
+    """How fast elimination is with large messages: predicted rows, and joined cells of complete tables, a second."""
+
+    rows: float
+    cells: float
+
+    @property
+    def cells_a_row(self) -> float:
+        """Cells in the time of a row: of large tables, other than of small ones, a row costs little more than reading
+        and writing it."""
+        return self.cells / self.rows
+
+
+TWO_CORES = Pace(MANY_ROWS_A_SECOND, 1e9)
+"""0.2 to 3 billion cells."""
+
+DEVICE = Pace(2e8, 2e11)
+"""A device, whatever it is: grid networks of side 9 on an H200 take 0.3 billion rows, and a trillion cells, a second."""
 
 LEAST_PATIENCE = 1.0
 """Seconds that bounds have in any case: what settles most photograph problems."""
@@ -73,6 +87,7 @@ class AttemptsWithoutBounds:
     ----------
     problem, semiring, options : what is solved. deadline : of the solve.
     eliminate : eliminates along one of several orders; raises TimeLimitError when its deadline comes.
+    pace : of elimination here.
 
     Attributes
     ----------
@@ -87,9 +102,10 @@ class AttemptsWithoutBounds:
         options: SolveOptions,
         deadline: Deadline,
         eliminate: Callable[[list[OrderChoice], Deadline], Result],
+        pace: Pace = TWO_CORES,
     ) -> None:
         self._problem, self._semiring, self._options, self._deadline = problem, semiring, options, deadline
-        self._eliminate = eliminate
+        self._eliminate, self._pace = eliminate, pace
         self._begin = time.perf_counter()
         self._attempted = 0.0
         self._choices: list[OrderChoice] = []
@@ -175,23 +191,23 @@ class AttemptsWithoutBounds:
         graph = PrimalGraph(self._problem)
         names = CRITERIA if self._options.order == "auto" else [self._options.order]
         orders = [HEURISTICS[name](graph, self._options.seed) for name in names]
-        return min(float(graph.joined_cells(graph.separators(o)).sum()) for o in orders) / CELLS_A_SECOND
+        return min(float(graph.joined_cells(graph.separators(o)).sum()) for o in orders) / self._pace.cells
 
     @cached_property
     def _greedy_choices(self) -> list[OrderChoice]:
         """Orders without a search for better ones, the best first; none where all are out of reach."""
-        most_work = BEYOND_REACH * MANY_ROWS_A_SECOND
-        cell_work = math.inf if self._tables == INCOMPLETE else 1 / CELLS_A_ROW
+        most_work = BEYOND_REACH * self._pace.rows
+        cell_work = math.inf if self._tables == INCOMPLETE else 1 / self._pace.cells_a_row
         return search_orders(self._problem, self._options.order, 0.0, self._options.seed, most_work, cell_work)
 
     def _expected(self, choices: list[OrderChoice]) -> float:
         """Seconds that elimination is expected to take along the best of some orders."""
         if not choices:
             return math.inf
-        best, problem = choices[0], self._problem
+        best, problem, pace = choices[0], self._problem, self._pace
         dtype = value_dtype(problem, self._semiring)
         predicted = (best.order, best.separators, best.predicted_rows, dtype, self._tables)
-        return expected_work(problem.sizes, *predicted, self._options.memory_limit, CELLS_A_ROW) / MANY_ROWS_A_SECOND
+        return expected_work(problem.sizes, *predicted, self._options.memory_limit, pace.cells_a_row) / pace.rows
 
     def _expect(self) -> None:
         """Find orders, and with them when the first attempt is due and how long it may take."""

@@ -40,6 +40,9 @@ from oocbe.tables.table import format_bytes
 WORKING_COPIES = 2
 """A message is computed in the order that suits the kernel, then put into its own."""
 
+DEVICE_COPIES = 1.1
+"""A bucket's complete tables on the device, and what kernels take beside them."""
+
 CELLS_A_CAPPED_ROW = 64
 """Cells of a complete message for each row that the cap of a race allows: they take less time."""
 
@@ -82,9 +85,10 @@ class CompleteMessages:
         needed, most = self._needed(bucket), self._engine.piece_rows
         if most is not None and self._cells(bucket.separator) > most:
             return False
-        favour = FAVOUR if needed * LARGEST_SHARE <= self._store.memory_limit else 1.0
+        has_device = self._has_device(bucket)
+        favour = FAVOUR if has_device or needed * LARGEST_SHARE <= self._store.memory_limit else 1.0
         is_wanted = self._tables == COMPLETE or self._is_cheaper(bucket, covered, favour)
-        return is_wanted and self._fits(bucket, needed)
+        return is_wanted and (has_device or (not self._needs_device(bucket) and self._fits(bucket, needed)))
 
     def suits_in_pieces(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> bool:
         """The same for a message that does not suit memory: whether it is to be a complete table on disk."""
@@ -94,6 +98,7 @@ class CompleteMessages:
             return True
         most = self._engine.piece_rows
         has_to = self._needed(bucket) > self._store.free or (most is not None and self._cells(bucket.separator) > most)
+        has_to = has_to or (self._needs_device(bucket) and not self._has_device(bucket))
         return has_to and self._is_cheaper(bucket, covered, 1.0)
 
     def check_rows_will_do(self, bucket: Bucket) -> None:
@@ -108,6 +113,22 @@ class CompleteMessages:
         for m in bucket.messages:
             cells += (1 if m.is_complete and m.is_in_memory else 2) * self._cells(m.scope)
         return cells * self._prepared.dtype.itemsize
+
+    def _has_device(self, bucket: Bucket) -> bool:
+        """Whether the bucket is one for the device, and the device has room for it."""
+        if not self._engine.takes_complete(self._joined(bucket)):
+            return False
+        cells = self._cells(bucket.separator)
+        cells += sum(self._cells(m.scope) for m in bucket.messages if not (m.is_complete and m.is_on_device))
+        needed = int(cells * self._prepared.dtype.itemsize * DEVICE_COPIES)
+        return needed <= self._engine.device_room() + self._store.left_on_device
+
+    def _needs_device(self, bucket: Bucket) -> bool:
+        """Whether nothing but the device may compute the bucket."""
+        return self._engine.insists and self._engine.takes_complete(self._joined(bucket))
+
+    def _joined(self, bucket: Bucket) -> int:
+        return self._cells(bucket.separator) * self._prepared.problem.sizes[bucket.variable]
 
     def _is_cheaper(self, bucket: Bucket, covered: Sequence[PackedFactor], favour: float) -> bool:
         prepared = self._prepared
@@ -145,25 +166,21 @@ class CompleteMessages:
         TooManyRowsError : see :meth:`check_cap`.
         """
         self.check_cap(bucket, row_cap)
-        prepared = self._prepared
+        has_device = self._has_device(bucket)
+        kernels = self._engine.complete_kernels(self._joined(bucket) if has_device else 0)
+        if not has_device:
+            cells = self._cells(bucket.separator)
+            self._store.make_room(cells * self._prepared.dtype.itemsize, besides=bucket.messages)
         separator = tuple(reversed(bucket.separator))
-        cells = self._cells(separator)
-        self._store.make_room(cells * prepared.dtype.itemsize, besides=bucket.messages)
-        functions = [self._received(m) for m in bucket.messages]
+        functions = [self._received(m, has_device) for m in bucket.messages]
         functions += self.factors(bucket.functions, covered)
-        joined = cells * prepared.problem.sizes[bucket.variable]
-        complete = CompleteBucket(
-            separator,
-            (bucket.variable,),
-            prepared.problem.sizes,
-            prepared.semiring,
-            prepared.dtype,
-            self._engine.complete_kernels(joined),
-        )
+        prepared = self._prepared
+        sizes = prepared.problem.sizes
+        complete = CompleteBucket(separator, (bucket.variable,), sizes, prepared.semiring, prepared.dtype, kernels)
         return CompleteTable(prepared.layout(separator), complete.eliminate(functions), prepared.semiring)
 
-    def _received(self, message: Message) -> BucketFunction:
-        table = message.complete(self._prepared.dtype)
+    def _received(self, message: Message, for_device: bool) -> BucketFunction:
+        table = message.complete(self._prepared.dtype, for_device)
         scope = tuple(reversed(message.scope))
         return BucketFunction(scope, table.values, table.steps)
 

@@ -119,7 +119,7 @@ class CompletePieces:
         prepared = self._prepared
         layout = prepared.layout(tuple(reversed(message.scope)))
         if layout.complete_rows * prepared.dtype.itemsize + 2 * message.nbytes <= room * HELD_SHARE:
-            return HeldCells(message.complete(prepared.dtype).values)
+            return HeldCells(to_host(message.complete(prepared.dtype)).values)
         like = CellsToCome(layout, prepared.dtype, prepared.semiring)
         rows = message.rows_on_hand()
         source = source_of(to_host(rows) if message.is_in_memory else rows)  # type: ignore[type-var]

@@ -15,7 +15,7 @@ from oocbe.elimination.ranges import largest_magnitude
 from oocbe.errors import ResourceError
 from oocbe.infeasible import feasible_mask
 from oocbe.operators.device_forms import listed, written_out
-from oocbe.operators.residence import find_row, is_on_device, to_host
+from oocbe.operators.residence import find_row, is_on_device, to_device, to_host
 from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
 from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
@@ -25,6 +25,9 @@ from oocbe.tables.writer import key_number
 
 if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
+
+LESS = 0.75
+"""Rows take less than a complete table where they take this share of its bytes."""
 
 
 @dataclass
@@ -51,6 +54,28 @@ class Message:
         return self._table is not None
 
     @property
+    def is_on_device(self) -> bool:
+        """Whether the rows, or values, are in a device's memory."""
+        return self._table is not None and is_on_device(self._table)
+
+    @property
+    def main_memory(self) -> int:
+        """Bytes that it takes of main memory."""
+        return 0 if self._table is None or self.is_on_device else self.nbytes
+
+    def come_home(self) -> None:
+        """Bring it from the device to main memory."""
+        assert self._table is not None
+        self._table = to_host(self._table)
+
+    def take_less(self) -> None:
+        """Where it is a complete table on the device whose rows would take less, keep these, there."""
+        if isinstance(self._table, CompleteTable) and self.listed_bytes < self.nbytes * LESS:
+            with suppress(ResourceError):  # as it is, then
+                self._table = listed(self._table, tuple(reversed(self._table.scope)))
+                self.nbytes = self._table.nbytes
+
+    @property
     def is_complete(self) -> bool:
         """Whether it is a complete table, in memory or on disk."""
         return isinstance(self._table, CompleteTable) or isinstance(self._stored, StoredCompleteTable)
@@ -69,9 +94,9 @@ class Message:
             return self._rows_of(self._stored.to_complete())
         return self._stored.to_table()
 
-    def complete(self, dtype: np.dtype[np.generic]) -> CompleteTable:
+    def complete(self, dtype: np.dtype[np.generic], for_device: bool = False) -> CompleteTable:
         """The message as a complete table of a dtype, the variable eliminated last changing fastest; made where it is
-        none. What is on the device stays there while it has room.
+        none. What is on the device stays there while it has room; ``for_device``: it is best made there.
 
         Raises
         ------
@@ -81,9 +106,9 @@ class Message:
             return self._table
         if isinstance(self._stored, StoredCompleteTable):
             return self._stored.to_complete()
-        if self._table is not None and is_on_device(self._table) and self._table.values.dtype == dtype:
+        if self._table is not None and self._table.values.dtype == dtype and (for_device or self.is_on_device):
             with suppress(ResourceError):  # main memory may have room for it
-                return written_out(self._table, tuple(reversed(self._table.scope)))
+                return written_out(to_device(self._table), tuple(reversed(self._table.scope)))
         source = self._stored if self._table is None else to_host(self._table)
         assert source is not None
         pieces = source.chunks() if not isinstance(source, Table) else iter([source])

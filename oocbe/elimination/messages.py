@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.message import Message
 from oocbe.operators.complete_transpose import transposed
-from oocbe.operators.residence import stays_on_device, to_host
+from oocbe.operators.residence import is_on_device, rows_at_home, stays_on_device, to_host, values_at_home
 from oocbe.streaming.cells import CellSource, StoredCells
 from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable
@@ -90,7 +90,7 @@ class MessageStore:
     Attributes
     ----------
     budget : of the disk, and the folder there.
-    in_memory : bytes of messages in main memory, and on the device of those that wait to be joined.
+    in_memory : bytes of messages in main memory.
     """
 
     def __init__(
@@ -117,6 +117,8 @@ class MessageStore:
         self._waiting: list[Message] = []
         self._left_on_device: list[Message] = []
         self._written = 0
+        # Of a table on its way from the device to disk.
+        self._part_bytes = max(1 << 20, int(memory_limit * CHUNK_SHARE))
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +141,7 @@ class MessageStore:
         DiskError : the disk, or what may be used of it, is full.
         """
         message = Message(scope, table.rows, table.nbytes, is_filtered, _table=table)
-        self.in_memory += table.nbytes
+        self.in_memory += message.main_memory
         if self._write_all:
             self._write(message)
         elif is_filtered:  # the problem's own tables stay in memory whatever is written of them
@@ -152,9 +154,12 @@ class MessageStore:
         exponent : of the power of two that the values were divided by. Errors as for :meth:`add`.
         """
         if self._checkpoint is not None:
+            if not self._checkpoint.embeds(table.nbytes):
+                if isinstance(table, CompleteTable):
+                    return self.publish_cells(place, scope, table, values_at_home(table, self._part_bytes), exponent)
+                if is_on_device(table):
+                    return self.publish_stream(place, scope, table, rows_at_home(table, self._part_bytes), exponent)
             host = to_host(table)
-            if isinstance(host, CompleteTable) and not self._checkpoint.embeds(host.nbytes):
-                return self.publish_cells(place, scope, host, [host.values], exponent)
             # A small message is rows in the message's record, whatever its form.
             rows = Message(scope, host.rows, host.nbytes, _table=host).table()
             stored = self._checkpoint.publish(place, scope, rows, exponent)
@@ -234,26 +239,38 @@ class MessageStore:
 
     def joined(self, message: Message) -> None:
         """Note that a message has been joined: from now on it is only asked for single rows."""
-        if message._table is not None:
-            self._waiting = [m for m in self._waiting if m is not message]
-            if message.is_filtered and stays_on_device(message._table, self):
-                self._left_on_device.append(message)
-                self.in_memory -= message.nbytes
-                return
-            message._table = to_host(message._table)
-            if message.is_filtered:  # see add
-                self._joined.append(message)
+        if message._table is None or not message.is_filtered:  # see add
+            return
+        self._waiting = [m for m in self._waiting if m is not message]
+        if stays_on_device(message._table, self):
+            self._left_on_device.append(message)
+        else:
+            self._come_home(message)
 
     def relieve(self) -> bool:
         """Bring the messages home that have been joined and were left on the device; whether there were any."""
         messages, self._left_on_device = self._left_on_device, []
         for message in messages:
-            assert message._table is not None
-            self.make_room(message.nbytes)
-            message._table = to_host(message._table)
-            self.in_memory += message.nbytes
-            self._joined.append(message)
+            self._come_home(message)
         return bool(messages)
+
+    @property
+    def left_on_device(self) -> int:
+        """Bytes on the device that :meth:`relieve` brings home."""
+        return sum(message.nbytes for message in self._left_on_device)
+
+    def _come_home(self, message: Message) -> None:
+        """Keep a message that has been joined in main memory, in the form that takes less where it comes from the
+        device; other messages go to disk where there is no room for it."""
+        if message.is_on_device:
+            message.take_less()
+            self.make_room(message.nbytes)
+            if self.free < message.nbytes:
+                self._write(message)
+                return
+            message.come_home()
+            self.in_memory += message.main_memory
+        self._joined.append(message)
 
     def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> bool:
         """Write messages to disk until ``wanted`` bytes of the limit are free; whether any has been written.
@@ -265,7 +282,7 @@ class MessageStore:
             return written
         for messages in (self._joined, self._waiting):
             messages.sort(key=lambda m: m.nbytes)
-            kept = [m for m in messages if any(m is other for other in besides)]
+            kept = [m for m in messages if m.is_on_device or any(m is other for other in besides)]
             others = [m for m in messages if not any(m is other for other in kept)]
             while others and self.free < wanted:
                 self._write(others.pop())
@@ -285,13 +302,13 @@ class MessageStore:
     def _write(self, message: Message) -> None:
         """Write a message in memory to the scratch folder, in its form."""
         assert message._table is not None
-        table = to_host(message._table)
+        table = message._table
         if isinstance(table, CompleteTable):
-            message._stored = self._in_scratch(lambda path: self._stored_cells(path, table, [table.values]))
+            message._stored = self.write_cells(table, values_at_home(table, self._part_bytes))
         else:
-            message._stored = self._in_scratch(lambda path: self._stored(path, table, [table]))
+            message._stored = self.write_scratch(table, rows_at_home(table, self._part_bytes))
+        self.in_memory -= message.main_memory
         message._table = None
-        self.in_memory -= message.nbytes
         message.nbytes = message._stored.nbytes
 
     def list_rows(self, messages: Sequence[Message]) -> None:
@@ -308,7 +325,7 @@ class MessageStore:
             if isinstance(source, CompleteTable):
                 most = max(1, int(self.memory_limit * CHUNK_SHARE) // COMPLETE_PIECE_BYTES)
                 rows = self.write_scratch(head, sorted_pieces(to_host(source), most))
-                self.in_memory -= message.nbytes
+                self.in_memory -= message.main_memory
                 for others in (self._joined, self._waiting):
                     others[:] = [m for m in others if m is not message]
             else:

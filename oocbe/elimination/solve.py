@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from oocbe.deadline import Deadline
 from oocbe.elimination.assignment import backward_pass
-from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
+from oocbe.elimination.attempts_without_bounds import DEVICE, TWO_CORES, AttemptsWithoutBounds
 from oocbe.elimination.bounded import BoundedSolve, Statistics
 from oocbe.elimination.durability import TransientRun, open_run
 from oocbe.elimination.forms import INCOMPLETE
@@ -174,7 +174,8 @@ class _Run:
             self.kept.orders(list)
         target = self._target
         known = Knowledge(target, options.gap, self._report)
-        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt)
+        pace = DEVICE if self._engine.uses_device else TWO_CORES
+        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, pace)
         search = BoundedSolve(target, options, known, self._engine, self.kept, self._start, others)
         search.statistics.seconds["order"] = spent
         try:

@@ -87,8 +87,8 @@ class BucketEngine:
         self.deadline = deadline or Deadline()
         self._device_turn = Lock()
         self._block_rows = block_rows
-        self._insists = backend == "cuda"
-        self._device_work = 0 if self._insists else device_work
+        self.insists = backend == "cuda"
+        self._device_work = 0 if self.insists else device_work
         self.uses_device = False
         if backend == "cpu":
             return
@@ -129,7 +129,7 @@ class BucketEngine:
         try:
             made = _join_on_device(program, layout, tables, dtype, row_limit)
         except ResourceError:
-            if self._insists or not may_fall_back:
+            if self.insists or not may_fall_back:
                 raise
             return self._join_on_host(program, layout, tables, semiring, dtype, row_limit, step_limit)
         if made is None:
@@ -164,7 +164,7 @@ class BucketEngine:
                         raise TooManyRowsError(len(layout.scope), row_limit)
                     return to_host(Table(layout, *made, semiring, is_sorted=True))
             except ResourceError:
-                if may_halve or self._insists:
+                if may_halve or self.insists:
                     raise
         # One block: other streams are at work meanwhile.
         block_rows = max((t.rows for t in tables), default=0) + 1
@@ -174,9 +174,7 @@ class BucketEngine:
 
     def piece_bytes(self) -> int:
         """Bytes of tables that a piece on the device may have; frontiers and results take as much again, and more."""
-        from oocbe.operators.through_device import device_room
-
-        return max(1, int(device_room() * DEVICE_INPUT_SHARE))
+        return max(1, int(self.device_room() * DEVICE_INPUT_SHARE))
 
     def _join_on_host(
         self,
@@ -201,6 +199,16 @@ class BucketEngine:
 
         return rows <= LARGEST_DEVICE_ROWS and len(tables) <= MOST_TABLES
 
+    def takes_complete(self, joined_cells: int) -> bool:
+        """Whether a bucket of complete tables with so many joined cells is one for the device."""
+        return self.insists or (self.uses_device and joined_cells >= COMPLETE_DEVICE_CELLS)
+
+    def device_room(self) -> int:
+        """Bytes of device memory that a bucket may take now."""
+        from oocbe.operators.through_device import device_room
+
+        return device_room()
+
     def complete_kernels(self, joined_cells: int) -> CompleteBackend:
         """The kernels for a bucket of complete tables with so many joined cells.
 
@@ -211,10 +219,9 @@ class BucketEngine:
         from oocbe.operators.complete import complete_kernels
 
         self.deadline.check()
-        if self._insists:
+        if self.insists:
             return complete_kernels(joined_cells, "cuda")
-        use_device = self.uses_device and joined_cells >= COMPLETE_DEVICE_CELLS
-        return complete_kernels(joined_cells, "auto" if use_device else "cpu")
+        return complete_kernels(joined_cells, "auto" if self.takes_complete(joined_cells) else "cpu")
 
     def drop_dominated(self, table: Table, substitutions: Substitutions, sign: int) -> Table:
         """A sorted table without the rows that a substitution dominates, computed where the table is.
@@ -228,7 +235,7 @@ class BucketEngine:
             try:
                 keys, values = with_retry(drop_dominated)(table.keys, table.values, *substitutions.flat(), sign)
             except ResourceError:
-                if self._insists:
+                if self.insists:
                     raise
                 return self.drop_dominated(to_host(table), substitutions, sign)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,6 +49,29 @@ def to_host(table: AnyForm) -> AnyForm:
     arrays: dict[str, Any] = {name: getattr(table, name) for name in ("keys", "values") if hasattr(table, name)}
     arrays = dict(zip(arrays, bring_home(list(arrays.values())), strict=True))
     return replace(table, **arrays)
+
+
+def values_at_home(table: CompleteTable, most_bytes: int) -> Iterator[NDArray[Any]]:
+    """Values of a complete table in main memory: all of them where they are there, else part by part."""
+    if not is_on_device(table):
+        yield table.values
+        return
+    from oocbe.kernels.cuda.home import bring_home
+
+    most = max(1, most_bytes // table.dtype.itemsize)
+    for low in range(0, table.cells, most):
+        yield bring_home([table.values[low : low + most]])[0]
+
+
+def rows_at_home(table: Table, most_bytes: int) -> Iterator[Table]:
+    """The same for rows, in their order."""
+    if not is_on_device(table):
+        yield table
+        return
+    most = max(1, most_bytes * table.rows // max(1, table.nbytes))
+    for low in range(0, table.rows, most):
+        rows = slice(low, low + most)
+        yield to_host(replace(table, keys=table.keys[:, rows], values=table.values[rows]))
 
 
 def to_device(table: Table) -> Table:

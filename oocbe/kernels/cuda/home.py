@@ -25,8 +25,11 @@ PINNED_BYTES = 1 << 30
 
 
 def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
-    """Copies of the device's arrays in main memory, in C order; waits for the kernels that write them."""
-    if sum(array.nbytes for array in arrays) >= LARGE_BYTES and all(array.flags.c_contiguous for array in arrays):
+    """Copies of the device's arrays in main memory, in C order; waits for the kernels that write them.
+
+    arrays : (items,), or (rows, items); the items of a row lie side by side.
+    """
+    if sum(array.nbytes for array in arrays) >= LARGE_BYTES:
         try:
             return _through_pinned_memory(arrays)
         except MemoryError:
@@ -40,5 +43,11 @@ def _through_pinned_memory(arrays: Sequence[Any]) -> list[NDArray[Any]]:
     cupy().cuda.get_current_stream().synchronize()
     with Conveyor([], PINNED_BYTES) as conveyor:
         for array, target in zip(arrays, found, strict=True):
-            conveyor.bring_back([array.ravel()], [target.ravel()])
+            for source, row in zip(_rows(array), _rows(target), strict=True):
+                conveyor.bring_back([source], [row])
     return found
+
+
+def _rows(array: Any) -> list[Any]:
+    """Parts of an array whose items lie side by side."""
+    return [array] if array.ndim == 1 else list(array)
