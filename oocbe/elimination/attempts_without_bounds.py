@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from oocbe.deadline import Deadline
 from oocbe.elimination.durability import read_choices
@@ -25,38 +25,18 @@ from oocbe.elimination.linear import carried_in_rows
 from oocbe.elimination.order import (
     CRITERIA,
     HEURISTICS,
-    MANY_ROWS_A_SECOND,
     OrderChoice,
     PrimalGraph,
     longest_search,
     search_orders,
 )
+from oocbe.elimination.pace import TWO_CORES, Pace, order_cell_work
 from oocbe.elimination.ranges import value_dtype
 from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.result import Result
 from oocbe.semiring import Semiring
-
-
-class Pace(NamedTuple):
-    """How fast elimination is with large messages: predicted rows, and joined cells of complete tables, a second."""
-
-    rows: float
-    cells: float
-
-    @property
-    def cells_a_row(self) -> float:
-        """Cells in the time of a row: of large tables, other than of small ones, a row costs little more than reading
-        and writing it."""
-        return self.cells / self.rows
-
-
-TWO_CORES = Pace(MANY_ROWS_A_SECOND, 1e9)
-"""0.2 to 3 billion cells."""
-
-DEVICE = Pace(2e8, 2e11)
-"""A device, whatever it is: grid networks of side 9 on an H200 take 0.3 billion rows, and a trillion cells, a second."""
 
 LEAST_PATIENCE = 1.0
 """Seconds that bounds have in any case: what settles most photograph problems."""
@@ -197,8 +177,11 @@ class AttemptsWithoutBounds:
     def _greedy_choices(self) -> list[OrderChoice]:
         """Orders without a search for better ones, the best first; none where all are out of reach."""
         most_work = BEYOND_REACH * self._pace.rows
-        cell_work = math.inf if self._tables == INCOMPLETE else 1 / self._pace.cells_a_row
-        return search_orders(self._problem, self._options.order, 0.0, self._options.seed, most_work, cell_work)
+        return search_orders(self._problem, self._options.order, 0.0, self._options.seed, most_work, self._cell_work)
+
+    @property
+    def _cell_work(self) -> float:
+        return math.inf if self._tables == INCOMPLETE else 1 / self._pace.cells_a_row
 
     def _expected(self, choices: list[OrderChoice]) -> float:
         """Seconds that elimination is expected to take along the best of some orders."""
@@ -217,7 +200,8 @@ class AttemptsWithoutBounds:
         if LEAST_PATIENCE < expected <= BEYOND_REACH:
             seconds = min(options.order_seconds, left)
             longest = min(longest_search(options.order_seconds, left), PATIENCE_SHARE * expected)
-            found = search_orders(self._problem, options.order, seconds, options.seed, longest=longest)
+            search = (self._problem, options.order, seconds, options.seed)
+            found = search_orders(*search, cell_work=order_cell_work(self._pace, self._tables), longest=longest)
             expected = self._expected(found)
         self._is_open = expected <= BEYOND_REACH
         self._choices = found

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from oocbe.deadline import Deadline
 from oocbe.elimination.order_improvement import Chain
+from oocbe.elimination.pace import MANY_ROWS_A_SECOND, ROWS_A_SECOND
 from oocbe.elimination.prepare import scopes_of
 from oocbe.elimination.row_limits import hidden_supports, leaves_few, row_limits
 from oocbe.elimination.zeros import without_zeros
@@ -49,17 +50,6 @@ LINEAR_SWEEPS = 16
 
 TURNS_FOR_ALL, HOPELESS = 3, 16.0
 """After so many turns a heuristic has no further one whose best order has so many times the rows of the best of all."""
-
-ROWS_A_SECOND = 1_000_000.0
-"""Predicted rows that elimination gets through in a second, to compare an order's cost with that of the search.
-
-Small problems are slowed by what each bucket costs and do 0.4 to 1 million; large ones do 5 to 15 million, because
-predictions leave out dominance. One million ends the search early where elimination is a matter of milliseconds, and
-lets hard problems have all the time they were given: there a better order saves more than the search costs.
-"""
-
-MANY_ROWS_A_SECOND = 40_000_000.0
-"""The same for large problems without bounds: 15 to 40 million predicted rows a second on two cores."""
 
 LONGER = 20
 """Elimination without bounds may let the search go on for so many times ``order_seconds``, see :func:`longest_search`.
@@ -257,7 +247,7 @@ def search_orders(
     deadline: Deadline | None = None,
     longest: float = 0.0,
 ) -> list[OrderChoice]:
-    """Search for orders, or read one; the order with the fewest predicted rows of each heuristic, the best first.
+    """Search for orders, or read one; the order of each heuristic with the least predicted work, the best first.
 
     Parameters
     ----------
@@ -267,7 +257,8 @@ def search_orders(
     seed : of ties, noise and probes.
     most_work : where every order that is found certainly costs more, in predicted rows, none is returned: that takes
         a fraction of the time, as most of it goes into predictions.
-    cell_work : what a joined cell of complete tables costs, in rows, where messages may be complete tables.
+    cell_work : what a joined cell of complete tables costs, in rows, where messages may be complete tables: a bucket
+        costs what its cheaper form does. Infinite: its predicted rows.
     deadline : looked at before each order; None: never.
     longest : seconds up to which the search goes on where elimination is predicted to take even longer.
 
@@ -283,7 +274,7 @@ def search_orders(
     finalists: dict[str, list[tuple[float, int, NDArray[np.int64]]]] = {name: [] for name in names}
     tried: set[tuple[str, bytes]] = set()
     candidates = 0
-    fewest = least_work = float("inf")
+    least_work = float("inf")
     begin = time.monotonic()
     deadline = deadline or Deadline()
     for name, order in _candidates(graph, names, seed, finalists):
@@ -295,14 +286,13 @@ def search_orders(
             complete = None if cell_work == float("inf") else cell_work * graph.joined_cells(separators)
             predicted = graph.predict(separators, SEARCH_PROBES, seed, CERTAINLY * most_work, complete)
             limited = graph.limited(order, separators, predicted)
-            rows = float(limited.sum())
-            fewest = min(fewest, rows)
-            work = rows if complete is None else float(np.minimum(limited, complete).sum())
+            work = float(limited.sum() if complete is None else np.minimum(limited, complete).sum())
             least_work = min(least_work, work)
-            ranked = sorted([*finalists[name], (rows, candidates, order)], key=lambda f: f[:2])
+            ranked = sorted([*finalists[name], (work, candidates, order)], key=lambda f: f[:2])
             finalists[name] = ranked[:FINALISTS]
         spent = time.monotonic() - begin
-        worth = spent < min(seconds, fewest / ROWS_A_SECOND) or spent < min(longest, fewest / MANY_ROWS_A_SECOND)
+        worth = spent < min(seconds, least_work / ROWS_A_SECOND)
+        worth = worth or spent < min(longest, least_work / MANY_ROWS_A_SECOND)
         if candidates >= len(names) and not worth:
             break
     if least_work > CERTAINLY * most_work:
@@ -312,8 +302,8 @@ def search_orders(
         deadline.check()
         judged = [_judged(graph, order, name, candidates, seed + 1) for _, _, order in ranked]
         if judged:
-            best.append(min(judged, key=lambda choice: sum(choice.predicted_rows)))
-    return sorted(best, key=lambda choice: sum(choice.predicted_rows))
+            best.append(min(judged, key=lambda choice: _work(graph, choice, cell_work)))
+    return sorted(best, key=lambda choice: _work(graph, choice, cell_work))
 
 
 def longest_search(order_seconds: float, remaining: float) -> float:
@@ -367,6 +357,14 @@ def _judged(graph: PrimalGraph, order: NDArray[np.int64], name: str, candidates:
     return OrderChoice(
         tuple(order.tolist()), name, candidates, separators, tuple(float(rows[v]) for v in order.tolist())
     )
+
+
+def _work(graph: PrimalGraph, choice: OrderChoice, cell_work: float) -> float:
+    if cell_work == float("inf"):
+        return sum(choice.predicted_rows)
+    order = np.array(choice.order, dtype=np.int64)
+    complete = cell_work * graph.joined_cells(graph.separators(order))[order]
+    return float(np.minimum(choice.predicted_rows, complete).sum())
 
 
 def read_order(problem: Problem, path: str | Path) -> list[int]:

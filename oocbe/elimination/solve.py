@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from oocbe.deadline import Deadline
 from oocbe.elimination.assignment import backward_pass
-from oocbe.elimination.attempts_without_bounds import DEVICE, TWO_CORES, AttemptsWithoutBounds
+from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.bounded import BoundedSolve, Statistics
 from oocbe.elimination.durability import TransientRun, open_run
-from oocbe.elimination.forms import INCOMPLETE
+from oocbe.elimination.forms import INCOMPLETE, possible_tables
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import left_out, why_left_out
@@ -30,6 +30,7 @@ from oocbe.elimination.outcome import (
     result_of_bounds,
     result_of_elimination,
 )
+from oocbe.elimination.pace import DEVICE, TWO_CORES, Pace, order_cell_work
 from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for
 from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
@@ -174,8 +175,7 @@ class _Run:
             self.kept.orders(list)
         target = self._target
         known = Knowledge(target, options.gap, self._report)
-        pace = DEVICE if self._engine.uses_device else TWO_CORES
-        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, pace)
+        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, self._pace)
         search = BoundedSolve(target, options, known, self._engine, self.kept, self._start, others)
         search.statistics.seconds["order"] = spent
         try:
@@ -204,7 +204,13 @@ class _Run:
         """Orders for elimination without bounds."""
         options, left = self.options, self.deadline.remaining
         seconds, longest = min(options.order_seconds, left), longest_search(options.order_seconds, left)
-        return search_orders(self.problem, options.order, seconds, options.seed, longest=longest)
+        tables = possible_tables(self.problem, self.semiring, value_dtype(self.problem, self.semiring), options.tables)
+        search = (self.problem, options.order, seconds, options.seed)
+        return search_orders(*search, cell_work=order_cell_work(self._pace, tables), longest=longest)
+
+    @property
+    def _pace(self) -> Pace:
+        return DEVICE if self._engine.uses_device else TWO_CORES
 
     def _eliminate_easily(self, choices: list[OrderChoice], order_seconds: float) -> Result | None:
         """Elimination without bounds; None where there is not even time for that: bounds say something in no time."""

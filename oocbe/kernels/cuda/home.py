@@ -27,7 +27,7 @@ PINNED_BYTES = 1 << 30
 def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
     """Copies of the device's arrays in main memory, in C order; waits for the kernels that write them.
 
-    arrays : (items,), or (rows, items); the items of a row lie side by side.
+    arrays : (items,), or (rows, items).
     """
     if sum(array.nbytes for array in arrays) >= LARGE_BYTES:
         try:
@@ -40,14 +40,14 @@ def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
 
 def _through_pinned_memory(arrays: Sequence[Any]) -> list[NDArray[Any]]:
     found = [np.empty(array.shape, dtype=array.dtype) for array in arrays]
+    side_by_side = cupy().ascontiguousarray
     cupy().cuda.get_current_stream().synchronize()
     with Conveyor([], PINNED_BYTES) as conveyor:
         for array, target in zip(arrays, found, strict=True):
             for source, row in zip(_rows(array), _rows(target), strict=True):
-                conveyor.bring_back([source], [row])
+                conveyor.bring_back([side_by_side(source)], [row])
     return found
 
 
 def _rows(array: Any) -> list[Any]:
-    """Parts of an array whose items lie side by side."""
     return [array] if array.ndim == 1 else list(array)
