@@ -10,10 +10,11 @@ save less than was spent already. Every heuristic is tried once even when the li
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -126,10 +127,25 @@ class PrimalGraph:
         """Whether no constraint is known that predictions take into account: they are of complete tables then."""
         return len(self._pairs[1]) == 0 and not self._hidden
 
-    def rows(self, order: NDArray[np.int64], probes: int, seed: int, most: float = float("inf")) -> float:
-        """Predicted rows of all messages; those of a part of them where these pass ``most``."""
+    def work(
+        self, order: NDArray[np.int64], probes: int, seed: int, most: float = math.inf, cell_work: float = math.inf
+    ) -> float:
+        """What all buckets cost, in predicted rows; that of a part of them where it passes ``most``.
+
+        cell_work : see :func:`search_orders`.
+        """
         separators = self.separators(order)
-        return float(self.limited(order, separators, self.predict(separators, probes, seed, most)).sum())
+        complete = None if cell_work == math.inf else cell_work * self.joined_cells(separators)
+        rows = self.limited(order, separators, self.predict(separators, probes, seed, most, complete))
+        return float(np.minimum(rows, math.inf if complete is None else complete).sum())
+
+    def work_of(self, cell_work: float, choice: OrderChoice) -> float:
+        """The same of an order whose rows were predicted."""
+        if cell_work == math.inf:
+            return sum(choice.predicted_rows)
+        order = np.array(choice.order, dtype=np.int64)
+        complete = cell_work * self.joined_cells(self.separators(order))[order]
+        return float(np.minimum(choice.predicted_rows, complete).sum())
 
     def limited(
         self, order: NDArray[np.int64], separators: NDArray[np.uint64], rows: NDArray[np.float64]
@@ -163,7 +179,7 @@ class PrimalGraph:
         separators: NDArray[np.uint64],
         probes: int,
         seed: int,
-        most: float = float("inf"),
+        most: float = math.inf,
         otherwise: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
         """Estimated feasible rows of each bucket's message, by variable.
@@ -222,7 +238,7 @@ CRITERIA = {
 
 def _greedy(name: str) -> Callable[[PrimalGraph, int], NDArray[np.int64]]:
     def run(graph: PrimalGraph, seed: int) -> NDArray[np.int64]:
-        arguments = (graph.weights, CRITERIA[name], seed, np.ones(len(graph.sizes)), float("inf"))
+        arguments = (graph.weights, CRITERIA[name], seed, np.ones(len(graph.sizes)), math.inf)
         order: NDArray[np.int64] = greedy.greedy_order(graph.adjacency.copy(), *arguments)[0]
         return order
 
@@ -242,8 +258,8 @@ def search_orders(
     wanted: str,
     seconds: float,
     seed: int,
-    most_work: float = float("inf"),
-    cell_work: float = float("inf"),
+    most_work: float = math.inf,
+    cell_work: float = math.inf,
     deadline: Deadline | None = None,
     longest: float = 0.0,
 ) -> list[OrderChoice]:
@@ -273,27 +289,20 @@ def search_orders(
     names = list(HEURISTICS) if wanted == "auto" else [wanted]
     finalists: dict[str, list[tuple[float, int, NDArray[np.int64]]]] = {name: [] for name in names}
     tried: set[tuple[str, bytes]] = set()
-    candidates = 0
-    least_work = float("inf")
-    begin = time.monotonic()
+    candidates, least_work, begin = 0, math.inf, time.monotonic()
     deadline = deadline or Deadline()
-    for name, order in _candidates(graph, names, seed, finalists):
+    for name, order in _candidates(graph, names, seed, finalists, cell_work):
         deadline.check()
         candidates += 1
         if order is not None and (name, order.tobytes()) not in tried:
             tried.add((name, order.tobytes()))
-            separators = graph.separators(order)
-            complete = None if cell_work == float("inf") else cell_work * graph.joined_cells(separators)
-            predicted = graph.predict(separators, SEARCH_PROBES, seed, CERTAINLY * most_work, complete)
-            limited = graph.limited(order, separators, predicted)
-            work = float(limited.sum() if complete is None else np.minimum(limited, complete).sum())
+            work = graph.work(order, SEARCH_PROBES, seed, CERTAINLY * most_work, cell_work)
             least_work = min(least_work, work)
             ranked = sorted([*finalists[name], (work, candidates, order)], key=lambda f: f[:2])
             finalists[name] = ranked[:FINALISTS]
         spent = time.monotonic() - begin
-        worth = spent < min(seconds, least_work / ROWS_A_SECOND)
-        worth = worth or spent < min(longest, least_work / MANY_ROWS_A_SECOND)
-        if candidates >= len(names) and not worth:
+        worth = max(min(seconds, least_work / ROWS_A_SECOND), min(longest, least_work / MANY_ROWS_A_SECOND))
+        if candidates >= len(names) and spent >= worth:
             break
     if least_work > CERTAINLY * most_work:
         return []
@@ -302,8 +311,8 @@ def search_orders(
         deadline.check()
         judged = [_judged(graph, order, name, candidates, seed + 1) for _, _, order in ranked]
         if judged:
-            best.append(min(judged, key=lambda choice: _work(graph, choice, cell_work)))
-    return sorted(best, key=lambda choice: _work(graph, choice, cell_work))
+            best.append(min(judged, key=partial(graph.work_of, cell_work)))
+    return sorted(best, key=partial(graph.work_of, cell_work))
 
 
 def longest_search(order_seconds: float, remaining: float) -> float:
@@ -321,6 +330,7 @@ def _candidates(
     names: Sequence[str],
     seed: int,
     finalists: Mapping[str, Sequence[tuple[float, int, NDArray[np.int64]]]],
+    cell_work: float,
 ) -> Iterator[tuple[str, NDArray[np.int64] | None]]:
     """An order of each heuristic in turn, without end: greedy ones are improved, others begin again; None: no better.
 
@@ -331,12 +341,12 @@ def _candidates(
         turn, which = divmod(restart, len(names))
         name = names[which]
         if turn >= TURNS_FOR_ALL:
-            best = {n: ranked[0][0] if ranked else float("inf") for n, ranked in finalists.items()}
+            best = {n: ranked[0][0] if ranked else math.inf for n, ranked in finalists.items()}
             if best[name] > HOPELESS * min(best.values()):
                 continue
         if turn and name in CRITERIA:
             if name not in chains:
-                chains[name] = Chain(graph, CRITERIA[name], SEARCH_PROBES, seed & 0x7FFFFFFF)
+                chains[name] = Chain(graph, CRITERIA[name], SEARCH_PROBES, seed & 0x7FFFFFFF, cell_work)
             yield name, chains[name].step()
         else:
             yield name, HEURISTICS[name](graph, (seed + restart) & 0x7FFFFFFF)
@@ -357,14 +367,6 @@ def _judged(graph: PrimalGraph, order: NDArray[np.int64], name: str, candidates:
     return OrderChoice(
         tuple(order.tolist()), name, candidates, separators, tuple(float(rows[v]) for v in order.tolist())
     )
-
-
-def _work(graph: PrimalGraph, choice: OrderChoice, cell_work: float) -> float:
-    if cell_work == float("inf"):
-        return sum(choice.predicted_rows)
-    order = np.array(choice.order, dtype=np.int64)
-    complete = cell_work * graph.joined_cells(graph.separators(order))[order]
-    return float(np.minimum(choice.predicted_rows, complete).sum())
 
 
 def read_order(problem: Problem, path: str | Path) -> list[int]:

@@ -41,16 +41,20 @@ class Chain:
     ----------
     graph : of the problem. criterion : one of the codes of :mod:`oocbe.kernels.cpu.greedy_order`.
     probes : of each separator, where there are hard constraints to probe. seed : of the changes.
+    cell_work : see :func:`oocbe.elimination.order.search_orders`; what it makes cheaper counts for less.
 
     Attributes
     ----------
     rows : predicted for the last order; infinite before the first one.
     """
 
-    def __init__(self, graph: PrimalGraph, criterion: int, probes: int, seed: int) -> None:
+    def __init__(
+        self, graph: PrimalGraph, criterion: int, probes: int, seed: int, cell_work: float = float("inf")
+    ) -> None:
         self._graph = graph
         self._criterion = criterion
         self._probes = probes
+        self._cell_work = cell_work
         self._random = np.random.default_rng([seed, criterion])
         self._logarithms = FIRST_SPREAD * self._random.normal(size=len(graph.sizes))
         self.rows = float("inf")
@@ -83,5 +87,5 @@ class Chain:
         most = self.rows if graph.is_complete else float("inf")
         order, rows = greedy.greedy_order(graph.adjacency.copy(), graph.weights, self._criterion, seed, factors, most)
         if not graph.is_complete:
-            rows = graph.rows(order, self._probes, seed, self.rows)
+            rows = graph.work(order, self._probes, seed, self.rows, self._cell_work)
         return rows, order

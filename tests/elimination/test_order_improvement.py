@@ -39,7 +39,7 @@ def test_a_chain_never_gets_worse_and_gets_better(name, hard):
             assert sorted(order.tolist()) == list(range(60))
             seen.append(chain.rows)
             if not hard:
-                assert graph.rows(order, FINAL_PROBES, 0) == pytest.approx(chain.rows)
+                assert graph.work(order, FINAL_PROBES, 0) == pytest.approx(chain.rows)
     assert seen == sorted(seen, reverse=True)
     assert seen[-1] < seen[0]
 
@@ -52,7 +52,7 @@ def test_chains_pass_what_restarts_find():
     values = np.zeros((3, 3))
     variables = tuple(Variable(f"x{v}", 3) for v in range(side * side))
     graph = PrimalGraph(Problem(variables, tuple(Function.from_array(p, values) for p in pairs)))
-    restarts = min(graph.rows(HEURISTICS["min-fill"](graph, seed), 1, 0) for seed in range(300))
+    restarts = min(graph.work(HEURISTICS["min-fill"](graph, seed), 1, 0) for seed in range(300))
     chain = Chain(graph, MIN_FILL, 1, 0)
     for _ in range(30):
         chain.step()
