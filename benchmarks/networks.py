@@ -9,8 +9,8 @@
 
 *Exact*: for each setting, networks from seeds 0, 1, … (costs 0 to 100, half of each function's entries infeasible).
 Times are those of elimination without bounds along one order for all systems, order search excluded, on the CPU and,
-where there is one, on the CUDA device, in one process that has compiled its loops before; what ends within a quarter
-of the limit is run twice, and the second time counts, as kernels may be compiled for the shape of a bucket. Beside them
+where there is one, on the CUDA device, in one process that has compiled its loops before; what ends within half of
+the limit is run twice, and the second time counts, as kernels may be compiled for the shape of a bucket. Beside them
 the whole of ``oocbe.solve`` as it comes, toulbar2 in its default mode and dense NumPy arrays (:mod:`peers.dense`).
 Means over the networks of a setting. The exit code is 1 where two answers differ.
 
@@ -127,7 +127,7 @@ def measure_exact(setting: Setting, arguments: argparse.Namespace, device: bool)
                 continue
             try:
                 result, spent = timed_solve(problem, arguments, options)
-                if spent < arguments.seconds / 4:
+                if spent < arguments.seconds / 2:
                     result, spent = timed_solve(problem, arguments, options)
             except (ResourceError, LimitError) as error:
                 found.failures[system] = "limit" if isinstance(error, LimitError) else OUT_OF_MEMORY
