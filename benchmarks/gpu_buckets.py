@@ -21,7 +21,8 @@ from measuring import EXAMPLE, data_folder, describe_run, print_table
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.forward import Forward
 from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.order import OrderChoice, search_orders
+from oocbe.elimination.order import search_orders
+from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.prepare import prepare
 from oocbe.io import read
 from oocbe.kernels.cuda.device import cupy

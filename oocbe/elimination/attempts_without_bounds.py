@@ -22,14 +22,8 @@ from oocbe.deadline import Deadline
 from oocbe.elimination.durability import read_choices
 from oocbe.elimination.forms import INCOMPLETE, expected_work, possible_tables
 from oocbe.elimination.linear import carried_in_rows
-from oocbe.elimination.order import (
-    CRITERIA,
-    HEURISTICS,
-    OrderChoice,
-    PrimalGraph,
-    longest_search,
-    search_orders,
-)
+from oocbe.elimination.order import CRITERIA, HEURISTICS, PrimalGraph, longest_search, search_orders
+from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.pace import TWO_CORES, Pace, order_cell_work
 from oocbe.elimination.ranges import value_dtype
 from oocbe.errors import ResourceError, TimeLimitError

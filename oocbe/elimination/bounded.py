@@ -26,7 +26,8 @@ from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import left_out
 from oocbe.elimination.mini_bucket_rounds import MiniBucketRounds
-from oocbe.elimination.order import HEURISTICS, OrderChoice, judge_order, read_order, search_orders
+from oocbe.elimination.order import HEURISTICS, judge_order, read_order, search_orders
+from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.race import CAP_FACTOR, Attempts, Finish, Race
 from oocbe.elimination.restrict import restrict
 from oocbe.errors import OocbeError, ResourceError, TimeLimitError

@@ -26,6 +26,7 @@ from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
 from oocbe.operators.factors import PackedFactor
 from oocbe.operators.join_program import BucketScope, ProgramBuilder
+from oocbe.operators.residence import is_on_device
 from oocbe.operators.row_pruning import RowPruning
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
 from oocbe.pruning.pruner import RowPruner
@@ -178,13 +179,10 @@ class MessageMaker:
         """The message as a complete table, not published; None where rows are cheaper."""
         if not self._complete.are_possible:
             return None
-        covered = self._covered(bucket)
-        if not self._complete.suits(bucket, covered):
-            return None
         with reading(self._prepared, bucket):
-            made = self._complete.compute(bucket, covered, self._row_cap)
+            made = self._complete.compute(bucket, self._covered(bucket), self._row_cap)
         # A product of floats may be too small for one: rows tell that from what is infeasible.
-        return None if made.rows == 0 and made.dtype.kind == "f" else made
+        return None if made is None or (made.rows == 0 and made.dtype.kind == "f") else made
 
     def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
         """The message in memory in the form that is cheaper, not published; arguments and errors as for :meth:`table`.
@@ -213,7 +211,7 @@ class MessageMaker:
         most = self._engine.piece_rows
         if most is not None and any(m.rows > most for m in bucket.messages):
             return True
-        held = sum(m.nbytes for m in bucket.messages if m.is_in_memory)
+        held = sum(m.main_memory for m in bucket.messages)
         return held + _charged(bucket) > self._store.memory_limit * INPUT_SHARE
 
     def _in_memory(
@@ -226,6 +224,8 @@ class MessageMaker:
         store.make_room(charged + 2 * WORKING_COPIES * largest, besides=bucket.messages)
         with reading(prepared, bucket):
             tables = [m.table() for m in bucket.messages]
+        if not engine.can_take(tables):  # what is on the device comes to main memory, then
+            charged += sum(m.nbytes for m in bucket.messages if m.is_on_device)
         layout = prepared.layout(separator)
         program = self._program.build(
             self._scope(bucket, separator, layout),
@@ -262,7 +262,8 @@ class MessageMaker:
         message = self.finished(message)
         if self._dominance is not None:
             message = self._dominance.drop_dominated(message, separator, subtree, engine)
-        store.make_room(message.nbytes)
+        if not is_on_device(message):
+            store.make_room(message.nbytes)
         return message
 
     def _in_pieces(
@@ -275,7 +276,7 @@ class MessageMaker:
     ) -> tuple[Message, int]:
         """The message through the disk, which has room for tables and rows of any number."""
         prepared = self._prepared
-        self._store.relieve()
+        self._store.bring_home(bucket.messages, as_rows=True)
         self._store.list_rows(bucket.messages)
         finish = Finish(self.finished, self._dominance, separator, subtree)
         pieces = PiecewiseBucket(self._store, self._engine, finish, self._row_cap, self._step_limit)

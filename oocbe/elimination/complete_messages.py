@@ -26,7 +26,7 @@ from oocbe.elimination.forms import (
 from oocbe.elimination.message import Message
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared
-from oocbe.errors import ResourceError, ValueRangeError
+from oocbe.errors import DiskError, ResourceError, ValueRangeError
 from oocbe.infeasible import infeasible_value
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.bucket_join import TooManyRowsError
@@ -69,6 +69,7 @@ class CompleteMessages:
         self._store = store
         self._engine = engine
         self._tables = tables
+        self._not_on_device: set[int] = set()  # variables of buckets that its memory did not do for
         self.are_possible = tables != INCOMPLETE and may_be_complete(
             prepared.problem, prepared.semiring, prepared.dtype
         )
@@ -103,7 +104,7 @@ class CompleteMessages:
 
     def check_rows_will_do(self, bucket: Bucket) -> None:
         """Refuse a message that does not suit memory where it must be there and complete (:class:`ResourceError`)."""
-        if self._tables == COMPLETE and not self._fits(bucket, self._needed(bucket)):
+        if self._tables == COMPLETE and (self._needs_device(bucket) or not self._fits(bucket, self._needed(bucket))):
             raise self._out_of_memory(bucket, self._needed(bucket))
 
     def _needed(self, bucket: Bucket) -> int:
@@ -111,17 +112,24 @@ class CompleteMessages:
         copies that kernels make to have all in order."""
         cells = WORKING_COPIES * self._cells(bucket.separator)
         for m in bucket.messages:
-            cells += (1 if m.is_complete and m.is_in_memory else 2) * self._cells(m.scope)
+            cells += (1 if m.is_complete and m.main_memory else 2) * self._cells(m.scope)
         return cells * self._prepared.dtype.itemsize
 
     def _has_device(self, bucket: Bucket) -> bool:
         """Whether the bucket is one for the device, and the device has room for it."""
-        if not self._engine.takes_complete(self._joined(bucket)):
+        if bucket.variable in self._not_on_device or not self._engine.takes_complete(self._joined(bucket)):
             return False
         cells = self._cells(bucket.separator)
         cells += sum(self._cells(m.scope) for m in bucket.messages if not (m.is_complete and m.is_on_device))
         needed = int(cells * self._prepared.dtype.itemsize * DEVICE_COPIES)
-        return needed <= self._engine.device_room() + self._store.left_on_device
+        has_room = needed <= self._engine.device_room() + self._store.left_on_device
+        return has_room and self._fits(bucket, self._passing(bucket))
+
+    def _passing(self, bucket: Bucket) -> int:
+        """Bytes of tables that are made complete in main memory, on their way to the device."""
+        dtype = self._prepared.dtype
+        cells = sum(self._cells(m.scope) for m in bucket.messages if not m.is_in_memory or m.dtype != dtype)
+        return cells * dtype.itemsize
 
     def _needs_device(self, bucket: Bucket) -> bool:
         """Whether nothing but the device may compute the bucket."""
@@ -158,15 +166,29 @@ class CompleteMessages:
         if row_cap is not None and self._cells(bucket.separator) > row_cap * CELLS_A_CAPPED_ROW:
             raise TooManyRowsError(len(bucket.separator), row_cap)
 
-    def compute(self, bucket: Bucket, covered: Sequence[PackedFactor], row_cap: int | None = None) -> CompleteTable:
-        """The bucket's message in memory.
+    def compute(
+        self, bucket: Bucket, covered: Sequence[PackedFactor], row_cap: int | None = None
+    ) -> CompleteTable | None:
+        """The bucket's message in memory, the device's or main memory; None where it suits neither.
 
         Raises
         ------
         TooManyRowsError : see :meth:`check_cap`.
         """
-        self.check_cap(bucket, row_cap)
-        has_device = self._has_device(bucket)
+        while self.suits(bucket, covered):
+            self.check_cap(bucket, row_cap)
+            has_device = self._has_device(bucket)
+            try:
+                return self._computed(bucket, covered, has_device)
+            except DiskError:
+                raise
+            except ResourceError:
+                if not has_device:
+                    raise
+            self._not_on_device.add(bucket.variable)
+        return None
+
+    def _computed(self, bucket: Bucket, covered: Sequence[PackedFactor], has_device: bool) -> CompleteTable:
         kernels = self._engine.complete_kernels(self._joined(bucket) if has_device else 0)
         if not has_device:
             cells = self._cells(bucket.separator)

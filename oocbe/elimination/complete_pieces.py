@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.buckets import Bucket
+from oocbe.elimination.cells_to_come import CellsToCome
 from oocbe.elimination.complete_messages import CompleteMessages
 from oocbe.elimination.message import Message
-from oocbe.elimination.messages import CellsToCome, MessageStore
+from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.piecewise import HELD_SHARE, WANTED_SHARE
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.scaling import exponent_of, rescale, scaled_values
@@ -66,7 +67,7 @@ class CompletePieces:
         ResourceError : memory has no room for the smallest piece. CorruptDataError : a table on disk is damaged.
         """
         prepared, store, engine = self._prepared, self._store, self._engine
-        store.relieve()
+        store.bring_home(bucket.messages, as_rows=False)
         store.make_room(int(store.memory_limit * WANTED_SHARE))
         room = max(1, store.free)
         scope = tuple(reversed(separator))

@@ -18,7 +18,7 @@ import oocbe
 from oocbe.elimination.checkpoint import OrderCheckpoint
 from oocbe.elimination.forward import RowCapError
 from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.order import OrderChoice
+from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.run_directory import RunDirectory
 from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError
 from oocbe.option_values import ORDER_NAMES
@@ -332,7 +332,10 @@ def read_choices(entries: list[dict[str, Any]], variables: int) -> list[OrderCho
     for entry in entries:
         separators = tuple(tuple(s) for s in entry["separators"])
         rows = tuple(entry["predicted_rows"])
-        if sorted(entry["order"]) != list(range(variables)) or not len(separators) == len(rows) == variables:
+        costs = tuple(entry.get("cell_costs", ()))  # runs of older versions know none
+        fits = len(separators) == len(rows) == variables and len(costs) in (0, variables)
+        if sorted(entry["order"]) != list(range(variables)) or not fits:
             raise CorruptDataError("run.json: an order that is none of this problem; remove the folder to start anew")
-        choices.append(OrderChoice(tuple(entry["order"]), entry["heuristic"], entry["candidates"], separators, rows))
+        order, heuristic, candidates = tuple(entry["order"]), entry["heuristic"], entry["candidates"]
+        choices.append(OrderChoice(order, heuristic, candidates, separators, rows, costs))
     return choices

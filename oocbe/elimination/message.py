@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.ranges import largest_magnitude
-from oocbe.errors import ResourceError
+from oocbe.errors import DiskError, ResourceError
 from oocbe.infeasible import feasible_mask
 from oocbe.operators.device_forms import listed, written_out
-from oocbe.operators.residence import find_row, is_on_device, to_device, to_host
+from oocbe.operators.residence import find_row, is_on_device, rows_at_home, to_device, to_host, values_at_home
 from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
 from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
@@ -26,8 +27,22 @@ from oocbe.tables.writer import key_number
 if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
+PART_BYTES = 1 << 28
+"""Bytes of a part of a table on its way from the device, where nothing is kept of it."""
+
 LESS = 0.75
 """Rows take less than a complete table where they take this share of its bytes."""
+
+
+@contextmanager
+def _if_there_is_room() -> Iterator[None]:
+    """Within the block the device may run out of memory: main memory has room then, or says that it has none."""
+    try:
+        yield
+    except DiskError:
+        raise
+    except ResourceError:
+        pass
 
 
 @dataclass
@@ -50,13 +65,21 @@ class Message:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether the rows are held in memory."""
+        """Whether the rows are held in memory, main memory or the device's."""
         return self._table is not None
 
     @property
     def is_on_device(self) -> bool:
         """Whether the rows, or values, are in a device's memory."""
         return self._table is not None and is_on_device(self._table)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values."""
+        if self._table is not None:
+            return self._table.values.dtype
+        assert self._stored is not None
+        return self._stored.dtype
 
     @property
     def main_memory(self) -> int:
@@ -68,10 +91,11 @@ class Message:
         assert self._table is not None
         self._table = to_host(self._table)
 
-    def take_less(self) -> None:
-        """Where it is a complete table on the device whose rows would take less, keep these, there."""
-        if isinstance(self._table, CompleteTable) and self.listed_bytes < self.nbytes * LESS:
-            with suppress(ResourceError):  # as it is, then
+    def list_there(self, share: float = math.inf) -> None:
+        """Where it is a complete table on the device, keep its rows instead, there, if they take less than a share of
+        its bytes, and the device has room."""
+        if isinstance(self._table, CompleteTable) and self.is_on_device and self.listed_bytes < self.nbytes * share:
+            with _if_there_is_room():
                 self._table = listed(self._table, tuple(reversed(self._table.scope)))
                 self.nbytes = self._table.nbytes
 
@@ -107,7 +131,7 @@ class Message:
         if isinstance(self._stored, StoredCompleteTable):
             return self._stored.to_complete()
         if self._table is not None and self._table.values.dtype == dtype and (for_device or self.is_on_device):
-            with suppress(ResourceError):  # main memory may have room for it
+            with _if_there_is_room():
                 return written_out(to_device(self._table), tuple(reversed(self._table.scope)))
         source = self._stored if self._table is None else to_host(self._table)
         assert source is not None
@@ -117,9 +141,13 @@ class Message:
 
     def value_pieces(self) -> Iterator[NDArray[Any]]:
         """Values of the rows (of a complete table, of its feasible cells), a chunk of a table on disk at a time."""
-        if self._table is not None:
-            table = to_host(self._table)
-            yield table.values[table.feasible()] if isinstance(table, CompleteTable) else table.values
+        if isinstance(self._table, CompleteTable):
+            codes = (self._table.semiring.combination, self._table.semiring.marginalisation)
+            for part in values_at_home(self._table, PART_BYTES):
+                yield part[feasible_mask(part, *codes)]
+        elif self._table is not None:
+            for rows in rows_at_home(self._table, PART_BYTES):
+                yield rows.values
         elif isinstance(self._stored, StoredCompleteTable):
             codes = (self._stored.semiring.combination, self._stored.semiring.marginalisation)
             for part in self._stored.pieces(self._stored.chunk_cells):
@@ -145,7 +173,7 @@ class Message:
     def _rows_of(self, table: CompleteTable) -> Table:
         scope = tuple(reversed(table.scope))
         if is_on_device(table):
-            with suppress(ResourceError):  # main memory may have room for them
+            with _if_there_is_room():
                 return listed(table, scope)
         return to_host(table).to_table(scope)
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.message import Message
+from oocbe.elimination.cells_to_come import Cells, CellsToCome
+from oocbe.elimination.message import LESS, Message
 from oocbe.operators.complete_transpose import transposed
 from oocbe.operators.residence import is_on_device, rows_at_home, stays_on_device, to_host, values_at_home
 from oocbe.streaming.cells import CellSource, StoredCells
@@ -35,7 +35,6 @@ from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.elimination.checkpoint import OrderCheckpoint, PublishedMessage
-    from oocbe.semiring import Semiring
     from oocbe.tables.layout import Layout
 
 AnyStored = TypeVar("AnyStored", bound=StoredTable | StoredCompleteTable)
@@ -45,34 +44,9 @@ CHUNK_SHARE, LEAST_CHUNK_ROWS = 0.015, 1 << 12
 and some are decoded at a time."""
 
 
-class Cells(Protocol):
-    """What is told of a complete table that is written: a :class:`CompleteTable` has it, too."""
-
-    @property
-    def layout(self) -> Layout:
-        """Scope and sizes."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the values."""
-
-    @property
-    def semiring(self) -> Semiring:
-        """Of the values."""
-
-
 COMPLETE_PIECE_BYTES, LISTED_SHARE, LEAST_ROOM = 32, 0.25, 0.1
 """Of a cell of a complete table whose rows are listed: its value, key and place, and copies of them. Share of what is
 free, or of this share of the limit where that is more, for the cells that are listed at a time."""
-
-
-@dataclass(frozen=True)
-class CellsToCome:
-    """The same of values that are not there yet."""
-
-    layout: Layout
-    dtype: np.dtype[Any]
-    semiring: Semiring
 
 
 class MessageStore:
@@ -249,10 +223,28 @@ class MessageStore:
 
     def relieve(self) -> bool:
         """Bring the messages home that have been joined and were left on the device; whether there were any."""
-        messages, self._left_on_device = self._left_on_device, []
+        has_brought = False
+        while self._left_on_device:
+            message = self._left_on_device.pop()  # first: bringing one home may ask for relief
+            try:
+                self._come_home(message)
+            except BaseException:
+                self._left_on_device.append(message)
+                raise
+            has_brought = True
+        return has_brought
+
+    def bring_home(self, messages: Sequence[Message], as_rows: bool) -> None:
+        """Bring messages that wait to be joined to main memory or disk, and all that were left on the device.
+
+        as_rows : whether complete tables there become rows, there.
+        """
+        self.relieve()
         for message in messages:
-            self._come_home(message)
-        return bool(messages)
+            if message.is_on_device:
+                if as_rows:
+                    message.list_there()
+                self._fetch(message, besides=[m for m in messages if m is not message])
 
     @property
     def left_on_device(self) -> int:
@@ -263,14 +255,19 @@ class MessageStore:
         """Keep a message that has been joined in main memory, in the form that takes less where it comes from the
         device; other messages go to disk where there is no room for it."""
         if message.is_on_device:
-            message.take_less()
-            self.make_room(message.nbytes)
-            if self.free < message.nbytes:
-                self._write(message)
-                return
-            message.come_home()
-            self.in_memory += message.main_memory
-        self._joined.append(message)
+            message.list_there(LESS)
+            self._fetch(message)
+        if message.is_in_memory:
+            self._joined.append(message)
+
+    def _fetch(self, message: Message, besides: Sequence[Message] = ()) -> None:
+        """Move a message from the device to main memory, or to disk where there is no room."""
+        self.make_room(message.nbytes, besides)
+        if self.free < message.nbytes:
+            self._write(message)
+            return
+        message.come_home()
+        self.in_memory += message.main_memory
 
     def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> bool:
         """Write messages to disk until ``wanted`` bytes of the limit are free; whether any has been written.
@@ -282,6 +279,7 @@ class MessageStore:
             return written
         for messages in (self._joined, self._waiting):
             messages.sort(key=lambda m: m.nbytes)
+            messages[:] = [m for m in messages if m.is_in_memory]
             kept = [m for m in messages if m.is_on_device or any(m is other for other in besides)]
             others = [m for m in messages if not any(m is other for other in kept)]
             while others and self.free < wanted:
@@ -292,6 +290,7 @@ class MessageStore:
 
     def close(self, interrupted: bool = False) -> None:
         """Remove what was written but to a checkpoint; ``interrupted``: perhaps in the middle of a write."""
+        self._left_on_device.clear()  # nobody asks for them any more
         if self._scratch is None:
             return
         self._scratch.close(interrupted)
@@ -326,7 +325,7 @@ class MessageStore:
                 most = max(1, int(self.memory_limit * CHUNK_SHARE) // COMPLETE_PIECE_BYTES)
                 rows = self.write_scratch(head, sorted_pieces(to_host(source), most))
                 self.in_memory -= message.main_memory
-                for others in (self._joined, self._waiting):
+                for others in (self._joined, self._waiting, self._left_on_device):
                     others[:] = [m for m in others if m is not message]
             else:
                 rows = self.write_scratch(head, self._listed(source, layout))

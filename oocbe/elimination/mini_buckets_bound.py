@@ -26,7 +26,8 @@ from oocbe.elimination.mini_buckets_assignment import greedy_assignment
 from oocbe.elimination.mini_buckets_partition import PARTITIONS, Shape, largest_fitting
 from oocbe.elimination.mini_buckets_shift import with_copies
 from oocbe.elimination.negate import negated
-from oocbe.elimination.order import OrderChoice, PrimalGraph, search_orders
+from oocbe.elimination.order import PrimalGraph, search_orders
+from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.prepare import prepare, scopes_of
 from oocbe.elimination.ranges import value_dtype
 from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError

@@ -2,10 +2,11 @@
 
 What an order costs is the rows of its messages under the hard constraints, not its width: two orders of equal width
 differ by more than ten times in rows, and a wider one may have fewer. So each candidate's separators are probed
-(:mod:`oocbe.kernels.cpu.estimate`), and the order with the fewest predicted rows in all wins. Greedy orders are
-improved (:mod:`oocbe.elimination.order_improvement`), others found again from other random numbers, until the time
-limit, or until the search has taken as long as elimination with the best order found would: a better one could then
-save less than was spent already. Every heuristic is tried once even when the limit is zero.
+(:mod:`oocbe.kernels.cpu.estimate`), and the order with the fewest predicted rows in all wins, or, where joined cells of
+complete tables are cheap, the one whose buckets cost least in the cheaper form of each. Greedy orders are improved
+(:mod:`oocbe.elimination.order_improvement`), others found again from other random numbers, until the time limit, or
+until the search has taken as long as elimination with the best order found would: a better one could then save less
+than was spent already. Every heuristic is tried once even when the limit is zero.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.deadline import Deadline
+from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.order_improvement import Chain
 from oocbe.elimination.pace import MANY_ROWS_A_SECOND, ROWS_A_SECOND
 from oocbe.elimination.prepare import scopes_of
@@ -67,26 +68,6 @@ MOST_ROWS = 2.0**960
 
 MASKED_SIZE = 64
 """Largest domain whose pairwise constraints are probed: values left are kept as bits of a word."""
-
-
-@dataclass(frozen=True)
-class OrderChoice:
-    """An elimination order and what it is predicted to cost.
-
-    Attributes
-    ----------
-    order : variable indices, the one eliminated first at the front.
-    heuristic : how it was found, such as ``min-fill``, or the file it was read from.
-    candidates : orders judged.
-    separators : variable indices of each bucket's separator, by elimination position.
-    predicted_rows : estimated feasible rows of each message, by elimination position.
-    """
-
-    order: tuple[int, ...]
-    heuristic: str
-    candidates: int
-    separators: tuple[tuple[int, ...], ...]
-    predicted_rows: tuple[float, ...]
 
 
 class PrimalGraph:
@@ -138,14 +119,6 @@ class PrimalGraph:
         complete = None if cell_work == math.inf else cell_work * self.joined_cells(separators)
         rows = self.limited(order, separators, self.predict(separators, probes, seed, most, complete))
         return float(np.minimum(rows, math.inf if complete is None else complete).sum())
-
-    def work_of(self, cell_work: float, choice: OrderChoice) -> float:
-        """The same of an order whose rows were predicted."""
-        if cell_work == math.inf:
-            return sum(choice.predicted_rows)
-        order = np.array(choice.order, dtype=np.int64)
-        complete = cell_work * self.joined_cells(self.separators(order))[order]
-        return float(np.minimum(choice.predicted_rows, complete).sum())
 
     def limited(
         self, order: NDArray[np.int64], separators: NDArray[np.uint64], rows: NDArray[np.float64]
@@ -309,10 +282,10 @@ def search_orders(
     best = []
     for name, ranked in finalists.items():
         deadline.check()
-        judged = [_judged(graph, order, name, candidates, seed + 1) for _, _, order in ranked]
+        judged = [_judged(graph, order, name, candidates, seed + 1, cell_work) for _, _, order in ranked]
         if judged:
-            best.append(min(judged, key=partial(graph.work_of, cell_work)))
-    return sorted(best, key=partial(graph.work_of, cell_work))
+            best.append(min(judged, key=OrderChoice.cost))
+    return sorted(best, key=OrderChoice.cost)
 
 
 def longest_search(order_seconds: float, remaining: float) -> float:
@@ -360,13 +333,19 @@ def _members(sets: NDArray[np.uint64], order: NDArray[np.int64]) -> list[list[in
     return [sorted(np.flatnonzero(bits[v]).tolist(), key=position.__getitem__) for v in order.tolist()]
 
 
-def _judged(graph: PrimalGraph, order: NDArray[np.int64], name: str, candidates: int, seed: int) -> OrderChoice:
+def _judged(
+    graph: PrimalGraph,
+    order: NDArray[np.int64],
+    name: str,
+    candidates: int,
+    seed: int,
+    cell_work: float = math.inf,
+) -> OrderChoice:
     sets = graph.separators(order)
-    rows = graph.limited(order, sets, graph.predict(sets, FINAL_PROBES, seed))
+    rows = graph.limited(order, sets, graph.predict(sets, FINAL_PROBES, seed))[order]
+    costs = () if cell_work == math.inf else tuple((cell_work * graph.joined_cells(sets)[order]).tolist())
     separators = tuple(tuple(members) for members in _members(sets, order))
-    return OrderChoice(
-        tuple(order.tolist()), name, candidates, separators, tuple(float(rows[v]) for v in order.tolist())
-    )
+    return OrderChoice(tuple(order.tolist()), name, candidates, separators, tuple(rows.tolist()), costs)
 
 
 def read_order(problem: Problem, path: str | Path) -> list[int]:

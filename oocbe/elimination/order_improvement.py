@@ -35,17 +35,18 @@ SEEDS = 1 << 31
 
 
 class Chain:
-    """Orders of one greedy criterion, each with no more rows than the one before it.
+    """Orders of one greedy criterion, each with no more work than the one before it.
 
     Parameters
     ----------
     graph : of the problem. criterion : one of the codes of :mod:`oocbe.kernels.cpu.greedy_order`.
     probes : of each separator, where there are hard constraints to probe. seed : of the changes.
-    cell_work : see :func:`oocbe.elimination.order.search_orders`; what it makes cheaper counts for less.
+    cell_work : see :func:`oocbe.elimination.order.search_orders`.
 
     Attributes
     ----------
-    rows : predicted for the last order; infinite before the first one.
+    work : predicted for the last order, in rows; infinite before the first one. Where no constraint is known, the
+        assignments of all separators.
     """
 
     def __init__(
@@ -57,13 +58,13 @@ class Chain:
         self._cell_work = cell_work
         self._random = np.random.default_rng([seed, criterion])
         self._logarithms = FIRST_SPREAD * self._random.normal(size=len(graph.sizes))
-        self.rows = float("inf")
+        self.work = float("inf")
 
     def step(self) -> NDArray[np.int64] | None:
         """Try a change in each thread; the order of the best one, None where all have more rows than before."""
         count = len(self._logarithms)
         trials = [self._logarithms]
-        if self.rows < float("inf"):
+        if self.work < float("inf"):
             trials = []
             for _ in range(thread_count()):
                 chosen = self._random.random(count) < CHANGED
@@ -76,16 +77,16 @@ class Chain:
         best = min(range(len(trials)), key=lambda trial: found[trial][0])
         rows: float = found[best][0]
         order: NDArray[np.int64] = found[best][1]
-        if rows > self.rows:
+        if rows > self.work:
             return None
-        self.rows, self._logarithms = rows, trials[best]
+        self.work, self._logarithms = rows, trials[best]
         return order
 
     def _judged(self, factors: NDArray[np.float64], seed: int) -> tuple[float, NDArray[np.int64]]:
         """Rows of the greedy order with some factors, more than those of the last order where it was given up."""
         graph = self._graph
-        most = self.rows if graph.is_complete else float("inf")
+        most = self.work if graph.is_complete else float("inf")
         order, rows = greedy.greedy_order(graph.adjacency.copy(), graph.weights, self._criterion, seed, factors, most)
         if not graph.is_complete:
-            rows = graph.work(order, self._probes, seed, self.rows, self._cell_work)
+            rows = graph.work(order, self._probes, seed, self.work, self._cell_work)
         return rows, order

@@ -12,7 +12,8 @@ import numpy as np
 
 from oocbe.deadline import Deadline
 from oocbe.elimination.forms import CELLS_A_ROW, COMPLETE, INCOMPLETE, expected_work, forecast, possible_tables
-from oocbe.elimination.order import MASKED_SIZE, OrderChoice, longest_search, search_orders
+from oocbe.elimination.order import MASKED_SIZE, longest_search, search_orders
+from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.passage import IN_MEMORY, MessageForecast, Passage, forecast_passages
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import message_memory

@@ -22,7 +22,7 @@ from typing import Protocol
 from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.forward import Forward, ForwardPass, RowCapError
 from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.order import OrderChoice
+from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.prepare import Prepared, prepare
 from oocbe.errors import DiskError, ResourceError, without_frames
 from oocbe.operators.bucket_engine import BucketEngine
@@ -120,7 +120,7 @@ class Race:
         self._start = start
         self._pruner = pruner
         self._tables = tables
-        self._standing = [_Runner(number, choice, sum(choice.predicted_rows)) for number, choice in enumerate(choices)]
+        self._standing = [_Runner(number, choice, choice.cost()) for number, choice in enumerate(choices)]
         self._turn = 0
         self.attempts = 0
 
@@ -141,12 +141,12 @@ class Race:
         ResourceError : no order fits the memory limit (the error of the one that got furthest).
         TimeLimitError : the engine's deadline came.
         """
-        self._standing.sort(key=lambda r: (r.expected_rows, r.number))
+        self._standing.sort(key=lambda r: (r.expected_cost, r.number))
         # Before anything has run, predictions are uncorrected and most of them are worth a try.
-        line = self._standing[0].expected_rows * (CONTENTION if self._turn else HOPELESS)
+        line = self._standing[0].expected_cost * (CONTENTION if self._turn else HOPELESS)
         self._turn += 1
         failure: ResourceError | None = None
-        for runner in [r for r in self._standing if r.expected_rows <= line]:
+        for runner in [r for r in self._standing if r.expected_cost <= line]:
             self._keeper.attempt(self._problem, runner.choice.order, self._dominance)
             error = self._keeper.ended(cap) if self._pruner is None else None
             if error is None:
@@ -200,14 +200,14 @@ def race(
 
 @dataclass
 class _Runner:
-    """An order in the race; ``expected_rows`` is what a complete run is now expected to have in all."""
+    """An order in the race; ``expected_cost`` is what a complete run is now expected to cost, in rows."""
 
     number: int
     choice: OrderChoice
-    expected_rows: float
+    expected_cost: float
 
     def correct(self, reached: RowCapError) -> None:
         """Scale the prediction of what lies ahead by what was really seen over what was predicted for it."""
         predicted = sum(self.choice.predicted_rows[: reached.position])
-        rest = sum(self.choice.predicted_rows[reached.position :])
-        self.expected_rows = reached.rows_before + rest * (reached.rows_before + 1) / (predicted + 1)
+        ratio = (reached.rows_before + 1) / (predicted + 1)
+        self.expected_cost = reached.rows_before + self.choice.cost(reached.position, ratio)

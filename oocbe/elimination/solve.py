@@ -23,7 +23,8 @@ from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import left_out, why_left_out
 from oocbe.elimination.negate import negated
-from oocbe.elimination.order import OrderChoice, longest_search, search_orders
+from oocbe.elimination.order import longest_search, search_orders
+from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.outcome import (
     bound_can_bind,
     minimises,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oocbe.deadline import Deadline
-from oocbe.errors import ResourceError
+from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.machine import device_memory_limit
 from oocbe.operators.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
@@ -195,9 +195,14 @@ class BucketEngine:
         rows = max((t.rows for t in tables), default=0)
         if program.consumes or not self.uses_device or program.expected_work(rows) < self._device_work:
             return False
+        return self.can_take(tables)
+
+    @staticmethod
+    def can_take(tables: Sequence[Table]) -> bool:
+        """Whether the device's join takes so many tables, of so many rows."""
         from oocbe.kernels.cuda.bucket_join import MOST_TABLES
 
-        return rows <= LARGEST_DEVICE_ROWS and len(tables) <= MOST_TABLES
+        return max((t.rows for t in tables), default=0) <= LARGEST_DEVICE_ROWS and len(tables) <= MOST_TABLES
 
     def takes_complete(self, joined_cells: int) -> bool:
         """Whether a bucket of complete tables with so many joined cells is one for the device."""
@@ -234,6 +239,8 @@ class BucketEngine:
 
             try:
                 keys, values = with_retry(drop_dominated)(table.keys, table.values, *substitutions.flat(), sign)
+            except DiskError:
+                raise
             except ResourceError:
                 if self.insists:
                     raise

@@ -75,12 +75,19 @@ def rows_at_home(table: Table, most_bytes: int) -> Iterator[Table]:
 
 
 def to_device(table: Table) -> Table:
-    """The table with its rows in device memory; itself where they are."""
+    """The table with its rows in device memory; itself where they are.
+
+    Raises
+    ------
+    ResourceError : device memory ran out.
+    """
     if is_on_device(table):
         return table
     from oocbe.kernels.cuda.device import cupy
+    from oocbe.kernels.cuda.memory import with_retry
 
-    return replace(table, keys=cupy().asarray(table.keys), values=cupy().asarray(table.values))
+    upload = with_retry(cupy().asarray)
+    return replace(table, keys=upload(table.keys), values=upload(table.values))
 
 
 def find_row(table: Table, key: NDArray[np.uint64]) -> int:

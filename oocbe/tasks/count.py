@@ -80,7 +80,11 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
             return finished("count", problem, tables, 0, status="infeasible")
         low, high = _interval(tables)
         factors = max((len(b.messages) for b in tables.outcome.buckets), default=1)
-        tables.store.close()  # the passes in integers have messages of their own
+        # The passes in integers have messages of their own, and need the memory of these.
+        tables.store.close()
+        for bucket in tables.outcome.buckets:
+            bucket.messages.clear()
+            bucket.sent = None
         residues: list[tuple[int, int]] = []
         modulus = 1
         begin = time.perf_counter()

@@ -14,7 +14,7 @@ from oocbe.elimination.forward import ForwardPass
 from oocbe.elimination.linear import carried_in_rows, left_out, why_left_out
 from oocbe.elimination.message import Message
 from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.order import OrderChoice
+from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.plan import candidate_plans
 from oocbe.elimination.prepare import Prepared
 from oocbe.elimination.race import race

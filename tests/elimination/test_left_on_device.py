@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+import oocbe
 from oocbe.elimination import message, messages
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.forward import Forward
 from oocbe.elimination.message import LESS
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import prepare
+from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.operators import residence
 from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.operators.residence import is_on_device
+from oocbe.operators.residence import is_on_device, rows_at_home, values_at_home
 from oocbe.problem import Problem
+from oocbe.semiring import MIN_SUM
 from oocbe.synth.networks import grid_network, random_network
 from oocbe.tables.complete import CompleteTable
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import Table
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
 PROBLEMS = {"grid": grid_network(4, 4, seed=1), "random": random_network(9, 3, 0.4, seed=2)}
@@ -98,3 +104,124 @@ def test_a_backward_pass_reads_the_device(monkeypatch, name, tables, room):
         plain, expected = solved(problem, BucketEngine("cpu"), store, tables)
         assert backward_pass(plain, expected.buckets) == assignment
     assert problem.evaluate(assignment) == outcome.value == expected.value
+
+
+def test_what_cannot_come_home_is_not_lost(pretended_device):
+    """The disk is full: what is on the device stays there, to be read there, or to be asked for again."""
+    with MessageStore(300, max_disk=100) as store:
+        prepared, outcome = solved(PROBLEMS["random"], BucketEngine("cpu"), store, "incomplete")
+        with pytest.raises(DiskError):
+            store.relieve()
+        found = joined(outcome.buckets)
+        there = [m for m in found if m.is_on_device]
+        assert there
+        assert store.left_on_device == sum(m.nbytes for m in there)
+        assert store.in_memory == sum(m.nbytes for m in found if m.main_memory)
+        assert PROBLEMS["random"].evaluate(backward_pass(prepared, outcome.buckets)) == outcome.value
+
+
+def test_a_closed_store_asks_for_nothing(pretended_device):
+    store = MessageStore(4096)
+    solved(PROBLEMS["random"], BucketEngine("cpu"), store, "incomplete")
+    assert store.left_on_device
+    store.close()
+    assert not store.relieve()
+
+
+def test_messages_that_were_listed_on_disk_do_not_come_home(pretended_device):
+    with MessageStore(1 << 30) as store:
+        prepared, outcome = solved(PROBLEMS["grid"], BucketEngine("cpu"), store, "complete")
+        found = joined(outcome.buckets)
+        store.list_rows(found[::2])
+        assert all(m.is_complete == (number % 2 == 1) for number, m in enumerate(found))
+        assert store.left_on_device == sum(m.nbytes for m in found[1::2])
+        store.relieve()
+        assert store.in_memory == sum(m.nbytes for m in found if m.is_in_memory)
+        assert PROBLEMS["grid"].evaluate(backward_pass(prepared, outcome.buckets)) == outcome.value
+
+
+@pytest.mark.parametrize("memory", [1 << 30, 4096, 400])
+@pytest.mark.parametrize("tables", ["incomplete", "complete"])
+def test_what_is_joined_in_pieces_is_in_main_memory_or_on_disk(pretended_device, monkeypatch, tables, memory):
+    problem, calls, bring_home = PROBLEMS["random"], [], MessageStore.bring_home
+
+    def watched(store, wanted, as_rows):
+        calls.append(as_rows)
+        bring_home(store, wanted, as_rows)
+        assert not any(m.is_on_device for m in wanted)
+        assert store.left_on_device == 0
+
+    monkeypatch.setattr(MessageStore, "bring_home", watched)
+    with MessageStore(1 << 30) as store:
+        expected = solved(problem, BucketEngine("cpu"), store, tables)[1].value
+    with MessageStore(memory) as store:
+        engine = BucketEngine("cpu", piece_rows=5)
+        prepared, outcome = solved(problem, engine, store, tables)
+        assert outcome.value == expected
+        assert store.in_memory == sum(m.main_memory for m in joined(outcome.buckets)) <= memory
+        assert (tables == "incomplete") in calls
+        assert problem.evaluate(backward_pass(prepared, outcome.buckets)) == expected
+
+
+class FullDevice(BucketEngine):
+    """An engine whose device takes all buckets of complete tables, says that it has room, and has none."""
+
+    def __init__(self, insists: bool) -> None:
+        super().__init__("cpu", piece_rows=None)
+        self.insists, self.asked = insists, 0
+
+    def takes_complete(self, joined_cells):
+        return True
+
+    def device_room(self):
+        return 1 << 40
+
+    def complete_kernels(self, joined_cells):
+        if joined_cells == 0:
+            return super().complete_kernels(0)
+        self.asked += 1
+        raise ResourceError("device memory ran out")
+
+
+def test_a_device_that_is_full_after_all_leaves_a_bucket_to_the_cpu():
+    problem = PROBLEMS["grid"]
+    engine = FullDevice(insists=False)
+    with MessageStore(1 << 30) as store:
+        prepared, outcome = solved(problem, engine, store, "complete")
+        assert all(m.is_complete for m in joined(outcome.buckets))
+        assert engine.asked == len(problem.variables)
+        assert problem.evaluate(backward_pass(prepared, outcome.buckets)) == outcome.value
+
+
+@pytest.mark.gpu
+@needs_device
+@pytest.mark.parametrize("part_bytes", [1, 100, 1 << 20])
+@pytest.mark.parametrize("words", [1, 2])
+def test_tables_on_a_device_part_by_part(part_bytes, words):
+    import cupy as cp
+
+    layout = Layout(tuple(f"v{i}" for i in range(20 * words)), (10,) * 20 * words).select(
+        [f"v{i}" for i in range(17 * words)]
+    )
+    assert layout.words >= words
+    keys = np.sort(np.random.default_rng(0).integers(0, 1 << 60, (layout.words, 50), dtype=np.uint64), axis=1)
+    values = np.arange(50, dtype=np.int32)
+    there = Table(layout, cp.asarray(keys), cp.asarray(values), MIN_SUM, is_sorted=True)
+    parts = list(rows_at_home(there, part_bytes))
+    assert (len(parts) > 1) == (part_bytes < there.nbytes)
+    assert np.array_equal(np.concatenate([part.keys for part in parts], axis=1), keys)
+    assert np.array_equal(np.concatenate([part.values for part in parts]), values)
+    cells = CompleteTable(Layout(("a", "b"), (5, 10)), cp.asarray(values), MIN_SUM)
+    assert np.concatenate(list(values_at_home(cells, part_bytes))).tolist() == values.tolist()
+
+
+@pytest.mark.gpu
+@needs_device
+@pytest.mark.parametrize("tables", ["incomplete", "complete"])
+def test_messages_of_a_device_are_published_and_found_again(tmp_path, tables):
+    problem = grid_network(5, 8, seed=3)
+    settings = {"backend": "cuda", "bounds": "none", "order": "linear", "tables": tables, "workdir": tmp_path / "run"}
+    result = oocbe.solve(problem, **settings)
+    assert result.value == oocbe.solve(problem, backend="cpu", bounds="none", order="linear", tables=tables).value
+    again = oocbe.solve(problem, **settings, resume=True)
+    assert (again.value, again.assignment) == (result.value, result.assignment)

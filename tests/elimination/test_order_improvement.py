@@ -37,9 +37,9 @@ def test_a_chain_never_gets_worse_and_gets_better(name, hard):
         order = chain.step()
         if order is not None:
             assert sorted(order.tolist()) == list(range(60))
-            seen.append(chain.rows)
+            seen.append(chain.work)
             if not hard:
-                assert graph.work(order, FINAL_PROBES, 0) == pytest.approx(chain.rows)
+                assert graph.work(order, FINAL_PROBES, 0) == pytest.approx(chain.work)
     assert seen == sorted(seen, reverse=True)
     assert seen[-1] < seen[0]
 
@@ -56,11 +56,11 @@ def test_chains_pass_what_restarts_find():
     chain = Chain(graph, MIN_FILL, 1, 0)
     for _ in range(30):
         chain.step()
-    first = chain.rows
+    first = chain.work
     for _ in range(270):
         chain.step()
-    assert chain.rows <= first
-    assert chain.rows < restarts
+    assert chain.work <= first
+    assert chain.work < restarts
 
 
 def test_rows_of_a_greedy_order_and_where_it_gives_up():

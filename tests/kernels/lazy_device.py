@@ -63,11 +63,6 @@ class LazyDevice:
         """Memory on the device."""
         return np.empty(size, dtype=dtype).view(DeviceArray)
 
-    def ascontiguousarray(self, array: DeviceArray) -> DeviceArray:
-        """The array, whose items lie side by side."""
-        assert array.flags.c_contiguous
-        return array
-
     def queue(self, stream: Stream, work: Callable[[], None]) -> None:
         """Queue a kernel."""
         with self._lock:

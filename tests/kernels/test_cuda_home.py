@@ -51,8 +51,10 @@ def test_without_pinned_memory_the_driver_copies(device, monkeypatch):
 
     monkeypatch.setattr(home, "Conveyor", refuse)
     device.asnumpy = np.array
-    (found,) = bring_home([device.empty(10, np.int16)])
-    assert len(found) == 10
+    array = device.empty(10, np.int16)
+    array[:] = np.arange(10)
+    (found,) = bring_home([array])
+    assert found.tolist() == list(range(10))
 
 
 @pytest.mark.gpu

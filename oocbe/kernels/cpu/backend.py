@@ -18,9 +18,12 @@ from oocbe.kernels.cpu.sort import sort_rows
 
 
 def in_main_memory(array: Any) -> NDArray[Any]:
-    """A NumPy array itself, or a copy of a device's array (which knows how to make one: ``get``)."""
-    found: NDArray[Any] = array if isinstance(array, np.ndarray) else array.get()
-    return found
+    """A NumPy array itself, or a copy of a device's array."""
+    if isinstance(array, np.ndarray):
+        return array
+    from oocbe.kernels.cuda.home import bring_home
+
+    return bring_home([array])[0]
 
 
 class CpuBackend:

@@ -75,7 +75,7 @@ list_cells(const VALUE *values, i64 cells, const u32 *bits, const i64 *before, i
                 key = 0;
             }
             u64 digit;
-            if (rest >> 32) {
+            if ((rest | size[v]) >> 32) {
                 digit = rest % size[v];
                 rest /= size[v];
             } else {

@@ -11,6 +11,7 @@ from oocbe.infeasible import infeasible_value, largest_feasible
 from oocbe.kernels.cuda.complete import eliminate_complete
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.flags import pack
+from oocbe.kernels.cuda.memory import with_retry
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch
 from oocbe.kernels.cuda.selection import counted, empty_bits
 from oocbe.kernels.interface import CompleteFunction
@@ -71,6 +72,7 @@ def rows_of_cells(
     return keys, kept
 
 
+@with_retry
 def count_feasible(values: Any, semiring: Semiring) -> int:
     """How many values (cells,) of a complete table are feasible."""
     count = cupy().zeros(1, dtype=np.uint64)

@@ -20,8 +20,8 @@ from oocbe.tracing.recorder import DEVICE_TO_HOST
 LARGE_BYTES = 1 << 25
 """Arrays of so many bytes together are worth the threads."""
 
-PINNED_BYTES = 1 << 30
-"""Pinned memory for arrays on their way, at most."""
+PINNED_BYTES = 1 << 29
+"""Pinned memory that may be taken, half of it for arrays on their way: seven chunks at a time."""
 
 
 def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
@@ -29,24 +29,29 @@ def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
 
     arrays : (items,), or (rows, items).
     """
-    if sum(array.nbytes for array in arrays) >= LARGE_BYTES:
+    found = [np.empty(array.shape, dtype=array.dtype) for array in arrays]
+    # Row by row: those of a part of a table lie apart, and there may be no memory to lay them side by side.
+    sources, rows = ([row for array in some for row in _rows(array)] for some in (arrays, found))
+    pairs = list(zip(sources, rows, strict=True))
+    nbytes = sum(array.nbytes for array in arrays)
+    if nbytes >= LARGE_BYTES and all(source.flags.c_contiguous for source, _ in pairs):
         try:
-            return _through_pinned_memory(arrays)
+            _through_pinned_memory(pairs)
         except MemoryError:
             pass  # no pinned memory is to be had: the driver knows a way without
-    with device_span(DEVICE_TO_HOST, "download", bytes=sum(array.nbytes for array in arrays)):
-        return [cupy().asnumpy(array) for array in arrays]
+        else:
+            return found
+    with device_span(DEVICE_TO_HOST, "download", bytes=nbytes):
+        for source, row in pairs:
+            row[:] = cupy().asnumpy(source)
+    return found
 
 
-def _through_pinned_memory(arrays: Sequence[Any]) -> list[NDArray[Any]]:
-    found = [np.empty(array.shape, dtype=array.dtype) for array in arrays]
-    side_by_side = cupy().ascontiguousarray
+def _through_pinned_memory(pairs: Sequence[tuple[Any, NDArray[Any]]]) -> None:
     cupy().cuda.get_current_stream().synchronize()
     with Conveyor([], PINNED_BYTES) as conveyor:
-        for array, target in zip(arrays, found, strict=True):
-            for source, row in zip(_rows(array), _rows(target), strict=True):
-                conveyor.bring_back([side_by_side(source)], [row])
-    return found
+        for source, row in pairs:
+            conveyor.bring_back([source], [row])
 
 
 def _rows(array: Any) -> list[Any]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from threading import get_ident
+from threading import local
 from typing import Any, Protocol, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.device import cupy
@@ -20,8 +20,15 @@ from oocbe.machine import DEVICE_MEMORY_VARIABLE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_reliefs: WeakKeyDictionary[Relief, int] = WeakKeyDictionary()
-"""What may be asked to let go of memory, and by which thread."""
+
+class _Reliefs(local):
+    """What a thread may ask to let go of memory."""
+
+    def __init__(self) -> None:
+        self.found: WeakSet[Relief] = WeakSet()
+
+
+_reliefs = _Reliefs()
 
 
 def set_limit(limit: int | None = None) -> int:
@@ -73,13 +80,12 @@ class Relief(Protocol):
 
 def relieved_by(relief: Relief) -> None:
     """Have a relief called where a thread runs out of memory, for as long as it lives: the thread that says so here."""
-    _reliefs[relief] = get_ident()
+    _reliefs.found.add(relief)
 
 
 def _relieve() -> bool:
     """Whether any relief of this thread let go of anything."""
-    reliefs = [relief for relief, thread in _reliefs.items() if thread == get_ident()]
-    return sum(relief.relieve() for relief in reliefs) > 0
+    return sum(relief.relieve() for relief in list(_reliefs.found)) > 0
 
 
 def with_retry(function: Function) -> Function:

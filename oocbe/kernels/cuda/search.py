@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cuda.memory import with_retry
+
 SAMPLES = 1 << 12
 """Rows that are brought to main memory at a time: a copy of so few costs no more than one of a single row."""
 
 
+@with_retry
 def rows_around(keys: Any, key: NDArray[np.uint64]) -> tuple[int, NDArray[np.uint64]]:
     """Some neighbouring rows, with the one that has a key if any has.
 

@@ -1,0 +1,71 @@
+"""What orders cost where joined cells count: in the search, in the race, and in the record of a run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from oocbe.elimination.durability import TransientRun, read_choices
+from oocbe.elimination.forms import COMPLETE, INCOMPLETE
+from oocbe.elimination.order import PrimalGraph, search_orders
+from oocbe.elimination.order_choice import OrderChoice
+from oocbe.elimination.pace import DEVICE, TWO_CORES, order_cell_work
+from oocbe.elimination.race import race
+from oocbe.errors import CorruptDataError
+from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.options import SolveOptions
+from oocbe.synth import grid_network, random_network
+
+CHOICE = OrderChoice((0, 1, 2), "mine", 1, ((1, 2), (2,), ()), (10.0, 4.0, 1.0), (2.0, 100.0, 0.5))
+
+
+def test_each_bucket_costs_what_its_cheaper_form_does():
+    assert CHOICE.cost() == 2 + 4 + 0.5
+    assert CHOICE.cost(1, 50.0) == 100 + 0.5
+    rows_alone = replace(CHOICE, cell_costs=())
+    assert rows_alone.cost() == 15
+    assert rows_alone.cost(1, 2.0) == 10
+
+
+def test_only_a_device_has_cells_judged():
+    assert order_cell_work(DEVICE, "auto") == order_cell_work(DEVICE, COMPLETE) == 1 / DEVICE.cells_a_row
+    assert order_cell_work(DEVICE, INCOMPLETE) == order_cell_work(TWO_CORES, "auto") == float("inf")
+
+
+def test_found_orders_tell_what_their_cells_cost():
+    problem = grid_network(5, 6, seed=0)
+    graph = PrimalGraph(problem)
+    found = search_orders(problem, "auto", 0.0, 0, cell_work=1e-3)
+    for choice in found:
+        order = np.array(choice.order)
+        assert choice.cell_costs == pytest.approx(1e-3 * graph.joined_cells(graph.separators(order))[order])
+    assert [c.cost() for c in found] == sorted(c.cost() for c in found)
+    assert not any(c.cell_costs for c in search_orders(problem, "auto", 0.0, 0))
+
+
+def test_the_order_that_costs_least_runs_first():
+    problem = random_network(7, 4, 0.5, seed=1)
+    by_rows = search_orders(problem, "auto", 0.0, 0)
+    last = by_rows[-1]
+    cheap = replace(last, cell_costs=tuple(1e-3 for _ in last.order))
+    choices = [*by_rows[:-1], cheap]
+    assert cheap.cost() < min(c.cost() for c in choices[:-1])
+    started = []
+    with TransientRun(problem, SolveOptions()) as kept:
+        kept.set_memory(1 << 30)
+        finish = race(
+            problem, problem.semiring, choices, True, kept, BucketEngine("cpu"), lambda c: started.append(c.heuristic)
+        )
+        finish.store.close()
+    assert started[0] == last.heuristic
+
+
+def test_a_record_of_a_run_keeps_them():
+    (found,) = read_choices([asdict(CHOICE)], 3)
+    assert found == CHOICE
+    older = {name: value for name, value in asdict(CHOICE).items() if name != "cell_costs"}
+    assert read_choices([older], 3) == [replace(CHOICE, cell_costs=())]
+    with pytest.raises(CorruptDataError, match="none of this problem"):
+        read_choices([{**asdict(CHOICE), "cell_costs": [1.0]}], 3)
