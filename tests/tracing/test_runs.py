@@ -86,7 +86,8 @@ def test_solve_writes_a_trace_and_trace_reads_it(tmp_path):
     assert "elimination: busy" in shown.stdout
     content = json.loads(call("trace", path, "--json").stdout)
     assert content["is_whole"]
-    assert {lane["name"] for lane in content["lanes"]} == {"elimination", "kernels"}
+    lanes = {lane["name"] for lane in content["lanes"]}
+    assert {"elimination", "kernels"} <= lanes <= {"elimination", "kernels", "device to host"}  # where there is one
     assert (tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
 
 
