@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from oocbe.elimination.forms import INCOMPLETE
+from oocbe.kernels.choice import cuda_works
 
 ROWS_A_SECOND = 1_000_000.0
 """Predicted rows that elimination gets through in a second, to compare an order's cost with that of the search.
@@ -37,6 +38,11 @@ TWO_CORES = Pace(MANY_ROWS_A_SECOND, 1e9)
 
 DEVICE = Pace(2e8, 2e11)
 """Any device: grid networks of side 9 on an H200 take 0.3 billion rows, and a trillion cells, a second."""
+
+
+def pace_of(backend: str) -> Pace:
+    """Of elimination with a backend, ``auto``, ``cpu`` or ``cuda``, on this machine."""
+    return DEVICE if backend == "cuda" or (backend == "auto" and cuda_works(wanted=False)) else TWO_CORES
 
 
 def order_cell_work(pace: Pace, tables: str) -> float:

@@ -14,6 +14,7 @@ from oocbe.deadline import Deadline
 from oocbe.elimination.forms import CELLS_A_ROW, COMPLETE, INCOMPLETE, expected_work, forecast, possible_tables
 from oocbe.elimination.order import MASKED_SIZE, longest_search, search_orders
 from oocbe.elimination.order_choice import OrderChoice
+from oocbe.elimination.pace import order_cell_work, pace_of
 from oocbe.elimination.passage import IN_MEMORY, MessageForecast, Passage, forecast_passages
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import message_memory
@@ -245,7 +246,10 @@ def candidate_plans(problem: Problem, options: SolveOptions, deadline: Deadline 
     left = math.inf if deadline is None else deadline.remaining
     longest = longest_search(options.order_seconds, left) if options.bounds == "none" else 0.0
     seconds = min(options.order_seconds, left)
-    choices = search_orders(problem, options.order, seconds, options.seed, deadline=deadline, longest=longest)
+    tables = possible_tables(problem, semiring, value_dtype(problem, semiring), options.tables)
+    cell_work = order_cell_work(pace_of(options.backend), tables)
+    search = (problem, options.order, seconds, options.seed)
+    choices = search_orders(*search, cell_work=cell_work, deadline=deadline, longest=longest)
     return [
         plan_for(problem, semiring, choice, bounds_to_come(problem, semiring, choice, options), options)
         for choice in choices

@@ -31,7 +31,7 @@ from oocbe.elimination.outcome import (
     result_of_bounds,
     result_of_elimination,
 )
-from oocbe.elimination.pace import DEVICE, TWO_CORES, Pace, order_cell_work
+from oocbe.elimination.pace import order_cell_work, pace_of
 from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for
 from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
@@ -176,7 +176,8 @@ class _Run:
             self.kept.orders(list)
         target = self._target
         known = Knowledge(target, options.gap, self._report)
-        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, self._pace)
+        pace = pace_of(options.backend)
+        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, pace)
         search = BoundedSolve(target, options, known, self._engine, self.kept, self._start, others)
         search.statistics.seconds["order"] = spent
         try:
@@ -207,11 +208,7 @@ class _Run:
         seconds, longest = min(options.order_seconds, left), longest_search(options.order_seconds, left)
         tables = possible_tables(self.problem, self.semiring, value_dtype(self.problem, self.semiring), options.tables)
         search = (self.problem, options.order, seconds, options.seed)
-        return search_orders(*search, cell_work=order_cell_work(self._pace, tables), longest=longest)
-
-    @property
-    def _pace(self) -> Pace:
-        return DEVICE if self._engine.uses_device else TWO_CORES
+        return search_orders(*search, cell_work=order_cell_work(pace_of(options.backend), tables), longest=longest)
 
     def _eliminate_easily(self, choices: list[OrderChoice], order_seconds: float) -> Result | None:
         """Elimination without bounds; None where there is not even time for that: bounds say something in no time."""

@@ -7,11 +7,13 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+from oocbe.elimination import pace
 from oocbe.elimination.durability import TransientRun, read_choices
 from oocbe.elimination.forms import COMPLETE, INCOMPLETE
 from oocbe.elimination.order import PrimalGraph, search_orders
 from oocbe.elimination.order_choice import OrderChoice
-from oocbe.elimination.pace import DEVICE, TWO_CORES, order_cell_work
+from oocbe.elimination.pace import DEVICE, TWO_CORES, order_cell_work, pace_of
+from oocbe.elimination.plan import candidate_plans
 from oocbe.elimination.race import race
 from oocbe.errors import CorruptDataError
 from oocbe.operators.bucket_engine import BucketEngine
@@ -32,6 +34,15 @@ def test_each_bucket_costs_what_its_cheaper_form_does():
 def test_only_a_device_has_cells_judged():
     assert order_cell_work(DEVICE, "auto") == order_cell_work(DEVICE, COMPLETE) == 1 / DEVICE.cells_a_row
     assert order_cell_work(DEVICE, INCOMPLETE) == order_cell_work(TWO_CORES, "auto") == float("inf")
+
+
+def test_plans_are_of_the_orders_that_a_solve_takes(monkeypatch):
+    problem = grid_network(5, 6, seed=0)
+    monkeypatch.setattr(pace, "cuda_works", lambda wanted: True)
+    assert pace_of("auto") is pace_of("cuda") is DEVICE
+    assert pace_of("cpu") is TWO_CORES
+    assert all(p.choice.cell_costs for p in candidate_plans(problem, SolveOptions(order_seconds=0)))
+    assert not any(p.choice.cell_costs for p in candidate_plans(problem, SolveOptions(order_seconds=0, backend="cpu")))
 
 
 def test_found_orders_tell_what_their_cells_cost():
