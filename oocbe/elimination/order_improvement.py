@@ -61,7 +61,7 @@ class Chain:
         self.work = float("inf")
 
     def step(self) -> NDArray[np.int64] | None:
-        """Try a change in each thread; the order of the best one, None where all have more rows than before."""
+        """Try a change in each thread; the order of the best one, None where all have more work than before."""
         count = len(self._logarithms)
         trials = [self._logarithms]
         if self.work < float("inf"):
@@ -75,18 +75,18 @@ class Chain:
         seeds = self._random.integers(0, SEEDS, size=len(trials)).tolist()
         found = run_all(self._judged, [(np.exp(t), seed) for t, seed in zip(trials, seeds, strict=True)])
         best = min(range(len(trials)), key=lambda trial: found[trial][0])
-        rows: float = found[best][0]
+        work: float = found[best][0]
         order: NDArray[np.int64] = found[best][1]
-        if rows > self.work:
+        if work > self.work:
             return None
-        self.work, self._logarithms = rows, trials[best]
+        self.work, self._logarithms = work, trials[best]
         return order
 
     def _judged(self, factors: NDArray[np.float64], seed: int) -> tuple[float, NDArray[np.int64]]:
-        """Rows of the greedy order with some factors, more than those of the last order where it was given up."""
+        """Work of the greedy order with some factors, more than that of the last order where it was given up."""
         graph = self._graph
         most = self.work if graph.is_complete else float("inf")
-        order, rows = greedy.greedy_order(graph.adjacency.copy(), graph.weights, self._criterion, seed, factors, most)
+        order, work = greedy.greedy_order(graph.adjacency.copy(), graph.weights, self._criterion, seed, factors, most)
         if not graph.is_complete:
-            rows = graph.work(order, self._probes, seed, self.work, self._cell_work)
-        return rows, order
+            work = graph.work(order, self._probes, seed, self.work, self._cell_work)
+        return work, order

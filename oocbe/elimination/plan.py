@@ -245,15 +245,35 @@ def candidate_plans(problem: Problem, options: SolveOptions, deadline: Deadline 
     problem = problem.in_semiring(semiring)
     left = math.inf if deadline is None else deadline.remaining
     longest = longest_search(options.order_seconds, left) if options.bounds == "none" else 0.0
-    seconds = min(options.order_seconds, left)
-    tables = possible_tables(problem, semiring, value_dtype(problem, semiring), options.tables)
-    cell_work = order_cell_work(pace_of(options.backend), tables)
-    search = (problem, options.order, seconds, options.seed)
-    choices = search_orders(*search, cell_work=cell_work, deadline=deadline, longest=longest)
     return [
         plan_for(problem, semiring, choice, bounds_to_come(problem, semiring, choice, options), options)
-        for choice in choices
+        for choice in thorough_orders(problem, semiring, options, left, longest, deadline)
     ]
+
+
+def thorough_orders(
+    problem: Problem,
+    semiring: Semiring,
+    options: SolveOptions,
+    left: float,
+    longest: float,
+    deadline: Deadline | None = None,
+) -> list[OrderChoice]:
+    """Orders for elimination, the best first, searched for as long as the options allow; judged for their backend.
+
+    Parameters
+    ----------
+    left : seconds left of a time limit. longest, deadline : as for :func:`oocbe.elimination.order.search_orders`.
+
+    Raises
+    ------
+    TimeLimitError : the deadline came. FormatError : the file named by ``options.order`` is no order of this problem.
+    ValueRangeError : sums of values may leave 64-bit integers.
+    """
+    tables = possible_tables(problem, semiring, value_dtype(problem, semiring), options.tables)
+    cell_work = order_cell_work(pace_of(options.backend), tables)
+    search = (problem, options.order, min(options.order_seconds, left), options.seed)
+    return search_orders(*search, cell_work=cell_work, deadline=deadline, longest=longest)
 
 
 EASY_ROWS = 500_000.0

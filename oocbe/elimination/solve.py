@@ -18,12 +18,12 @@ from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.bounded import BoundedSolve, Statistics
 from oocbe.elimination.durability import TransientRun, open_run
-from oocbe.elimination.forms import INCOMPLETE, possible_tables
+from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import left_out, why_left_out
 from oocbe.elimination.negate import negated
-from oocbe.elimination.order import longest_search, search_orders
+from oocbe.elimination.order import longest_search
 from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.outcome import (
     bound_can_bind,
@@ -31,8 +31,8 @@ from oocbe.elimination.outcome import (
     result_of_bounds,
     result_of_elimination,
 )
-from oocbe.elimination.pace import order_cell_work, pace_of
-from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for
+from oocbe.elimination.pace import pace_of
+from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.race import race
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import engine_for, message_memory
@@ -205,10 +205,8 @@ class _Run:
     def _orders(self) -> list[OrderChoice]:
         """Orders for elimination without bounds."""
         options, left = self.options, self.deadline.remaining
-        seconds, longest = min(options.order_seconds, left), longest_search(options.order_seconds, left)
-        tables = possible_tables(self.problem, self.semiring, value_dtype(self.problem, self.semiring), options.tables)
-        search = (self.problem, options.order, seconds, options.seed)
-        return search_orders(*search, cell_work=order_cell_work(pace_of(options.backend), tables), longest=longest)
+        longest = longest_search(options.order_seconds, left)
+        return thorough_orders(self.problem, self.semiring, options, left, longest)
 
     def _eliminate_easily(self, choices: list[OrderChoice], order_seconds: float) -> Result | None:
         """Elimination without bounds; None where there is not even time for that: bounds say something in no time."""

@@ -20,7 +20,12 @@ def rows_around(keys: Any, key: NDArray[np.uint64]) -> tuple[int, NDArray[np.uin
 
     keys : uint64 (words, rows) on the device, sorted. key : uint64 (words,).
 
-    Returns the number of their first row, and their keys uint64 (words, n) in main memory.
+    Returns the number of their first row, and their keys uint64 (words, n) in main memory; n is at most
+    :data:`SAMPLES`.
+
+    Raises
+    ------
+    ResourceError : device memory ran out.
     """
     low, high = 0, keys.shape[1]
     wanted = _number(key)
