@@ -132,8 +132,11 @@ class BarObserver(SilentObserver):
         self._known = ""
 
     def started(self, plan: Plan) -> None:
-        """Show the bar, in place of that of an order given up before."""
-        self.close()
+        """Show the bar; from its beginning where an order was given up before."""
+        if self._progress is not None and self._task is not None:
+            # Not a bar of its own: the thread of one that was stopped may still be running.
+            self._progress.reset(self._task, total=len(plan.buckets), description="")
+            return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -40,17 +40,32 @@ def test_the_log_says_where_it_is_once_an_interval(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("kind", [LogObserver, BarObserver])
-def test_an_order_given_up_leaves_no_thread(kind: type[SilentObserver]) -> None:
-    before = threading.active_count()
+def test_an_order_given_up_leaves_no_thread(kind: type[SilentObserver], monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def started(thread: threading.Thread) -> None:
+        threads.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", started)
     with kind() as observer:
         for _ in range(3):
             observer.started(cast(Any, SimpleNamespace(buckets=[None] * 3)))
             observer.bucket_done(1, 3, "x", 10, 100)
-        assert threading.active_count() <= before + 1
-    deadline = time.monotonic() + 10
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)  # the bar's thread is told to end and not waited for
-    assert threading.active_count() <= before
+    assert len(threads) == 1
+    threads[0].join(timeout=10)  # the bar's thread is told to end and not waited for
+    assert not threads[0].is_alive()
+
+
+def test_the_bar_of_another_order_begins_anew() -> None:
+    with BarObserver() as observer:
+        observer.started(cast(Any, SimpleNamespace(buckets=[None] * 3)))
+        observer.bucket_done(2, 3, "x", 10, 100)
+        observer.started(cast(Any, SimpleNamespace(buckets=[None] * 5)))
+        assert observer._progress is not None
+        (task,) = observer._progress.tasks
+        assert (task.completed, task.total, task.description) == (0, 5, "")
 
 
 def test_a_quick_solve_logs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
