@@ -17,12 +17,12 @@ from oocbe.errors import DiskError, ResourceError
 from oocbe.infeasible import feasible_mask
 from oocbe.operators.device_forms import listed, written_out
 from oocbe.operators.residence import find_row, is_on_device, rows_at_home, to_device, to_host, values_at_home
+from oocbe.row_numbers import key_number
 from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
 from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.stored_complete import StoredCompleteTable
 from oocbe.tables.table import Table
-from oocbe.tables.writer import key_number
 
 if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from oocbe.deadline import Deadline
 from oocbe.kernels.cpu.dominance import compact_rows, mark_dominated
 from oocbe.operators.substitutions import Substitution, Substitutions, arguments_of
+from oocbe.row_numbers import key_number
 from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.sorted_rows import ChunkCache
 from oocbe.tables.layout import WORD_BITS
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
-from oocbe.tables.writer import key_number
 
 NEAR_CHUNKS = 2
 """Rows whose substitutes lie in more chunks than that are looked at in two halves, as they may lie far apart."""

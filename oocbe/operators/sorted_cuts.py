@@ -14,10 +14,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.row_numbers import key_number
 from oocbe.tables.moves import field_masks
 from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.table import Table
-from oocbe.tables.writer import key_number
 
 
 def leads_with(table: Table | PackedTable, names: Sequence[str]) -> bool:

@@ -12,10 +12,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
+from oocbe.row_numbers import key_number
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.sources import Indexed
 from oocbe.tables.layout import WORD_BITS
-from oocbe.tables.writer import key_number
 
 
 class KeyIndex:

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, ResourceError
 from oocbe.kernels.cpu.bit_pack import BLOCK_BITS, FRONT_WORDS, HEADER_WORDS, rotation_in
+from oocbe.row_numbers import key_number
 from oocbe.semiring import Semiring
 from oocbe.tables.codec import decode, encode
 from oocbe.tables.layout import WORD_BITS, Layout
 from oocbe.tables.packed_files import ChunkFiles, StoredColumn
 from oocbe.tables.table import Table, describe_table, format_bytes
-from oocbe.tables.writer import key_number
 
 if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable

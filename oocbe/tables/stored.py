@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import CorruptDataError, ResourceError, UsageError
+from oocbe.row_numbers import key_number
 from oocbe.semiring import MAX_SUM, SEMIRINGS, Semiring
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import BLOSC, KEY_NAMES, PACKED, VALUES_NAME, read_packed, read_packed_into, read_rows
@@ -26,7 +27,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COMPLETE_VERSION, Manifest
 from oocbe.tables.read_ahead import ReadAhead
 from oocbe.tables.table import VALUE_DTYPES, Table, describe_table, format_bytes
-from oocbe.tables.writer import CHUNK_ROWS, LARGEST_CHUNK_ROWS, StoredTableWriter, key_number
+from oocbe.tables.writer import CHUNK_ROWS, LARGEST_CHUNK_ROWS, StoredTableWriter
 
 if TYPE_CHECKING:
     from oocbe.tables.disk_budget import DiskBudget

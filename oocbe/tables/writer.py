@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import ModelError, UsageError
+from oocbe.row_numbers import key_number
 from oocbe.semiring import Semiring
 from oocbe.tables.chunk_files import BLOSC, PACKED
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS, GroupWriter
 from oocbe.tables.layout import Layout
 
-__all__ = ["CHUNK_ROWS", "LARGEST_CHUNK_ROWS", "StoredTableWriter", "key_number"]
+__all__ = ["CHUNK_ROWS", "LARGEST_CHUNK_ROWS", "StoredTableWriter"]
 
 CHUNK_ROWS = 1 << 20
 """Default rows a chunk: 8 MiB of keys, large enough for full disk and codec speed, small against any memory budget."""
@@ -183,8 +184,3 @@ class StoredTableWriter(GroupWriter):
         if self._extent is not None and self._codec == PACKED:
             attributes["extent"] = list(self._extent)
         return attributes
-
-
-def key_number(keys: NDArray[np.uint64], row: int) -> int:
-    """A row's key as one number, word 0 least significant."""
-    return sum(int(word[row]) << (64 * place) for place, word in enumerate(keys))

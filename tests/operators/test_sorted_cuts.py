@@ -16,10 +16,10 @@ from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.operators import join_maximise, join_sum, maximise, result_memory, through_device
 from oocbe.operators.out_of_core.workplace import Workplace
 from oocbe.operators.sorted_cuts import SortedCuts, leads_with
+from oocbe.row_numbers import key_number
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
-from oocbe.tables.writer import key_number
 
 
 @pytest.fixture(scope="module", autouse=True)

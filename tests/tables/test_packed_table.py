@@ -10,12 +10,12 @@ from packed_writing import write_packed
 
 from oocbe.errors import CorruptDataError, ModelError
 from oocbe.kernels.cpu.bit_pack import rotation_in
+from oocbe.row_numbers import key_number
 from oocbe.semiring import MIN_SUM
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
-from oocbe.tables.writer import key_number
 
 SCOPES = [{"a": 5, "b": 300, "c": 70_000}, {"a": 1 << 40, "b": 1 << 30, "c": 9}, {"a": 1}, {}]
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.memory import with_retry
+from oocbe.row_numbers import key_number
 
 SAMPLES = 1 << 12
 """Rows that are brought to main memory at a time: a copy of so few costs no more than one of a single row."""
@@ -28,15 +29,11 @@ def rows_around(keys: Any, key: NDArray[np.uint64]) -> tuple[int, NDArray[np.uin
     ResourceError : device memory ran out.
     """
     low, high = 0, keys.shape[1]
-    wanted = _number(key)
+    wanted = key_number(key[:, np.newaxis], 0)
     while high - low > SAMPLES:
         step = -(-(high - low) // SAMPLES)
         sample = keys[:, low:high:step].get()
-        place = bisect_left(range(sample.shape[1]), wanted, key=lambda row: _number(sample[:, row]))
+        place = bisect_left(range(sample.shape[1]), wanted, key=lambda row: key_number(sample, row))
         high = min(high, low + place * step + 1)
         low = low + (place - 1) * step + 1 if place else low
     return low, keys[:, low:high].get()
-
-
-def _number(key: NDArray[np.uint64]) -> int:
-    return sum(int(word) << (64 * place) for place, word in enumerate(key))
