@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,13 @@ CELLS_A_CAPPED_ROW = 64
 """Cells of a complete message for each row that the cap of a race allows: they take less time."""
 
 
+class Place(Enum):
+    """Where a complete message is computed."""
+
+    DEVICE = auto()
+    MAIN_MEMORY = auto()
+
+
 class CompleteMessages:
     """Decides on and computes the complete messages of a forward pass.
 
@@ -81,15 +89,23 @@ class CompleteMessages:
 
     def suits(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> bool:
         """Whether the bucket's message, its separator filled in, is to be computed as a complete table in memory."""
+        return self._place(bucket, covered) is not None
+
+    def _place(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> Place | None:
+        """Where the message is to be computed as a complete table; None where it is not."""
         if not self.are_possible:
-            return False
+            return None
         needed, most = self._needed(bucket), self._engine.piece_rows
         if most is not None and self._cells(bucket.separator) > most:
-            return False
+            return None
         has_device = self._has_device(bucket)
         favour = FAVOUR if has_device or needed * LARGEST_SHARE <= self._store.memory_limit else 1.0
         is_wanted = self._tables == COMPLETE or self._is_cheaper(bucket, covered, favour)
-        return is_wanted and (has_device or (not self._needs_device(bucket) and self._fits(bucket, needed)))
+        if not is_wanted:
+            return None
+        if has_device:
+            return Place.DEVICE
+        return Place.MAIN_MEMORY if not self._needs_device(bucket) and self._fits(bucket, needed) else None
 
     def suits_in_pieces(self, bucket: Bucket, covered: Sequence[PackedFactor]) -> bool:
         """The same for a message that does not suit memory: whether it is to be a complete table on disk."""
@@ -175,15 +191,14 @@ class CompleteMessages:
         ------
         TooManyRowsError : see :meth:`check_cap`.
         """
-        while self.suits(bucket, covered):
+        while (place := self._place(bucket, covered)) is not None:
             self.check_cap(bucket, row_cap)
-            has_device = self._has_device(bucket)
             try:
-                return self._computed(bucket, covered, has_device)
+                return self._computed(bucket, covered, place is Place.DEVICE)
             except DiskError:
                 raise
             except ResourceError:
-                if not has_device:
+                if place is not Place.DEVICE:
                     raise
             self._not_on_device.add(bucket.variable)
         return None

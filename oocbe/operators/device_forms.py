@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oocbe.tables.complete import CompleteTable, check_feasible, key_fields
+from oocbe.tables.complete import CompleteTable, check_feasible, key_fields, rows_listed, sizes_and_places
 from oocbe.tables.table import Table
 
 
@@ -44,7 +44,6 @@ def listed(table: CompleteTable, scope: Sequence[str]) -> Table:
 
     layout = table.layout.select(scope)
     steps = np.array(table.strides(layout.scope), dtype=np.int64)
-    places = np.array([(f.word, f.shift) for f in layout.fields], dtype=np.int64).reshape(-1, 2)
-    sizes = np.array(layout.sizes, dtype=np.int64)
+    sizes, places = sizes_and_places(layout)
     keys, values = with_retry(rows_of_cells)(table.values, sizes, steps, places, table.semiring)
-    return Table(layout, keys, values.astype(np.int32) if values.dtype == np.int16 else values, table.semiring, True)
+    return rows_listed(layout, keys, values, table.semiring)

@@ -190,11 +190,9 @@ class CompleteTable:
         layout = ordered.layout
         row_bytes = 8 * layout.words + ordered.values.itemsize
         _check_bytes(self.rows * row_bytes, f"{self.rows:,} rows over {len(layout.scope)} variables")
-        places = np.array([(f.word, f.shift) for f in layout.fields], dtype=np.int64).reshape(-1, 2)
-        sizes = np.array(layout.sizes, dtype=np.int64)
+        sizes, places = sizes_and_places(layout)
         keys, values = rows_of_cells(ordered.values, ordered.feasible(), sizes, places, layout.words)
-        values = values.astype(np.int32) if values.dtype == np.int16 else values
-        return Table(layout, keys, values, self.semiring, is_sorted=True)
+        return rows_listed(layout, keys, values, self.semiring)
 
     def transposed(self, scope: Sequence[str]) -> CompleteTable:
         """The same table with its variables in another order; itself where they have it."""
@@ -266,6 +264,17 @@ def key_fields(source: Layout, target: Layout) -> NDArray[np.int64]:
         merged.append([field.word, field.shift, field.bits, steps[name]])
         full = size == 1 << field.bits
     return np.array(merged, dtype=np.int64).reshape(-1, 4)
+
+
+def sizes_and_places(layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Domain sizes (variables,), and each variable's word and shift in a key (variables, 2), as kernels take them."""
+    places = np.array([(field.word, field.shift) for field in layout.fields], dtype=np.int64).reshape(-1, 2)
+    return np.array(layout.sizes, dtype=np.int64), places
+
+
+def rows_listed(layout: Layout, keys: Any, values: Any, semiring: Semiring) -> Table:
+    """A complete table's feasible rows, which kernels listed in order; incomplete tables have no int16."""
+    return Table(layout, keys, values.astype(np.int32) if values.dtype == np.int16 else values, semiring, True)
 
 
 def converted(
