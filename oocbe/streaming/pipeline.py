@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, Full, Queue
 from typing import Generic, Protocol, TypeVar
 
+from oocbe.kernels.cpu.threads import Sharing
 from oocbe.tracing.recorder import CALLER, STREAM, phase, rows_of, waiting, working_for
 from oocbe.waiting import wait_for
 
@@ -47,15 +48,15 @@ class _StoppedError(Exception):
 class _Lane(Generic[Item]):
     """One piece at work on its stream."""
 
-    def __init__(self, piece: Piece[Item], stream: int, row: int, stop: threading.Event) -> None:
-        self.piece, self.stream, self._row, self._stop = piece, stream, row, stop
+    def __init__(self, piece: Piece[Item], stream: int, row: int, stop: threading.Event, sharing: Sharing) -> None:
+        self.piece, self.stream, self._row, self._stop, self._sharing = piece, stream, row, stop, sharing
         self._queue: Queue[Item | _End] = Queue(maxsize=1)
         self.future: Future[None] | None = None
 
     def run(self) -> None:
         """On the stream's thread: compute, and hand over."""
         try:
-            with working_for(STREAM, self._row):
+            with working_for(STREAM, self._row), self._sharing.at_work():
                 results, end = self.piece.compute(self.stream), _End()
                 item: Item | _End | None = None
                 while item is not end:
@@ -66,7 +67,7 @@ class _Lane(Generic[Item]):
             pass
 
     def _put(self, item: Item | _End) -> None:
-        with phase("wait to hand over", is_wait=True):
+        with phase("wait to hand over", is_wait=True), self._sharing.resting():
             wait_for(lambda seconds: self._queue.put(item, timeout=seconds), Full, self._check_stopped)
 
     def _check_stopped(self) -> None:
@@ -99,14 +100,14 @@ def run_in_order(pieces: Iterable[Piece[Item]], streams: int) -> Generator[Item,
     closed, or an exception passes through it (a piece's error, Ctrl-C), no further piece starts, and it returns only
     when all threads have ended.
     """
-    stop = threading.Event()
+    stop, sharing = threading.Event(), Sharing()
     lanes: deque[_Lane[Item]] = deque()
     pool = ThreadPoolExecutor(streams, thread_name_prefix="oocbe-stream")
     # Pieces may run streams of their own: those are drawn below.
     with rows_of(STREAM, streams) as rows:
         try:
             for number, piece in enumerate(pieces):
-                lane = _Lane(piece, number % streams, rows[number % streams], stop)
+                lane = _Lane(piece, number % streams, rows[number % streams], stop, sharing)
                 lane.future = pool.submit(lane.run)
                 lanes.append(lane)
                 del lane, piece  # what a piece holds goes when its results are taken

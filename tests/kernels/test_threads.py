@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from oocbe.errors import UsageError
-from oocbe.kernels.cpu.threads import SMALLEST_SHARE, row_ranges, run_all, thread_count
+from oocbe.kernels.cpu.threads import SMALLEST_SHARE, Sharing, row_ranges, run_all, thread_count
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +50,40 @@ def test_results_come_in_the_order_of_the_calls():
 def test_calls_run_at_the_same_time():
     barrier = threading.Barrier(3, timeout=20)
     assert len(set(run_all(lambda _: barrier.wait(), [(i,) for i in range(3)]))) == 3
+
+
+def names_of_threads(calls=30):
+    """Threads that make calls which take a moment."""
+    return set(run_all(lambda _: time.sleep(0.002) or threading.current_thread().name, [(i,) for i in range(calls)]))
+
+
+def test_threads_beside_one_another_share_the_pool(monkeypatch):
+    monkeypatch.setenv("OOCBE_THREADS", "2")
+    sharing = Sharing()
+    own = threading.current_thread().name
+    with sharing.at_work():
+        assert len(names_of_threads()) > 1  # the only one at work has all
+        other = threading.Event(), threading.Event(), threading.Event()
+        thread = threading.Thread(target=work_and_rest, args=(sharing, *other), daemon=True)
+        thread.start()
+        other[0].wait(20)
+        assert names_of_threads() == {own}  # one for each of two: no other thread is asked
+        other[1].set()
+        other[2].wait(20)
+        assert len(names_of_threads()) > 1  # the other one rests
+        other[1].clear()
+        thread.join()
+    assert len(names_of_threads()) > 1
+
+
+def work_and_rest(sharing, begun, may_rest, rests):
+    with sharing.at_work():
+        begun.set()
+        may_rest.wait(20)
+        with sharing.resting():
+            rests.set()
+            while may_rest.is_set():
+                time.sleep(0.001)
 
 
 def test_the_first_error_is_raised_after_all_calls_ended():

@@ -7,8 +7,9 @@ interpreter lock, so threads are enough. A forked child starts its own pool on f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from threading import Condition, Lock, local
@@ -24,6 +25,46 @@ _lock = Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_threads = 0
 _inside = local()
+
+
+class Sharing:
+    """Threads that work beside one another, each of which calls :func:`run_all`: they share the pool's threads.
+
+    Were each call spread over all threads, as many calls would wait for one another, and handing over costs more than
+    small calls take.
+    """
+
+    def __init__(self) -> None:
+        self._active = 0
+        self._lock = Lock()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Within the block, this thread is one of those at work."""
+        self._count(1)
+        before, _inside.sharing = getattr(_inside, "sharing", None), self
+        try:
+            yield
+        finally:
+            _inside.sharing = before
+            self._count(-1)
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Within a block of :meth:`at_work`: this thread waits for another one, its share is for the others."""
+        self._count(-1)
+        try:
+            yield
+        finally:
+            self._count(1)
+
+    def _count(self, more: int) -> None:
+        with self._lock:
+            self._active += more
+
+    def share(self, threads: int) -> int:
+        """How many of so many threads are for one of those at work."""
+        return -(-threads // max(1, self._active))
 
 
 def thread_count() -> int:
@@ -86,14 +127,16 @@ def run_all(
     """
     work = list(calls)
     threads = thread_count()
-    is_small = interrupt is None and (len(work) <= 1 or threads == 1)
+    sharing: Sharing | None = getattr(_inside, "sharing", None)
+    most = threads if sharing is None else sharing.share(threads)
+    is_small = interrupt is None and (len(work) <= 1 or most == 1)
     if is_small or getattr(_inside, "worker", False):
         return [function(*arguments) for arguments in work]
     batch = _Batch(function, work)
     try:
         pool = _shared_pool(threads)
         # One future a thread and not one a call, which costs 30 microseconds: a sort has 256 calls for its buckets.
-        futures = [pool.submit(batch.work) for _ in range(min(threads, len(work)))]
+        futures = [pool.submit(batch.work) for _ in range(min(most, len(work)))]
         wait_for(partial(_all_done, futures), TimeoutError)
     except BaseException:
         if interrupt is not None:
