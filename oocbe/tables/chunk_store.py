@@ -18,7 +18,7 @@ from zarr.storage import LocalStore
 from oocbe.kernels.cpu.threads import run_all
 from oocbe.tables.chunk_files import KEY_NAMES, PACKED, VALUES_NAME
 from oocbe.tables.codec import encode
-from oocbe.tables.disk import synchronise, write_file
+from oocbe.tables.disk import write_file
 from oocbe.tables.faults import passing
 from oocbe.tables.manifest import FileRecord, Manifest
 from oocbe.tables.zarr_codec import PackedCodec
@@ -40,7 +40,7 @@ class RecordingStore(LocalStore):  # type: ignore[misc]
         super().__init__(root)
         self.manifest = manifest
         self.budget = budget
-        self.forced: set[Path] = set()
+        self._made = {root}
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write a file and record it."""
@@ -55,21 +55,19 @@ class RecordingStore(LocalStore):  # type: ignore[misc]
         """Write a file and record it."""
         self.record(key, value.to_bytes())
 
-    def record(self, key: str, data: bytes | memoryview, force: bool = False) -> None:
-        """Write a file and record it, and perhaps force it to disk; from any thread, each file from one."""
+    def record(self, key: str, data: bytes | memoryview) -> None:
+        """Write a file and record it; from any thread, each file from one."""
         path = self.root / key
         known = self.manifest.files.get(key)
         self.budget.take(len(data) - (known.size if known else 0), path)
         with span(WRITER, "checksum of file"):
             self.manifest.files[key] = FileRecord.of(data)
-        # Never the root: after an error it is removed while other threads still write.
-        for folder in reversed([f for f in path.parents if f.is_relative_to(self.root) and f != self.root]):
-            folder.mkdir(exist_ok=True)
-        self.forced.discard(path)
+        if path.parent not in self._made:
+            # Never the root: after an error it is removed while other threads still write.
+            for folder in reversed([f for f in path.parents if f.is_relative_to(self.root) and f != self.root]):
+                folder.mkdir(exist_ok=True)
+            self._made.add(path.parent)
         write_file(path, data)
-        if force:
-            synchronise(path)
-            self.forced.add(path)
         if "/c/" in key:
             passing("table:chunk")
 
@@ -129,16 +127,8 @@ class NewArrays:
         self._rows += rows
 
     def write_packed(self, chunk: int, column: int, words: NDArray[np.uint64]) -> None:
-        """Write a packed chunk of a column to the disk itself; from any thread, each chunk from one.
-
-        Threads that write beside the computation have the time: at the end, nothing would go on meanwhile.
-        """
-        self._store.record(f"{self._names[column]}/c/{chunk}", words.data.cast("B"), force=True)
-
-    @property
-    def forced(self) -> set[Path]:
-        """Files that were forced to disk already."""
-        return self._store.forced
+        """Write a packed chunk of a column; from any thread, each chunk from one."""
+        self._store.record(f"{self._names[column]}/c/{chunk}", words.data.cast("B"))
 
     def _write_packed(self, name: str, column: NDArray[Any]) -> None:
         with span(WRITER, "encode", bytes=column.nbytes):

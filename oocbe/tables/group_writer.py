@@ -136,7 +136,7 @@ class GroupWriter:
             arrays.describe({"oocbe": attributes})
             paths = sorted(self._folder.rglob("*"), reverse=True)
             folders = [path for path in paths if path.is_dir()]
-            files = [path for path in paths if path not in folders and path not in arrays.forced]
+            files = [path for path in paths if path not in folders]
             # A disk takes several requests at a time.
             run_all(disk.synchronise, [(path,) for path in files])
             for folder in folders:

@@ -7,13 +7,14 @@ that :meth:`Manifest.render` gives, so that no changed bit goes unseen.
 
 from __future__ import annotations
 
-import zlib
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from oocbe.checksums import crc32
 from oocbe.errors import CorruptDataError, UnsupportedError
 from oocbe.tables.disk import read_file, read_file_into
 from oocbe.tables.records import read_record, render_record
@@ -39,7 +40,7 @@ class FileRecord(NamedTuple):
     @classmethod
     def of(cls, data: bytes | memoryview) -> FileRecord:
         """Record of some bytes."""
-        return cls(len(data), zlib.crc32(data))
+        return cls(len(data), crc32(data))
 
 
 @dataclass
@@ -57,6 +58,7 @@ class Manifest:
     first_keys: list[int] = field(default_factory=list)
     last_keys: list[int] = field(default_factory=list)
     version: int = FORMAT_VERSION
+    _inside: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)  # folders looked at
 
     def render(self) -> bytes:
         """The one spelling of this manifest."""
@@ -105,22 +107,32 @@ class Manifest:
             raise CorruptDataError(f"{path}: not a manifest of a table ({error})") from None
 
     def checked(self, folder: Path, name: str) -> Path:
-        """Path of a listed file, once it is there with the right size, and inside the folder even after links.
+        """Path of a listed file, once it is there with the right size, itself no link and inside the table.
+
+        Whether a link leads a folder out of the table is looked at once for each: thousands of files lie in the same.
 
         Raises
         ------
-        CorruptDataError : missing, of another size, not a plain file, or a link that leads out of the table.
+        CorruptDataError : missing, of another size, not a plain file, or in a folder that a link leads out of the
+            table.
         """
         path = folder / name
         try:
-            size = path.stat().st_size
+            status = path.lstat()
         except OSError:
             raise CorruptDataError(f"{describe(name)} is missing: {path}") from None
-        if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
+        if not stat.S_ISREG(status.st_mode) or not self._is_inside(folder, path.parent):
             raise CorruptDataError(f"{describe(name)} is not a plain file inside the table: {path}")
-        if size != self.files[name].size:
-            raise CorruptDataError(f"{describe(name)} has {size:,} bytes instead of {self.files[name].size:,}: {path}")
+        size = self.files[name].size
+        if status.st_size != size:
+            raise CorruptDataError(f"{describe(name)} has {status.st_size:,} bytes instead of {size:,}: {path}")
         return path
+
+    def _is_inside(self, folder: Path, parent: Path) -> bool:
+        """Whether a folder is inside the table's even after links."""
+        if parent not in self._inside and parent.resolve().is_relative_to(folder.resolve()):
+            self._inside.add(parent)
+        return parent in self._inside
 
     def read_file(self, folder: Path, name: str) -> bytes:
         """Content of a listed file, checked; no more memory is taken than its record says.

@@ -6,10 +6,10 @@ So no changed bit goes unseen, neither in the content nor in its spelling.
 from __future__ import annotations
 
 import json
-import zlib
 from pathlib import Path
 from typing import Any
 
+from oocbe.checksums import crc32
 from oocbe.errors import CorruptDataError
 from oocbe.tables.disk import read_file
 
@@ -17,7 +17,7 @@ from oocbe.tables.disk import read_file
 def render_record(content: dict[str, Any]) -> bytes:
     """The one spelling of a record."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return f'{{"checksum":{zlib.crc32(text.encode())},"content":{text}}}\n'.encode()
+    return f'{{"checksum":{crc32(text.encode())},"content":{text}}}\n'.encode()
 
 
 def read_record(path: Path, largest: int, format_name: str) -> dict[str, Any]:

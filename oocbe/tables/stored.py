@@ -8,7 +8,6 @@ found through the manifest, never by listing a folder. Zarr for Python reads the
 
 from __future__ import annotations
 
-import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from oocbe.checksums import crc32
 from oocbe.errors import CorruptDataError, ResourceError, UsageError
 from oocbe.row_numbers import key_number
 from oocbe.semiring import MAX_SUM, SEMIRINGS, Semiring
@@ -250,7 +250,7 @@ class StoredTable:
     @property
     def manifest_checksum(self) -> int:
         """CRC-32 of the manifest, and so of everything that this table is."""
-        return zlib.crc32(self._manifest.render())
+        return crc32(self._manifest.render())
 
     def find(self, key: NDArray[np.uint64]) -> int | float | None:
         """Value of one packed key, uint64 (words,); None where it has no row.

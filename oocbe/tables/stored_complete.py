@@ -6,7 +6,6 @@ without an index. Every byte is checked when it is read. Values of int16, which 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from oocbe.checksums import crc32
 from oocbe.errors import UsageError
 from oocbe.infeasible import feasible_mask
 from oocbe.kernels.interface import steps_of
@@ -155,7 +155,7 @@ class StoredCompleteTable:
     @property
     def manifest_checksum(self) -> int:
         """CRC-32 of the manifest, and so of everything that this table is."""
-        return zlib.crc32(self._manifest.render())
+        return crc32(self._manifest.render())
 
     def read_into(self, start: int, out: NDArray[Any], alone: bool = False) -> None:
         """Cells ``start`` and following into the caller's array, contiguous, of the table's dtype.

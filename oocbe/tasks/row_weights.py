@@ -7,7 +7,6 @@ last: neighbouring rows of one message point to neighbouring rows of the next.
 
 from __future__ import annotations
 
-import zlib
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.checksums import crc32
 from oocbe.errors import CorruptDataError
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.nameless_file import NamelessFile
@@ -90,7 +90,7 @@ class RowWeights:
     def _read(self, file: NamelessFile, number: int, block: NDArray[Any]) -> None:
         view = block.view(np.uint8).data
         file.read(view, number * self._block_bytes)
-        if zlib.crc32(view) != self._written[number]:
+        if crc32(view) != self._written[number]:
             raise CorruptDataError(
                 f"{file.name}: rows from {number * BLOCK_ROWS:,} on are not what was written; check the disk"
             )
@@ -98,4 +98,4 @@ class RowWeights:
     def _write(self, file: NamelessFile, number: int, block: NDArray[Any]) -> None:
         view = block.view(np.uint8).data
         file.write(view, number * self._block_bytes, more=0 if number in self._written else len(view))
-        self._written[number] = zlib.crc32(view)
+        self._written[number] = crc32(view)

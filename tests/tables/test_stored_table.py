@@ -14,9 +14,8 @@ from packed_writing import write_packed
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
 from oocbe.semiring import MIN_SUM, SEMIRINGS
 from oocbe.tables import chunk_store, disk
-from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import MANIFEST_NAME, Manifest
+from oocbe.tables.manifest import MANIFEST_NAME
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -340,11 +339,14 @@ def test_a_file_cut_while_it_is_read_is_named(path):
         stored.packed_chunk_into(0, 1, target)
 
 
-def test_a_file_written_again_is_forced_to_disk_again(tmp_path):
-    manifest = Manifest()
-    store = chunk_store.RecordingStore(tmp_path, manifest, DiskBudget(tmp_path))
-    store.record("a/c/0", b"first", force=True)
-    assert store.forced == {tmp_path / "a/c/0"}
-    store.record("a/c/0", b"second")
-    assert not store.forced
-    assert manifest.files["a/c/0"].size == 6
+def test_large_files_begin_their_way_to_the_disk_at_once(tmp_path, monkeypatch):
+    begin, answers = disk._sync_file_range(), []
+    if begin is None:
+        pytest.skip("the system has no such call")
+    monkeypatch.setattr(disk, "_sync_file_range", lambda: lambda *arguments: answers.append(begin(*arguments)))
+    disk.write_file(tmp_path / "small", bytes(1000))
+    assert not answers
+    disk.write_file(tmp_path / "large", bytes(disk.LARGE_BYTES))
+    assert answers == [0]
+    disk.synchronise(tmp_path / "large")
+    assert (tmp_path / "large").read_bytes() == bytes(disk.LARGE_BYTES)
