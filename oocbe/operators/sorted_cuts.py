@@ -7,13 +7,15 @@ pieces, laid end to end, are in the order of the variables.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.row_numbers import key_number
 from oocbe.tables.moves import field_masks
 from oocbe.tables.packed import PackedKeys, PackedTable
@@ -39,8 +41,20 @@ class TableKeys:
         """The rows to look at: all, as nothing is known of them without looking."""
         return low, high
 
+    @property
+    def are_on_disk(self) -> bool:
+        """Whether a look waits for the disk."""
+        return False
+
+    def forget(self) -> None:
+        """Nothing is kept."""
+
 
 Keys = TableKeys | PackedKeys
+T = TypeVar("T")
+
+CALLS_A_THREAD = 2
+"""Groups of looks that a thread gets, where they wait for the disk."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +106,16 @@ class SortedCuts:
 
     def fitting(self, cut: Cut, rows: int) -> list[Cut]:
         """The cut in pieces of at most so many rows, where they can be cut, alike in size; empty ones are left out."""
-        todo, done = list(reversed(self._even(cut, -(-cut.rows // max(1, rows))))), []
+        try:
+            parts = self._even(cut, -(-cut.rows // max(1, rows)))
+            return [piece for found in self._each(self._fitting, [(part, rows) for part in parts]) for piece in found]
+        finally:
+            for keys in self._keys:
+                keys.forget()
+
+    def _fitting(self, cut: Cut, rows: int) -> list[Cut]:
+        """As :meth:`fitting`, by halves."""
+        todo, done = [cut], []
         while todo:
             here = todo.pop()
             # A little more than asked for is better than two pieces of half the size.
@@ -106,24 +129,56 @@ class SortedCuts:
 
     def _even(self, cut: Cut, count: int) -> list[Cut]:
         """The cut in so many parts of the first table's rows, or fewer where those stay together."""
-        first, low, high = self._keys[0], cut.low[0], cut.high[0]
-        bounds = [low]
-        for number in range(1, count):
-            row = low + (high - low) * number // count
-            bound = _first_not_below(first, self._unit, self._key(0, row) & self._unit, bounds[-1], row)
-            if bound > bounds[-1]:
-                bounds.append(bound)
-        return [self._between(cut, *part) for part in pairwise([*bounds, high])] if len(bounds) > 1 else [cut]
+        low, high = cut.low[0], cut.high[0]
+        if count <= 1 or low == high:
+            return [cut]
+        rows = [low + (high - low) * number // count for number in range(count)]
+        edges = {edge[0][0]: edge for edge in self._each(self._edge_before, [(cut, row) for row in rows])}
+        starts = [start for start, _ in edges.values()]
+        stops = [*[stop for _, stop in edges.values()][1:], self._stops(cut, high)]
+        return [Cut(*part) for part in zip(starts, stops, strict=True)]
+
+    def _edge_before(self, cut: Cut, row: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Where a part of a cut begins, and where the one before it ends, next to a row of the first table.
+
+        No more rows of that table lie between than have to stay together.
+        """
+        place = _first_not_below(self._keys[0], self._unit, self._key(0, row) & self._unit, cut.low[0], row)
+        return self._starts(cut, place), self._stops(cut, place)
+
+    def _each(self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]]) -> list[T]:
+        """What a function gives for each tuple of arguments; several at a time where the disk is waited for."""
+        if not any(keys.are_on_disk for keys in self._keys):
+            return [function(*arguments) for arguments in calls]
+        # Neighbours look at the same chunks, which each thread reads for itself.
+        size = -(-len(calls) // (CALLS_A_THREAD * thread_count()))
+        groups = [(function, calls[first : first + size]) for first in range(0, len(calls), size)]
+        return [found for several in run_all(_one_by_one, groups) for found in several]
 
     def _between(self, cut: Cut, low: int, high: int) -> Cut:
         """The part of a cut with some rows of the first table, and what belongs to them of the others."""
-        lows, highs = [low], [high]
-        for number in range(1, len(self._tables)):
-            keys, mask = self._keys[number], self._masks[number]
-            bounds = cut.low[number], cut.high[number]
-            lows.append(_first_not_below(keys, mask, self._translated(low, number), *bounds))
-            highs.append(_first_above(keys, mask, self._translated(high - 1, number), *bounds))
-        return Cut(tuple(lows), tuple(highs))
+        return Cut(self._starts(cut, low), self._stops(cut, high))
+
+    def _starts(self, cut: Cut, low: int) -> tuple[int, ...]:
+        """Where a part of a cut begins that has rows of the first table from ``low`` on."""
+        return low, *(
+            _first_not_below(keys, mask, self._translated(low, number), first, last)
+            for number, keys, mask, first, last in self._others(cut)
+        )
+
+    def _stops(self, cut: Cut, high: int) -> tuple[int, ...]:
+        """Where a part of a cut ends that has rows of the first table up to ``high``, which is left out."""
+        if high == cut.low[0]:
+            return cut.low
+        return high, *(
+            _first_above(keys, mask, self._translated(high - 1, number), first, last)
+            for number, keys, mask, first, last in self._others(cut)
+        )
+
+    def _others(self, cut: Cut) -> Iterator[tuple[int, Keys, int, int, int]]:
+        """Number, keys, mask of the common variables, and rows in a cut, of all tables but the first."""
+        parts = zip(self._keys, self._masks, cut.low, cut.high, strict=True)
+        return islice(((number, *part) for number, part in enumerate(parts)), 1, None)
 
     def _translated(self, row: int, number: int) -> int:
         """The common variables' values in a row of the first table, as another table's key has them."""
@@ -138,6 +193,10 @@ class SortedCuts:
 
     def _key(self, number: int, row: int) -> int:
         return self._keys[number].number(row)
+
+
+def _one_by_one(function: Callable[..., T], calls: Sequence[tuple[Any, ...]]) -> list[T]:
+    return [function(*arguments) for arguments in calls]
 
 
 def _mask(words: NDArray[np.uint64]) -> int:

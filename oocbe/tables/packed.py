@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from threading import local
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -217,15 +218,34 @@ class PackedTable:
         return int(values.min()), int(values.max())
 
 
+class _Looked(local):
+    """What a thread looked at last."""
+
+    def __init__(self, words: int) -> None:
+        self.chunk = self.block_of = self.block_start = -1
+        self.words: list[NDArray[np.uint64]] = []
+        self.block = np.empty((words, 1 << BLOCK_BITS), dtype=np.uint64)
+
+
 class PackedKeys:
-    """Keys of a sorted packed table one at a time, for bisection: the block looked at last is kept unpacked."""
+    """Keys of a sorted packed table one at a time, for bisection: the block looked at last is kept unpacked.
+
+    Several threads may look, each keeps its own.
+    """
 
     def __init__(self, table: PackedTable) -> None:
         self._table = table
         self._first_keys = [first for first, _ in table.edge_keys]
-        self._held = (-1, -1)
-        self._chunk: tuple[int, list[NDArray[np.uint64]]] = (-1, [])
-        self._block = np.empty((table.layout.words, 1 << BLOCK_BITS), dtype=np.uint64)
+        self._looked = _Looked(table.layout.words)
+
+    @property
+    def are_on_disk(self) -> bool:
+        """Whether a look waits for the disk."""
+        return any(isinstance(column, StoredColumn) for column in self._table.columns)
+
+    def forget(self) -> None:
+        """Let go of what each thread has kept: a chunk's key words, and a block."""
+        self._looked = _Looked(self._table.layout.words)
 
     def number(self, row: int) -> int:
         """Key of a row as one number, word 0 least significant."""
@@ -269,19 +289,23 @@ class PackedKeys:
 
     def _words_of(self, chunk: int) -> list[NDArray[np.uint64]]:
         """The packed key words of a chunk."""
-        if self._chunk[0] != chunk:
+        looked = self._looked
+        if looked.chunk != chunk:
             keys = self._table.columns[: self._table.layout.words]
-            self._chunk = chunk, [_words(column.chunks(chunk, chunk + 1)) for column in keys]
-        return self._chunk[1]
+            looked.words = [_words(column.chunks(chunk, chunk + 1)) for column in keys]
+            looked.chunk = chunk
+        return looked.words
 
     def _block_at(self, chunk: int, start: int) -> NDArray[np.uint64]:
         """Keys (words, rows of a block) of the block that begins at a row of a chunk."""
-        if self._held != (chunk, start):
+        looked = self._looked
+        if (looked.block_of, looked.block_start) != (chunk, start):
             begin, end = self._table.row_starts[chunk : chunk + 2].tolist()
-            for words, out in zip(self._words_of(chunk), self._block, strict=True):
+            looked.block_of = -1  # until all words are there
+            for words, out in zip(self._words_of(chunk), looked.block, strict=True):
                 _decode(words, end - begin, out[: min(1 << BLOCK_BITS, end - begin - start)], start)
-            self._held = (chunk, start)
-        return self._block
+            looked.block_of, looked.block_start = chunk, start
+        return looked.block
 
 
 def _laid(chunks: Sequence[NDArray[np.uint64]]) -> PackedColumn:

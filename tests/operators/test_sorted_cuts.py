@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from itertools import pairwise
 
@@ -18,6 +19,7 @@ from oocbe.operators.out_of_core.workplace import Workplace
 from oocbe.operators.sorted_cuts import SortedCuts, leads_with
 from oocbe.row_numbers import key_number
 from oocbe.tables.packed import PackedTable
+from oocbe.tables.packed_files import ChunkFiles
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
@@ -84,6 +86,37 @@ def test_packed_tables_are_cut_at_the_same_rows(shapes, rows, chunk_rows, most, 
     packed = [PackedTable.pack(table, chunk_rows=chunk_rows) for table in tables]
     plain, same = (SortedCuts(found, ("k", "l"), ("k", "l")) for found in (tables, packed))
     assert plain.fitting(plain.whole(), most) == same.fitting(same.whole(), most)
+
+
+@pytest.mark.parametrize("most", [1, 30, 1000, 100_000])
+@pytest.mark.parametrize("shape", range(len(SHAPES)))
+def test_tables_on_disk_are_cut_at_the_same_rows(shape, most, monkeypatch, tmp_path):
+    """Several threads look at once."""
+    monkeypatch.setenv("OOCBE_THREADS", "5")
+    tables = [random_table(scope, 3000, 5 + i) for i, scope in enumerate(SHAPES[shape])]
+    stored = [
+        PackedTable.on_disk(StoredTable.save(tmp_path / str(i), table, chunk_rows=170))
+        for i, table in enumerate(tables)
+    ]
+    plain, same = (SortedCuts(found, ("k", "l"), ("k", "l")) for found in (tables, stored))
+    assert plain.fitting(plain.whole(), most) == same.fitting(same.whole(), most)
+
+
+def test_no_chunk_is_kept_once_a_table_on_disk_is_cut(monkeypatch, tmp_path):
+    monkeypatch.setenv("OOCBE_THREADS", "5")
+    table = random_table(SHAPES[0][0], 3000, 5)
+    stored = PackedTable.on_disk(StoredTable.save(tmp_path / "t", table, chunk_rows=17))
+    cuts = SortedCuts((stored,), ("k", "l"), ("k", "l"))
+    read, words = [], ChunkFiles.words
+
+    def noted(self):
+        read.append(weakref.ref(found := words(self)))
+        return found
+
+    monkeypatch.setattr(ChunkFiles, "words", noted)
+    assert len(cuts.fitting(cuts.whole(), 30)) > 1
+    assert read
+    assert all(reference() is None for reference in read)
 
 
 @pytest.mark.gpu
