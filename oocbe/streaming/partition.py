@@ -125,25 +125,37 @@ class Part:
     fits: bool
 
 
-class _Segments(NamedTuple):
-    """Segments of a partitioned source in the order of its rows: digit, first row and rows of each."""
+class _Segments:
+    """Segments of a partitioned source, in the order of its rows.
 
-    ordered: Ordered
-    digits: NDArray[np.uint64]
-    starts: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    Parameters
+    ----------
+    ordered : the source, partitioned.
+    digits, starts, counts : (segments,), digit, first row and rows of each.
+    """
+
+    def __init__(
+        self, ordered: Ordered, digits: NDArray[np.uint64], starts: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> None:
+        self._ordered, self._starts, self._counts = ordered, starts, counts
+        self._by_digit = np.argsort(digits, kind="stable")
+        self._sorted = digits[self._by_digit]
 
     def totals(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Digits, ascending, and the rows of each."""
-        digits, places = np.unique(self.digits, return_inverse=True)
-        rows = np.zeros(len(digits), dtype=np.int64)
-        np.add.at(rows, places, self.counts)
-        return digits, rows
+        digits, firsts = np.unique(self._sorted, return_index=True)
+        return digits, np.add.reduceat(self._counts[self._by_digit], firsts)
 
     def of(self, digits: NDArray[np.uint64]) -> Ordered:
-        """The rows that have some of the digits."""
-        chosen = np.isin(self.digits, digits)
-        return replace(self.ordered, source=SliceSource(self.ordered.source, self.starts[chosen], self.counts[chosen]))
+        """The rows that have some of the digits, which ascend."""
+        firsts = np.searchsorted(self._sorted, digits)
+        many = np.searchsorted(self._sorted, digits, side="right") - firsts
+        ends = np.cumsum(many)
+        places = np.arange(ends[-1]) + np.repeat(firsts - (ends - many), many)
+        chosen = np.sort(self._by_digit[places])
+        return replace(
+            self._ordered, source=SliceSource(self._ordered.source, self._starts[chosen], self._counts[chosen])
+        )
 
 
 def parts(
@@ -277,7 +289,7 @@ class _Partition:
         with space.partition_memory(cost, outermost) as run_rows:
             self.scratch: ScratchFile | None = None
             if not ordered.in_order:
-                self.scratch = ScratchFile(space.disk, self.layout, source.dtype, run_rows)
+                self.scratch = ScratchFile(space.disk, self.layout, source.dtype)
                 self.written = replace(ordered, source=self.scratch)
             self.buffers = [Buffers() for _ in range(space.streams)]
             self._runs = list(run_in_order((_Run(self, *r) for r in source.ranges(run_rows)), space.streams))

@@ -1,27 +1,40 @@
 """A scratch file of rows: written once by several threads, read by row numbers, gone when nobody holds it any more.
 
-Rows lie in *runs* of a fixed number of rows, each column of a run by itself; each *segment* of a run (what is read
-together later on) has a checksum, which is compared whenever the segment is read whole.
+Rows lie in *runs*, as they were appended, each column of a run by itself, every number in as many bytes as the run's
+largest needs: a disk takes less time than for whole words. Each *segment* of a run (what is read together later on) has
+a checksum, which is compared whenever the segment is read whole.
 """
 
 from __future__ import annotations
 
-import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.checksums import crc32
 from oocbe.errors import CorruptDataError
-from oocbe.streaming.sources import even_ranges, row_bytes
+from oocbe.streaming.sources import even_ranges
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.nameless_file import NamelessFile
 from oocbe.tracing.recorder import READER, WRITER, span
+
+STRIPE_ROWS = 1 << 16
+"""Rows that are brought into their bytes, or out of them, at a time: they stay in the processor's cache."""
+
+
+class _Column(NamedTuple):
+    """How a column of a run lies in the file: its numbers' distances from ``base``, ``size`` bytes each, from
+    ``offset`` on."""
+
+    base: np.uint64
+    size: int
+    offset: int
 
 
 class ScratchFile:
@@ -31,20 +44,24 @@ class ScratchFile:
     ----------
     budget : counts its bytes, and says in which folder it is made.
     layout, dtype : of keys and values.
-    run_rows : most rows of a run.
 
     Raises
     ------
     DiskError : the file cannot be made.
     """
 
-    def __init__(self, budget: DiskBudget, layout: Layout, dtype: np.dtype[Any], run_rows: int) -> None:
+    def __init__(self, budget: DiskBudget, layout: Layout, dtype: np.dtype[Any]) -> None:
         self.layout, self.dtype, self.is_sorted = layout, dtype, False
         self.rows = 0
-        self._run_rows = run_rows
-        self._row_bytes = row_bytes(layout, dtype)
-        self._run_starts: list[int] = []
+        ends = [(field.word, field.shift + field.bits) for field in layout.fields]
+        self._key_bytes = [
+            _bytes_for(max((end for w, end in ends if w == word), default=0)) for word in range(layout.words)
+        ]
+        self._words = np.dtype(np.uint32 if dtype.itemsize == 4 else np.uint64)  # a value's bits
+        self._starts: list[int] = []
+        self._runs: list[list[_Column]] = []
         self._segments: dict[int, tuple[NDArray[np.int64], NDArray[np.uint32]]] = {}
+        self._end = 0
         self._lock = Lock()
         self._file = NamelessFile(budget, "scratch file")
 
@@ -53,7 +70,7 @@ class ScratchFile:
 
         Parameters
         ----------
-        keys, values : the run's rows, at most ``run_rows``.
+        keys, values : the run's rows.
         bounds : segment bounds in the run, int64, ascending from 0 to its rows.
 
         Returns
@@ -64,58 +81,97 @@ class ScratchFile:
         ------
         DiskError : the disk, or what may be used of it, is full.
         """
+        words = [np.ascontiguousarray(column) for column in keys] + [np.ascontiguousarray(values).view(self._words)]
+        base, value_bytes = _narrowest(values)
+        bases = [np.uint64(0)] * len(keys) + [base]
+        sizes = [*self._key_bytes, value_bytes]
+        nbytes = len(values) * sum(sizes)
         with self._lock:
-            run, start = len(self._run_starts), self.rows
-            self._run_starts.append(start)
+            number, start, offset = len(self._runs), self.rows, self._end
+            offsets = accumulate((len(values) * size for size in sizes[:-1]), initial=offset)
+            run = list(map(_Column, bases, sizes, offsets))
+            self._runs.append(run)
+            self._starts.append(start)
             self.rows += len(values)
-        columns = [*keys, values]
-        offset = run * self._run_rows * self._row_bytes
-        with span(WRITER, "write scratch", bytes=sum(column.nbytes for column in columns)):
-            for column in columns:
-                self._file.write(np.ascontiguousarray(column).view(np.uint8).data, offset, more=column.nbytes)
-                offset += column.nbytes
+            self._end += nbytes
+        with span(WRITER, "write scratch", bytes=nbytes):
+            for column, how in zip(words, run, strict=True):
+                self._write(column, how)
         with span(WRITER, "checksum of scratch"):
-            sums = [[_checksum(column[low:high]) for column in columns] for low, high in pairwise(bounds.tolist())]
-        self._segments[run] = bounds, np.array(sums, dtype=np.uint32).reshape(-1, len(columns))
+            sums = [[_checksum(column[low:high]) for column in words] for low, high in pairwise(bounds.tolist())]
+        self._segments[number] = bounds, np.array(sums, dtype=np.uint32).reshape(-1, len(words))
         return start
+
+    def _write(self, words: NDArray[Any], how: _Column) -> None:
+        from oocbe.kernels.cpu.narrow import narrow
+
+        buffer = np.empty(min(len(words), STRIPE_ROWS) * how.size, dtype=np.uint8)
+        for first in range(0, len(words), STRIPE_ROWS):
+            stripe = words[first : first + STRIPE_ROWS]
+            data = buffer[: len(stripe) * how.size]
+            narrow(stripe, how.base, how.size, data)
+            self._file.write(data.data, how.offset + first * how.size, more=len(data))
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """Rows ``start`` and following, of one run or several, into the caller's arrays; see ``Source``."""
         done, wanted = 0, keys.shape[1]
+        targets = [*keys] if values is None else [*keys, values.view(self._words)]
         while done < wanted:
-            run = bisect_right(self._run_starts, start + done) - 1
-            first = self._run_starts[run]
-            last = self._run_starts[run + 1] if run + 1 < len(self._run_starts) else self.rows
+            number = bisect_right(self._starts, start + done) - 1
+            first = self._starts[number]
+            last = self._starts[number + 1] if number + 1 < len(self._starts) else self.rows
             low = start + done - first
             count = min(last - first - low, wanted - done)
-            columns = [column[done : done + count] for column in (*keys, *([] if values is None else [values]))]
-            offset = run * self._run_rows * self._row_bytes
-            with span(READER, "read scratch", bytes=sum(column.nbytes for column in columns)):
-                for column in columns:
-                    self._file.read(column.view(np.uint8).data, offset + low * column.dtype.itemsize)
-                    offset += (last - first) * 8
+            columns = [column[done : done + count] for column in targets]
+            run = self._runs[number][: len(columns)]
+            with span(READER, "read scratch", bytes=count * sum(how.size for how in run)):
+                for column, how in zip(columns, run, strict=True):
+                    self._read(column, how, low)
             with span(READER, "check scratch"):
-                self._verify(run, low, columns)
+                self._verify(number, low, columns)
             done += count
+
+    def _read(self, words: NDArray[Any], how: _Column, low: int) -> None:
+        from oocbe.kernels.cpu.narrow import widen
+
+        rows = min(len(words), STRIPE_ROWS)
+        buffer = np.empty(rows * how.size, dtype=np.uint8)
+        for first in range(0, len(words), STRIPE_ROWS):
+            stripe = words[first : first + rows]
+            data = buffer[: len(stripe) * how.size]
+            self._file.read(data.data, how.offset + (low + first) * how.size)
+            widen(data, how.base, how.size, stripe)
 
     def _verify(self, run: int, low: int, columns: Sequence[NDArray[Any]]) -> None:
         """Compare the checksums of those segments of a run that were read whole, from its row ``low`` on."""
         bounds, sums = self._segments[run]
-        first = int(np.searchsorted(bounds, low))
-        last = int(np.searchsorted(bounds, low + len(columns[0]), side="right")) - 1
-        for segment in range(first, last):
+        high = low + len(columns[0])
+        segment = int(bounds.searchsorted(low))
+        while segment < len(sums) and bounds[segment + 1] <= high:
             rows = slice(int(bounds[segment]) - low, int(bounds[segment + 1]) - low)
-            if any(
-                _checksum(column[rows]) != expected for column, expected in zip(columns, sums[segment], strict=False)
-            ):
-                raise CorruptDataError(f"{self._file.name}: rows of run {run:,} changed since they were written")
+            for column, expected in zip(columns, sums[segment].tolist(), strict=False):
+                if _checksum(column[rows]) != expected:
+                    raise CorruptDataError(f"{self._file.name}: rows of run {run:,} changed since they were written")
+            segment += 1
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
         """See ``Source``: runs where they are small enough."""
-        for first, last in pairwise([*self._run_starts, self.rows]):
+        for first, last in pairwise([*self._starts, self.rows]):
             for low, high in even_ranges(last - first, most):
                 yield first + low, first + high
 
 
+def _narrowest(values: NDArray[Any]) -> tuple[np.uint64, int]:
+    """The least value of a run, and the fewest bytes that hold the others' distances; floats stay as they are."""
+    if values.dtype.kind == "f" or len(values) == 0:
+        return np.uint64(0), values.dtype.itemsize
+    low, high = int(values.min()), int(values.max())
+    return np.uint64(low % (1 << 64)), _bytes_for((high - low).bit_length())
+
+
+def _bytes_for(bits: int) -> int:
+    return max(1, -(-bits // 8))
+
+
 def _checksum(column: NDArray[Any]) -> int:
-    return zlib.crc32(column.view(np.uint8).data)
+    return crc32(column.view(np.uint8).data)

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.backend import in_main_memory
+from oocbe.row_numbers import key_number
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
-from oocbe.tables.writer import key_number
 from oocbe.tracing.recorder import phase
 
 STRETCH_ROWS = 1 << 16

@@ -151,7 +151,7 @@ class EliminateOutOfCore:
         layout = self.elimination.layout
         inside = place.fresh(place.space.inside())
         most = inside.space.rows_of(2 * row_bytes(layout, self.dtype) + 16, 1 - INPUT_SHARE)
-        scratch = ScratchFile(place.space.disk, layout, self.dtype, most)
+        scratch = ScratchFile(place.space.disk, layout, self.dtype)
         for rows in inside.run(self._partial_pieces(inputs, inside)):
             for low in range(0, len(rows.values), most):
                 high = min(low + most, len(rows.values))
