@@ -11,6 +11,7 @@ import weakref
 
 import numpy as np
 import pytest
+from cliques import clique
 from small_problems import check, eliminate, star
 
 import oocbe
@@ -23,23 +24,11 @@ from oocbe.elimination.prepare import prepare
 from oocbe.errors import DiskError
 from oocbe.operators import bucket_join
 from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.problem import Constraint, Function, Problem, Variable
-
-
-def clique(count=7, size=4, seed=0) -> Problem:
-    """Every pair has a cost and a few forbidden tuples."""
-    random = np.random.default_rng(seed)
-    pairs = [(u, v) for u in range(count) for v in range(u + 1, count)]
-    return Problem(
-        tuple(Variable(f"x{v}", size) for v in range(count)),
-        tuple(Function.from_array(p, random.integers(0, 100, (size, size))) for p in pairs),
-        tuple(Constraint(p, [random.integers(0, size, 2)]) for p in pairs),
-        name="clique",
-    )
+from oocbe.problem import Function, Problem, Variable
 
 
 def test_row_cap():
-    problem = clique()
+    problem = clique(7, 4)
     prepared = prepare(problem, problem.semiring, range(7))
     with MessageStore(1 << 30) as store:
         largest = Forward(prepared, False, store).run().largest_rows
@@ -54,7 +43,7 @@ def test_row_cap():
 @pytest.mark.parametrize("block_rows", [None, 1, 100])
 def test_row_cap_is_exact_for_any_blocks(threads, block_rows, monkeypatch):
     monkeypatch.setenv("OOCBE_THREADS", threads)
-    problem = clique()
+    problem = clique(7, 4)
     order = [0, 1, 2, 3, 4, 5, 6]
     prepared = prepare(problem, problem.semiring, order)
     engine = BucketEngine("cpu", block_rows=block_rows)
@@ -82,7 +71,7 @@ def test_cutting_into_blocks_stops_where_prefixes_outnumber_rows(monkeypatch):
 
 def test_a_disk_limit_gives_the_figures():
     """Little memory is no limit while there is room on disk; where there is none, the error says how much there was."""
-    problem = clique()
+    problem = clique(7, 4)
     prepared = prepare(problem, problem.semiring, range(7))
     with MessageStore(10_000, max_disk=9000) as store, pytest.raises(DiskError) as caught:
         Forward(prepared, False, store).run()
@@ -92,7 +81,7 @@ def test_a_disk_limit_gives_the_figures():
 
 
 def test_a_race_with_tiny_caps_finds_the_same_optimum(monkeypatch):
-    problem = clique()
+    problem = clique(7, 4)
     expected = oocbe.solve(problem, order_seconds=0).value
     monkeypatch.setattr(racing, "FIRST_CAP", 1)
     for seed in range(4):
@@ -105,7 +94,7 @@ def test_a_race_that_no_order_finishes_fails_with_the_disk_s_error(monkeypatch):
     monkeypatch.setattr(solving, "message_memory", lambda options: 5000)
     monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
     with pytest.raises(DiskError, match=r"limit 4\.9 KiB"):
-        oocbe.solve(clique(), order_seconds=0, max_disk=5000)
+        oocbe.solve(clique(7, 4), order_seconds=0, max_disk=5000)
 
 
 class Stop(BaseException):
@@ -163,7 +152,7 @@ def test_a_run_that_was_given_up_holds_no_memory(monkeypatch):
     gc.collect()
     gc.disable()
     try:
-        oocbe.solve(clique(), order_seconds=0, bounds="none", tables="incomplete", observer=Looking())
+        oocbe.solve(clique(7, 4), order_seconds=0, bounds="none", tables="incomplete", observer=Looking())
     finally:
         gc.enable()
     assert len(stores) > 8
@@ -176,10 +165,10 @@ def test_published_messages_are_left_after_the_caller_is_interrupted(tmp_path):
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        oocbe.solve(clique(), order_seconds=0, workdir=tmp_path, observer=Interrupting())
+        oocbe.solve(clique(7, 4), order_seconds=0, workdir=tmp_path, observer=Interrupting())
     assert len(list(tmp_path.glob("order-*/message-*.json"))) == 4
-    result = oocbe.solve(clique(), order_seconds=0, workdir=tmp_path, resume=True)
-    assert result.value == oocbe.solve(clique(), order_seconds=0).value
+    result = oocbe.solve(clique(7, 4), order_seconds=0, workdir=tmp_path, resume=True)
+    assert result.value == oocbe.solve(clique(7, 4), order_seconds=0).value
     assert "resumed: 4 messages" in result.notes[-1]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["lock", "result.json", "run.json"]
 
@@ -192,7 +181,7 @@ def test_an_interrupt_while_compiled_code_returns_is_an_interrupt(monkeypatch):
 
     monkeypatch.setattr("oocbe.operators.bucket_join.walk", walk)
     with pytest.raises(Stop):
-        oocbe.solve(clique(), order_seconds=0, tables="incomplete")
+        oocbe.solve(clique(7, 4), order_seconds=0, tables="incomplete")
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to a thread on this system")
@@ -217,4 +206,4 @@ def test_an_interrupt_ends_a_walk_that_makes_no_rows(threads, interrupts_heard, 
 def test_a_work_folder_that_cannot_be_made_is_a_resource_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DiskError, match="cannot be written, Not a directory"):
-        oocbe.solve(clique(4), order_seconds=0, workdir=tmp_path / "file" / "folder")
+        oocbe.solve(clique(4, 4), order_seconds=0, workdir=tmp_path / "file" / "folder")

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from cliques import clique
 from small_problems import star
 
 import oocbe
@@ -127,19 +128,12 @@ def test_dtype_of_the_semiring_asked_for(semiring):
     assert oocbe.plan(chain(4), semiring=semiring, order_seconds=0).semiring == semiring
 
 
-def clique(count, size) -> Problem:
-    random = np.random.default_rng(0)
-    pairs = [(u, v) for u in range(count) for v in range(u + 1, count)]
-    functions = tuple(Function.from_array(pair, random.integers(0, 9, (size, size))) for pair in pairs)
-    return Problem(tuple(Variable(f"x{v}", size) for v in range(count)), functions, name="clique")
-
-
 UNPRUNED = {"order": "min-degree", "order_seconds": 0, "dominance": False, "bounds": "none", "tables": "incomplete"}
 
 
 def test_the_plan_says_what_goes_to_disk_and_in_how_many_pieces(monkeypatch, tmp_path):
     """Messages of 4^5, 4^4, … rows of 12 bytes: with room for all, and with room for a few hundred."""
-    problem = clique(6, 4)
+    problem = clique(6, 4, largest=9, has_forbidden=False)
     buckets = oocbe.plan(problem, **UNPRUNED).buckets
     assert [(b.passage.pieces, b.passage.disk_bytes) for b in buckets] == [(1, 0)] * 6
     assert [b.passage.input_bytes for b in buckets] == [0, *(12 * 4**n for n in (5, 4, 3, 2, 1))]
@@ -162,7 +156,7 @@ def test_the_plan_says_what_goes_to_disk_and_in_how_many_pieces(monkeypatch, tmp
 
 def test_the_plan_says_the_same_of_complete_messages(monkeypatch, tmp_path):
     """Messages of 4^5, 4^4, … values of 4 bytes, joined in as many pieces as the forecast says."""
-    problem, given = clique(6, 4), {**UNPRUNED, "tables": "complete", "streams": 2}
+    problem, given = clique(6, 4, largest=9, has_forbidden=False), {**UNPRUNED, "tables": "complete", "streams": 2}
     buckets = oocbe.plan(problem, **given).buckets
     assert [(b.passage.pieces, b.passage.disk_bytes) for b in buckets] == [(1, 0)] * 6
     assert [b.passage.input_bytes for b in buckets] == [0, *(4 * 4**n for n in (5, 4, 3, 2, 1))]
@@ -186,7 +180,7 @@ def test_the_plan_says_the_same_of_complete_messages(monkeypatch, tmp_path):
 
 
 def test_what_cannot_fit_the_disk_is_refused_with_the_numbers(monkeypatch):
-    problem = clique(6, 4)
+    problem = clique(6, 4, largest=9, has_forbidden=False)
     monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
     for module in ("plan", "solve"):
         monkeypatch.setattr(f"oocbe.elimination.{module}.message_memory", lambda options: 12 * 700)

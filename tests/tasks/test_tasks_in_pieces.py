@@ -6,12 +6,12 @@ import os
 
 import numpy as np
 import pytest
+from cliques import clique
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.errors import CorruptDataError, DiskError
 from oocbe.kernels.cpu.search import find_rows
-from oocbe.problem import Constraint, Function, Problem, Variable
 from oocbe.semiring import MIN_SUM
 from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, StoredRows
 from oocbe.tables.disk_budget import DiskBudget
@@ -25,19 +25,8 @@ DOWNWARDS = ("count-optimal", "marginals", "min-marginals")
 TASKS = ("count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
 
 
-def clique(count=5, size=4) -> Problem:
-    random = np.random.default_rng(0)
-    pairs = [(u, v) for u in range(count) for v in range(u + 1, count)]
-    return Problem(
-        tuple(Variable(f"x{v}", size) for v in range(count)),
-        tuple(Function.from_array(p, random.integers(0, 9, (size, size))) for p in pairs),
-        tuple(Constraint(p, [random.integers(0, size, 2)]) for p in pairs),
-        name="clique",
-    )
-
-
 def answer(task, tables, **options):
-    result = run_task(task, clique(), order="min-degree", order_seconds=0, tables=tables, **options)
+    result = run_task(task, clique(5, 4, largest=9), order="min-degree", order_seconds=0, tables=tables, **options)
     marginals = np.concatenate(result.marginals).tolist() if result.marginals else []
     return {
         "value": result.value,
