@@ -33,7 +33,7 @@ from oocbe.elimination.outcome import (
 )
 from oocbe.elimination.pace import pace_of
 from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
-from oocbe.elimination.race import race
+from oocbe.elimination.race import Finish, race
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import engine_for, message_memory
 from oocbe.elimination.row_limits import predictions_are_exact
@@ -50,6 +50,7 @@ from oocbe.machine import peak_memory
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.pruning.dominance import applies_to
+from oocbe.pruning.incumbent import Incumbent
 from oocbe.result import Result
 from oocbe.semiring import MIN_SUM, Marginalisation, Semiring
 from oocbe.tables.faults import passing
@@ -165,20 +166,20 @@ class _Run:
             choices = self.kept.orders(lambda: self.choices or self._orders())
             return self._eliminate(choices, time.perf_counter() - begin)
         spent = 0.0
+        found: list[Incumbent] = []
         if options.bounds == "auto":
             choices = self.kept.orders(lambda: easy_orders(problem, options))
             spent = time.perf_counter() - begin
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
-                result = self._eliminate_easily(choices, spent)
+                result = self._eliminate_easily(choices, spent, found)
                 if result is not None and result.linear_constraints != "relaxed":
                     return result
         else:
             self.kept.orders(list)
-        target = self._target
-        known = Knowledge(target, options.gap, self._report)
+        known = self._knowledge_of(found)
         pace = pace_of(options.backend)
         others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, pace)
-        search = BoundedSolve(target, options, known, self._engine, self.kept, self._start, others)
+        search = BoundedSolve(self._target, options, known, self._engine, self.kept, self._start, others)
         search.statistics.seconds["order"] = spent
         try:
             search.run()
@@ -208,22 +209,47 @@ class _Run:
         longest = longest_search(options.order_seconds, left)
         return thorough_orders(self.problem, self.semiring, options, left, longest)
 
-    def _eliminate_easily(self, choices: list[OrderChoice], order_seconds: float) -> Result | None:
-        """Elimination without bounds; None where there is not even time for that: bounds say something in no time."""
+    def _eliminate_easily(
+        self, choices: list[OrderChoice], order_seconds: float, found: list[Incumbent]
+    ) -> Result | None:
+        """Elimination without bounds; None where there is not even time for that: bounds say something in no time.
+
+        found : gets what the search for assignments has found by then.
+        """
+        begin = time.perf_counter()
         try:
-            return self._eliminate(choices, order_seconds)
+            finish = self._race(choices, found)
         except TimeLimitError:
             return None
+        except ResourceError:
+            if not found:
+                raise
+            return None
+        return self._finished(finish, order_seconds, begin)
 
     def _eliminate(self, choices: list[OrderChoice], order_seconds: float) -> Result:
         """Elimination without bounds; where it cannot end, what the search for assignments has found by then."""
-        options, problem, begin = self.options, self.problem, time.perf_counter()
+        begin = time.perf_counter()
+        found: list[Incumbent] = []
+        try:
+            finish = self._race(choices, found)
+        except (TimeLimitError, ResourceError) as error:
+            if not found:
+                raise
+            known, statistics = self._knowledge_of(found), Statistics(stopped=str(error))
+            dtype = value_dtype(self.problem, self.semiring).name
+            return result_of_bounds(self.problem, self.options, known, statistics, dtype, self._backend)
+        return self._finished(finish, order_seconds, begin)
+
+    def _race(self, choices: list[OrderChoice], found: list[Incumbent]) -> Finish:
+        """The forward pass; where it cannot end, ``found`` gets what the search for assignments has found."""
+        options, problem = self.options, self.problem
         if options.tables != INCOMPLETE and predictions_are_exact(problem):
             choices = choices[:1]
         with self._incumbents() as incumbents:
             try:
                 self._check_disk(choices)
-                finish = race(
+                return race(
                     problem,
                     self.semiring,
                     choices,
@@ -233,15 +259,22 @@ class _Run:
                     lambda choice: self._start(problem, choice, ""),
                     options.tables,
                 )
-            except (TimeLimitError, ResourceError) as error:
+            except (TimeLimitError, ResourceError):
                 best = None if incumbents is None else incumbents.best
-                if best is None:
-                    raise
-                known = Knowledge(self._target, options.gap, self._report)
-                known.offer(best.value, best.assignment, best.method)
-                statistics = Statistics(stopped=str(error))
-                dtype = value_dtype(problem, self.semiring).name
-                return result_of_bounds(problem, options, known, statistics, dtype, self._backend)
+                if best is not None:
+                    found.append(best)
+                raise
+
+    def _knowledge_of(self, found: list[Incumbent]) -> Knowledge:
+        """Of an assignment found, or of nothing."""
+        known = Knowledge(self._target, self.options.gap, self._report)
+        for best in found:
+            known.offer(best.value, best.assignment, best.method)
+        return known
+
+    def _finished(self, finish: Finish, order_seconds: float, begin: float) -> Result:
+        """The backward pass; ``begin`` : of the forward pass."""
+        problem, options = self.problem, self.options
         with finish.store:
             passing("forward:done")
             forward_end = time.perf_counter()

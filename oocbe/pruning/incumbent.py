@@ -84,7 +84,8 @@ def find_incumbent(
     Parameters
     ----------
     problem : in min-sum or max-sum.
-    seconds : time limit, wall time, the set-up included; one call of the compiled search is never cut off.
+    seconds : time limit, wall time, the set-up included. One call of the compiled search is never cut off, and one is
+        made however long the set-up took, unless there are no seconds at all.
     seed : of every random choice. With ``iterations`` and time enough, the result follows from the seed.
     start : an assignment to begin with; where it is feasible, nothing worse is returned.
     should_stop : asked now and then; True ends the search.
@@ -122,7 +123,8 @@ def find_incumbent(
     call = 0
     left = math.inf if iterations is None else iterations
     while left > 0 and state.totals[1] + found.constant > goal:
-        if time.perf_counter() - begin >= seconds or (should_stop is not None and should_stop()):
+        is_late = time.perf_counter() - begin >= seconds if call else seconds <= 0
+        if is_late or (should_stop is not None and should_stop()):
             break
         steps = int(min(chunk, left))
         left -= steps

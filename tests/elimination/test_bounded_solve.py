@@ -25,7 +25,7 @@ def solve(problem: Problem, **options) -> Result:
     return oocbe.solve(problem, **{"order_seconds": 0, "incumbent_seconds": 0.002, "bound_seconds": 0.05, **options})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(structures((MIN_SUM, MAX_SUM)), st.sampled_from(SOURCES), st.booleans(), st.booleans())
 def test_the_optimum_with_every_source(structure, source, with_incumbent, dominance):
     problem = make_problem(structure)
@@ -39,7 +39,7 @@ def test_the_optimum_with_every_source(structure, source, with_incumbent, domina
     check(problem, result.value, result.assignment, expected)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(structures((MIN_SUM,)), st.sampled_from(SOURCES), st.sampled_from([-2, 0, 1, 30]))
 def test_only_what_is_better_than_the_upper_bound(structure, source, above):
     problem = without_bound(make_problem({**structure, "integral": True}))
@@ -54,7 +54,7 @@ def test_only_what_is_better_than_the_upper_bound(structure, source, above):
     check(problem, result.value, result.assignment, expected)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(structures((MIN_SUM,)), st.integers(1, 40), st.integers(1, 7))
 def test_tiny_caps_blocks_and_memory(structure, cap, threads):
     """Every round gives up at first, so that bounds of what is left and more incumbents come in between."""
@@ -128,6 +128,26 @@ def test_what_a_search_finds_of_a_maximum_without_bounds_is_its_best(shift, monk
     assert result.status == "limit"
     values = [problem.evaluate(f.assignment) for f in found if f is not None]
     assert result.value == max(values) == problem.evaluate(result.assignment)
+
+
+def test_what_is_found_before_time_ends_is_known_to_bounds(monkeypatch):
+    """Elimination that needs no bounds gives up: its bound is still asked for, and the assignment is not lost."""
+    problem, found = chain(60, 6), []
+    original = incumbent_search.find_incumbent
+    monkeypatch.setattr(incumbent_search, "find_incumbent", lambda *given: found.append(original(*given)) or found[-1])
+
+    def race(*_):
+        while len(found) < 2:
+            time.sleep(0.01)
+        raise TimeLimitError("the time limit was reached")
+
+    monkeypatch.setattr(solving, "race", race)
+    monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: True)
+    result = solve(problem, time_limit=0, incumbent_seconds=1)
+    assert result.status == "limit"
+    assert result.bound is not None
+    assert result.value <= min(f.value for f in found[:2] if f is not None)
+    assert result.value == problem.evaluate(result.assignment)
 
 
 def test_a_time_limit_stops_what_has_no_incumbent():

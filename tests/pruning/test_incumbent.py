@@ -1,5 +1,6 @@
 """Incumbents against brute force: never infeasible, never wrongly valued, optimal where there is time."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +10,9 @@ from small_problems import brute_force, make_problem, structures
 
 from oocbe.errors import ModelError, UnsupportedError
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
-from oocbe.pruning import incumbent_lookups
+from oocbe.pruning import incumbent, incumbent_lookups
 from oocbe.pruning.incumbent import find_incumbent
+from oocbe.pruning.incumbent_model import search_model
 from oocbe.semiring import COUNTING, MAX_SUM, MIN_SUM
 
 PLENTY = 3600.0
@@ -21,7 +23,7 @@ def is_same(problem, value, expected):
     return value == expected if problem.is_integral else value == pytest.approx(expected)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(structures(semirings=(MIN_SUM, MAX_SUM)))
 def test_small_problems_reach_the_optimum(structure):
     problem = make_problem(structure)
@@ -37,7 +39,22 @@ def test_small_problems_reach_the_optimum(structure):
     assert is_same(problem, found.value, expected)
 
 
-@settings(max_examples=100, deadline=None)
+def test_a_search_is_begun_however_long_its_set_up_took(monkeypatch):
+    """As on a machine that does other things too."""
+    problem = Problem((Variable("x", 3),), (Function.from_array((0,), np.array([2, 1, 3])),), ())
+
+    def slowly(problem):
+        time.sleep(0.02)
+        return search_model(problem)
+
+    monkeypatch.setattr(incumbent, "search_model", slowly)
+    found = find_incumbent(problem, 0.01)
+    assert found is not None
+    assert found.value == 1
+    assert find_incumbent(problem, 0.0) is None
+
+
+@settings(max_examples=100)
 @given(structures(semirings=(MIN_SUM,)))
 def test_factors_searched_by_key_give_what_dense_ones_give(structure):
     problem = make_problem(structure)
