@@ -11,9 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
 from oocbe.semiring import MIN_SUM, Semiring
+
+# The first example may compile code, and how long one takes on a busy machine says nothing about the code.
+settings.register_profile("oocbe", deadline=None)
+settings.load_profile("oocbe")
 
 _DEFAULT = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -10,6 +10,11 @@ import pytest
 from oocbe.checksums import crc32
 
 
+def test_the_fast_one_is_used_where_there_is_one():
+    isal_zlib = pytest.importorskip("isal.isal_zlib", reason="ISA-L is not made for this processor")
+    assert crc32 is isal_zlib.crc32
+
+
 def test_the_check_value_of_crc_32():
     assert crc32(b"123456789") == 0xCBF43926
 

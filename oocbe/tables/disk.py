@@ -34,7 +34,7 @@ LARGE_BYTES = 1 << 17
 """Files of so many bytes begin their way to the disk when they are written."""
 
 SYNC_FILE_RANGE_WRITE = 2
-"""Begin to write, and do not wait (Linux)."""
+"""Begin to write, and do not wait for the end (Linux)."""
 
 Hook = Callable[[str, Path], int | None]
 """Called with the operation (``create``, ``write``, ``synchronise``, ``rename``, ``folder``, ``remove``, ``read``) and
@@ -98,7 +98,7 @@ def _write(path: Path, data: bytes | memoryview) -> None:
 
 
 def _begin_writing(handle: int) -> None:
-    """Have the system begin to bring what was written to the disk, if it can; nothing is waited for or promised.
+    """Have the system begin to bring what was written to the disk, if it can; nothing is promised.
 
     Where the disk fails meanwhile, Linux tells whoever forces the file there later, unless it has dropped the file from
     its cache since: then only the checksum shows it, when the file is read.

@@ -36,7 +36,7 @@ def folder(tmp_path):
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OOCBE_DATA": str(folder), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     command = [sys.executable, str(SCRIPT), "--instances", "54", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, env=environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
 
 
 def test_tasks_are_measured_and_checked(folder):

@@ -2,7 +2,7 @@
 
 import sys
 import threading
-import time
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,13 +13,12 @@ from oocbe.cli.output import print_rows, seconds
 from oocbe.cli.progress import BarObserver, LogObserver, SilentObserver, VerboseObserver, observer_for
 
 
-def play(observer: SilentObserver, pause: float = 0.0) -> None:
+def play(observer: SilentObserver) -> None:
     plan = cast(Any, SimpleNamespace(buckets=[None] * 3, __str__=lambda self: "plan"))
     with observer:
         observer.started(plan)
         for number in (1, 2, 3):
             observer.bucket_done(number, 3, f"x{number}", 1000 * number, 2048)
-            time.sleep(pause)
         observer.finished(cast(Any, None))
 
 
@@ -32,11 +31,40 @@ def test_the_observer_fits_the_flags_and_the_terminal(monkeypatch: pytest.Monkey
     assert type(observer_for(quiet=False, verbose=False)) is LogObserver
 
 
+class Intervals:
+    """An event whose intervals pass when the test says so."""
+
+    def __init__(self) -> None:
+        self._asked, self._answer = threading.Semaphore(0), Queue[bool]()
+
+    def wait(self, interval: float) -> bool:
+        self._asked.release()
+        return self._answer.get(timeout=20)
+
+    def passes(self) -> None:
+        """Let one pass, and wait until what it brought is done."""
+        assert self._asked.acquire(timeout=20)
+        self._answer.put(False)
+        assert self._asked.acquire(timeout=20)
+        self._asked.release()
+
+    def set(self) -> None:
+        self._answer.put(True)
+
+
 def test_the_log_says_where_it_is_once_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
-    play(LogObserver(interval=0.05), pause=0.06)
+    observer, intervals = LogObserver(), Intervals()
+    observer._ended = cast(Any, intervals)
+    with observer:
+        observer.started(cast(Any, SimpleNamespace(buckets=[None] * 3)))
+        for number in (1, 2, 3):
+            observer.bucket_done(number, 3, f"x{number}", 1000 * number, 2048)
+            if number != 2:
+                intervals.passes()
     lines = capsys.readouterr().err.splitlines()
-    assert 2 <= len(lines) <= 4
-    assert "bucket 3 of 3, x3: 3,000 rows, 2.0 KiB" in lines[-1]
+    assert len(lines) == 2
+    assert "bucket 1 of 3, x1: 1,000 rows, 2.0 KiB" in lines[0]
+    assert "bucket 3 of 3, x3: 3,000 rows, 2.0 KiB" in lines[1]
 
 
 @pytest.mark.parametrize("kind", [LogObserver, BarObserver])

@@ -40,7 +40,7 @@ def check_orders(structure, **settings_of_run):
             check(problem, *eliminate(problem, order, dominance, **settings_of_run), expected)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(structures())
 def test_oracle_agrees_with_evaluate(structure):
     problem = make_problem(structure)
@@ -55,20 +55,20 @@ def test_oracle_agrees_with_evaluate(structure):
         assert value is None or value == pytest.approx(total[assignment].item())
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(structures())
 def test_any_order_with_and_without_dominance(structure):
     check_orders(structure)
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=5000)
+@settings(max_examples=5000)
 @given(structures())
 def test_any_order_with_and_without_dominance_at_length(structure):
     check_orders(structure)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(structures(), st.integers(1, 7))
 def test_tiny_blocks_on_several_threads(structure, block_rows):
     with pytest.MonkeyPatch.context() as patch:
@@ -77,7 +77,7 @@ def test_tiny_blocks_on_several_threads(structure, block_rows):
 
 
 @pytest.mark.parametrize("bits", [0, 1, 3, 6])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(structures())
 def test_factors_too_large_to_be_looked_up_are_tables(bits, structure):
     """With a tiny limit most factors take the path of those that are really too large."""
@@ -87,7 +87,7 @@ def test_factors_too_large_to_be_looked_up_are_tables(bits, structure):
         check_orders(structure)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(structures(), st.integers(1, 7))
 def test_through_stored_tables(structure, chunk_rows):
     problem = without_bound(make_problem(structure))
@@ -115,7 +115,7 @@ def test_no_memory_is_too_little_while_the_disk_has_room(tmp_path, monkeypatch, 
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(structures(), st.sampled_from(["auto", "min-fill", "file"]), st.booleans())
 def test_solve(structure, order, dominance):
     """The whole way, with upper bounds, evidence and linear constraints."""

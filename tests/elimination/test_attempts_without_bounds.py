@@ -56,7 +56,7 @@ def test_the_attempt_solves_what_bounds_leave_open(impatient):
     assert not tried(oocbe.solve(problem, **SETTINGS, bounds="constant")), "bounds were asked for"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(structures((MIN_SUM, MAX_SUM)), st.booleans())
 def test_the_optimum_is_the_same(structure, gives_up):
     """Whether the attempts end or are given up, each for the next one to have longer."""

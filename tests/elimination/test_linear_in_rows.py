@@ -62,7 +62,7 @@ def order_of(problem: Problem, structure) -> list[int]:
     return np.random.default_rng(structure["seed"]).permutation(len(problem.variables)).tolist()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(structures(ALL_SEMIRINGS), st.booleans(), st.integers(1, 7))
 def test_every_semiring(structure, dominance, block_rows):
     problem = tightened(structure)
@@ -71,7 +71,7 @@ def test_every_semiring(structure, dominance, block_rows):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=8000)
+@settings(max_examples=8000)
 @given(structures(ALL_SEMIRINGS), st.booleans(), st.sampled_from([None, 1, 3]))
 def test_every_semiring_at_length(structure, dominance, block_rows):
     problem = tightened(structure)
@@ -94,7 +94,7 @@ def check_upper_bound(structure, above, **settings_of_run):
             check(problem, value, assignment, expected)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]))
 def test_bounds_that_price_consumption(structure, above):
     """The optimum with an upper bound above it, nothing at or below it."""
@@ -102,13 +102,13 @@ def test_bounds_that_price_consumption(structure, above):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=5000)
+@settings(max_examples=5000)
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]))
 def test_bounds_that_price_consumption_at_length(structure, above):
     check_upper_bound(structure, above)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(structures((MIN_SUM,)), st.sampled_from([0, 1]), st.integers(1, 7))
 def test_through_stored_tables(structure, above, chunk_rows):
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +116,7 @@ def test_through_stored_tables(structure, above, chunk_rows):
         assert list(Path(folder).iterdir()) == []
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     structures((MIN_SUM, MAX_SUM)),
     st.sampled_from([*SOURCES, "none"]),

@@ -56,7 +56,7 @@ def check_messages(prepared, buckets) -> int:
     return count
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(structures(), st.sampled_from([None, 1, 3, 7]), st.booleans())
 def test_messages_are_sorted_without_a_sort(structure, block_rows, dominance):
     problem = without_bound(make_problem(structure))

@@ -41,7 +41,7 @@ def test_passes_wait_for_their_part_of_the_time(monkeypatch):
     assert known.is_closed, "no time passes, so z grows to the induced width"
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(structures((MIN_SUM, MAX_SUM)), st.sampled_from([1, 2, 4]))
 def test_the_optimum_is_the_same(structure, least):
     problem = make_problem(structure)

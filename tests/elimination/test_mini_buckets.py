@@ -72,13 +72,13 @@ def check(problem, z, partition, shifting, tables="auto"):
         assert math.isclose(entry.incumbent, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(structures(SELECTING), st.integers(1, 9), st.sampled_from(["scope", "content"]), st.booleans())
 def test_bounds_and_incumbents_are_on_their_side_of_the_optimum(structure, z, partition, shifting):
     check(make_problem(structure), z, partition, shifting)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(structures(SELECTING), st.integers(1, 9), st.sampled_from(["complete", "incomplete", "mixed"]))
 def test_bounds_of_complete_and_of_incomplete_messages_and_of_both(structure, z, tables):
     check(make_problem(structure), z, "scope", False, tables)

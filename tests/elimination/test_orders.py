@@ -47,7 +47,7 @@ def naive_separators(problem: Problem, order) -> list[set[int]]:
 
 
 @pytest.mark.parametrize("name", HEURISTICS)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(st.integers(0, 80), st.integers(0, 120), st.integers(0, 1 << 30))
 def test_each_heuristic_gives_a_permutation_with_its_separators(name, count, edges, seed):
     problem = random_graph(count, edges, seed)

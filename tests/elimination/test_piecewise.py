@@ -45,7 +45,7 @@ def run(problem, order, engine, dominance=True, pruner=None, memory=1 << 30, chu
     return (outcome.value, outcome.exponent, outcome.total_rows, assignment, rows), stored
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     structures(), st.sampled_from([1, 2, 3, 7, 50, 1000]), st.sampled_from([1, 2, 8]), st.booleans(), st.integers(1, 9)
 )

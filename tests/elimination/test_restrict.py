@@ -16,7 +16,7 @@ from oocbe.pruning.pruner import RowPruner
 from oocbe.semiring import MIN_SUM
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(structures((MIN_SUM,), largest_domain=4), st.floats(0, 0.7))
 def test_values_are_kept(structure, share):
     problem = without_bound(make_problem(structure))
@@ -41,7 +41,7 @@ def test_values_are_kept(structure, share):
     assert not (left & ~seen).any()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(structures((MIN_SUM,), largest_domain=4), st.sampled_from([1, 3, 20]))
 def test_bounds_and_fixed_values_carry_over(structure, above):
     problem = without_bound(make_problem(structure))

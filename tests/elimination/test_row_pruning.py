@@ -37,20 +37,20 @@ def check_bounds(structure, above, with_tables=True, **settings_of_run):
             check(problem, value, assignment, expected)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]), st.booleans())
 def test_any_upper_bound(structure, above, with_tables):
     check_bounds(structure, above, with_tables)
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=5000)
+@settings(max_examples=5000)
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]), st.booleans())
 def test_any_upper_bound_at_length(structure, above, with_tables):
     check_bounds(structure, above, with_tables)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(structures((MIN_SUM,)), st.sampled_from([0, 1, 4]), st.integers(1, 7))
 def test_tiny_blocks_on_several_threads(structure, above, block_rows):
     with pytest.MonkeyPatch.context() as patch:
@@ -58,7 +58,7 @@ def test_tiny_blocks_on_several_threads(structure, above, block_rows):
         check_bounds(structure, above, block_rows=block_rows)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(structures((MIN_SUM,)), st.sampled_from([0, 1]), st.integers(1, 7))
 def test_through_stored_tables(structure, above, chunk_rows):
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +66,7 @@ def test_through_stored_tables(structure, above, chunk_rows):
         assert list(Path(folder).iterdir()) == []
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(structures((MIN_SUM,)), st.sampled_from([0, 1, 4]), st.sampled_from([10**9, 10**14]))
 def test_values_of_64_bits(structure, above, factor):
     """Where fixed point would leave 64 bits nothing is pruned, and the value says that it is no better."""

@@ -17,7 +17,7 @@ from oocbe.semiring import COUNTING, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(structures(semirings=(MAX_PRODUCT, SUM_PRODUCT), largest_domain=3))
 def test_zeros_become_infeasible_and_nothing_else_changes(structure):
     problem = make_problem(structure)

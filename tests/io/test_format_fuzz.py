@@ -67,7 +67,7 @@ def test_any_damage_reads_or_is_refused(tmp_path, suffix):
     path.write_bytes(VALID[suffix])
     assert isinstance(read_it(), Problem)
 
-    @settings(max_examples=250, deadline=None, database=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=250, database=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(mutations(VALID[suffix]))
     def check(content: bytes) -> None:
         Path(path).write_bytes(content)
@@ -93,7 +93,7 @@ def test_no_truncation_loses_a_line_unnoticed(tmp_path, suffix):
 
 
 @given(st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-99, 99)), min_size=1), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_integers_are_parsed_exactly(numbers, data):
     spaces = st.sampled_from([" ", "\n", "\t", "\r\n", "  "])
     written = "".join(f"{data.draw(spaces)}{n:+d}" if n % 2 else f"{data.draw(spaces)}{n:05d}" for n in numbers)

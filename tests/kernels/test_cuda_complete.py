@@ -31,7 +31,7 @@ def small_thresholds(monkeypatch):
 
 @pytest.mark.parametrize(("semiring", "dtype"), CASES, ids=str)
 def test_small_buckets_as_large_ones(cuda, small_thresholds, semiring, dtype):
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(
         sizes=st.lists(st.integers(1, 7), min_size=1, max_size=6),
         eliminated=st.integers(0, 3),

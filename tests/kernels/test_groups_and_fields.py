@@ -57,7 +57,7 @@ def test_masks_and_ranges():
 
 
 @pytest.mark.parametrize("piece_rows", PIECES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_group_starts_and_matches(kernels, piece_rows, data):
     words = data.draw(st.sampled_from([1, 2]))

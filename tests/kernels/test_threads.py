@@ -66,13 +66,15 @@ def test_threads_beside_one_another_share_the_pool(monkeypatch):
         other = threading.Event(), threading.Event(), threading.Event()
         thread = threading.Thread(target=work_and_rest, args=(sharing, *other), daemon=True)
         thread.start()
-        other[0].wait(20)
-        assert names_of_threads() == {own}  # one for each of two: no other thread is asked
-        other[1].set()
-        other[2].wait(20)
-        assert len(names_of_threads()) > 1  # the other one rests
-        other[1].clear()
-        thread.join()
+        try:
+            assert other[0].wait(20)
+            assert names_of_threads() == {own}  # one for each of two: no other thread is asked
+            other[1].set()
+            assert other[2].wait(20)
+            assert len(names_of_threads()) > 1  # the other one rests
+        finally:
+            other[1].clear()
+            thread.join()
     assert len(names_of_threads()) > 1
 
 

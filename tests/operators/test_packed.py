@@ -34,7 +34,7 @@ def same(found, expected: Table) -> None:
     assert np.allclose(found.values, expected.values, rtol=1e-5)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(sorted(SEMIRINGS)),
     st.sampled_from(["int32", "int64", "float64"]),

@@ -42,7 +42,7 @@ SHAPES = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(SHAPES),
     st.integers(1, 300),
@@ -77,7 +77,7 @@ def test_pieces_cover_all_rows_that_meet(shapes, rows1, rows2, most, within, see
     assert rows == sorted(set(rows))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from(SHAPES), st.integers(1, 300), st.sampled_from([1, 20, 300]), st.integers(1, 40), st.integers(0, 9)
 )

@@ -78,7 +78,7 @@ def penalties(made, v, separator, subtree):
     return total
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(structures((MIN_SUM, MAX_SUM), largest_domain=3))
 def test_penalties_follow_their_definition(structure):
     structure = {**structure, "parts": [p for p in structure["parts"] if p[0] != "linear"], "integral": True}
@@ -101,7 +101,7 @@ def test_penalties_follow_their_definition(structure):
             assert found[a, b] == (blocked if expected == math.inf else expected)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(structures((MIN_SUM, MAX_SUM)))
 def test_the_rows_kept_hold_an_optimum_of_the_whole_problem(structure):
     """After each bucket, some optimal assignment of the problem agrees with a kept row, in every message at once."""
@@ -124,7 +124,7 @@ def in_all_messages(buckets, assignment) -> bool:
     return all(m.value_at(chosen) is not None for bucket in buckets for m in bucket.messages)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(structures((MIN_SUM, MAX_SUM), largest_domain=4))
 def test_each_dropped_row_has_a_better_one_under_every_completion(structure):
     """One message on its own: substitutions, followed from row to row, end in a row that was kept."""

@@ -43,7 +43,7 @@ def numbers_of(table: Table) -> list[int]:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 99), st.integers(1, 400), st.integers(1, 60))
 def test_places_and_bounds(wide, seed, rows, stretch):
     table = sorted_table("a", seed, rows, wide)
@@ -61,7 +61,7 @@ def test_places_and_bounds(wide, seed, rows, stretch):
     assert index.most_rows(0, index.end) == len(numbers)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 99), st.integers(1, 300), st.integers(1, 300), st.integers(2, 40), st.integers(1, 300))
 def test_sources_are_cut_alike(seed, rows1, rows2, stretch, most):
     tables = [sorted_table("a", seed, rows1), sorted_table("b", seed + 1, rows2)]

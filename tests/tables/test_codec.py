@@ -25,7 +25,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_any_column_comes_back(dtype, data):
     column = data.draw(hnp.arrays(dtype, st.integers(0, 40)))

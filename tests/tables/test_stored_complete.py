@@ -60,7 +60,7 @@ def test_written_and_read(tmp_path, semiring, dtype):
     assert isinstance(open_table(tmp_path / "table"), StoredCompleteTable)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.integers(1, 4), max_size=4).map(tuple), st.integers(1, 20), st.integers(0, 2**32 - 1))
 def test_pieces_of_any_length_are_laid_end_to_end(tmp_path_factory, sizes, chunk_cells, seed):
     random = np.random.default_rng(seed)

@@ -24,7 +24,7 @@ def feasible_values(problem):
     return total[feasible], [tuple(c) for c in cells.tolist()]
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=70)
 @given(structures())
 def test_count(structure):
     problem = without_bound(make_problem(structure))
@@ -33,7 +33,7 @@ def test_count(structure):
     assert isinstance(result.value, int)
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=70)
 @given(structures(semirings=(MIN_SUM, MAX_SUM, MAX_PRODUCT)))
 def test_count_optimal(structure):
     problem = make_problem(structure)
@@ -47,7 +47,7 @@ def test_count_optimal(structure):
     assert result.optimum == pytest.approx(best, rel=1e-9, abs=1e-9) or problem.semiring is MAX_PRODUCT
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=70)
 @given(structures(semirings=(MIN_SUM, MAX_SUM, MAX_PRODUCT)))
 def test_k_best(structure):
     problem = make_problem(structure)
@@ -75,7 +75,7 @@ def weights_of(problem, temperature):
     return np.exp(logs), cells
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=70)
 @given(structures())
 def test_log_partition_and_marginals(structure):
     problem = without_bound(make_problem(structure))
@@ -95,7 +95,7 @@ def test_log_partition_and_marginals(structure):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(structures(semirings=(MIN_SUM, MAX_SUM)))
 def test_min_marginals(structure):
     problem = without_bound(make_problem(structure))

@@ -83,7 +83,7 @@ def random_table(seed, words):
     return Table.from_rows(names, tuples, random.integers(0, 99, len(tuples)), MIN_SUM)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, 1000), st.sampled_from([1, 2]), st.sampled_from([1, 3, 64]))
 def test_rows_on_disk_are_looked_up_like_those_in_memory(tmp_path_factory, seed, words, chunk_rows):
     table = random_table(seed, words)
