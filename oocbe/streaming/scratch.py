@@ -1,8 +1,8 @@
 """A scratch file of rows: written once by several threads, read by row numbers, gone when nobody holds it any more.
 
-Rows lie in *runs*, as they were appended, each column of a run by itself, every number in as many bytes as the run's
-largest needs: a disk takes less time than for whole words. Each *segment* of a run (what is read together later on) has
-a checksum, which is compared whenever the segment is read whole.
+Rows lie in *runs*, as they were appended, each column of a run by itself, every number as its distance from the run's
+least, in as many bytes as the largest distance needs: a disk takes less time than for whole words. Each *segment* of a
+run (what is read together later on) has a checksum, which is compared whenever the segment is read whole.
 """
 
 from __future__ import annotations
@@ -53,10 +53,6 @@ class ScratchFile:
     def __init__(self, budget: DiskBudget, layout: Layout, dtype: np.dtype[Any]) -> None:
         self.layout, self.dtype, self.is_sorted = layout, dtype, False
         self.rows = 0
-        ends = [(field.word, field.shift + field.bits) for field in layout.fields]
-        self._key_bytes = [
-            _bytes_for(max((end for w, end in ends if w == word), default=0)) for word in range(layout.words)
-        ]
         self._words = np.dtype(np.uint32 if dtype.itemsize == 4 else np.uint64)  # a value's bits
         self._starts: list[int] = []
         self._runs: list[list[_Column]] = []
@@ -82,14 +78,13 @@ class ScratchFile:
         DiskError : the disk, or what may be used of it, is full.
         """
         words = [np.ascontiguousarray(column) for column in keys] + [np.ascontiguousarray(values).view(self._words)]
-        base, value_bytes = _narrowest(values)
-        bases = [np.uint64(0)] * len(keys) + [base]
-        sizes = [*self._key_bytes, value_bytes]
-        nbytes = len(values) * sum(sizes)
+        narrowest = [_narrowest(column) for column in [*keys, values]]
+        sizes = [len(values) * size for _, size in narrowest]
+        nbytes = sum(sizes)
         with self._lock:
-            number, start, offset = len(self._runs), self.rows, self._end
-            offsets = accumulate((len(values) * size for size in sizes[:-1]), initial=offset)
-            run = list(map(_Column, bases, sizes, offsets))
+            number, start = len(self._runs), self.rows
+            offsets = accumulate(sizes, initial=self._end)
+            run = [_Column(base, size, offset) for (base, size), offset in zip(narrowest, offsets, strict=False)]
             self._runs.append(run)
             self._starts.append(start)
             self.rows += len(values)
@@ -110,7 +105,8 @@ class ScratchFile:
             stripe = words[first : first + STRIPE_ROWS]
             data = buffer[: len(stripe) * how.size]
             narrow(stripe, how.base, how.size, data)
-            self._file.write(data.data, how.offset + first * how.size, more=len(data))
+            # The whole column is counted with its first stripe: a limit that it passes is told of its size.
+            self._file.write(data.data, how.offset + first * how.size, more=0 if first else len(words) * how.size)
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """Rows ``start`` and following, of one run or several, into the caller's arrays; see ``Source``."""
@@ -161,16 +157,12 @@ class ScratchFile:
                 yield first + low, first + high
 
 
-def _narrowest(values: NDArray[Any]) -> tuple[np.uint64, int]:
-    """The least value of a run, and the fewest bytes that hold the others' distances; floats stay as they are."""
-    if values.dtype.kind == "f" or len(values) == 0:
-        return np.uint64(0), values.dtype.itemsize
-    low, high = int(values.min()), int(values.max())
-    return np.uint64(low % (1 << 64)), _bytes_for((high - low).bit_length())
-
-
-def _bytes_for(bits: int) -> int:
-    return max(1, -(-bits // 8))
+def _narrowest(column: NDArray[Any]) -> tuple[np.uint64, int]:
+    """The least number of a run, and the fewest bytes that hold the others' distances; floats stay as they are."""
+    if column.dtype.kind == "f" or len(column) == 0:
+        return np.uint64(0), column.dtype.itemsize
+    low, high = int(column.min()), int(column.max())
+    return np.uint64(low % (1 << 64)), max(1, -(-(high - low).bit_length() // 8))
 
 
 def _checksum(column: NDArray[Any]) -> int:

@@ -54,7 +54,7 @@ class NamelessFile:
         try:
             disk.write_at(self._handle, data, offset, self._folder)
         except OSError as error:
-            raise self._budget.failure(error, self.name, len(data)) from None
+            raise self._budget.failure(error, self.name, max(more, len(data))) from None
 
     def read(self, data: memoryview, offset: int) -> None:
         """Fill the caller's buffer with bytes written before.
