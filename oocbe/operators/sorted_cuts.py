@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from threading import Event
 from typing import Any, TypeVar
 
 import numpy as np
@@ -42,9 +43,9 @@ class TableKeys:
         return low, high
 
     @property
-    def are_on_disk(self) -> bool:
-        """Whether a look waits for the disk."""
-        return False
+    def look_bytes(self) -> int:
+        """What a thread that looks reads from disk and keeps."""
+        return 0
 
     def forget(self) -> None:
         """Nothing is kept."""
@@ -104,14 +105,18 @@ class SortedCuts:
             return [cut]
         return [self._between(cut, low, middle), self._between(cut, middle, high)]
 
-    def fitting(self, cut: Cut, rows: int) -> list[Cut]:
-        """The cut in pieces of at most so many rows, where they can be cut, alike in size; empty ones are left out."""
-        try:
-            parts = self._even(cut, -(-cut.rows // max(1, rows)))
-            return [piece for found in self._each(self._fitting, [(part, rows) for part in parts]) for piece in found]
-        finally:
-            for keys in self._keys:
-                keys.forget()
+    def fitting(self, cut: Cut, rows: int, room: int | None = None) -> list[Cut]:
+        """The cut in pieces of at most so many rows, where they can be cut, alike in size; empty ones are left out.
+
+        room : bytes of main memory for what is read to find them, of one thread at least; None: no limit.
+
+        Raises
+        ------
+        CorruptDataError : a chunk is missing or damaged.
+        """
+        parts = self._even(cut, -(-cut.rows // max(1, rows)), room)
+        found = self._each(self._fitting, [(part, rows) for part in parts], room)
+        return [piece for pieces in found for piece in pieces]
 
     def _fitting(self, cut: Cut, rows: int) -> list[Cut]:
         """As :meth:`fitting`, by halves."""
@@ -127,13 +132,13 @@ class SortedCuts:
                 todo += reversed(parts)
         return done
 
-    def _even(self, cut: Cut, count: int) -> list[Cut]:
+    def _even(self, cut: Cut, count: int, room: int | None) -> list[Cut]:
         """The cut in so many parts of the first table's rows, or fewer where those stay together."""
         low, high = cut.low[0], cut.high[0]
         if count <= 1 or low == high:
             return [cut]
         rows = [low + (high - low) * number // count for number in range(count)]
-        edges = {edge[0][0]: edge for edge in self._each(self._edge_before, [(cut, row) for row in rows])}
+        edges = {edge[0][0]: edge for edge in self._each(self._edge_before, [(cut, row) for row in rows], room)}
         starts = [start for start, _ in edges.values()]
         stops = [*[stop for _, stop in edges.values()][1:], self._stops(cut, high)]
         return [Cut(*part) for part in zip(starts, stops, strict=True)]
@@ -146,14 +151,22 @@ class SortedCuts:
         place = _first_not_below(self._keys[0], self._unit, self._key(0, row) & self._unit, cut.low[0], row)
         return self._starts(cut, place), self._stops(cut, place)
 
-    def _each(self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]]) -> list[T]:
+    def _each(self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]], room: int | None) -> list[T]:
         """What a function gives for each tuple of arguments; several at a time where the disk is waited for."""
-        if not any(keys.are_on_disk for keys in self._keys):
+        look_bytes = sum(keys.look_bytes for keys in self._keys)
+        if not look_bytes:
             return [function(*arguments) for arguments in calls]
+        most = thread_count() if room is None else max(1, room // look_bytes)
+        count = CALLS_A_THREAD * thread_count() if most >= thread_count() else most
         # Neighbours look at the same chunks, which each thread reads for itself.
-        size = -(-len(calls) // (CALLS_A_THREAD * thread_count()))
-        groups = [(function, calls[first : first + size]) for first in range(0, len(calls), size)]
-        return [found for several in run_all(_one_by_one, groups) for found in several]
+        size = -(-len(calls) // count)
+        stopped = Event()
+        groups = [(function, calls[first : first + size], stopped) for first in range(0, len(calls), size)]
+        try:
+            return [found for several in run_all(_one_by_one, groups, stopped.set) for found in several]
+        finally:
+            for keys in self._keys:
+                keys.forget()
 
     def _between(self, cut: Cut, low: int, high: int) -> Cut:
         """The part of a cut with some rows of the first table, and what belongs to them of the others."""
@@ -195,8 +208,18 @@ class SortedCuts:
         return self._keys[number].number(row)
 
 
-def _one_by_one(function: Callable[..., T], calls: Sequence[tuple[Any, ...]]) -> list[T]:
-    return [function(*arguments) for arguments in calls]
+def _one_by_one(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], stopped: Event) -> list[T]:
+    """What a function gives for each tuple of arguments, as far as nothing has failed elsewhere; an error stops all."""
+    found = []
+    try:
+        for arguments in calls:
+            if stopped.is_set():
+                break
+            found.append(function(*arguments))
+    except BaseException:
+        stopped.set()
+        raise
+    return found
 
 
 def _mask(words: NDArray[np.uint64]) -> int:

@@ -238,10 +238,11 @@ class PackedKeys:
         self._first_keys = [first for first, _ in table.edge_keys]
         self._looked = _Looked(table.layout.words)
 
-    @property
-    def are_on_disk(self) -> bool:
-        """Whether a look waits for the disk."""
-        return any(isinstance(column, StoredColumn) for column in self._table.columns)
+    @cached_property
+    def look_bytes(self) -> int:
+        """What a thread that looks reads from disk and keeps, of the largest chunk; 0 where all is in memory."""
+        keys = self._table.columns[: self._table.layout.words]
+        return sum(column.largest_bytes for column in keys if isinstance(column, StoredColumn))
 
     def forget(self) -> None:
         """Let go of what each thread has kept: a chunk's key words, and a block."""
@@ -292,6 +293,7 @@ class PackedKeys:
         looked = self._looked
         if looked.chunk != chunk:
             keys = self._table.columns[: self._table.layout.words]
+            looked.chunk, looked.words = -1, []  # gone before the next one comes
             looked.words = [_words(column.chunks(chunk, chunk + 1)) for column in keys]
             looked.chunk = chunk
         return looked.words

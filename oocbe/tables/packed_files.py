@@ -86,6 +86,11 @@ class StoredColumn:
         """Bytes on disk."""
         return 8 * int(self.starts[-1])
 
+    @property
+    def largest_bytes(self) -> int:
+        """Bytes of the largest chunk."""
+        return 8 * int(np.diff(self.starts).max(initial=0))
+
     def chunks(self, first: int, last: int) -> ChunkFiles:
         """Chunks ``first`` to ``last``, without the latter."""
         return ChunkFiles(self.table, self.column, first, last, self.starts)

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from table_models import same_table
 
 from oocbe.errors import CorruptDataError
+from oocbe.kernels.cpu.threads import run_all
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.operators import join_maximise, join_sum, maximise, result_memory, through_device
+from oocbe.operators import join_maximise, join_sum, maximise, result_memory, sorted_cuts, through_device
 from oocbe.operators.out_of_core.workplace import Workplace
 from oocbe.operators.sorted_cuts import SortedCuts, leads_with
 from oocbe.row_numbers import key_number
-from oocbe.tables.packed import PackedTable
+from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.packed_files import ChunkFiles
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -102,21 +103,60 @@ def test_tables_on_disk_are_cut_at_the_same_rows(shape, most, monkeypatch, tmp_p
     assert plain.fitting(plain.whole(), most) == same.fitting(same.whole(), most)
 
 
-def test_no_chunk_is_kept_once_a_table_on_disk_is_cut(monkeypatch, tmp_path):
+@pytest.fixture
+def chunks_read(monkeypatch):
+    """Of each chunk read, whether it is still in memory."""
+    read, words = [], ChunkFiles.words
+
+    def noted(self):
+        found = words(self)
+        read.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(ChunkFiles, "words", noted)
+    return read
+
+
+@pytest.mark.parametrize("room", [None, 0, 2.5])
+def test_chunks_are_kept_only_while_a_table_on_disk_is_cut_and_as_there_is_room(
+    room, chunks_read, monkeypatch, tmp_path
+):
     monkeypatch.setenv("OOCBE_THREADS", "5")
     table = random_table(SHAPES[0][0], 3000, 5)
     stored = PackedTable.on_disk(StoredTable.save(tmp_path / "t", table, chunk_rows=17))
     cuts = SortedCuts((stored,), ("k", "l"), ("k", "l"))
-    read, words = [], ChunkFiles.words
+    largest = max(stored.columns[0].chunks(n, n + 1).nbytes for n in range(len(stored.columns[0].starts) - 1))
+    kept = []
+    number = PackedKeys.number
 
-    def noted(self):
-        read.append(weakref.ref(found := words(self)))
+    def counted(self, row):
+        found = number(self, row)
+        kept.append(sum(reference() is not None for reference in chunks_read))
         return found
 
-    monkeypatch.setattr(ChunkFiles, "words", noted)
-    assert len(cuts.fitting(cuts.whole(), 30)) > 1
-    assert read
-    assert all(reference() is None for reference in read)
+    monkeypatch.setattr(PackedKeys, "number", counted)
+    at_once = []
+
+    def run_noted(function, groups, interrupt):
+        at_once.append(min(len(groups), 5))
+        return run_all(function, groups, interrupt)
+
+    monkeypatch.setattr(sorted_cuts, "run_all", run_noted)
+    assert len(cuts.fitting(cuts.whole(), 30, None if room is None else int(room * largest))) > 1
+    threads = 5 if room is None else max(1, int(room))
+    assert at_once == [threads, threads]
+    assert 0 < max(kept) <= threads + 1  # one of each, and of the caller
+    assert all(reference() is None for reference in chunks_read)
+
+
+def test_no_more_is_read_once_a_chunk_was_found_damaged(chunks_read, monkeypatch, tmp_path):
+    monkeypatch.setenv("OOCBE_THREADS", "1")
+    stored = StoredTable.save(tmp_path / "t", random_table(SHAPES[0][0], 3000, 5), chunk_rows=17)
+    (tmp_path / "t" / "key_0" / "c" / "0").write_bytes(bytes((tmp_path / "t" / "key_0" / "c" / "0").stat().st_size))
+    cuts = SortedCuts((PackedTable.on_disk(stored),), ("k", "l"), ("k", "l"))
+    with pytest.raises(CorruptDataError, match="chunk 0 of key_0"):
+        cuts.fitting(cuts.whole(), 30)
+    assert not chunks_read  # those that were read whole
 
 
 @pytest.mark.gpu

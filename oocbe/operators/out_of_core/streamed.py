@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 HOST_SHARE = 0.6
 """Share of the memory limit for pinned memory; the rest is for the tables' indices, and for finding where to cut."""
 
+LOOKING_SHARE = 0.2
+"""Of that rest, what is read to find where to cut takes so much of the limit."""
+
 PIECES_AT_A_TIME = 8
 """Pieces that the pinned memory has room for."""
 
@@ -81,7 +84,7 @@ def _run(
         row_bytes = sum(table.nbytes for table in tables) / sum(table.rows for table in tables)
         most = min(rows_a_piece(tables, MOST_BYTES), int(host_bytes / PIECES_AT_A_TIME / row_bytes))
         piece_rows = max(1, most)
-    pieces = cuts.fitting(cuts.whole(), piece_rows)
+    pieces = cuts.fitting(cuts.whole(), piece_rows, int(place.space.budget.limit * LOOKING_SHARE))
     chunk_rows = place.chunk_rows(step.layout, dtype)
     with StoredTable.create(output, step.layout, dtype, tables[0].semiring, chunk_rows=chunk_rows) as writer:
         PiecesThroughDevice(tables, cuts, step, dtype, StoredResult(writer)).over(pieces, host_bytes)
