@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, Full, Queue
 from typing import Generic, Protocol, TypeVar
 
-from oocbe.kernels.cpu.threads import Sharing
+from oocbe.kernels.cpu.threads import Sharing, resting
 from oocbe.tracing.recorder import CALLER, STREAM, phase, rows_of, waiting, working_for
 from oocbe.waiting import wait_for
 
@@ -67,7 +67,7 @@ class _Lane(Generic[Item]):
             pass
 
     def _put(self, item: Item | _End) -> None:
-        with phase("wait to hand over", is_wait=True), self._sharing.resting():
+        with phase("wait to hand over", is_wait=True), resting():
             wait_for(lambda seconds: self._queue.put(item, timeout=seconds), Full, self._check_stopped)
 
     def _check_stopped(self) -> None:
@@ -77,7 +77,7 @@ class _Lane(Generic[Item]):
     def results(self) -> Iterator[Item]:
         """On the caller's thread: results as they come; the error of the piece where it failed."""
         while True:
-            with waiting(CALLER, "wait for a result"):
+            with waiting(CALLER, "wait for a result"), resting():
                 item = self._next()
             if isinstance(item, _End):
                 return

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing
 
 import numpy as np
 import pytest
 
 from oocbe.errors import ResourceError
+from oocbe.kernels.cpu import threads
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.scratch import ScratchFile
@@ -90,6 +92,57 @@ def test_pieces_are_at_work_at_once():
             yield from super().compute(stream)
 
     assert list(run_in_order([Steps(0, 1, wait=begun), Steps(1, 1), Signal(2, 1)], 3)) == [0, 1, 2]
+
+
+def share_of_eight():
+    """Of eight threads, those that are for the stream which asks."""
+    return threads._inside.sharing.share(8)
+
+
+class Shares:
+    """A piece that ends when its stream has a share of eight threads."""
+
+    def __init__(self, share):
+        self.share, self.seen = share, threading.Event()
+
+    def compute(self, stream):
+        deadline = time.monotonic() + 20
+        while share_of_eight() != self.share and time.monotonic() < deadline:
+            time.sleep(0.001)
+        if share_of_eight() == self.share:
+            self.seen.set()
+        yield stream
+
+
+def test_streams_at_work_share_the_threads():
+    both = threading.Barrier(2, timeout=20)
+
+    class Both:
+        def compute(self, stream):
+            both.wait()
+            share = share_of_eight()
+            both.wait()
+            yield share
+
+    assert list(run_in_order([Both(), Both()], 2)) == [4, 4]
+
+
+def test_a_stream_that_waits_to_hand_over_leaves_its_threads_to_the_others():
+    other = Shares(8)
+    with closing(run_in_order([Steps(0, 5), other], 2)) as results:
+        next(results)
+        assert other.seen.wait(30)  # nobody takes the first piece's results meanwhile
+        assert list(results) == [1, 2, 3, 4, 1]
+
+
+def test_a_stream_that_waits_for_streams_of_its_own_leaves_its_threads_to_the_others():
+    other = Shares(8)
+
+    class Nested:
+        def compute(self, stream):
+            yield from run_in_order([Steps(0, 1, wait=other.seen)], 1)
+
+    assert list(run_in_order([Nested(), other], 2)) == [0, 1]
 
 
 def test_no_more_pieces_are_taken_than_there_are_streams():

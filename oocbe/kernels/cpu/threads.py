@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import pairwise
 from threading import Condition, Lock, local
@@ -51,7 +51,7 @@ class Sharing:
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """Within a block of :meth:`at_work`: this thread waits for another one, its share is for the others."""
+        """Within a block of :meth:`at_work`: this thread's share is for the others."""
         self._count(-1)
         try:
             yield
@@ -65,6 +65,12 @@ class Sharing:
     def share(self, threads: int) -> int:
         """How many of so many threads are for one of those at work."""
         return -(-threads // max(1, self._active))
+
+
+def resting() -> AbstractContextManager[None]:
+    """Within the block, this thread waits for another one: where it is one of several at work, they have its share."""
+    sharing: Sharing | None = getattr(_inside, "sharing", None)
+    return nullcontext() if sharing is None else sharing.resting()
 
 
 def thread_count() -> int:
