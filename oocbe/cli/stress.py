@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,6 +50,7 @@ def stress(
     from oocbe.errors import UsageError
     from oocbe.machine import peak_memory, resident_memory
     from oocbe.synth.tables import SyntheticTable
+    from oocbe.tables.scratch import ScratchFolder, default_parent
 
     if operator not in OPERATORS:
         raise UsageError(f"operator: {operator!r} is not one of {', '.join(OPERATORS)}")
@@ -65,10 +66,8 @@ def stress(
     first_shape: dict[str, Any] = {"rows": first_rows, "groups": max(1, first_rows // group_rows)}
     first_specs = [replace(spec, **first_shape) for spec in specs]
     used = slice(0, 1 if operator == "maximise" else 2)
-    if workdir is not None:
-        workdir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="oocbe-stress-", dir=workdir) as name:
-        folder = Path(name)
+    with closing(ScratchFolder(workdir or default_parent())) as scratch:
+        folder = scratch.path
         settings = {"memory": memory, "scratch": folder, "backend": backend, "streams": streams}
         tables = [spec.write(folder / f"first-{spec.own}") for spec in first_specs[used]]
         begin = time.perf_counter()

@@ -7,6 +7,7 @@ share.
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -14,15 +15,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from oocbe.errors import ModelError, UsageError
+from oocbe.errors import DiskError, ModelError, UsageError
 from oocbe.kernels.cpu.threads import run_all
 from oocbe.semiring import Semiring
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import PACKED
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing
+from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
+from oocbe.tables.scratch import remove_locked, remove_partial_folders
 from oocbe.tables.table import VALUE_DTYPES
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ class GroupWriter:
 
     The table appears under its name complete or not at all: everything is written into a hidden folder beside it,
     synchronised to disk, the manifest last, and then renamed. When the block ends with an exception (Ctrl-C included),
-    the hidden folder is removed.
+    the hidden folder is removed; that of a killed process is, by the next one that writes a table of this name.
 
     Parameters
     ----------
@@ -76,14 +79,18 @@ class GroupWriter:
         self._folder = self.path.parent / disk.partial_name(self.path.name)
         self._budget = DiskBudget(self.path.parent) if budget is None else budget
         self._manifest_bytes = 0
+        self._lock: FolderLock | None = None
 
     def __enter__(self) -> Self:
         passing("table:begin")
         self._refuse_existing()
+        remove_partial_folders(self.path)
         try:
             disk.make_new_folder(self._folder)
         except OSError as error:
             raise self._disk_error(error) from None
+        with suppress(DiskError):  # where the file system has no locks, what a killed process leaves has to stay
+            self._lock = FolderLock.take(self._folder)
         return self
 
     def __exit__(
@@ -94,9 +101,11 @@ class GroupWriter:
                 self._finish()
         finally:
             if self._folder.exists():
-                disk.remove(self._folder)
+                remove_locked(self._folder)
                 taken = sum(record.size for record in self._manifest.files.values())
                 self._budget.take(-taken - self._manifest_bytes, self.path)
+            if self._lock is not None:
+                self._lock.release()
 
     def _finish(self) -> None:
         """Write what is left and publish; called when the block ends."""
@@ -136,7 +145,7 @@ class GroupWriter:
             arrays.describe({"oocbe": attributes})
             paths = sorted(self._folder.rglob("*"), reverse=True)
             folders = [path for path in paths if path.is_dir()]
-            files = [path for path in paths if path not in folders]
+            files = [path for path in paths if path not in folders and path.name != LOCK_NAME]
             # A disk takes several requests at a time.
             run_all(disk.synchronise, [(path,) for path in files])
             for folder in folders:
@@ -154,6 +163,8 @@ class GroupWriter:
             self._refuse_existing()
             disk.rename(self._folder, self.path)
             passing("table:renamed")
+            with suppress(OSError):  # nobody reads it
+                (self.path / LOCK_NAME).unlink(missing_ok=True)
             disk.synchronise(self.path.parent)
             passing("table:done")
         except OSError as error:

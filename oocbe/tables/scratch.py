@@ -1,7 +1,8 @@
 """Scratch folders: for files that nobody needs once their owner has ended, however that was.
 
 A scratch folder is locked by its owner. Whoever makes the next one beside it removes those of this user whose owner has
-died.
+died. So is the folder in which a table is written until it is complete: whoever writes a table of the same name removes
+what a dead owner left of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from oocbe.errors import DiskError
 from oocbe.tables import disk
-from oocbe.tables.folder_lock import FolderLock
+from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 
 PREFIX = "oocbe-"
 
@@ -62,11 +63,23 @@ class ScratchFolder:
         What a failing disk does not let go is left to whoever makes the next scratch folder there.
         """
         with suppress(OSError):
-            disk.remove(self.path)
+            remove_locked(self.path)
             for _ in range(SETTLING_CHECKS if interrupted else 0):
                 time.sleep(SETTLING_SECONDS)
-                disk.remove(self.path)
+                remove_locked(self.path)
         self._lock.release()
+
+
+def remove_locked(path: Path) -> None:
+    """Remove a folder whose lock this process holds, the lock last: whoever is killed meanwhile leaves an orphan.
+
+    A folder without a lock that is not empty may be anybody's, and is never removed.
+    """
+    if path.is_dir():
+        for entry in path.iterdir():
+            if entry.name != LOCK_NAME:
+                disk.remove(entry)
+    disk.remove(path)
 
 
 def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
@@ -110,10 +123,29 @@ def remove_orphans(parent: Path) -> list[Path]:
                 if not isinstance(lock, FolderLock):
                     continue
                 try:
-                    disk.remove(path)
+                    remove_locked(path)
                 finally:
                     lock.release()
         except (OSError, DiskError):
             continue
         removed.append(path)
     return removed
+
+
+def remove_partial_folders(path: Path) -> None:
+    """Remove what killed processes of this user left of a table that was to have this name.
+
+    Those that are still being written, and those whose owner cannot be told, are left.
+    """
+    with suppress(OSError):
+        folders = [found for found in path.parent.iterdir() if found.name.startswith(f".{path.name}.")]
+        for folder in filter(lambda found: disk.is_partial(found.name), folders):
+            with suppress(OSError, DiskError):
+                if folder.is_symlink() or folder.lstat().st_uid != os.geteuid():
+                    continue
+                lock = FolderLock.try_take(folder, create=False)
+                if isinstance(lock, FolderLock):
+                    try:
+                        remove_locked(folder)
+                    finally:
+                        lock.release()

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oocbe.cli.main import app
+from oocbe.tables import scratch
 from oocbe.tables.stored import StoredTable
 
 
@@ -36,6 +37,21 @@ def test_stress_finds_right_answers(tmp_path, operator, flags):
     assert report["fault"] == ""
     assert report["rows_out"] > 1000
     assert {"seconds_starting", "seconds_making", "seconds", "seconds_checking"} <= set(report)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_stress_leaves_is_removed_by_the_next(tmp_path, monkeypatch):
+    """Its tables are in a folder that it has locked; the lock is gone with it."""
+
+    class Left(scratch.ScratchFolder):
+        def close(self, interrupted=False):
+            self._lock.release()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scratch, "ScratchFolder", Left)
+        assert call("stress", "--rows", "3e4", "--workdir", tmp_path).exit_code == 0
+    assert [list(path.glob("a/manifest.json")) for path in tmp_path.iterdir()] != [[]]
+    assert call("stress", "--rows", "3e4", "--workdir", tmp_path).exit_code == 0
     assert not list(tmp_path.iterdir())
 
 

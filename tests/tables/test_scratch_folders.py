@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from table_models import same_table
 
 from oocbe.elimination.messages import MessageStore
 from oocbe.errors import DiskError
 from oocbe.operators.inputs import OutOfCore
 from oocbe.operators.out_of_core import workplace
 from oocbe.operators.out_of_core.workplace import Workplace
+from oocbe.semiring import MIN_SUM
 from oocbe.tables import folder_lock
 from oocbe.tables.disk import hooked
 from oocbe.tables.folder_lock import FolderLock
 from oocbe.tables.scratch import ScratchFolder, remove_orphans
+from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
 
@@ -80,3 +84,53 @@ def test_a_table_whose_folder_cannot_be_made(number, text, tmp_path):
         with pytest.raises(DiskError, match=text):
             store.add((0,), table)
         assert store.budget.used == 0
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_folder_whose_removal_was_cut_short_is_an_orphan(number, tmp_path):
+    """A second Ctrl-C, or a kill: wherever it comes, the next process knows what it finds there."""
+    folder, begun = ScratchFolder(tmp_path), []
+    for name in ("a", "m", "z"):  # on both sides of the lock's name
+        (folder.path / name).mkdir()
+        (folder.path / name / "rows").write_bytes(b"rows")
+
+    def interrupt(operation, path):
+        if operation == "remove":
+            begun.append(path)
+            if len(begun) > number:
+                raise KeyboardInterrupt
+
+    with hooked(interrupt), pytest.raises(KeyboardInterrupt) if number < 4 else nullcontext():
+        folder.close()
+    if number < 4:
+        os.close(folder._lock._handle)  # as the end of the process would
+        assert remove_orphans(tmp_path) == [folder.path]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_leaves_of_a_table_is_removed_by_the_next_of_that_name(tmp_path):
+    table = Table.from_rows({"a": 1000}, np.arange(1000)[:, np.newaxis], np.arange(1000))
+    writers = [StoredTable.create(tmp_path / name, table.layout, np.int64, MIN_SUM) for name in ("t", "t", "t.x", "u")]
+    for writer in writers:
+        writer.__enter__()
+        writer.append(table.keys, table.values)
+    dead, *others = writers
+    os.close(dead._lock._handle)  # as its death would
+    dead._lock._handle = None
+    StoredTable.save(tmp_path / "t", table)
+    assert not dead._folder.exists()
+    assert all(writer._folder.exists() for writer in others)
+    assert not (tmp_path / "t" / "lock").exists()
+    for writer in others:
+        writer.__exit__(KeyboardInterrupt, None, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+def test_tables_are_written_where_files_cannot_be_locked(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(folder_lock.fcntl, "flock", refuse)
+    table = Table.from_rows({"a": 1000}, np.arange(1000)[:, np.newaxis], np.arange(1000))
+    same_table(StoredTable.save(tmp_path / "t", table).to_table(), table)
+    assert not (tmp_path / "t" / "lock").exists()
