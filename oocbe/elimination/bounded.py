@@ -29,14 +29,13 @@ from oocbe.elimination.mini_bucket_rounds import MiniBucketRounds
 from oocbe.elimination.order import HEURISTICS, judge_order, read_order, search_orders
 from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.race import CAP_FACTOR, Attempts, Finish, Race
-from oocbe.elimination.restrict import restrict
+from oocbe.elimination.scope import RunningOrder, Scope
 from oocbe.errors import OocbeError, ResourceError, TimeLimitError
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.pruning.incumbent import find_incumbent
 from oocbe.pruning.pruner import RowPruner
-from oocbe.pruning.row_bounds import BoundSource
 
 QUICK_CAP = 1 << 16
 """Rows of a message in the first round at a threshold, with one order of each heuristic."""
@@ -90,34 +89,6 @@ class Statistics:
     spoiled: bool = False
 
 
-@dataclass(frozen=True)
-class _Scope:
-    """What a restriction left of a problem, and a bound on it.
-
-    Attributes
-    ----------
-    source : None where no bound has been computed yet.
-    lift : turns an assignment into one of the whole problem. variables : the variables' indices there.
-    """
-
-    problem: Problem
-    source: BoundSource | None
-    lift: Callable[[Sequence[int]], tuple[int, ...]]
-    variables: tuple[int, ...]
-
-    def below(self, threshold: int | float) -> _Scope | None:
-        """What can be part of an assignment below a threshold; None where nothing can."""
-        assert self.source is not None
-        if self.source.root >= threshold:
-            return None
-        made = restrict(self.problem, self.source.fixed_values(threshold))
-        if made.problem is None:
-            return None
-        problem = made.problem.below(threshold)
-        variables = tuple(self.variables[v] for v in made.variables)
-        return _Scope(problem, made.source(self.source), lambda a: self.lift(made.lift(a)), variables)
-
-
 class Keeper(Attempts, Protocol):
     """Also keeps what is known about the optimum, and how far from the lower bound the search had come."""
 
@@ -126,7 +97,7 @@ class Keeper(Attempts, Protocol):
         """What a run before this one has kept with :meth:`keep_known`."""
 
     def keep_known(self, content: dict[str, Any]) -> None:
-        """Publish ``lower``, ``value``, ``assignment``, ``width`` and ``attempt``, as JSON types."""
+        """Publish ``lower``, ``value``, ``assignment``, ``width``, ``attempt`` and ``running``, as JSON types."""
 
 
 class BoundedSolve:
@@ -182,19 +153,22 @@ class BoundedSolve:
                 _load_relaxation()
                 incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (time.perf_counter() - begin)))
                 self._take(incumbents)
-                variables = tuple(range(len(self._problem.variables)))
                 share = self._others.root_seconds(options.bound_seconds)
-                whole = self._bound(_Scope(self._problem, None, tuple, variables), math.inf, share)
+                whole = self._bound(Scope.whole(self._problem), math.inf, share)
                 self._take(incumbents)
                 if not known.is_near_enough:
                     self._mini_buckets.improve(known)
                 width = self._resumed_width() or known.grid.step or self._first_width()
+                resumed = self._resumed_order()
                 while not known.is_near_enough:
                     assert known.lower is not None
                     self._width = width
-                    self._keep(None)
-                    if not self._search_below(whole, min(known.lower + width, known.upper_bound), incumbents):
+                    if resumed is None:
+                        self._keep(None)
+                    threshold = min(known.lower + width, known.upper_bound)
+                    if not self._search_below(whole, threshold, incumbents, resumed):
                         break
+                    resumed = None
                     width = self._next_width(width)
                     self._take(incumbents)
             except TimeLimitError as reached:
@@ -223,11 +197,22 @@ class BoundedSolve:
         if best is not None:
             self._known.offer(best.value, best.assignment, best.method)
 
-    def _keep(self, attempt: dict[str, Any] | None) -> None:
-        """Publish what is known, for a run that is resumed; ``attempt`` : one without bounds that begins now."""
+    def _keep(self, attempt: dict[str, Any] | None, running: RunningOrder | None = None) -> None:
+        """Publish what is known, for a run that is resumed.
+
+        attempt : one without bounds that begins now. running : the order that does, in a round with bounds.
+        """
         known = self._known
-        content = {"lower": known.lower, "value": known.value, "assignment": known.assignment}
-        self._keeper.keep_known({**content, "width": self._width, "attempt": attempt})
+        content = {"lower": known.lower, "value": known.value, "assignment": known.assignment, "width": self._width}
+        order = None if running is None else running.as_record()
+        self._keeper.keep_known({**content, "attempt": attempt, "running": order})
+
+    def _resumed_order(self) -> RunningOrder | None:
+        """The order at work when the run before this one was cut short, where what it looked for is still of use."""
+        record = (self._keeper.known or {}).get("running")
+        found = None if record is None else RunningOrder.of_record(record)
+        lower = self._known.lower
+        return found if found is not None and lower is not None and found.threshold > lower else None
 
     def _resumed_width(self) -> int | float:
         """Take what a run before this one has proven and found; the width that it had come to, 0 where none was."""
@@ -257,19 +242,30 @@ class BoundedSolve:
             return max(WIDER * width, part)
         return max(WIDER * width, math.floor(part) // known.grid.step * known.grid.step)
 
-    def _search_below(self, whole: _Scope, threshold: int | float, incumbents: IncumbentSearch) -> bool:
-        """Find the optimum, or prove that it is not below the threshold; False where that is possible no more."""
+    def _search_below(
+        self, whole: Scope, threshold: int | float, incumbents: IncumbentSearch, resumed: RunningOrder | None = None
+    ) -> bool:
+        """Find the optimum, or prove that it is not below the threshold; False where that is possible no more.
+
+        resumed : goes on first, with what was left of the problem then and below its own threshold.
+        """
         known, statistics, options = self._known, self.statistics, self._options
-        scope = whole.below(threshold)
+        scope = None if resumed is None else whole.after(resumed.removals)
         cap, seconds, share = QUICK_CAP, 0.0, options.bound_seconds
+        if scope is None or resumed is None:
+            scope, resumed = whole.below(threshold), None
+        else:
+            cap, threshold = resumed.cap, resumed.threshold
+            scope = self._bound(scope, threshold, share)
         while scope is not None:
-            choices = self._orders(scope, seconds)
+            choices = self._orders(scope, seconds) if resumed is None else self._judged(scope, resumed.order)
+            resumed = None
             begin = time.perf_counter()
             assert scope.source is not None
             # What dominance keeps may violate a constraint that elimination leaves out and that bounds know.
             dominance = options.dominance and not left_out(scope.problem)
             pruner = RowPruner(scope.problem, scope.source, threshold)
-            start = self._starter(scope)
+            start = self._starter(scope, threshold, cap)
             semiring = scope.problem.semiring
             race = Race(scope.problem, semiring, choices, dominance, self._keeper, self._engine, start, pruner)
             finish = race.round(cap)
@@ -294,7 +290,7 @@ class BoundedSolve:
         known.raise_lower(threshold, "bounds")
         return True
 
-    def _tightened(self, scope: _Scope, threshold: int | float, seconds: float) -> _Scope | None:
+    def _tightened(self, scope: Scope, threshold: int | float, seconds: float) -> Scope | None:
         """What a bound of its own leaves of a scope, again and again while that is much less; None: nothing is left.
 
         A linear program over fewer values has other optimal multipliers, which rule out other values, even where its
@@ -312,10 +308,17 @@ class BoundedSolve:
                 return smaller
             scope = smaller
 
-    def _starter(self, scope: _Scope) -> Callable[[OrderChoice], Callable[[int, int, int], None] | None]:
-        return lambda choice: self._start(scope.problem, choice, "" if scope.source is None else scope.source.why)
+    def _starter(
+        self, scope: Scope, threshold: int | float, cap: int
+    ) -> Callable[[OrderChoice], Callable[[int, int, int], None] | None]:
+        def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
+            if self._keeper.keeps_messages:
+                self._keep(None, RunningOrder(scope.removals, threshold, choice.order, cap))
+            return self._start(scope.problem, choice, "" if scope.source is None else scope.source.why)
 
-    def _conclude(self, finish: Finish, scope: _Scope, threshold: int | float) -> bool:
+        return start
+
+    def _conclude(self, finish: Finish, scope: Scope, threshold: int | float) -> bool:
         """Take what a finished run proves; False where a constraint that was left out spoils it."""
         known, statistics, outcome = self._known, self.statistics, finish.outcome
         with finish.store:
@@ -339,7 +342,7 @@ class BoundedSolve:
         statistics.spoiled = True
         return False
 
-    def _orders(self, scope: _Scope, seconds: float) -> list[OrderChoice]:
+    def _orders(self, scope: Scope, seconds: float) -> list[OrderChoice]:
         """Orders for what is left, searched for so many seconds; the one that was given where one was."""
         begin = time.perf_counter()
         problem, options = scope.problem, self._options
@@ -349,12 +352,14 @@ class BoundedSolve:
             choices = search_orders(problem, options.order, left, options.seed, deadline=deadline)
         else:
             index = {v: i for i, v in enumerate(scope.variables)}
-            order = [index[v] for v in self._given if v in index]
-            choices = [judge_order(problem, order, options.order, options.seed)]
+            choices = self._judged(scope, [index[v] for v in self._given if v in index])
         self.statistics.seconds["order"] += time.perf_counter() - begin
         return choices
 
-    def _bound(self, scope: _Scope, threshold: int | float, seconds: float) -> _Scope:
+    def _judged(self, scope: Scope, order: Sequence[int]) -> list[OrderChoice]:
+        return [judge_order(scope.problem, list(order), self._options.order, self._options.seed)]
+
+    def _bound(self, scope: Scope, threshold: int | float, seconds: float) -> Scope:
         """The scope with the best bound that can be had in so many seconds, of those that the options allow."""
         from oocbe.pruning.bounds import bound_sources
 

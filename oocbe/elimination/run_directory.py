@@ -16,8 +16,9 @@ comes to the attempt that was running, and that one finds its messages. Messages
 order is not tried again once it was given up, also where more memory is allowed by then.
 
 With bounds (:mod:`oocbe.elimination.bounded`) the race is one of several, each below another threshold, and both bounds
-and orders depend on time. What is proven and found is published before each; a resumed run goes on from there, and uses
-the messages of the race that was running where it comes to the same remaining problem and order again.
+and orders depend on time. What is proven and found is published before each, and with every order that begins, what
+bounds had left of the problem by then (:mod:`oocbe.elimination.scope`). A resumed run goes on with that order, on just
+what was left, and finds its messages; which other orders were given up in such rounds is not remembered.
 
 Whatever is missing or damaged among the messages is computed again; a damaged ``run.json`` cannot be made up for and is
 an error. Nothing is read before its checksum holds, links are not followed, and what was not made by a run is refused.

@@ -130,6 +130,49 @@ def test_what_a_search_finds_of_a_maximum_without_bounds_is_its_best(shift, monk
     assert result.value == max(values) == problem.evaluate(result.assignment)
 
 
+class CutShort:
+    """Interrupts a solve behind a bucket of an order: of the first that gets so far from some run on."""
+
+    def __init__(self, run=0, bucket=0):
+        self.run, self.bucket, self.runs = run, bucket, []
+
+    def started(self, plan):
+        self.runs.append(len(plan.buckets))
+
+    def bucket_done(self, number, *_):
+        if len(self.runs) >= self.run and number == self.bucket:
+            raise KeyboardInterrupt
+
+    def bounds_changed(self, *_):
+        pass
+
+    def finished(self, result):
+        pass
+
+
+@pytest.mark.parametrize("run", [1, 2, 4])
+def test_a_round_that_was_cut_short_goes_on_with_its_order_and_messages(run, monkeypatch, tmp_path):
+    """Whatever bounds and orders a resumed run comes to: both depend on time."""
+    monkeypatch.setattr(bounded, "QUICK_CAP", 200)
+    problem = chain(24, 4)
+    options = {"bounds": "lp", "workdir": tmp_path, "incumbent_seconds": 0.05, "order_seconds": 0.01}
+    expected = oocbe.solve(problem, **{**options, "workdir": None}).value
+    with pytest.raises(KeyboardInterrupt):
+        oocbe.solve(problem, **options, bound_seconds=0.3, observer=CutShort(run, 7))
+    assert len(list(tmp_path.glob("order-*/message-*.json"))) == 7
+    search, resumed = bounded.search_orders, CutShort()
+
+    def others(problem, *given, **more):
+        assert resumed.runs  # the order that was at work comes first
+        return search(problem, *given, **more)[::-1]
+
+    monkeypatch.setattr(bounded, "search_orders", others)
+    result = oocbe.solve(problem, **options, bound_seconds=0.02, resume=True, observer=resumed)
+    assert result.value == expected
+    assert result.status == "optimal"
+    assert f"resumed: 7 messages were found in {tmp_path}" in result.notes
+
+
 def test_what_is_found_before_time_ends_is_known_to_bounds(monkeypatch):
     """Elimination that needs no bounds gives up: its bound is still asked for, and the assignment is not lost."""
     problem, found = chain(60, 6), []
