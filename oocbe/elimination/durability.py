@@ -264,6 +264,9 @@ class DurableRun(TransientRun):
                 f"different versions do not mix. Resume with that version, or {start_anew}"
             )
         if found.get("semiring") != mine["semiring"] or found.get("digest") != mine["digest"]:
+            if (found.get("problem"), found.get("semiring")) == (mine["problem"], mine["semiring"]):
+                # The upper bound is part of the problem, but was given as an option.
+                _compare(path, found.get("options"), mine["options"], start_anew)
             what = f"{found.get('problem')} in {found.get('semiring')}"
             raise UsageError(
                 f"{path}: holds a run of another problem ({what}; this is {mine['problem']} in {mine['semiring']}), or "

@@ -204,6 +204,14 @@ def test_other_options_may_change(tmp_path):
     assert "resumed: 3 messages" in outcome["notes"][-1]
 
 
+def test_another_upper_bound_is_an_option(tmp_path):
+    """Though it is part of what the messages depend on."""
+    run = tmp_path / "run"
+    kill_after(run, 2, order="min-fill")
+    with pytest.raises(UsageError, match="its run has ub = None, this one 100000"):
+        solve_in(run, order="min-fill", ub=100_000)
+
+
 def test_another_problem_or_semiring_is_refused(tmp_path):
     run = tmp_path / "run"
     kill_after(run, 2, order="min-fill")
