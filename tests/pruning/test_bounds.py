@@ -46,13 +46,13 @@ def test_bounds_of_photographs_hold(first):
     assert tight >= 40  # local cuts over everything close problems as small as these; a broken source would not
 
 
-@pytest.mark.parametrize("first", range(0, 150, 50))
+@pytest.mark.parametrize("first", range(0, 75, 25))
 def test_bounds_of_photographs_with_costly_conflicts_hold(first):
     better = 0
-    for seed in range(first, first + 50):
+    for seed in range(first, first + 25):
         found = check_all(costly_photographs(seed), seed)
         better += found.get("lp", (-math.inf, 0))[0] > found["constant"][0]
-    assert better >= 25
+    assert better >= 12
 
 
 @pytest.mark.parametrize("first", range(0, 300, 50))
