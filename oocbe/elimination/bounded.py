@@ -250,7 +250,7 @@ class BoundedSolve:
         resumed : goes on first, with what was left of the problem then and below its own threshold.
         """
         known, statistics, options = self._known, self.statistics, self._options
-        scope = None if resumed is None else whole.after(resumed.removals)
+        scope = None if resumed is None else whole.after(resumed.removals, resumed.threshold)
         cap, seconds, share = QUICK_CAP, 0.0, options.bound_seconds
         if scope is None or resumed is None:
             scope, resumed = whole.below(threshold), None

@@ -10,8 +10,8 @@ from oocbe.elimination.restrict import restrict
 from oocbe.problem import Problem
 from oocbe.pruning.row_bounds import BoundSource
 
-Removal = tuple[int | float, tuple[tuple[int, int], ...]]
-"""A threshold, and the values (pairs of variable and value) without which what is below it still is."""
+Values = tuple[tuple[int, int], ...]
+"""Pairs of variable and value."""
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class Scope:
     ----------
     source : None where no bound has been computed yet.
     lift : turns an assignment into one of the whole problem. variables : the variables' indices there.
-    removals : what was removed, one restriction after the other.
+    removals : values removed, one restriction after the other; variables are those of what the one before left.
     """
 
     problem: Problem
     source: BoundSource | None
     lift: Callable[[Sequence[int]], tuple[int, ...]]
     variables: tuple[int, ...]
-    removals: tuple[Removal, ...] = ()
+    removals: tuple[Values, ...] = ()
 
     @classmethod
     def whole(cls, problem: Problem) -> Scope:
@@ -53,13 +53,13 @@ class Scope:
             None if self.source is None else made.source(self.source),
             lambda a: self.lift(made.lift(a)),
             tuple(self.variables[v] for v in made.variables),
-            (*self.removals, (threshold, removed)),
+            (*self.removals, removed),
         )
 
-    def after(self, removals: Iterable[Removal]) -> Scope | None:
-        """What those restrictions leave, which another run has proven to be right; None where nothing is left."""
+    def after(self, removals: Iterable[Values], threshold: int | float) -> Scope | None:
+        """What is left where a run has proven that nothing below the threshold has those values; None: nothing."""
         scope: Scope | None = self
-        for threshold, removed in removals:
+        for removed in removals:
             scope = None if scope is None else scope._without(threshold, removed)
         return scope
 
@@ -74,7 +74,7 @@ class RunningOrder:
     order : of the scope's variables. cap : rows of a message at most.
     """
 
-    removals: tuple[Removal, ...]
+    removals: tuple[Values, ...]
     threshold: int | float
     order: tuple[int, ...]
     cap: int
@@ -86,5 +86,5 @@ class RunningOrder:
     @classmethod
     def of_record(cls, record: dict[str, Any]) -> RunningOrder:
         """What :meth:`as_record` gave, read again."""
-        removals = tuple((limit, tuple((v, value) for v, value in pairs)) for limit, pairs in record["removals"])
+        removals = tuple(tuple((v, value) for v, value in removed) for removed in record["removals"])
         return cls(removals, record["threshold"], tuple(record["order"]), record["cap"])

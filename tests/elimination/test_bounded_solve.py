@@ -15,6 +15,7 @@ from oocbe.elimination import bounded, incumbent_search
 from oocbe.elimination import solve as solving
 from oocbe.errors import TimeLimitError, UnsupportedError, UsageError
 from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.pruning.incumbent import Incumbent
 from oocbe.result import Result
 from oocbe.semiring import MAX_SUM, MIN_SUM
 
@@ -108,22 +109,28 @@ def test_a_time_limit_without_bounds_ends_with_an_assignment():
     assert result.value == problem.evaluate(result.assignment)
 
 
+def out_of_time_after(searches, monkeypatch) -> list[Incumbent | None]:
+    """Elimination whose time ends once so many searches for assignments have ended; what all of them find."""
+    found = []
+    original = incumbent_search.find_incumbent
+    monkeypatch.setattr(incumbent_search, "find_incumbent", lambda *given: found.append(original(*given)) or found[-1])
+
+    def race(*_):
+        while len(found) < searches:
+            time.sleep(0.01)
+        raise TimeLimitError("the time limit was reached")
+
+    monkeypatch.setattr(solving, "race", race)
+    return found
+
+
 @pytest.mark.parametrize("shift", [0, -200])
 def test_what_a_search_finds_of_a_maximum_without_bounds_is_its_best(shift, monkeypatch):
     """Values below 0, too; and the later slices of the search count like the first."""
     least = chain(60, 12)
     functions = tuple(Function(f.scope, f.tuples, f.values + shift, f.default) for f in least.functions)
     problem = Problem(least.variables, functions, least.constraints, semiring=MAX_SUM)
-    found = []
-    original = incumbent_search.find_incumbent
-    monkeypatch.setattr(incumbent_search, "find_incumbent", lambda *given: found.append(original(*given)) or found[-1])
-
-    def race(*_):
-        while len(found) < 3:
-            time.sleep(0.01)
-        raise TimeLimitError("the time limit was reached")
-
-    monkeypatch.setattr(solving, "race", race)
+    found = out_of_time_after(3, monkeypatch)
     result = solve(problem, time_limit=100, incumbent_seconds=1, bounds="none", order="min-fill")
     assert result.status == "limit"
     values = [problem.evaluate(f.assignment) for f in found if f is not None]
@@ -175,16 +182,8 @@ def test_a_round_that_was_cut_short_goes_on_with_its_order_and_messages(run, mon
 
 def test_what_is_found_before_time_ends_is_known_to_bounds(monkeypatch):
     """Elimination that needs no bounds gives up: its bound is still asked for, and the assignment is not lost."""
-    problem, found = chain(60, 6), []
-    original = incumbent_search.find_incumbent
-    monkeypatch.setattr(incumbent_search, "find_incumbent", lambda *given: found.append(original(*given)) or found[-1])
-
-    def race(*_):
-        while len(found) < 2:
-            time.sleep(0.01)
-        raise TimeLimitError("the time limit was reached")
-
-    monkeypatch.setattr(solving, "race", race)
+    problem = chain(60, 6)
+    found = out_of_time_after(2, monkeypatch)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: True)
     result = solve(problem, time_limit=0, incumbent_seconds=1)
     assert result.status == "limit"
