@@ -100,12 +100,18 @@ class GroupWriter:
             if kind is None:
                 self._finish()
         finally:
-            if self._folder.exists():
-                remove_locked(self._folder)
-                taken = sum(record.size for record in self._manifest.files.values())
-                self._budget.take(-taken - self._manifest_bytes, self.path)
-            if self._lock is not None:
-                self._lock.release()
+            try:
+                self._give_up()
+            finally:
+                if self._lock is not None:
+                    self._lock.release()
+
+    def _give_up(self) -> None:
+        """Remove what was written, unless it was published."""
+        if self._folder.exists():
+            remove_locked(self._folder)
+            taken = sum(record.size for record in self._manifest.files.values())
+            self._budget.take(-taken - self._manifest_bytes, self.path)
 
     def _finish(self) -> None:
         """Write what is left and publish; called when the block ends."""

@@ -71,15 +71,27 @@ class ScratchFolder:
 
 
 def remove_locked(path: Path) -> None:
-    """Remove a folder whose lock this process holds, the lock last: whoever is killed meanwhile leaves an orphan.
-
-    A folder without a lock that is not empty may be anybody's, and is never removed.
-    """
+    """Remove a folder of this process, the lock last: whoever is killed meanwhile leaves an orphan that can be told."""
     if path.is_dir():
         for entry in path.iterdir():
             if entry.name != LOCK_NAME:
                 disk.remove(entry)
     disk.remove(path)
+
+
+def _remove_dead(folder: Path) -> bool:
+    """Remove a folder whose owner has died; whether that is so: one without a lock may be anybody's.
+
+    DiskError : it has no lock, or cannot be locked. OSError : it cannot be removed.
+    """
+    lock = FolderLock.try_take(folder, create=False)
+    if not isinstance(lock, FolderLock):
+        return False
+    try:
+        remove_locked(folder)
+    finally:
+        lock.release()
+    return True
 
 
 def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
@@ -118,14 +130,8 @@ def remove_orphans(parent: Path) -> list[Path]:
                 path.unlink()
             elif not any(path.iterdir()):
                 path.rmdir()
-            else:
-                lock = FolderLock.try_take(path, create=False)
-                if not isinstance(lock, FolderLock):
-                    continue
-                try:
-                    remove_locked(path)
-                finally:
-                    lock.release()
+            elif not _remove_dead(path):
+                continue
         except (OSError, DiskError):
             continue
         removed.append(path)
@@ -141,11 +147,5 @@ def remove_partial_folders(path: Path) -> None:
         folders = [found for found in path.parent.iterdir() if found.name.startswith(f".{path.name}.")]
         for folder in filter(lambda found: disk.is_partial(found.name), folders):
             with suppress(OSError, DiskError):
-                if folder.is_symlink() or folder.lstat().st_uid != os.geteuid():
-                    continue
-                lock = FolderLock.try_take(folder, create=False)
-                if isinstance(lock, FolderLock):
-                    try:
-                        remove_locked(folder)
-                    finally:
-                        lock.release()
+                if not folder.is_symlink() and folder.lstat().st_uid == os.geteuid():
+                    _remove_dead(folder)
