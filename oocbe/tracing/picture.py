@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ MOST_ROWS = 64
 WAIT_COLOUR = "#e4e4e4"
 GREYS = (14, 15)
 """Places of tab20 that look like waiting."""
+OTHER_COLOUR = "#404040"
+"""Of the kinds of work that took least, where there are more kinds than colours."""
 SHORT_NAMES = {"host to device": "to device", "device to host": "to host"}
 
 
@@ -103,7 +105,7 @@ def _merged(spans: Iterable[Span], gap: float) -> list[tuple[int, int]]:
 
 
 def _colours(spans: Iterable[Span]) -> dict[str, Any]:
-    """A colour for each kind of work, those that took longest first."""
+    """A colour for each kind of work, those that took longest first; :data:`OTHER_COLOUR` once all are taken."""
     from matplotlib import colormaps
 
     seconds: dict[str, int] = {}
@@ -113,7 +115,7 @@ def _colours(spans: Iterable[Span]) -> dict[str, Any]:
             seconds[kind] = seconds.get(kind, 0) + span.end - span.begin
     palette = [colormaps["tab20"](place) for place in (*range(0, 20, 2), *range(1, 20, 2)) if place not in GREYS]
     names = sorted(seconds, key=lambda name: -seconds[name])
-    return {name: palette[place % len(palette)] for place, name in enumerate(names)}
+    return dict(zip_longest(names, palette[: len(names)], fillvalue=OTHER_COLOUR))
 
 
 def _unit(seconds: float) -> tuple[float, str]:
@@ -141,7 +143,10 @@ def _label(axes: Any, summary: Summary, rows: dict[tuple[str, int], list[Span]],
 def _legend(figure: Any, colours: dict[str, Any], waits: bool) -> None:
     from matplotlib.patches import Patch
 
-    patches = [Patch(facecolor=colour, label=name) for name, colour in colours.items()]
+    patches = [Patch(facecolor=colour, label=name) for name, colour in colours.items() if colour != OTHER_COLOUR]
+    others = len(colours) - len(patches)
+    if others:
+        patches.append(Patch(facecolor=OTHER_COLOUR, label=f"{others} other kinds"))
     if waits:
         patches.append(Patch(facecolor=WAIT_COLOUR, label="waiting"))
     figure.legend(handles=patches, loc="outside lower center", ncols=6, fontsize=8, frameon=False)
