@@ -108,6 +108,10 @@ class BoundedSolve:
     problem : in min-sum; its upper bound counts. options : settings. knowledge : filled in.
     engine : computes the buckets; its deadline ends the search. keeper : keeps messages, and what is known, for a run
         that is resumed. start : see :data:`Start`. others : attempts between the rounds, which may end the search.
+
+    Attributes
+    ----------
+    statistics, mini_buckets : what the search took, and the passes of mini-buckets beside it, which are not in there.
     """
 
     def __init__(
@@ -121,7 +125,7 @@ class BoundedSolve:
         others: AttemptsWithoutBounds,
     ) -> None:
         self._others = others
-        self._mini_buckets = MiniBucketRounds(problem, options, engine.deadline)
+        self.mini_buckets = MiniBucketRounds(problem, options, engine.deadline)
         self._problem = problem
         self._options = options
         self._known = knowledge
@@ -157,7 +161,7 @@ class BoundedSolve:
                 whole = self._bound(Scope.whole(self._problem), math.inf, share)
                 self._take(incumbents)
                 if not known.is_near_enough:
-                    self._mini_buckets.improve(known)
+                    self.mini_buckets.improve(known)
                 width = self._resumed_width() or known.grid.step or self._first_width()
                 resumed = self._resumed_order()
                 while not known.is_near_enough:
@@ -274,7 +278,7 @@ class BoundedSolve:
             if finish is not None:
                 return self._conclude(finish, scope, threshold)
             self._take(incumbents)
-            self._mini_buckets.improve(known)
+            self.mini_buckets.improve(known)
             assert known.lower is not None
             if known.upper_bound < threshold or known.lower >= threshold:
                 return True  # bounds have come past the threshold: begin again from there
@@ -347,9 +351,8 @@ class BoundedSolve:
         begin = time.perf_counter()
         problem, options = scope.problem, self._options
         if self._given is None:
-            deadline = self._engine.deadline
-            left = min(seconds, deadline.remaining)
-            choices = search_orders(problem, options.order, left, options.seed, deadline=deadline)
+            left = min(seconds, self._engine.deadline.remaining)
+            choices = search_orders(problem, options.order, left, options.seed, deadline=self._engine.deadline)
         else:
             index = {v: i for i, v in enumerate(scope.variables)}
             choices = self._judged(scope, [index[v] for v in self._given if v in index])

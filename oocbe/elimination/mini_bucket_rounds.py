@@ -36,13 +36,17 @@ class MiniBucketRounds:
     Parameters
     ----------
     problem, options : what is solved. deadline : of the search; TimeLimitError where it comes in a pass.
+
+    Attributes
+    ----------
+    seconds : that all passes have taken.
     """
 
     def __init__(self, problem: Problem, options: SolveOptions, deadline: Deadline) -> None:
         self._problem, self._deadline = problem, deadline
         self._options = replace(options, order_seconds=0.0, incumbent_seconds=0.0, semiring=None)
         self._begin = time.perf_counter()
-        self._spent, self._next_cost = 0.0, FIRST_COST
+        self.seconds, self._next_cost = 0.0, FIRST_COST
         self._z = LEAST_Z
         self._bounding: Bounding | None = None
         self._is_open = options.bounds == "auto"
@@ -52,7 +56,7 @@ class MiniBucketRounds:
         while self._is_open:
             begin = time.perf_counter()
             elapsed = begin - self._begin
-            if self._spent + self._next_cost > TIME_SHARE * elapsed:
+            if self.seconds + self._next_cost > TIME_SHARE * elapsed:
                 return
             try:
                 with Deadline(min(self._deadline.remaining, LONGEST_SHARE * elapsed)) as deadline:
@@ -61,7 +65,7 @@ class MiniBucketRounds:
                 self._is_open = False
                 self._deadline.check()
             taken = time.perf_counter() - begin
-            self._spent += taken
+            self.seconds += taken
             self._next_cost = GROWTH * taken
             self._z += 1
 

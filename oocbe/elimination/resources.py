@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oocbe.machine import give_back_large_blocks, resident_memory
 from oocbe.operators.bucket_engine import BucketEngine
+from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
     from oocbe.deadline import Deadline
@@ -36,7 +37,28 @@ def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:
 
 
 def message_memory(options: SolveOptions) -> int:
-    """Bytes that messages and the work on them may take: what the limit leaves beside the process as it is now."""
+    """Bytes that messages and the work on them may take: what the limit leaves beside the process as it is now.
+
+    Where that is too little to work with, they may take more, and the limit may not be kept.
+    """
+    return max(_left_to_messages(options), _least_for_messages(options))
+
+
+def memory_warning(options: SolveOptions) -> str:
+    """What to tell where the limit leaves too little to work with; empty otherwise."""
+    least = _least_for_messages(options)
+    if _left_to_messages(options) >= least:
+        return ""
+    return (
+        f"the memory limit of {format_bytes(options.memory_limit)} may not be kept: the program itself takes "
+        f"{format_bytes(resident_memory())} of it, and tables are given {format_bytes(least)} all the same"
+    )
+
+
+def _left_to_messages(options: SolveOptions) -> int:
     limit = options.memory_limit
-    headroom = min(HEADROOM, int(limit * HEADROOM_SHARE))
-    return max(LEAST_BUDGET, limit - headroom - resident_memory(), int(limit * LEAST_SHARE))
+    return limit - min(HEADROOM, int(limit * HEADROOM_SHARE)) - resident_memory()
+
+
+def _least_for_messages(options: SolveOptions) -> int:
+    return max(LEAST_BUDGET, int(options.memory_limit * LEAST_SHARE))

@@ -35,7 +35,7 @@ from oocbe.elimination.pace import pace_of
 from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.race import Finish, race
 from oocbe.elimination.ranges import value_dtype
-from oocbe.elimination.resources import engine_for, message_memory
+from oocbe.elimination.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.row_limits import predictions_are_exact
 from oocbe.errors import (
     DiskError,
@@ -97,6 +97,7 @@ def solve(
     problem = _checked(problem, semiring, options).in_semiring(semiring)
     with open_run(problem, options) as kept:
         if kept.result is None:
+            warning = memory_warning(options)
             try:
                 with Deadline(options.time_limit) as deadline:
                     result = _Run(problem, semiring, options, observer, deadline, kept, choices).solve()
@@ -106,7 +107,8 @@ def solve(
                     raise
                 raise interruption from None
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
-            result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory()))
+            notes = (*result.notes, warning) if warning else result.notes
+            result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
         else:
             result = kept.result
     if observer is not None:
@@ -190,6 +192,8 @@ class _Run:
         seconds = search.statistics.seconds
         seconds["forward"] += others.given_up_seconds
         seconds["order"] += others.order_seconds
+        if search.mini_buckets.seconds > 0:
+            seconds["mini-buckets"] = search.mini_buckets.seconds
         if others.result is not None:
             result = others.result
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"

@@ -57,6 +57,7 @@ def run_task(
         raise UsageError(f"k: {k} is not at least 1")
     if math.isnan(temperature) or temperature <= 0:
         raise UsageError(f"temperature: {temperature} is not above 0")
+    from oocbe.elimination.resources import memory_warning
     from oocbe.tasks import count_optimal as optimal
     from oocbe.tasks import k_best as best
     from oocbe.tasks import marginals as weights
@@ -70,6 +71,7 @@ def run_task(
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
     reading = time.perf_counter() - begin
+    warning = "" if task == "mpe" else memory_warning(settings)  # mpe is a solve, which warns itself
     if task == "mpe":
         result = explanation.most_probable_explanation(loaded, settings, observer)
     elif task == "count":
@@ -87,7 +89,8 @@ def run_task(
     known = sum(result.seconds.values())
     total = time.perf_counter() - begin
     seconds = {"read": reading, **result.seconds, "backward": max(0.0, total - reading - known), "total": total}
-    return replace(result, seconds=seconds)
+    notes = (*result.notes, warning) if warning else result.notes
+    return replace(result, seconds=seconds, notes=notes)
 
 
 def most_probable_explanation(

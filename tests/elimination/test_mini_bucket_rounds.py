@@ -60,6 +60,19 @@ def test_the_optimum_is_the_same(structure, least):
     check(problem, result.value, result.assignment, expected)
 
 
+def test_their_time_is_told_apart(monkeypatch):
+    problem = grid_network(5, 3, tightness=0.0, seed=1)
+    monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(mini_bucket_rounds, "TIME_SHARE", 0.0)
+        assert "mini-buckets" not in oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0).seconds
+    for name in ("TIME_SHARE", "LONGEST_SHARE"):
+        monkeypatch.setattr(mini_bucket_rounds, name, 1e9)
+    seconds = oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0).seconds
+    assert 0 < seconds["mini-buckets"] <= seconds["total"]
+    assert sum(spent for phase, spent in seconds.items() if phase != "total") <= seconds["total"]
+
+
 def test_a_pass_that_takes_too_long_is_the_last_one(monkeypatch):
     tried = []
 
