@@ -58,7 +58,8 @@ class RunDirectory:
 
     Raises
     ------
-    UsageError : another process works there, it belongs to another user, or it holds files that are not a run's.
+    UsageError : it is a file, another process works there, it belongs to another user, or it holds files that are not
+        a run's.
     DiskError : it cannot be made or locked.
 
     Attributes
@@ -70,7 +71,7 @@ class RunDirectory:
         self.path = path.absolute()
         self.budget = DiskBudget(self.path, max_disk)
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            disk.make_folder_of_user(self.path, 0o700)
             self._refuse_foreign_files()
             self._lock = FolderLock.take(self.path)
             try:

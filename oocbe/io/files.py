@@ -46,6 +46,15 @@ def max_input_bytes(argument: int | None = None) -> int:
     return argument
 
 
+def check_there(path: str | Path) -> None:
+    """Refuse a name that nothing has, or a folder, before anything is said about what the name promises."""
+    path = Path(path)
+    if path.is_dir():
+        raise UsageError(f"{path}: cannot be read: this is a folder, expected a file")
+    if not path.exists():
+        raise UsageError(f"{path}: cannot be read: there is no such file")
+
+
 def read_bytes(path: str | Path, limit: int | None = None) -> bytes:
     """All (decompressed) bytes of a file.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from oocbe.errors import FormatError, OocbeError, UnsupportedError, UsageError
 from oocbe.io import bif, cfn, spot, spot_writer, uai, wcsp, wcsp_writer
 from oocbe.io.evidence import Evidence, evidence_of
-from oocbe.io.files import read_bytes, without_compression, write_bytes
+from oocbe.io.files import check_there, read_bytes, without_compression, write_bytes
 from oocbe.io.text import Text
 from oocbe.problem import Problem
 
@@ -68,6 +68,7 @@ def read(
     UnsupportedError : well-formed input with a part that oocbe cannot treat.
     UsageError : unknown format, or a file that cannot be opened.
     """
+    check_there(path)
     chosen = _format_of(path, format)
     text = Text(path, read_bytes(path, max_bytes))
     if len(text) == 0:

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+from oocbe.errors import UsageError
 from oocbe.tables.faults import passing
 from oocbe.tracing.recorder import READER, WRITER, span
 
@@ -229,6 +230,19 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
     _before("folder", path)
     path.mkdir(mode, exist_ok=True)
     synchronise(path.parent)
+
+
+def make_folder_of_user(path: Path, mode: int = 0o777) -> None:
+    """Make a folder that the user has named, with those above it, where it is missing.
+
+    Raises
+    ------
+    UsageError : a file of that name is there, or in place of a folder above. OSError : it cannot be made.
+    """
+    try:
+        path.mkdir(mode, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError(f"{path}: is a file, or lies in one; name a folder") from None
 
 
 def make_new_folder(path: Path) -> None:

@@ -43,12 +43,12 @@ class ScratchFolder:
 
     Raises
     ------
-    DiskError : it cannot be made.
+    UsageError : the parent is a file. DiskError : it cannot be made.
     """
 
     def __init__(self, parent: Path) -> None:
         try:
-            parent.mkdir(parents=True, exist_ok=True)
+            disk.make_folder_of_user(parent)
             remove_orphans(parent)
             self.path, self._lock = _make_locked(parent)
         except OSError as error:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import re
 import signal
 import tempfile
 import threading
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,10 +24,12 @@ from oocbe.elimination.durability import TransientRun
 from oocbe.elimination.forward import Forward, RowCapError
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import prepare
-from oocbe.errors import DiskError
+from oocbe.errors import DiskError, UsageError
 from oocbe.operators import bucket_join
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.problem import Function, Problem, Variable
+from oocbe.semiring import MAX_PRODUCT
+from oocbe.tables.scratch import ScratchFolder
 
 
 def test_row_cap():
@@ -203,7 +208,33 @@ def test_an_interrupt_ends_a_walk_that_makes_no_rows(threads, interrupts_heard, 
         oocbe.solve(star(41), order=tmp_path / "order", bounds="none", dominance=False, tables="incomplete")
 
 
-def test_a_work_folder_that_cannot_be_made_is_a_resource_error(tmp_path):
+@pytest.mark.parametrize("name", ["file", "file/folder"])
+def test_a_work_folder_that_is_a_file_is_wrong_use(tmp_path, name):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DiskError, match="cannot be written, Not a directory"):
-        oocbe.solve(clique(4, 4), order_seconds=0, workdir=tmp_path / "file" / "folder")
+    with pytest.raises(UsageError, match="is a file, or lies in one; name a folder"):
+        oocbe.solve(clique(4, 4), order_seconds=0, workdir=tmp_path / name)
+    with pytest.raises(UsageError, match="is a file, or lies in one; name a folder"):
+        ScratchFolder(tmp_path / name)
+    assert (tmp_path / "file").read_text() == ""
+
+
+def test_a_work_folder_that_cannot_be_made_is_a_resource_error(tmp_path, monkeypatch):
+    def fail(path, mode):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr("oocbe.tables.disk.make_folder_of_user", fail)
+    with pytest.raises(DiskError, match="cannot be written, Permission denied"):
+        oocbe.solve(clique(4, 4), order_seconds=0, workdir=tmp_path / "folder")
+
+
+def test_a_limit_that_the_program_itself_takes_up_is_told(monkeypatch):
+    problem = clique(4, 4)
+    monkeypatch.setattr("oocbe.elimination.resources.resident_memory", lambda: 150 << 20)
+    for ask in (oocbe.solve, oocbe.count, oocbe.most_probable_explanation):
+        asked = replace(problem, semiring=MAX_PRODUCT) if ask is oocbe.most_probable_explanation else problem
+        notes = ask(asked, order_seconds=0, memory="200MiB", backend="cpu").notes
+        told = [note for note in notes if "may not be kept: the program itself takes 150.0 MiB" in note]
+        assert len(told) == 1
+        assert "tables are given 50.0 MiB" in told[0]
+        notes = ask(asked, order_seconds=0, memory="300MiB", backend="cpu").notes
+        assert not any("may not be kept" in note for note in notes)
