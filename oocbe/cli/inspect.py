@@ -1,4 +1,4 @@
-"""``oocbe inspect``: what is in a problem file or in a table on disk."""
+"""``oocbe inspect``: what is in a problem file, in a table on disk, or in a run directory."""
 
 from __future__ import annotations
 
@@ -21,22 +21,38 @@ if TYPE_CHECKING:
 
 @guarded
 def inspect(
-    target: Annotated[Path, typer.Argument(metavar="FILE_OR_TABLE", help="A problem file, or a table's folder.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="FILE_OR_FOLDER", help="A problem file, a table's folder, or a run directory.")
+    ],
     json: JsonFlag = False,
     format: FormatFlag = None,
     debug: DebugFlag = False,
 ) -> None:
-    """Describe a problem file or a stored table."""
-    if target.is_dir():
-        from oocbe.tables.stored_complete import open_table
-
-        described = describe_stored(open_table(target))
-    else:
-        described = describe_problem(load(target, format))
+    """Describe a problem file, a stored table, or what a run directory holds."""
+    described = describe_folder(target) if target.is_dir() else describe_problem(load(target, format))
     if json:
         print_json({"schema_version": 1, **described})
     else:
         print_rows((name.replace("_", " "), _text(content)) for name, content in described.items())
+
+
+def describe_folder(folder: Path) -> dict[str, object]:
+    """Figures about the table or the run that is in a folder, as JSON types.
+
+    Raises
+    ------
+    UsageError : neither is. CorruptDataError : what is there is damaged.
+    """
+    from oocbe.elimination.run_description import describe_run, is_run
+    from oocbe.errors import UsageError
+    from oocbe.tables.group import is_table
+    from oocbe.tables.stored_complete import open_table
+
+    if is_run(folder):
+        return describe_run(folder)
+    if not is_table(folder):
+        raise UsageError(f"{folder}: neither a stored table nor a run directory (no zarr.json, no run.json)")
+    return describe_stored(open_table(folder))
 
 
 def describe_problem(problem: Problem) -> dict[str, object]:
@@ -90,7 +106,7 @@ def _histogram(numbers: Iterable[int]) -> dict[str, int]:
 
 def _text(content: object) -> str:
     if isinstance(content, dict):
-        return ", ".join(f"{key}: {count:,}" for key, count in content.items())
+        return ", ".join(f"{key}: {_text(part)}" for key, part in content.items())
     if isinstance(content, list):
         return ", ".join(map(str, content))
     if isinstance(content, bool):

@@ -9,9 +9,14 @@ from typing import Any, TypeVar
 
 from oocbe.errors import CorruptDataError, ModelError, UnsupportedError
 from oocbe.tables.chunk_files import CODEC_NAMES
-from oocbe.tables.manifest import Manifest
+from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 
 Made = TypeVar("Made")
+
+
+def is_table(folder: Path) -> bool:
+    """Whether a folder is a table, be it damaged or not whole."""
+    return any((folder / name).is_file() for name in (MANIFEST_NAME, "zarr.json"))
 
 
 def attributes_of(folder: Path, manifest: Manifest) -> dict[str, Any]:

@@ -50,6 +50,41 @@ def test_inspect_describes_a_problem() -> None:
     assert "functions by arity  2: 60" in text
 
 
+def test_inspect_describes_a_run_before_and_after_its_end(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    limits = {"time_limit": 0, "bounds": "constant", "incumbent_seconds": 1}
+    result = oocbe.solve(GRID, workdir=folder, **limits)
+    assert result.status == "limit"
+    content = json.loads(run(app, ["inspect", str(folder), "--json"]).stdout)
+    assert (content["kind"], content["problem"], content["status"]) == ("run", "grid-6x6-d4-s1", "unfinished")
+    assert content["options"]["bounds"] == "constant"
+    oocbe.solve(GRID, workdir=folder, resume=True, bounds="constant")
+    content = json.loads(run(app, ["inspect", str(folder), "--json"]).stdout)
+    assert (content["status"], content["value"], content["published_messages"]) == ("optimal", 1812, 0)
+    assert content["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
+    text = run(app, ["inspect", str(folder)]).stdout
+    assert "options             bounds: constant, " in text
+    (folder / "run.json").write_text("{}")
+    assert run(app, ["inspect", str(folder)]).exit_code == 40
+
+
+@pytest.mark.parametrize("name", ["folder", "folder/missing", "folder/missing.spot"])
+def test_inspect_says_what_is_not_there(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    done = run(app, ["inspect", str(tmp_path / name)])
+    assert done.exit_code == 2
+    assert ("neither a stored table nor a run" if name == "folder" else "there is no such file") in done.stderr
+
+
+def test_inspect_of_a_table_that_is_not_whole_says_so(tmp_path: Path) -> None:
+    table = oocbe.Table.from_rows({"a": 2, "b": 3}, [[0, 0], [1, 2]], [5, 6])
+    oocbe.StoredTable.save(tmp_path / "table", table)
+    (tmp_path / "table" / "manifest.json").unlink()
+    done = run(app, ["inspect", str(tmp_path / "table")])
+    assert done.exit_code == 40
+    assert "no manifest.json" in done.stderr
+
+
 def test_inspect_describes_a_stored_table(tmp_path: Path) -> None:
     table = oocbe.Table.from_rows({"a": 2, "b": 3}, [[0, 0], [1, 2]], [5, 6])
     oocbe.StoredTable.save(tmp_path / "table", table)

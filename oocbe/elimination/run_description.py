@@ -1,0 +1,54 @@
+"""What a run directory holds, read without its lock: also while a process works there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from oocbe.elimination.run_directory import LARGEST_RECORD, ORDER_PREFIX, RUN_FORMAT
+from oocbe.tables import disk
+from oocbe.tables.records import read_record
+
+_SIGNS = {"min-sum": 1, "max-sum": -1}
+"""Semirings that have bounds: what is known is kept in min-sum."""
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run directory in which a run has begun."""
+    return (folder / "run.json").is_file()
+
+
+def describe_run(folder: Path) -> dict[str, object]:
+    """Figures about a run, as JSON types: of which problem, how far it has come, and what is known by now.
+
+    Raises
+    ------
+    CorruptDataError : a record is damaged.
+    """
+    run = read_record(folder / "run.json", LARGEST_RECORD, RUN_FORMAT)
+    identity = run.get("identity")
+    result = _record(folder, "result", identity).get("result", {})
+    known = _record(folder, "known", identity).get("known", {})
+    sign = _SIGNS.get(str(run.get("semiring")))
+    lower, value = (None if sign is None or x is None else sign * x for x in (known.get("lower"), known.get("value")))
+    return {
+        "kind": "run",
+        "problem": run.get("problem"),
+        "semiring": run.get("semiring"),
+        "begun_by": f"oocbe {run.get('program')}",
+        "options": run.get("options"),
+        "status": result.get("status", "unfinished"),
+        "value": result["value"] if result else value,
+        "bound": result["bound"] if result else lower,
+        "published_messages": sum(1 for _ in folder.glob(f"{ORDER_PREFIX}*/message-*.json")),
+        "bytes": disk.size_of(folder),
+    }
+
+
+def _record(folder: Path, what: str, identity: object) -> dict[str, dict[str, Any]]:
+    """A record of this very run; nothing where there is none."""
+    try:
+        content = read_record(folder / f"{what}.json", LARGEST_RECORD, RUN_FORMAT)
+    except FileNotFoundError:
+        return {}
+    return content if content.get("identity") == identity else {}
