@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oocbe.options import SolveOptions
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from oocbe.observer import Observer
     from oocbe.problem import Problem
     from oocbe.result import Result
+    from oocbe.tasks.result import TaskResult
     from oocbe.verification import Verdict
+
+Timed = TypeVar("Timed", "Result", "TaskResult")
 
 
 def solve(
@@ -59,9 +62,13 @@ def solve_timed(load: Callable[[], Problem], options: SolveOptions, observer: Ob
     reading = time.perf_counter() - start
     from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
-    result = run(problem, options, observer)
-    seconds = {**result.seconds, "read": reading, "total": reading + result.seconds.get("total", 0.0)}
-    return replace(result, seconds={"read": seconds.pop("read"), **seconds})
+    return with_reading(run(problem, options, observer), reading)
+
+
+def with_reading(result: Timed, seconds: float) -> Timed:
+    """A result with the seconds that reading its problem took beforehand, as ``read`` and in the ``total``."""
+    total = seconds + result.seconds.get("total", 0.0)
+    return replace(result, seconds={"read": 0.0, **result.seconds} | {"read": seconds, "total": total})
 
 
 def plan(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> Plan:

@@ -145,11 +145,13 @@ class SolveOptions:
                     f"unknown environment variable {variable}{suggest(variable, [*known, *OTHER_VARIABLES])}"
                 )
             if text.strip():
-                settings[known[variable]] = text
-        try:
-            return cls.from_mapping(settings)
-        except UsageError as error:
-            raise UsageError(f"from the environment: {error}") from None
+                settings[known[variable]] = cls.parsed(known[variable], text, variable)
+        return cls.from_mapping(settings)
+
+    @staticmethod
+    def parsed(name: str, value: object, spelling: str | None = None) -> object:
+        """The value of an option; errors call it by ``spelling``, such as a flag's (None: by its name)."""
+        return _PARSERS[name](spelling or name, value)
 
     def with_overrides(self, **settings: Any) -> SolveOptions:
         """The same options with some replaced; an unknown name is refused with the nearest known one."""

@@ -25,7 +25,7 @@ from oocbe.cli.flags import (
     SemiringFlag,
     TablesFlag,
     TimeLimitFlag,
-    check_solution_target,
+    check_targets,
     load,
     options_from,
 )
@@ -81,8 +81,7 @@ def bound(
     from oocbe.solution_file import write_assignment
 
     options = options_from(given)
-    if solution is not None:
-        check_solution_target(solution, file)
+    check_targets(file, options.workdir, solution)
     limits = [_limit(text) for text in z or ["auto"]]
     with observer_for(quiet, verbose) as observer:
         problem = load(file, format, evidence)

@@ -89,6 +89,8 @@ def _description_of(error: BaseException) -> str:
     if isinstance(error, OocbeError):
         return str(error)
     if isinstance(error, KeyboardInterrupt | Terminated):
+        if _was_interrupted_before(error):
+            return "interrupted again while temporary files were removed; the next run removes what is left"
         return "interrupted; temporary files are removed"
     if isinstance(error, MemoryError):
         return "out of memory; a lower --memory makes oocbe keep less in memory at a time"
@@ -97,6 +99,14 @@ def _description_of(error: BaseException) -> str:
         hint = "; free some space or give another --workdir" if error.errno in _FULL_DISK else ""
         return f"{where}{error.strerror or error}{hint}"
     return f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)"
+
+
+def _was_interrupted_before(error: BaseException) -> bool:
+    """Whether an interruption came while the program was ending because of another one."""
+    before = error.__context__
+    while before is not None and not isinstance(before, KeyboardInterrupt | Terminated):
+        before = before.__context__
+    return before is not None
 
 
 def _report(error: BaseException, debug: bool) -> None:

@@ -98,10 +98,12 @@ TaskFlag = Annotated[
         help="optimum, mpe, count, count-optimal, kbest, logz, marginals, min-marginals; from count on, with all rows.",
     ),
 ]
-KFlag = Annotated[int, typer.Option("--k", metavar="INTEGER", help="How many assignments the task kbest finds.")]
+KFlag = Annotated[
+    int | None, typer.Option("--k", metavar="INTEGER", help="How many assignments the task kbest finds; 10.")
+]
 TemperatureFlag = Annotated[
-    float,
-    typer.Option("--temperature", metavar="NUMBER", help="Of the tasks logz and marginals; inf weighs all alike."),
+    float | None,
+    typer.Option("--temperature", metavar="NUMBER", help="Of the tasks logz and marginals, 1; inf weighs all alike."),
 ]
 
 
@@ -114,7 +116,11 @@ def options_from(parameters: Mapping[str, object]) -> SolveOptions:
     """
     from oocbe.options import SolveOptions
 
-    flags = {name: parameters[name] for name in SolveOptions.names() if parameters.get(name) is not None}
+    flags = {
+        name: SolveOptions.parsed(name, parameters[name], f"--{name.replace('_', '-')}")
+        for name in SolveOptions.names()
+        if parameters.get(name) is not None
+    }
     return SolveOptions.from_environment().with_overrides(**flags)
 
 
@@ -125,13 +131,19 @@ def load(path: Path, format_name: str | None, evidence: list[str] | None = None)
     return read(path, format_name, evidence or None)
 
 
-def check_solution_target(solution: Path, problem: Path) -> None:
-    """Refuse before a run, which may take hours, what would lose its result or its input."""
+def check_targets(problem: Path, workdir: Path | None, solution: Path | None, trace: Path | None = None) -> None:
+    """Refuse before a run, which may take hours, what would lose its result or its input, or get in its way."""
     from oocbe.errors import UsageError
 
-    if not solution.absolute().parent.is_dir():
-        raise UsageError(
-            f"--solution {solution}: the folder {solution.absolute().parent} does not exist; make it first"
-        )
-    if solution.exists() and solution.samefile(problem):
-        raise UsageError(f"--solution {solution}: this is the problem itself; name another file")
+    for flag, target in (("--solution", solution), ("--trace", trace)):
+        if target is None:
+            continue
+        folder = target.absolute().parent
+        if not folder.is_dir():
+            raise UsageError(f"{flag} {target}: the folder {folder} does not exist; make it first")
+        if target.is_dir():
+            raise UsageError(f"{flag} {target}: this is a folder; name a file")
+        if target.exists() and problem.exists() and target.samefile(problem):
+            raise UsageError(f"{flag} {target}: this is the problem itself; name another file")
+        if workdir is not None and folder.resolve().is_relative_to(workdir.resolve()):
+            raise UsageError(f"{flag} {target}: lies in --workdir, which holds nothing but the run; name another place")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,7 +40,7 @@ from oocbe.cli.flags import (
     TraceFlag,
     UpperBoundFlag,
     WorkdirFlag,
-    check_solution_target,
+    check_targets,
     load,
     options_from,
 )
@@ -68,8 +69,8 @@ def solve(
     max_disk: MaxDiskFlag = None,
     semiring: SemiringFlag = None,
     task: TaskFlag = "optimum",
-    k: KFlag = 10,
-    temperature: TemperatureFlag = 1.0,
+    k: KFlag = None,
+    temperature: TemperatureFlag = None,
     tables: TablesFlag = None,
     chunk_rows: ChunkRowsFlag = None,
     backend: BackendFlag = None,
@@ -100,13 +101,13 @@ def solve(
     from oocbe.solution_file import write_solution
 
     options = options_from(given)
-    if solution is not None:
-        check_solution_target(solution, file)
+    check_targets(file, options.workdir, solution, trace)
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
+    of_task = _settings_of(task, k, temperature)
     if task != "optimum":
-        with written_to(trace, about, file):
-            return _run_task(task, file, format, evidence, options, k, temperature, (json, quiet, verbose), solution)
-    with written_to(trace, about, file), observer_for(quiet, verbose) as observer:
+        with written_to(trace, about):
+            return _run_task(task, file, format, evidence, options, of_task, (json, quiet, verbose), solution)
+    with written_to(trace, about), observer_for(quiet, verbose) as observer:
         result = solve_timed(lambda: load(file, format, evidence), options, observer)
     if solution is not None and result.assignment is not None:
         write_solution(result, solution)  # before anything is printed, which may fail
@@ -124,19 +125,33 @@ def solve(
     return result.exit_code
 
 
+def _settings_of(task: str, k: int | None, temperature: float | None) -> dict[str, Any]:
+    """The settings that only some tasks have, where they were given; UsageError where this task has no use for them."""
+    from oocbe.errors import UsageError
+
+    given: dict[str, Any] = {}
+    for name, value, tasks in (("k", k, ("kbest",)), ("temperature", temperature, ("logz", "marginals"))):
+        if value is None:
+            continue
+        if task not in tasks:
+            raise UsageError(f"--{name} {value}: the task {task} has no use for it; it is for {' and '.join(tasks)}")
+        given[name] = value
+    return given
+
+
 def _run_task(
     task: str,
     file: Path,
     format_name: str | None,
     evidence: list[str] | None,
     options: SolveOptions,
-    k: int,
-    temperature: float,
+    of_task: dict[str, Any],
     output: tuple[bool, bool, bool],
     solution: Path | None,
 ) -> int:
     from oocbe.cli.task import print_task
     from oocbe.errors import UsageError
+    from oocbe.facade import with_reading
     from oocbe.semiring import semiring_by_name
     from oocbe.solution_file import write_assignment
     from oocbe.tasks.verbs import run_task
@@ -147,8 +162,10 @@ def _run_task(
         )
     json, quiet, verbose = output
     with observer_for(quiet, verbose) as observer:
+        begin = time.perf_counter()
         problem = load(file, format_name, evidence)
-        result = run_task(task, problem, options, k=k, temperature=temperature, observer=observer)
+        reading = time.perf_counter() - begin
+        result = with_reading(run_task(task, problem, options, observer=observer, **of_task), reading)
     if solution is not None and result.assignments:  # before anything is printed, which may fail
         chosen = result.assignments[0][1]
         value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)

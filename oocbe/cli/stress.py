@@ -12,7 +12,7 @@ import typer
 
 from oocbe.cli.failures import guarded
 from oocbe.cli.flags import BackendFlag, DebugFlag, JsonFlag, TraceFlag
-from oocbe.cli.output import note, print_json, print_rows
+from oocbe.cli.output import note, print_json, print_rows, seconds
 from oocbe.cli.trace import written_to
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def stress(
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
     if operator not in OPERATORS:
-        raise UsageError(f"operator: {operator!r} is not one of {', '.join(OPERATORS)}")
-    count = whole_number("rows", rows)
+        raise UsageError(f"--operator: {operator!r} is not one of {', '.join(OPERATORS)}")
+    count = whole_number("--rows", rows)
     shape: dict[str, Any] = {
         "rows": count,
         "groups": max(1, count // group_rows),
@@ -103,9 +103,20 @@ def stress(
     if json:
         print_json({"schema_version": 1, **report})
     else:
-        print_rows((key.replace("_", " "), f"{v:,}" if isinstance(v, int) else v) for key, v in report.items())
+        print_rows((key.replace("_", " "), _text(key, content)) for key, content in report.items())
         print_rows([("answer", "wrong" if verdict.fault else "right: every row checked against the closed form")])
     return EXIT_WRONG if verdict.fault else 0
+
+
+def _text(key: str, content: object) -> str:
+    """A figure of the report for people."""
+    from oocbe.tables.table import format_bytes
+
+    if isinstance(content, float):
+        return seconds(content)
+    if isinstance(content, int):
+        return format_bytes(content) if "bytes" in key or "memory" in key else f"{content:,}"
+    return "" if content is None else str(content)
 
 
 def _apply(

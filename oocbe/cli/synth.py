@@ -122,10 +122,10 @@ def table(
     from oocbe.synth.tables import SyntheticTable
 
     if dtype not in ("int32", "int64", "float32", "float64"):
-        raise UsageError(f"dtype: {dtype!r} is not int32, int64, float32 or float64")
+        raise UsageError(f"--dtype: {dtype!r} is not int32, int64, float32 or float64")
     made = SyntheticTable(
-        whole_number("rows", rows),
-        whole_number("groups", groups),
+        whole_number("--rows", rows),
+        whole_number("--groups", groups),
         variables,
         domain,
         density,

@@ -51,19 +51,13 @@ def trace(
 
 
 @contextmanager
-def written_to(path: Path | None, about: str, problem: Path | None = None) -> Iterator[None]:
-    """Write a trace of the block where a path is given; says at the end where the trace is not complete.
-
-    problem : the input, which the trace must not overwrite.
-    """
+def written_to(path: Path | None, about: str) -> Iterator[None]:
+    """Write a trace of the block where a path is given; says at the end where the trace is not complete."""
     if path is None:
         yield
         return
-    from oocbe.errors import UsageError
     from oocbe.tracing.session import trace as traced
 
-    if problem is not None and path.exists() and path.samefile(problem):
-        raise UsageError(f"--trace {path}: this is the problem itself; name another file")
     with traced(path, about) as recorder:
         yield
     if recorder.failure is not None:

@@ -66,6 +66,32 @@ def test_an_internal_error_asks_to_be_reported() -> None:
     assert "ValueError: oops" in message_of(ValueError("oops"))
 
 
+@pytest.mark.parametrize("first", [KeyboardInterrupt, Terminated])
+def test_a_second_interruption_does_not_say_that_all_is_removed(first, capsys):
+    @guarded
+    def command():
+        try:
+            raise first
+        finally:
+            raise KeyboardInterrupt
+
+    with pytest.raises(typer.Exit) as ended:
+        command()
+    assert ended.value.exit_code == 130
+    assert "the next run removes what is left" in capsys.readouterr().err
+    assert message_of(first()) == "interrupted; temporary files are removed"
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--order-seconds", "x"), ("--chunk-rows", "0"), ("--time-limit", "-1")])
+def test_an_option_that_makes_no_sense_is_called_as_it_was_given(flag, value, monkeypatch):
+    done = CliRunner().invoke(app, ["solve", GRID, flag, value])
+    assert (done.exit_code, done.stderr.split(": ")[1]) == (2, flag)
+    variable = "OOCBE_" + flag.strip("-").replace("-", "_").upper()
+    monkeypatch.setenv(variable, value)
+    done = CliRunner().invoke(app, ["solve", GRID])
+    assert (done.exit_code, done.stderr.split(": ")[1]) == (2, variable)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interruption_that_python_drops_comes_again(number, code, interrupts_heard):
     """What a signal's handler raises in a destructor goes nowhere."""

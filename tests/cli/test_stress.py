@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -38,6 +39,16 @@ def test_stress_finds_right_answers(tmp_path, operator, flags):
     assert report["rows_out"] > 1000
     assert {"seconds_starting", "seconds_making", "seconds", "seconds_checking"} <= set(report)
     assert not list(tmp_path.iterdir())
+
+
+def test_stress_tells_people_sizes_and_times_in_units(tmp_path):
+    done = call("stress", "--rows", "3e4", "--memory", "32MiB", "--workdir", tmp_path)
+    assert done.exit_code == 0, done.output
+    told = dict(re.split(" {2,}", line) for line in done.stdout.splitlines() if "  " in line)
+    assert told["bytes in"] == "703.1 KiB"
+    assert told["rows in"] == "60,000"
+    assert all(re.fullmatch(r"[0-9.]+ m?s", content) for name, content in told.items() if name.startswith("seconds"))
+    assert re.fullmatch(r"[0-9.]+ [MG]iB", told["peak memory"])
 
 
 def test_what_a_killed_stress_leaves_is_removed_by_the_next(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,35 @@ def test_nothing_feasible(tmp_path: Path) -> None:
         done = run(app, ["solve", str(file), "--task", task, "--json", *FAST])
         assert done.exit_code == 10, (task, done.stderr)
         assert json.loads(done.stdout)["status"] == "infeasible"
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--k", "3"], "--k 3: the task optimum has no use for it; it is for kbest"),
+        (["--task", "count", "--k", "3"], "--k 3: the task count has no use for it; it is for kbest"),
+        (["--task", "kbest", "--temperature", "2"], "--temperature 2.0: the task kbest has no use for it"),
+    ],
+)
+def test_a_setting_that_the_task_has_no_use_for_is_refused(flags, told):
+    done = run(app, ["solve", GRID, *flags, *FAST])
+    assert done.exit_code == 2
+    assert told in done.stderr
+
+
+def test_ten_assignments_at_temperature_one_where_nothing_is_said():
+    assert len(answer(GRID, "kbest")["assignments"]) == 10
+    assert answer(GRID, "logz")["temperature"] == 1
+
+
+def test_the_time_to_read_the_problem_counts(monkeypatch):
+    read = oocbe.read
+
+    def slow(*arguments):
+        time.sleep(0.2)
+        return read(*arguments)
+
+    monkeypatch.setattr("oocbe.io.read", slow)
+    seconds = answer(GRID, "count")["seconds"]
+    assert seconds["read"] >= 0.2
+    assert seconds["total"] >= sum(spent for phase, spent in seconds.items() if phase != "total") - 1e-6
