@@ -1,12 +1,9 @@
 """Pinned memory is used again, and no more of it held than is of use."""
 
-import mmap
-
 import numpy as np
 import pytest
 
 from oocbe.errors import UsageError
-from oocbe.kernels.cuda import pinned
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.kernels.cuda.pinned import PinnedMemory, pinned_memory, touched
 from oocbe.stretches import ALIGNMENT, Region
@@ -60,30 +57,6 @@ def test_touched_memory_is_zero_and_may_be_written_to(nbytes):
     assert len(memory) == nbytes
     assert not memory.any()
     memory[:] = 1
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "pages"), [(1 << 20, 1), (26 << 20, 13), (64 << 20, 32), (70 << 20, 18), (4 << 30, 128)]
-)
-def test_many_threads_touch_a_small_region_as_well(monkeypatch, nbytes, pages):
-    """Each a large page at least, and none so much that others wait for it."""
-    touching, stripes = [], []
-
-    class Pool(pinned.ThreadPoolExecutor):
-        def __init__(self, threads, **more):
-            touching.append(threads)
-            super().__init__(threads, **more)
-
-        def map(self, call, parts):
-            stripes.extend(parts)
-            return []
-
-    monkeypatch.setattr(pinned, "thread_count", lambda: 16)
-    monkeypatch.setattr(pinned, "ThreadPoolExecutor", Pool)
-    touched(nbytes)
-    assert touching == ([min(16, pages)] if pages > 1 else [])
-    assert len(stripes) == (pages if pages > 1 else 0)
-    assert sum(map(len, stripes)) == (nbytes // mmap.PAGESIZE if pages > 1 else 0)
 
 
 @pytest.mark.gpu

@@ -18,10 +18,10 @@ from oocbe.kernels.cpu.threads import thread_count
 from oocbe.kernels.cuda.device import cupy
 from oocbe.stretches import Bytes, Region, fresh_memory, rounded
 
-MOST_TOUCHED_AT_ONCE, LEAST_TOUCHED_AT_ONCE = 32 << 20, 2 << 20
-"""A thread touches at most so many bytes of fresh memory in one call, and at least so many: a large page."""
+TOUCHED_AT_ONCE = 32 << 20
+"""A thread touches so many bytes of fresh memory in one call."""
 
-MOST_THREADS, CALLS_A_THREAD = 16, 2
+MOST_THREADS = 16
 
 SPARE = 8
 """A region has this part of what is asked for more."""
@@ -120,11 +120,8 @@ def touched(nbytes: int) -> Bytes:
         array = fresh_memory(nbytes)
     except OSError as error:
         raise MemoryError(f"no {nbytes:,} bytes of main memory: {error.strerror}") from error
-    threads = min(MOST_THREADS, thread_count())
-    step = -(-nbytes // (threads * CALLS_A_THREAD * LEAST_TOUCHED_AT_ONCE)) * LEAST_TOUCHED_AT_ONCE
-    step = min(step, MOST_TOUCHED_AT_ONCE)
-    parts = [array[low : low + step : mmap.PAGESIZE] for low in range(0, nbytes, step)]
-    threads = min(threads, len(parts))
+    parts = [array[low : low + TOUCHED_AT_ONCE : mmap.PAGESIZE] for low in range(0, nbytes, TOUCHED_AT_ONCE)]
+    threads = min(MOST_THREADS, thread_count(), len(parts))
     if threads == 1:
         for part in parts:
             part.fill(0)
