@@ -10,9 +10,11 @@ import errno
 import gzip
 import lzma
 import os
+import stat
 import tempfile
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,11 +50,14 @@ def max_input_bytes(argument: int | None = None) -> int:
 
 def check_there(path: str | Path) -> None:
     """Refuse a name that nothing has, or a folder, before anything is said about what the name promises."""
-    path = Path(path)
-    if path.is_dir():
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        raise UsageError(f"{path}: cannot be read: there is no such file") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if stat.S_ISDIR(mode):
         raise UsageError(f"{path}: cannot be read: this is a folder, expected a file")
-    if not path.exists():
-        raise UsageError(f"{path}: cannot be read: there is no such file")
 
 
 def read_bytes(path: str | Path, limit: int | None = None) -> bytes:
@@ -86,9 +91,8 @@ def read_bytes(path: str | Path, limit: int | None = None) -> bytes:
     return b"".join(blocks)
 
 
-def _decompressed(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    beginning = file.read(max(map(len, _MAGIC.values())))
-    file.seek(0)
+def _decompressed(path: Path, file: BufferedReader) -> Iterator[bytes]:
+    beginning = file.peek(max(map(len, _MAGIC.values())))  # a pipe cannot be read again
     kind = next((suffix for suffix, magic in _MAGIC.items() if beginning.startswith(magic)), None)
     promised = path.suffix.lower()
     if promised in COMPRESSIONS and kind != promised:

@@ -169,7 +169,20 @@ def test_format_by_name_and_by_suffix(tmp_path):
     assert read(tmp_path / "P.WCSP").evaluate((1,)) == 5
 
 
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress])
+def test_problems_are_read_from_pipes(compress):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as file:
+        file.write(compress(SMALL["wcsp"]))
+    try:
+        assert read(f"/dev/fd/{reading}", format="wcsp").evaluate((1,)) == 5
+    finally:
+        os.close(reading)
+
+
 def test_places_that_cannot_be_read_or_written(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read: File name too long"):
+        read("a" * 300 + ".wcsp")
     with pytest.raises(UsageError, match="cannot be read"):
         read(tmp_path / "missing.wcsp")
     (tmp_path / "folder.wcsp").mkdir()
