@@ -81,7 +81,7 @@ def bound(
     from oocbe.solution_file import write_assignment
 
     options = options_from(given)
-    check_targets(file, options.workdir, solution)
+    check_targets(file, solution=solution)
     limits = [_limit(text) for text in z or ["auto"]]
     with observer_for(quiet, verbose) as observer:
         problem = load(file, format, evidence)

@@ -131,19 +131,37 @@ def load(path: Path, format_name: str | None, evidence: list[str] | None = None)
     return read(path, format_name, evidence or None)
 
 
-def check_targets(problem: Path, workdir: Path | None, solution: Path | None, trace: Path | None = None) -> None:
-    """Refuse before a run, which may take hours, what would lose its result or its input, or get in its way."""
+def check_targets(
+    problem: Path | None = None, workdir: Path | None = None, solution: Path | None = None, trace: Path | None = None
+) -> None:
+    """Refuse before a run, which may take hours, what would lose its result or its input, or get in its way.
+
+    workdir : a run directory, which holds nothing but the run; None for a mere place of scratch folders.
+    """
     from oocbe.errors import UsageError
 
-    for flag, target in (("--solution", solution), ("--trace", trace)):
-        if target is None:
-            continue
+    targets = [(flag, target) for flag, target in (("--solution", solution), ("--trace", trace)) if target is not None]
+    for flag, target in targets:
+        if workdir is not None and target.resolve().is_relative_to(workdir.resolve()):
+            raise UsageError(
+                f"{flag} {target}: lies in the run's work folder, which holds nothing but the run; name another place"
+            )
         folder = target.absolute().parent
         if not folder.is_dir():
             raise UsageError(f"{flag} {target}: the folder {folder} does not exist; make it first")
         if target.is_dir():
             raise UsageError(f"{flag} {target}: this is a folder; name a file")
-        if target.exists() and problem.exists() and target.samefile(problem):
+        if problem is not None and _are_one_file(target, problem):
             raise UsageError(f"{flag} {target}: this is the problem itself; name another file")
-        if workdir is not None and folder.resolve().is_relative_to(workdir.resolve()):
-            raise UsageError(f"{flag} {target}: lies in --workdir, which holds nothing but the run; name another place")
+    if (
+        solution is not None
+        and trace is not None
+        and solution.resolve() == trace.resolve()
+        and not solution.is_char_device()
+    ):
+        raise UsageError(f"--trace {trace}: the solution goes there; name another file")
+
+
+def _are_one_file(one: Path, other: Path) -> bool:
+    """Whether two paths name one regular file; a terminal may be read and written at once."""
+    return one.is_file() and other.is_file() and one.samefile(other)

@@ -43,7 +43,7 @@ def describe_folder(folder: Path) -> dict[str, object]:
     ------
     UsageError : neither is. CorruptDataError : what is there is damaged.
     """
-    from oocbe.elimination.run_description import describe_run, is_run
+    from oocbe.elimination.run_description import describe_run, has_lock, is_run
     from oocbe.errors import UsageError
     from oocbe.tables.group import is_table
     from oocbe.tables.stored_complete import open_table
@@ -51,7 +51,11 @@ def describe_folder(folder: Path) -> dict[str, object]:
     if is_run(folder):
         return describe_run(folder)
     if not is_table(folder):
-        raise UsageError(f"{folder}: neither a stored table nor a run directory (no zarr.json, no run.json)")
+        if has_lock(folder):
+            raise UsageError(f"{folder}: a work folder in which no run has published anything yet")
+        raise UsageError(
+            f"{folder}: neither a stored table (no zarr.json, no manifest.json) nor a run directory (no run.json)"
+        )
     return describe_stored(open_table(folder))
 
 
@@ -106,7 +110,7 @@ def _histogram(numbers: Iterable[int]) -> dict[str, int]:
 
 def _text(content: object) -> str:
     if isinstance(content, dict):
-        return ", ".join(f"{key}: {_text(part)}" for key, part in content.items())
+        return ", ".join(f"{key}: {_text(part)}" for key, part in content.items() if part is not None)
     if isinstance(content, list):
         return ", ".join(map(str, content))
     if isinstance(content, bool):

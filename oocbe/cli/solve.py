@@ -101,7 +101,9 @@ def solve(
     from oocbe.solution_file import write_solution
 
     options = options_from(given)
-    check_targets(file, options.workdir, solution, trace)
+    # Other tasks keep no run: theirs is a place of scratch folders.
+    run_directory = options.workdir if task in ("optimum", "mpe") else None
+    check_targets(file, run_directory, solution, trace)
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
     of_task = _settings_of(task, k, temperature)
     if task != "optimum":
@@ -128,7 +130,10 @@ def solve(
 def _settings_of(task: str, k: int | None, temperature: float | None) -> dict[str, Any]:
     """The settings that only some tasks have, where they were given; UsageError where this task has no use for them."""
     from oocbe.errors import UsageError
+    from oocbe.tasks.verbs import TASKS
 
+    if task not in ("optimum", *TASKS):
+        raise UsageError(f"--task {task}: no such task; known: optimum, {', '.join(TASKS)}")
     given: dict[str, Any] = {}
     for name, value, tasks in (("k", k, ("kbest",)), ("temperature", temperature, ("logz", "marginals"))):
         if value is None:

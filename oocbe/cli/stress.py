@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oocbe.cli.failures import guarded
-from oocbe.cli.flags import BackendFlag, DebugFlag, JsonFlag, TraceFlag
+from oocbe.cli.flags import BackendFlag, DebugFlag, JsonFlag, TraceFlag, check_targets
 from oocbe.cli.output import note, print_json, print_rows, seconds
 from oocbe.cli.trace import written_to
 
@@ -52,6 +52,7 @@ def stress(
     from oocbe.synth.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
+    check_targets(trace=trace)
     if operator not in OPERATORS:
         raise UsageError(f"--operator: {operator!r} is not one of {', '.join(OPERATORS)}")
     count = whole_number("--rows", rows)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from oocbe.elimination.run_directory import LARGEST_RECORD, ORDER_PREFIX, RUN_FORMAT
+from oocbe.elimination.run_directory import FORMAT_VERSION, LARGEST_RECORD, RUN_FORMAT, messages_in
+from oocbe.errors import UnsupportedError
+from oocbe.numerals import finite
 from oocbe.tables import disk
+from oocbe.tables.folder_lock import LOCK_NAME
 from oocbe.tables.records import read_record
 
 _SIGNS = {"min-sum": 1, "max-sum": -1}
@@ -18,14 +21,24 @@ def is_run(folder: Path) -> bool:
     return (folder / "run.json").is_file()
 
 
+def has_lock(folder: Path) -> bool:
+    """Whether a process works, or has worked, in a folder."""
+    return (folder / LOCK_NAME).is_file()
+
+
 def describe_run(folder: Path) -> dict[str, object]:
     """Figures about a run, as JSON types: of which problem, how far it has come, and what is known by now.
 
     Raises
     ------
-    CorruptDataError : a record is damaged.
+    CorruptDataError : a record is damaged. UnsupportedError : of another version of the format.
+    FileNotFoundError : the run was removed meanwhile.
     """
     run = read_record(folder / "run.json", LARGEST_RECORD, RUN_FORMAT)
+    if run.get("version") != FORMAT_VERSION:
+        raise UnsupportedError(
+            f"{folder}: a run directory of format version {run.get('version')}; this program reads {FORMAT_VERSION}"
+        )
     identity = run.get("identity")
     result = _record(folder, "result", identity).get("result", {})
     known = _record(folder, "known", identity).get("known", {})
@@ -38,9 +51,9 @@ def describe_run(folder: Path) -> dict[str, object]:
         "begun_by": f"oocbe {run.get('program')}",
         "options": run.get("options"),
         "status": result.get("status", "unfinished"),
-        "value": result["value"] if result else value,
-        "bound": result["bound"] if result else lower,
-        "published_messages": sum(1 for _ in folder.glob(f"{ORDER_PREFIX}*/message-*.json")),
+        "value": finite(result["value"] if result else value),
+        "bound": finite(result["bound"] if result else lower),
+        "published_messages": messages_in(folder),
         "bytes": disk.size_of(folder),
     }
 

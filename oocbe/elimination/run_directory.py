@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -148,7 +149,7 @@ class RunDirectory:
 
     def message_count(self) -> int:
         """Messages that have been published, sound or not."""
-        return sum(1 for _ in self.path.glob(f"{ORDER_PREFIX}*/message-*.json"))
+        return messages_in(self.path)
 
     def remove_orders(self, but: str | None = None) -> None:
         """Remove the messages of all orders (but one)."""
@@ -200,6 +201,15 @@ class RunDirectory:
             if disk.is_partial(path.name) and not path.parent.is_symlink():
                 disk.remove(path)
         remove_orphans(self.path)
+
+
+def messages_in(folder: Path) -> int:
+    """Messages published in a run directory, also while the process at work there removes orders."""
+    count = 0
+    for order in folder.glob(f"{ORDER_PREFIX}*"):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            count += sum(path.match("message-*.json") for path in order.iterdir())
+    return count
 
 
 def _is_ours(path: Path) -> bool:

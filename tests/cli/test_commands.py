@@ -1,6 +1,8 @@
 """Commands that do not solve: inspect, convert, synth, verify, and the help of all."""
 
 import json
+import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
+from oocbe.elimination.run_directory import messages_in
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAILY, GRID = str(EXAMPLES / "daily.spot"), str(EXAMPLES / "grid.wcsp")
@@ -68,12 +71,46 @@ def test_inspect_describes_a_run_before_and_after_its_end(tmp_path: Path) -> Non
     assert run(app, ["inspect", str(folder)]).exit_code == 40
 
 
+def test_inspect_of_a_run_whose_value_json_does_not_have(tmp_path: Path) -> None:
+    variables = tuple(oocbe.Variable(name, 2) for name in "abc")
+    functions = tuple(oocbe.Function.from_array((v,), [1e300, 1e300]) for v in range(3))
+    problem = oocbe.Problem(variables, functions, semiring=oocbe.SUM_PRODUCT, name="large", constant=1.0)
+    assert oocbe.solve(problem, workdir=tmp_path / "run").value == math.inf
+    done = run(app, ["inspect", str(tmp_path / "run"), "--json"])
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["value"] is None
+
+
+def test_inspect_of_a_folder_in_which_a_run_only_begins(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    done = run(app, ["inspect", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "no run has published anything yet" in done.stderr
+
+
+def test_messages_are_counted_while_orders_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for order in ("order-a", "order-b"):
+        (tmp_path / order).mkdir()
+        (tmp_path / order / "message-1.json").touch()
+        (tmp_path / order / "message-1").touch()
+    assert messages_in(tmp_path) == 2
+    glob = Path.glob
+
+    def removing(path: Path, pattern: str) -> list[Path]:
+        found = list(glob(path, pattern))
+        shutil.rmtree(found[0])
+        return found
+
+    monkeypatch.setattr(Path, "glob", removing)
+    assert messages_in(tmp_path) == 1
+
+
 @pytest.mark.parametrize("name", ["folder", "folder/missing", "folder/missing.spot"])
 def test_inspect_says_what_is_not_there(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     done = run(app, ["inspect", str(tmp_path / name)])
     assert done.exit_code == 2
-    assert ("neither a stored table nor a run" if name == "folder" else "there is no such file") in done.stderr
+    assert ("neither a stored table" if name == "folder" else "there is no such file") in done.stderr
 
 
 def test_inspect_of_a_table_that_is_not_whole_says_so(tmp_path: Path) -> None:

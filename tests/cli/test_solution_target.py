@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from oocbe.cli.main import app
 
+DAILY = "examples/daily.spot"
+
 
 @pytest.mark.parametrize("flag", ["--solution", "--trace"])
 @pytest.mark.parametrize("target", ["missing/file", "day.spot", "folder", "run/file", "run/order/file"])
@@ -25,3 +27,37 @@ def test_what_cannot_or_must_not_be_written_is_refused_first(tmp_path, monkeypat
     assert result.stderr.startswith(f"oocbe: {flag} {tmp_path / target}: ")
     assert problem.read_bytes() == before
     assert not (tmp_path / target).is_file() or target == "day.spot"
+
+
+@pytest.mark.parametrize("flag", ["--solution", "--trace"])
+@pytest.mark.parametrize("target", ["run", "link", "run/file"])
+def test_the_run_directory_is_kept_free_of_other_files(tmp_path, flag, target):
+    (tmp_path / "link").symlink_to(tmp_path / "run" / "file")
+    arguments = ["solve", DAILY, "--workdir", tmp_path / "run", flag, tmp_path / target]
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 2
+    assert "work folder" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_place_of_scratch_folders_may_hold_other_files(tmp_path):
+    arguments = ["solve", DAILY, "--task", "count", "--workdir", tmp_path, "--trace", tmp_path / "t.json", "--quiet"]
+    result = CliRunner().invoke(app, [str(argument) for argument in [*arguments, "--order-seconds", "0"]])
+    assert result.exit_code == 0, result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["t.json"]
+
+
+def test_trace_and_solution_do_not_write_over_one_another(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    arguments = ["solve", DAILY, "--solution", tmp_path / "file", "--trace", tmp_path / "link"]
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 2
+    assert "the solution goes there" in result.stderr
+    assert not (tmp_path / "file").exists()
+
+
+def test_stress_looks_at_its_trace_first(tmp_path, monkeypatch):
+    monkeypatch.setattr("oocbe.synth.tables.SyntheticTable.write", lambda *_: pytest.fail("made tables all the same"))
+    result = CliRunner().invoke(app, ["stress", "--rows", "3e4", "--trace", str(tmp_path / "missing" / "t.json")])
+    assert result.exit_code == 2
+    assert "does not exist; make it first" in result.stderr

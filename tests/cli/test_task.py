@@ -114,6 +114,7 @@ def test_nothing_feasible(tmp_path: Path) -> None:
     [
         (["--k", "3"], "--k 3: the task optimum has no use for it; it is for kbest"),
         (["--task", "count", "--k", "3"], "--k 3: the task count has no use for it; it is for kbest"),
+        (["--task", "best", "--k", "3"], "--task best: no such task; known: optimum, mpe, count"),
         (["--task", "kbest", "--temperature", "2"], "--temperature 2.0: the task kbest has no use for it"),
     ],
 )
