@@ -45,7 +45,8 @@ class Result:
     order : variable indices in the order in which they were eliminated.
     largest_message_rows : rows of the largest message.
     total_rows : rows of all messages together.
-    seconds : wall time by phase (``read``, ``order``, ``forward``, ``backward``, ``total``); absent where not run.
+    seconds : wall time by phase (``read``, ``order``, ``bounds``, ``forward``, ``backward``, ``mini-buckets``), and in
+        ``total``; absent where not run.
     peak_memory_bytes : largest resident set of the process until the end of the solve.
     dominance : whether substitution dominance was applied.
     dtype : name of the dtype of message values, such as ``int32``.

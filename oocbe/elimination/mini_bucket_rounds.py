@@ -64,8 +64,9 @@ class MiniBucketRounds:
             except OocbeError:  # no time or room for more, or a problem that mini-buckets cannot take
                 self._is_open = False
                 self._deadline.check()
-            taken = time.perf_counter() - begin
-            self.seconds += taken
+            finally:
+                taken = time.perf_counter() - begin
+                self.seconds += taken
             self._next_cost = GROWTH * taken
             self._z += 1
 

@@ -97,17 +97,17 @@ def solve(
     problem = _checked(problem, semiring, options).in_semiring(semiring)
     with open_run(problem, options) as kept:
         if kept.result is None:
-            warning = memory_warning(options)
             try:
                 with Deadline(options.time_limit) as deadline:
-                    result = _Run(problem, semiring, options, observer, deadline, kept, choices).solve()
+                    run = _Run(problem, semiring, options, observer, deadline, kept, choices)
+                    result = run.solve()
             except SystemError as error:
                 interruption = interruption_in(error)
                 if interruption is error:
                     raise
                 raise interruption from None
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
-            notes = (*result.notes, warning) if warning else result.notes
+            notes = (*result.notes, run.warning) if run.warning else result.notes
             result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
         else:
             result = kept.result
@@ -155,6 +155,7 @@ class _Run:
     def __post_init__(self) -> None:
         self._engine = engine_for(self.options, self.deadline)
         self.kept.set_memory(message_memory(self.options))
+        self.warning = memory_warning(self.options)
         self._sign = -1 if self.semiring.marginalisation is Marginalisation.MAX else 1
 
     def solve(self) -> Result:

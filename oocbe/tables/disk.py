@@ -237,12 +237,13 @@ def make_folder_of_user(path: Path, mode: int = 0o777) -> None:
 
     Raises
     ------
-    UsageError : a file of that name is there, or in place of a folder above. OSError : it cannot be made.
+    UsageError : a file, or a link that leads nowhere, has that name or that of a folder above.
+    OSError : it cannot be made.
     """
     try:
         path.mkdir(mode, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise UsageError(f"{path}: is a file, or lies in one; name a folder") from None
+        raise UsageError(f"{path}: is a file (or a link that leads nowhere), or lies in one; name a folder") from None
 
 
 def make_new_folder(path: Path) -> None:
