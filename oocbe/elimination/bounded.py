@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from oocbe.elimination.assignment import backward_pass
@@ -30,6 +30,7 @@ from oocbe.elimination.order import HEURISTICS, judge_order, read_order, search_
 from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.race import CAP_FACTOR, Attempts, Finish, Race
 from oocbe.elimination.scope import RunningOrder, Scope
+from oocbe.elimination.search_statistics import Statistics
 from oocbe.errors import OocbeError, ResourceError, TimeLimitError
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.options import SolveOptions
@@ -60,33 +61,6 @@ LAST_ITERATIONS = 10_000
 
 Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
 """Told the problem, the order and the bound of each run; returns what to call after each bucket."""
-
-
-@dataclass
-class Statistics:
-    """What a bounded solve took.
-
-    Attributes
-    ----------
-    seconds : by phase. attempts : runs given up.
-    order, width, total_rows, dtype : of the last run that ended; fixed variables come first in the order.
-    largest_rows : of any run that ended.
-    bounds : the bound used, a sentence. stopped : why the search ended before the proof, a sentence, or empty.
-    spoiled : the best assignment without the linear constraints that elimination left out violates one of them.
-    """
-
-    seconds: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(("order", "bounds", "forward", "backward"), 0.0)
-    )
-    attempts: int = 0
-    order: tuple[int, ...] = ()
-    width: int = 0
-    total_rows: int = 0
-    dtype: str = ""
-    largest_rows: int = 0
-    bounds: str = ""
-    stopped: str = ""
-    spoiled: bool = False
 
 
 class Keeper(Attempts, Protocol):
@@ -137,6 +111,7 @@ class BoundedSolve:
             self._given = read_order(problem, options.order)
         self._bounds = 0
         self._width: int | float = 0
+        self._is_kept = False
         self.statistics = Statistics()
 
     def run(self) -> None:
@@ -151,6 +126,7 @@ class BoundedSolve:
         attempt = None if self._keeper.known is None else self._keeper.known.get("attempt")
         with IncumbentSearch(self._problem, share, options.seed) as incumbents:
             try:
+                width = self._resumed_width()
                 if attempt is not None and self._others.resume(attempt):
                     return
                 begin = time.perf_counter()
@@ -162,7 +138,7 @@ class BoundedSolve:
                 self._take(incumbents)
                 if not known.is_near_enough:
                     self.mini_buckets.improve(known)
-                width = self._resumed_width() or known.grid.step or self._first_width()
+                width = width or known.grid.step or self._first_width()
                 resumed = self._resumed_order()
                 while not known.is_near_enough:
                     assert known.lower is not None
@@ -194,6 +170,10 @@ class BoundedSolve:
                     last = find_incumbent(self._problem, math.inf, options.seed, iterations=LAST_ITERATIONS)
                     if last is not None:
                         known.offer(last.value, last.assignment, last.method)
+            if not (self._is_kept or self._keeper.known or known.is_closed):
+                # A limit came before the first round: a run that is resumed with more begins with what is known.
+                with suppress(ResourceError):
+                    self._keep(None)
 
     def _take(self, incumbents: IncumbentSearch) -> None:
         """Look at what the search for assignments has found by now."""
@@ -206,7 +186,7 @@ class BoundedSolve:
 
         attempt : one without bounds that begins now. running : the order that does, in a round with bounds.
         """
-        known = self._known
+        known, self._is_kept = self._known, True
         content = {"lower": known.lower, "value": known.value, "assignment": known.assignment, "width": self._width}
         order = None if running is None else running.as_record()
         self._keeper.keep_known({**content, "attempt": attempt, "running": order})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from oocbe.elimination.bounded import Statistics
 from oocbe.elimination.forward import ForwardPass
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import carried_in_rows, left_out, why_left_out
 from oocbe.elimination.race import Finish
+from oocbe.elimination.search_statistics import Statistics
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.pruning.dominance import applies_to

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from oocbe.deadline import Deadline
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
-from oocbe.elimination.bounded import BoundedSolve, Statistics
+from oocbe.elimination.bounded import BoundedSolve
 from oocbe.elimination.durability import TransientRun, open_run
 from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.incumbent_search import IncumbentSearch
@@ -37,6 +37,7 @@ from oocbe.elimination.race import Finish, race
 from oocbe.elimination.ranges import value_dtype
 from oocbe.elimination.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.row_limits import predictions_are_exact
+from oocbe.elimination.search_statistics import Statistics
 from oocbe.errors import (
     DiskError,
     ResourceError,

@@ -61,6 +61,8 @@ def test_inspect_describes_a_run_before_and_after_its_end(tmp_path: Path) -> Non
     content = json.loads(run(app, ["inspect", str(folder), "--json"]).stdout)
     assert (content["kind"], content["problem"], content["status"]) == ("run", "grid-6x6-d4-s1", "unfinished")
     assert content["options"]["bounds"] == "constant"
+    assert (content["value"], content["bound"]) == (result.value, result.bound)
+    assert result.value is not None
     oocbe.solve(GRID, workdir=folder, resume=True, bounds="constant")
     content = json.loads(run(app, ["inspect", str(folder), "--json"]).stdout)
     assert (content["status"], content["value"], content["published_messages"]) == ("optimal", 1812, 0)

@@ -13,6 +13,7 @@ from small_problems import brute_force, check, make_problem, structures, without
 import oocbe
 from oocbe.elimination import bounded, incumbent_search
 from oocbe.elimination import solve as solving
+from oocbe.elimination.run_description import describe_run
 from oocbe.errors import TimeLimitError, UnsupportedError, UsageError
 from oocbe.problem import Constraint, Function, Problem, Variable
 from oocbe.pruning.incumbent import Incumbent
@@ -276,3 +277,15 @@ def test_an_error_in_the_search_for_assignments_is_raised(monkeypatch):
     monkeypatch.setattr(incumbent_search, "find_incumbent", fail)
     with pytest.raises(ZeroDivisionError):
         solve(chain(14, 3), bounds="local-polytope")
+
+
+@pytest.mark.parametrize("limit", [{"time_limit": 0}, {"gap": 1e9}], ids=str)
+def test_what_is_known_is_kept_also_where_a_limit_comes_before_the_first_round(tmp_path, limit):
+    settings = {"workdir": tmp_path / "run", "bounds": "constant"}
+    ended = solve(chain(30, 4), **settings, incumbent_seconds=1, **limit)
+    assert (ended.status, ended.value is None) == ("limit", False)
+    kept = describe_run(tmp_path / "run")
+    assert (kept["value"], kept["bound"]) == (ended.value, ended.bound)
+    again = solve(chain(30, 4), **settings, resume=True, incumbent_seconds=0, time_limit=0)
+    assert (again.status, again.value, again.bound) == ("limit", ended.value, ended.bound)
+    assert solve(chain(30, 4), **settings, resume=True).status == "optimal"
