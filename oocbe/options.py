@@ -150,7 +150,7 @@ class SolveOptions:
 
     @staticmethod
     def parsed(name: str, value: object, spelling: str | None = None) -> object:
-        """The value of an option; errors call it by ``spelling``, such as a flag's (None: by its name)."""
+        """The value of an option; UsageError, which calls it by ``spelling`` (None: by its name), where it has none."""
         return _PARSERS[name](spelling or name, value)
 
     def with_overrides(self, **settings: Any) -> SolveOptions:

@@ -137,6 +137,10 @@ def check_targets(
     """Refuse before a run, which may take hours, what would lose its result or its input, or get in its way.
 
     workdir : a run directory, which holds nothing but the run; None for a mere place of scratch folders.
+
+    Raises
+    ------
+    UsageError : names the flag, and what is wrong with its file.
     """
     from oocbe.errors import UsageError
 

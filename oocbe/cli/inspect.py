@@ -41,7 +41,7 @@ def describe_folder(folder: Path) -> dict[str, object]:
 
     Raises
     ------
-    UsageError : neither is. CorruptDataError : what is there is damaged.
+    UsageError : neither is. CorruptDataError : what is there is damaged. UnsupportedError : of another version.
     """
     from oocbe.elimination.run_description import describe_run, has_lock, is_run
     from oocbe.errors import UsageError

@@ -130,10 +130,12 @@ def solve(
 def _settings_of(task: str, k: int | None, temperature: float | None) -> dict[str, Any]:
     """The settings that only some tasks have, where they were given; UsageError where this task has no use for them."""
     from oocbe.errors import UsageError
-    from oocbe.tasks.verbs import TASKS
 
-    if task not in ("optimum", *TASKS):
-        raise UsageError(f"--task {task}: no such task; known: optimum, {', '.join(TASKS)}")
+    if task != "optimum":
+        from oocbe.tasks.verbs import TASKS
+
+        if task not in TASKS:
+            raise UsageError(f"--task {task}: no such task; known: optimum, {', '.join(TASKS)}")
     given: dict[str, Any] = {}
     for name, value, tasks in (("k", k, ("kbest",)), ("temperature", temperature, ("logz", "marginals"))):
         if value is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from oocbe.elimination.run_directory import FORMAT_VERSION, LARGEST_RECORD, RUN_FORMAT, messages_in
+from oocbe.elimination.run_directory import FORMAT_VERSION, LARGEST_RECORD, RUN_FORMAT, messages_in, record_in
 from oocbe.errors import UnsupportedError
 from oocbe.numerals import finite
 from oocbe.tables import disk
@@ -60,8 +60,5 @@ def describe_run(folder: Path) -> dict[str, object]:
 
 def _record(folder: Path, what: str, identity: object) -> dict[str, dict[str, Any]]:
     """A record of this very run; nothing where there is none."""
-    try:
-        content = read_record(folder / f"{what}.json", LARGEST_RECORD, RUN_FORMAT)
-    except FileNotFoundError:
-        return {}
-    return content if content.get("identity") == identity else {}
+    content = record_in(folder, what)
+    return content if content is not None and content.get("identity") == identity else {}

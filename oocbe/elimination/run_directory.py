@@ -138,10 +138,7 @@ class RunDirectory:
 
     def kept(self, what: str) -> dict[str, Any] | None:
         """Content of a record; None where there is none. :class:`CorruptDataError` where it is damaged."""
-        try:
-            return read_record(self.path / f"{what}.json", LARGEST_RECORD, RUN_FORMAT)
-        except FileNotFoundError:
-            return None
+        return record_in(self.path, what)
 
     def order_folder(self, key: str) -> Path:
         """Where the messages of an order go."""
@@ -201,6 +198,14 @@ class RunDirectory:
             if disk.is_partial(path.name) and not path.parent.is_symlink():
                 disk.remove(path)
         remove_orphans(self.path)
+
+
+def record_in(folder: Path, what: str) -> dict[str, Any] | None:
+    """Content of a record ``what``.json of a run; None where there is none. CorruptDataError where it is damaged."""
+    try:
+        return read_record(folder / f"{what}.json", LARGEST_RECORD, RUN_FORMAT)
+    except FileNotFoundError:
+        return None
 
 
 def messages_in(folder: Path) -> int:

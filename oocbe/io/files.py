@@ -49,7 +49,7 @@ def max_input_bytes(argument: int | None = None) -> int:
 
 
 def check_there(path: str | Path) -> None:
-    """Refuse a name that nothing has, or a folder, before anything is said about what the name promises."""
+    """Refuse (UsageError) a name that nothing has, or a folder, before anything is said of what the name promises."""
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:

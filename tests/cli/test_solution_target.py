@@ -12,6 +12,10 @@ from oocbe.cli.main import app
 DAILY = "examples/daily.spot"
 
 
+def call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
 @pytest.mark.parametrize("flag", ["--solution", "--trace"])
 @pytest.mark.parametrize("target", ["missing/file", "day.spot", "folder", "run/file", "run/order/file"])
 def test_what_cannot_or_must_not_be_written_is_refused_first(tmp_path, monkeypatch, flag, target):
@@ -21,8 +25,7 @@ def test_what_cannot_or_must_not_be_written_is_refused_first(tmp_path, monkeypat
     shutil.copy("examples/daily.spot", problem)
     before = problem.read_bytes()
     monkeypatch.setattr("oocbe.facade.solve_timed", lambda *_: pytest.fail("solved all the same"))
-    arguments = ["solve", problem, "--workdir", tmp_path / "run", flag, tmp_path / target]
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    result = call("solve", problem, "--workdir", tmp_path / "run", flag, tmp_path / target)
     assert result.exit_code == 2
     assert result.stderr.startswith(f"oocbe: {flag} {tmp_path / target}: ")
     assert problem.read_bytes() == before
@@ -33,24 +36,22 @@ def test_what_cannot_or_must_not_be_written_is_refused_first(tmp_path, monkeypat
 @pytest.mark.parametrize("target", ["run", "link", "run/file"])
 def test_the_run_directory_is_kept_free_of_other_files(tmp_path, flag, target):
     (tmp_path / "link").symlink_to(tmp_path / "run" / "file")
-    arguments = ["solve", DAILY, "--workdir", tmp_path / "run", flag, tmp_path / target]
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    result = call("solve", DAILY, "--workdir", tmp_path / "run", flag, tmp_path / target)
     assert result.exit_code == 2
     assert "work folder" in result.stderr
     assert not (tmp_path / "run").exists()
 
 
 def test_a_place_of_scratch_folders_may_hold_other_files(tmp_path):
-    arguments = ["solve", DAILY, "--task", "count", "--workdir", tmp_path, "--trace", tmp_path / "t.json", "--quiet"]
-    result = CliRunner().invoke(app, [str(argument) for argument in [*arguments, "--order-seconds", "0"]])
+    flags = ["--task", "count", "--order-seconds", 0, "--quiet"]
+    result = call("solve", DAILY, *flags, "--workdir", tmp_path, "--trace", tmp_path / "t.json")
     assert result.exit_code == 0, result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["t.json"]
 
 
 def test_trace_and_solution_do_not_write_over_one_another(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    arguments = ["solve", DAILY, "--solution", tmp_path / "file", "--trace", tmp_path / "link"]
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    result = call("solve", DAILY, "--solution", tmp_path / "file", "--trace", tmp_path / "link")
     assert result.exit_code == 2
     assert "the solution goes there" in result.stderr
     assert not (tmp_path / "file").exists()
@@ -58,6 +59,6 @@ def test_trace_and_solution_do_not_write_over_one_another(tmp_path):
 
 def test_stress_looks_at_its_trace_first(tmp_path, monkeypatch):
     monkeypatch.setattr("oocbe.synth.tables.SyntheticTable.write", lambda *_: pytest.fail("made tables all the same"))
-    result = CliRunner().invoke(app, ["stress", "--rows", "3e4", "--trace", str(tmp_path / "missing" / "t.json")])
+    result = call("stress", "--rows", "3e4", "--trace", tmp_path / "missing" / "t.json")
     assert result.exit_code == 2
     assert "does not exist; make it first" in result.stderr
