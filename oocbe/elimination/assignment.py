@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.buckets import Bucket, reading
+from oocbe.elimination.buckets import Bucket, entries_over, reading
 from oocbe.elimination.message import Message
 from oocbe.elimination.prepare import Prepared
+from oocbe.elimination.recomputation import Recomputation
 from oocbe.errors import CorruptDataError
 from oocbe.operators.consumption import Consumption
-from oocbe.operators.factors import FactorPool, PackedFactor
 from oocbe.semiring import Combination
-from oocbe.tables.layout import bits_for
 from oocbe.tracing.recorder import ELIMINATION, spanning
 
 PAIRS = 1 << 20
@@ -29,12 +28,15 @@ PAIRS = 1 << 20
 
 
 @spanning(ELIMINATION, "backward pass")
-def backward_pass(prepared: Prepared, buckets: list[Bucket]) -> tuple[int, ...]:
+def backward_pass(
+    prepared: Prepared, buckets: list[Bucket], recomputation: Recomputation | None = None
+) -> tuple[int, ...]:
     """An optimal assignment, one value index a variable, in the problem's order.
 
     Parameters
     ----------
     buckets : of a finished forward pass of a semiring that selects, in elimination order.
+    recomputation : finds the values of messages that were forgotten; None where none was.
 
     Raises
     ------
@@ -44,6 +46,14 @@ def backward_pass(prepared: Prepared, buckets: list[Bucket]) -> tuple[int, ...]:
     allotments: dict[int, int] = {}
     consumption, is_better = prepared.consumption, prepared.semiring.is_better
     for bucket in reversed(buckets):
+        kept = [m for m in bucket.messages if not m.is_forgotten]
+        forgotten = []
+        if len(kept) < len(bucket.messages):
+            assert recomputation is not None
+            with reading(prepared, bucket):
+                forgotten = [
+                    recomputation.cells(m, chosen, (bucket.variable,)) for m in bucket.messages if m.is_forgotten
+                ]
         best: tuple[float, int] | None = None
         best_shares: list[int] = []
         for value in range(prepared.problem.sizes[bucket.variable]):
@@ -52,7 +62,10 @@ def backward_pass(prepared: Prepared, buckets: list[Bucket]) -> tuple[int, ...]:
             with reading(prepared, bucket):
                 total = _own_value(prepared, bucket, chosen)
                 if total is not None and consumption is None:
-                    total = _with_messages(prepared, bucket.messages, chosen, total)
+                    total = _with_messages(prepared, kept, chosen, total)
+                    for values, feasible in forgotten:
+                        if total is not None:
+                            total = _combined(prepared, total, values[value].item()) if feasible[value] else None
                 elif total is not None and consumption is not None:
                     room = consumption.limit if bucket.sent is None else allotments[id(bucket.sent)]
                     total, shares = _Shares(prepared, consumption, room).of(bucket, chosen, total)
@@ -84,13 +97,11 @@ def _own_value(prepared: Prepared, bucket: Bucket, chosen: dict[int, int]) -> in
     """Combined value of a bucket's functions under an assignment of its variables; None where it is infeasible."""
     sizes = prepared.problem.sizes
     for c in bucket.constraints:
-        if not _entry(prepared.constraints, c, sizes, chosen):
+        if not entries_over(prepared.constraints, c, sizes, chosen, ()):
             return None
-    adds = prepared.semiring.combination is Combination.ADD
     total: int | float = prepared.semiring.one
     for f in bucket.functions:
-        entry = _entry(prepared.functions, f, sizes, chosen)
-        total = total + entry if adds else total * entry
+        total = _combined(prepared, total, entries_over(prepared.functions, f, sizes, chosen, ()).item())
     return total
 
 
@@ -98,13 +109,16 @@ def _with_messages(
     prepared: Prepared, messages: list[Message], chosen: dict[int, int], total: int | float
 ) -> int | float | None:
     """A value combined with one row of each message; None where there is none."""
-    adds = prepared.semiring.combination is Combination.ADD
     for message in messages:
         value = message.value_at(chosen)
         if value is None:
             return None
-        total = total + value if adds else total * value
+        total = _combined(prepared, total, value)
     return total
+
+
+def _combined(prepared: Prepared, one: int | float, other: int | float) -> int | float:
+    return one + other if prepared.semiring.combination is Combination.ADD else one * other
 
 
 class _Shares:
@@ -178,12 +192,3 @@ class _Shares:
         fresh = np.concatenate([[True], np.diff(amounts[order]) > 0])[: len(order)]
         keep = order[fresh]
         return amounts[keep], worths[keep], before[keep], row[keep]
-
-
-def _entry(pool: FactorPool, factor: PackedFactor, sizes: tuple[int, ...], chosen: dict[int, int]) -> int | float:
-    index = shift = 0
-    for v in factor.scope:
-        index |= chosen[v] << shift
-        shift += bits_for(sizes[v])
-    entry: int | float = pool.entries[factor.offset + index].item()
-    return entry

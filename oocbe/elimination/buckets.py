@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,8 @@ from oocbe.elimination.message import Message
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared
 from oocbe.errors import CorruptDataError
-from oocbe.operators.factors import PackedFactor
+from oocbe.operators.factors import FactorPool, PackedFactor
+from oocbe.tables.layout import bits_for
 
 
 @dataclass
@@ -56,6 +58,27 @@ def fill_buckets(prepared: Prepared, store: MessageStore) -> list[Bucket]:
     for t in prepared.tables:
         buckets[prepared.position[t.scope[0]]].messages.append(store.add(t.scope, t.table, is_filtered=False))
     return buckets
+
+
+def entries_over(
+    pool: FactorPool, factor: PackedFactor, sizes: Sequence[int], chosen: dict[int, int], axes: Sequence[int]
+) -> NDArray[Any]:
+    """Entries of a packed factor for all assignments of some variables, the others as chosen.
+
+    Returns an array with an axis for each of ``axes``, of length 1 where the factor does not depend on it.
+    """
+    index: Any = np.zeros((1,) * len(axes), dtype=np.int64)
+    shift = 0
+    for v in factor.scope:
+        if v in axes:
+            shape = [1] * len(axes)
+            shape[axes.index(v)] = sizes[v]
+            index = index + (np.arange(sizes[v]) << shift).reshape(shape)
+        else:
+            index = index + (chosen[v] << shift)
+        shift += bits_for(sizes[v])
+    found: NDArray[Any] = pool.entries[factor.offset + index]
+    return found
 
 
 @contextmanager

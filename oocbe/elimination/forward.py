@@ -19,6 +19,7 @@ from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.message import Message
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared
+from oocbe.elimination.recomputation import Recomputation
 from oocbe.elimination.scaling import split
 from oocbe.errors import LimitError
 from oocbe.operators.bucket_engine import BucketEngine
@@ -43,6 +44,7 @@ class ForwardPass:
     largest_rows, total_rows : rows of the largest message, and of all.
     width : variables of the largest separator.
     is_pruned : rows were held against an upper bound; no value then means that nothing below it exists.
+    recomputation : finds the values of messages that were forgotten; None where all are kept.
     """
 
     buckets: list[Bucket]
@@ -52,6 +54,7 @@ class ForwardPass:
     total_rows: int = 0
     width: int = 0
     is_pruned: bool = False
+    recomputation: Recomputation | None = None
 
 
 class RowCapError(LimitError):
@@ -103,8 +106,14 @@ class Forward:
         self._prunes = pruner is not None
         self._maker = self.maker(prepared, dominance, store, row_cap, engine, pruner, tables)
 
-    def run(self, bucket_done: Callable[[int, int, int], None] | None = None) -> ForwardPass:
-        """Eliminate every variable; ``bucket_done`` gets the bucket's number (from 1), rows and bytes.
+    def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = False) -> ForwardPass:
+        """Eliminate every variable.
+
+        Parameters
+        ----------
+        bucket_done : gets the bucket's number (from 1), rows and bytes.
+        may_forget : whether messages that were joined may be forgotten where memory is short, as a backward pass can
+            compute those few of their values again that it asks for.
 
         Raises
         ------
@@ -116,6 +125,9 @@ class Forward:
         prepared = self._prepared
         buckets = fill_buckets(prepared, self._store)
         outcome = ForwardPass(buckets, prepared.constant, prepared.exponent, is_pruned=self._prunes)
+        if may_forget and prepared.consumption is None:
+            outcome.recomputation = Recomputation(prepared, buckets)
+            self._store.forgets = outcome.recomputation.forget
         if prepared.is_infeasible:
             outcome.value = None
             return outcome
@@ -138,13 +150,16 @@ class Forward:
                 del buckets[place + 1 :]
                 return outcome
             outcome.exponent += exponent
+            if bucket.separator:
+                bucket.sent = message
+                if outcome.recomputation is not None:
+                    outcome.recomputation.made(message, bucket)
             for received in bucket.messages:
                 self._store.joined(received)
             if not bucket.separator:
                 self._absorb(outcome, message.table())
                 continue
             target = prepared.position[bucket.separator[0]]
-            bucket.sent = message
             buckets[target].messages.append(message)
             subtrees[target] = subtrees[target] | subtree if target in subtrees else subtree
         return outcome

@@ -34,6 +34,11 @@ LESS = 0.75
 """Rows take less than a complete table where they take this share of its bytes."""
 
 
+def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the same kind with the widest range."""
+    return np.dtype(np.int64 if dtype.kind == "i" else np.float64)
+
+
 @contextmanager
 def _if_there_is_room() -> Iterator[None]:
     """Within the block the device may run out of memory: main memory has room then, or says that it has none."""
@@ -54,12 +59,14 @@ class Message:
     scope : variable indices, the variable eliminated first at the front; the layout has the same order.
     rows, nbytes : of the table.
     is_filtered : whether the constraints that its scope covers have been applied; not so in a problem's own tables.
+    is_forgotten : whether nothing is kept of it (:mod:`oocbe.elimination.recomputation`).
     """
 
     scope: tuple[int, ...]
     rows: int
     nbytes: int
     is_filtered: bool = True
+    is_forgotten: bool = False
     _table: Table | CompleteTable | None = None
     _stored: StoredTable | StoredCompleteTable | None = None
 
@@ -90,6 +97,11 @@ class Message:
         """Bring it from the device to main memory."""
         assert self._table is not None
         self._table = to_host(self._table)
+
+    def forget(self) -> None:
+        """Keep nothing of it."""
+        self._table = None
+        self.is_forgotten = True
 
     def list_there(self, share: float = math.inf) -> None:
         """Where it is a complete table on the device, keep its rows instead, there, if they take less than a share of
@@ -219,6 +231,39 @@ class Message:
             return None
         value: int | float = self._table.values[row].item()
         return value
+
+    def cells_at(self, assignment: dict[int, int], free: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Values for all assignments of some of the scope's variables, and which of them are feasible.
+
+        Parameters
+        ----------
+        assignment : value index of each other variable of the scope, at least. free : variables of the scope.
+
+        Returns
+        -------
+        values : int64 or float64, an axis for each free variable. feasible : bool of the same shape; elsewhere values
+            mean nothing.
+        """
+        source = self._table if self._table is not None else self._stored
+        assert source is not None
+        scope = tuple(reversed(self.scope)) if self.is_complete else self.scope
+        sizes = dict(zip(scope, source.layout.sizes, strict=True))
+        shape = tuple(sizes[v] for v in free)
+        if isinstance(self._table, CompleteTable):
+            steps = dict(zip(scope, self._table.steps, strict=True))
+            numbers = np.full(shape, sum(assignment[v] * steps[v] for v in scope if v not in free), dtype=np.int64)
+            for axis, v in enumerate(free):
+                numbers += (np.arange(sizes[v]) * steps[v]).reshape([-1 if a == axis else 1 for a in range(len(free))])
+            found = self._table.values_of(numbers)
+            return found.astype(_widest(found.dtype)), self._table.is_feasible(found)
+        values, feasible = np.zeros(shape, dtype=_widest(self.dtype)), np.zeros(shape, dtype=np.bool_)
+        trial = dict(assignment)
+        for cell in np.ndindex(*shape):
+            trial.update(zip(free, cell, strict=True))
+            value = self.value_at(trial)
+            if value is not None:
+                values[cell], feasible[cell] = value, True
+        return values, feasible
 
     def rows_at(self, assignment: dict[int, int], bits: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Rows that an assignment selects where keys begin with a field of so many bits that is none of the scope's.

@@ -43,7 +43,6 @@ CHUNK_SHARE, LEAST_CHUNK_ROWS = 0.015, 1 << 12
 """A chunk's rows take this share of the memory limit at most, unless they are so few: one is being filled, one encoded,
 and some are decoded at a time."""
 
-
 COMPLETE_PIECE_BYTES, LISTED_SHARE, LEAST_ROOM = 32, 0.25, 0.1
 """Of a cell of a complete table whose rows are listed: its value, key and place, and copies of them. Share of what is
 free, or of this share of the limit where that is more, for the cells that are listed at a time."""
@@ -65,6 +64,8 @@ class MessageStore:
     ----------
     budget : of the disk, and the folder there.
     in_memory : bytes of messages in main memory.
+    forgets : forgets a message that has been joined where its values can be found otherwise, and says whether it did;
+        called where memory is short. None where all messages are needed.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class MessageStore:
     ) -> None:
         self.memory_limit = memory_limit
         self.in_memory = 0
+        self.forgets: Callable[[Message], bool] | None = None
         self._checkpoint = checkpoint
         self._write_all = workdir is not None
         self._parent = default_parent() if workdir is None else workdir
@@ -222,8 +224,9 @@ class MessageStore:
             self._come_home(message)
 
     def relieve(self) -> bool:
-        """Bring the messages home that have been joined and were left on the device; whether there were any."""
-        has_brought = False
+        """Forget or bring home what has been joined and was left on the device; whether there was anything."""
+        has_brought = bool(self._left_on_device)
+        self._left_on_device = [message for message in self._left_on_device if not self._forget(message)]
         while self._left_on_device:
             message = self._left_on_device.pop()  # first: bringing one home may ask for relief
             try:
@@ -231,7 +234,6 @@ class MessageStore:
             except BaseException:
                 self._left_on_device.append(message)
                 raise
-            has_brought = True
         return has_brought
 
     def bring_home(self, messages: Sequence[Message], as_rows: bool) -> None:
@@ -255,10 +257,19 @@ class MessageStore:
         """Keep a message that has been joined in main memory, in the form that takes less where it comes from the
         device; other messages go to disk where there is no room for it."""
         if message.is_on_device:
+            if self._forget(message):
+                return
             message.list_there(LESS)
             self._fetch(message)
         if message.is_in_memory:
             self._joined.append(message)
+
+    def _forget(self, message: Message) -> bool:
+        """Forget a message that has been joined; whether that may be."""
+        before = message.main_memory
+        is_forgotten = self.forgets is not None and self.forgets(message)
+        self.in_memory -= before if is_forgotten else 0
+        return is_forgotten
 
     def _fetch(self, message: Message, besides: Sequence[Message] = ()) -> None:
         """Move a message from the device to main memory, or to disk where there is no room."""
@@ -283,7 +294,9 @@ class MessageStore:
             kept = [m for m in messages if m.is_on_device or any(m is other for other in besides)]
             others = [m for m in messages if not any(m is other for other in kept)]
             while others and self.free < wanted:
-                self._write(others.pop())
+                message = others.pop()
+                if messages is self._waiting or not self._forget(message):
+                    self._write(message)
                 written = True
             messages[:] = others + kept
         return written

@@ -154,7 +154,7 @@ class Race:
                 prepared = prepare(self._problem, self._semiring, runner.choice.order)
                 forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner, self._tables)
                 try:
-                    outcome = forward.run(self._start(runner.choice))
+                    outcome = forward.run(self._start(runner.choice), may_forget=self._semiring.selects)
                     return Finish(runner.choice, prepared, outcome, store, self.attempts)
                 except (RowCapError, ResourceError) as reached:
                     store.close()

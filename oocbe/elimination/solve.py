@@ -286,7 +286,7 @@ class _Run:
             forward_end = time.perf_counter()
             assignment = None
             if finish.outcome.value is not None and self.semiring.selects:
-                assignment = backward_pass(finish.prepared, finish.outcome.buckets)
+                assignment = backward_pass(finish.prepared, finish.outcome.buckets, finish.outcome.recomputation)
             passing("backward:done")
         result = result_of_elimination(problem, self.semiring, options, finish, assignment, self._backend)
         seconds = {

@@ -156,7 +156,11 @@ class CompleteTable:
 
     def feasible(self) -> NDArray[np.bool_]:
         """Which cells are feasible: bool (cells,)."""
-        return feasible_mask(self.values, self.semiring.combination, self.semiring.marginalisation)
+        return self.is_feasible(self.values)
+
+    def is_feasible(self, values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of some of its values are those of feasible assignments: bool of the same shape."""
+        return feasible_mask(values, self.semiring.combination, self.semiring.marginalisation)
 
     def strides(self, axes: Sequence[str]) -> tuple[int, ...]:
         """The table's step along each of the axes of a bucket, 0 for variables that are not in its scope."""
@@ -224,12 +228,20 @@ class CompleteTable:
     def value_of(self, indices: Sequence[int]) -> int | float | None:
         """The same for value indices in scope order that are known to be in their domains: nothing is checked."""
         cell = sum(int(value) * step for value, step in zip(indices, self.steps, strict=True))
-        value: Any = self.values[cell : cell + 1]
-        if not isinstance(value, np.ndarray):
-            value = value.get()  # from a device
-        if not feasible_mask(value, self.semiring.combination, self.semiring.marginalisation)[0]:
+        value = self.values_of(np.array([cell]))
+        if not self.is_feasible(value)[0]:
             return None
         found: int | float = value[0].item()
+        return found
+
+    def values_of(self, cells: NDArray[np.int64]) -> NDArray[Any]:
+        """Values of some cells, given by their numbers (int64, any shape), in main memory."""
+        values: Any = self.values
+        if isinstance(values, np.ndarray):
+            return values[cells]
+        from oocbe.kernels.cuda.device import cupy
+
+        found: NDArray[Any] = values.take(cupy().asarray(cells)).get()
         return found
 
     def to_dict(self) -> dict[tuple[int, ...], int | float]:
