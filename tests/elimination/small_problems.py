@@ -97,6 +97,8 @@ def make_problem(structure) -> Problem:
         else:
             default = numbers(1)[0].item() if kind == "default" else None
             functions.append(Function(tuple(scope), tuples, numbers(len(tuples)), default))
+    # No sum of the floats is so close to it that rounding decides which is less.
+    upper_bound = int(random.integers(1, 25)) + (0 if structure["integral"] else math.pi / 1000)
     problem = Problem(
         tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes)),
         tuple(functions),
@@ -104,7 +106,7 @@ def make_problem(structure) -> Problem:
         tuple(linears),
         constant=numbers(1)[0].item() or semiring.one,
         semiring=semiring,
-        upper_bound=int(random.integers(1, 25)) if structure["bounded"] and semiring is MIN_SUM else None,
+        upper_bound=upper_bound if structure["bounded"] and semiring is MIN_SUM else None,
         name=f"random {structure['seed']}",
     )
     if structure["evidence"] and sizes:
