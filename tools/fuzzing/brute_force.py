@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -131,6 +132,14 @@ def logarithm(number: Exact) -> float:
     """Natural logarithm of a positive exact number of any size."""
     fraction = Fraction(number)
     return _log(fraction.numerator) - _log(fraction.denominator)
+
+
+def precise_logarithm(number: Exact) -> Fraction:
+    """Natural logarithm of a positive exact number, to some 50 digits: to tell which side of it a float is."""
+    fraction = Fraction(number)
+    with localcontext() as context:
+        context.prec = 60
+        return Fraction(Decimal(fraction.numerator).ln() - Decimal(fraction.denominator).ln())
 
 
 def _log(number: int) -> float:

@@ -176,11 +176,12 @@ def cfn_description(random: Random) -> Description:
     semiring = random.choice(("min-sum", "max-sum"))
     made = random_description(random, (semiring,), most=1500, linear=False)
     fractions = random.random() < 0.5
+    least = 0 if semiring == "max-sum" else -50  # of values to maximise, a limit that binds is refused
     made["constant"] = None
     for f in made["functions"]:
         f["form"] = "rows"
         entries = [*f["values"], *([] if f["default"] is None else [f["default"]])]
-        entries = [round(v % 100, 3) if fractions else int(v) % 100 for v in entries]
+        entries = [round(v % 100, 3) + least if fractions else int(v) % 100 + least for v in entries]
         f["values"], f["default"] = entries[: len(f["values"])], None if f["default"] is None else entries[-1]
     made["upper_bound"] = random.choice((120, 10**6)) if semiring == "min-sum" else None
     if fractions:
@@ -199,10 +200,9 @@ def render_cfn(d: Description, random: Random) -> str:
     mark = random.choice(('"', ""))
     comma = random.choice((", ", " "))
     names = [f"{mark}x{v}{mark}" for v in range(len(d["sizes"]))]
-    fraction = ".5" if any(isinstance(v, float) for f in d["functions"] for v in f["values"]) and not minimises else ""
     variables = [f"{n}: {_domain(size, random)}" for n, size in zip(names, d["sizes"], strict=True)]
     parts = [
-        f'{{ "problem": {{ "name": "made", "mustbe": "{"<" if minimises else ">"}{limit}{fraction}" }},',
+        f'{{ "problem": {{ "name": "made", "mustbe": "{"<" if minimises else ">"}{limit}" }},',
         f'"variables": {{ {comma.join(variables)} }},',
         '"functions": {',
     ]

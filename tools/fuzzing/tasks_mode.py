@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from .brute_force import Truth, logarithm, truth_of
+from .brute_force import Truth, logarithm, precise_logarithm, truth_of
 from .descriptions import Description, problem_of, random_description
 from .known_defects import avoids
 from .outcome import Tally
@@ -149,7 +149,7 @@ def _check_weights(result: Any, truth: Truth, case: Description, tally: Tally) -
     top = max(logs)
     weights = [math.exp(entry - top) for entry in logs]
     total = math.fsum(weights)
-    size = float(truth.magnitude) if truth.adds else abs(logarithm(truth.magnitude)) + max(map(abs, logs)) + 1
+    size = float(truth.magnitude) if truth.adds else max(map(abs, logs)) + _magnitude_of_logs(case["problem"])
     error = size * abs(factor) * 2.0**-49 * (truth.terms + len(truth.sizes))
     tally.near("logarithm of the sum of weights", top + math.log(total), result.value, 1e-9 + 4 * error)
     if error > 1e-8:
@@ -160,6 +160,12 @@ def _check_weights(result: Any, truth: Truth, case: Description, tally: Tally) -
             sums[assignment[v]] += weight
         for x, found in enumerate(marginal.tolist()):
             tally.near(f"probability of x{v}={x}", sums[x] / total, found, 1e-9 + 8 * error)
+
+
+def _magnitude_of_logs(description: Description) -> float:
+    """Of factors that are not 0: no partial sum of their logarithms exceeds it by more than 1."""
+    factors = [abs(v) for f in description["functions"] for v in [*f["values"], f["default"] or 0, description["constant"] or 1]]
+    return 1 + len(description["functions"]) * max((abs(math.log(v)) for v in factors if v), default=0.0)
 
 
 def _check_min_marginals(result: Any, truth: Truth, case: Description, tally: Tally) -> None:
@@ -214,9 +220,8 @@ def _check_bound(result: Any, truth: Truth, case: Description, tally: Tally) -> 
         if truth.adds or entry.log_bound is None:
             tally.holds("side of the bound", _is_on_side(sign, entry.bound, best), best, entry.bound)
         else:
-            exact = logarithm(best)
-            rounding = 2.0**-50 * abs(exact)  # of our own logarithm
-            tally.holds("side of the logarithm", entry.log_bound >= exact - rounding, exact, entry.log_bound)
+            exact = precise_logarithm(best)
+            tally.holds("side of the logarithm", _is_on_side(sign, entry.log_bound, exact), exact, entry.log_bound)
             if entry.bound is not None and not avoids("tiny-products"):
                 tally.holds("side of the bound", _is_on_side(sign, entry.bound, best), best, entry.bound)
         if entry.status == "optimal":
