@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from fuzzing.main import main  # noqa: E402
+from fuzzing.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -183,7 +183,9 @@ def truth_of(description: dict[str, Any], semiring: str | None = None) -> Truth:
     every = [exact(v) for f in description["functions"] for v in _numbers(f)]
     largest: Exact = 0
     if adds:
-        largest = abs(start) + sum(max((abs(exact(v)) for v in _numbers(f)), default=0) for f in description["functions"])
+        largest = abs(start) + sum(
+            max((abs(exact(v)) for v in _numbers(f)), default=0) for f in description["functions"]
+        )
     else:
         largest = abs(start)
         for f in description["functions"]:
@@ -193,7 +195,8 @@ def truth_of(description: dict[str, Any], semiring: str | None = None) -> Truth:
         rows=rows,
         magnitude=largest,
         terms=len(functions) + 1,
-        integral=isinstance(constant, int) and all(isinstance(v, int) for f in description["functions"] for v in _numbers(f)),
+        integral=isinstance(constant, int)
+        and all(isinstance(v, int) for f in description["functions"] for v in _numbers(f)),
         negative=start < 0 or any(v < 0 for v in every),
         sizes=tuple(description["sizes"]),
     )

@@ -13,7 +13,7 @@ from .brute_force import Truth, truth_of
 from .descriptions import Description
 from .file_texts import KINDS
 from .mutations import mutated
-from .outcome import Disagreement, NotAvailableError, Tally
+from .outcome import DisagreementError, NotAvailableError, Tally
 
 MUTATIONS = 12
 """Damaged forms of each certificate."""
@@ -39,7 +39,13 @@ def draw(random: Random) -> Description:
     if random.random() < 0.1:
         options += ["--semiring", random.choice(("counting", "max-sum"))]
     change = random.randint(0, 2**32)
-    return {"suffix": suffix, "text": kind.render(problem, random), "problem": problem, "options": options, "change": change}
+    return {
+        "suffix": suffix,
+        "text": kind.render(problem, random),
+        "problem": problem,
+        "options": options,
+        "change": change,
+    }
 
 
 def check(case: Description, folder: Path, tally: Tally) -> None:
@@ -72,7 +78,9 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
             try:
                 is_right = _is_right(json.loads(damaged), truth)
             except (ValueError, LookupError, TypeError) as error:
-                raise Disagreement("a damaged certificate", "refused", f"accepted, though {error!r}: {damaged[:800]!r}") from None
+                raise DisagreementError(
+                    "a damaged certificate", "refused", f"accepted, though {error!r}: {damaged[:800]!r}"
+                ) from None
             tally.holds("a damaged certificate", is_right, "refused", f"accepted: {damaged[:1200]!r}")
         else:
             tally.holds("exit code of a refusal", code in REFUSALS, REFUSALS, f"{code}: {output}")

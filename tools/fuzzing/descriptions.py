@@ -35,7 +35,9 @@ ADDED = {
     "tied": lambda r: r.randint(0, 1),
     "spread": lambda r: r.randint(0, 1000),
     "negative": lambda r: r.randint(-9, 9),
-    "large": lambda r: r.choice((0, 1, 2**15 - 1, 2**15, 2**31 - 1, 2**31, -(2**31), 2**32, 2**53, 2**53 + 1, -(2**53))),
+    "large": lambda r: r.choice(
+        (0, 1, 2**15 - 1, 2**15, 2**31 - 1, 2**31, -(2**31), 2**32, 2**53, 2**53 + 1, -(2**53))
+    ),
     "huge": lambda r: r.choice((0, 1, -1)) * (2 ** r.randint(30, 60) + r.randint(-1, 1)),
     "edge": lambda r: r.choice((2**63 - 1, -(2**63), 2**62, 0, 1)),
     "tenths": lambda r: r.choice((0.1, 0.2, 0.3, 0.7, 1.1)),
@@ -99,7 +101,10 @@ def random_description(
 
 def _sizes(random: Random, most: int) -> list[int]:
     largest = random.choice((2, 2, 3, 4, 5, 9))
-    sizes = [random.randint(1 if random.random() < 0.3 else 2, largest) for _ in range(random.choice((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)))]
+    sizes = [
+        random.randint(1 if random.random() < 0.3 else 2, largest)
+        for _ in range(random.choice((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)))
+    ]
     while math.prod(sizes) > most:
         sizes.pop()
     return sizes
@@ -122,9 +127,7 @@ def _function(random: Random, sizes: list[int], number: Any, density: float) -> 
     kept = cells if random.random() < density else [c for c in cells if random.random() < density]
     default = number() if form == "rows" and random.random() < 0.3 else None
     values = [number() for _ in kept]
-    if form == "array" and any(isinstance(v, float) for v in values):
-        values = [float(v) for v in values]
-    elif any(isinstance(v, float) for v in values):
+    if (form == "array" and any(isinstance(v, float) for v in values)) or any(isinstance(v, float) for v in values):
         values = [float(v) for v in values]
     return {"scope": scope, "tuples": kept, "values": values, "default": default, "form": form}
 
@@ -148,7 +151,13 @@ def _linear(random: Random, sizes: list[int], kind: str) -> Description:
         "small": lambda: random.randint(0, 5),
         "signed": lambda: random.randint(-4, 5),
         "zero": lambda: random.choice((0, 0, 0, 1)),
-        "huge": lambda: max(-largest, min(largest - 1, random.choice((-1, 0, 1, 1)) * random.choice((2**31, largest // 16, largest)) - random.randint(0, 1))),
+        "huge": lambda: max(
+            -largest,
+            min(
+                largest - 1,
+                random.choice((-1, 0, 1, 1)) * random.choice((2**31, largest // 16, largest)) - random.randint(0, 1),
+            ),
+        ),
     }[kind]
     coefficients = [[draw() for _ in range(sizes[v])] for v in scope]
     least, most = sum(map(min, coefficients)), sum(map(max, coefficients))
@@ -179,7 +188,9 @@ def problem_of(description: Description, name: str = "described") -> Problem:
             dense[tuple(row)] = value
         if all(isinstance(v, int) for v in dense.ravel()):
             return Function.from_array(f["scope"], dense)
-        if all(abs(v) < 2**53 for v in f["values"] if isinstance(v, int)) and any(isinstance(v, float) for v in f["values"]):
+        if all(abs(v) < 2**53 for v in f["values"] if isinstance(v, int)) and any(
+            isinstance(v, float) for v in f["values"]
+        ):
             return Function.from_array(f["scope"], dense.astype(np.float64))
         return Function(tuple(f["scope"]), _tuples(f), _values(f["values"]), None)  # integers have no infinity
 
@@ -218,7 +229,13 @@ def description_of(problem: Problem) -> Description:
         "constant": problem.constant,
         "upper_bound": problem.upper_bound,
         "functions": [
-            {"scope": list(f.scope), "tuples": f.tuples.tolist(), "values": f.values.tolist(), "default": f.default, "form": "rows"}
+            {
+                "scope": list(f.scope),
+                "tuples": f.tuples.tolist(),
+                "values": f.values.tolist(),
+                "default": f.default,
+                "form": "rows",
+            }
             for f in problem.functions
         ],
         "constraints": [
@@ -240,10 +257,13 @@ def is_refused_for_range(description: Description) -> bool:
         largest = max(map(abs, entries), default=0)
         values += largest
         product *= max(1, largest)
-    if 4 * values >= 2**62 or (description["semiring"] in ("max-product", "sum-product") and product * math.prod(description["sizes"]) >= 2**60):
+    if 4 * values >= 2**62 or (
+        description["semiring"] in ("max-product", "sum-product") and product * math.prod(description["sizes"]) >= 2**60
+    ):
         return True
     return any(
-        sum(max(map(abs, row)) for row in c["coefficients"]) + abs(c["capacity"]) >= 2**60 for c in description["linear"]
+        sum(max(map(abs, row)) for row in c["coefficients"]) + abs(c["capacity"]) >= 2**60
+        for c in description["linear"]
     )
 
 

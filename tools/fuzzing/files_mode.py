@@ -112,7 +112,9 @@ def _check_round_trip(case: Description, folder: Path, tally: Tally) -> None:
 
 def _may_not_be_written(description: Description, suffix: str) -> bool:
     """Whether a format has no place for something."""
-    numbers = [v for f in description["functions"] for v in [*f["values"], *([] if f["default"] is None else [f["default"]])]]
+    numbers = [
+        v for f in description["functions"] for v in [*f["values"], *([] if f["default"] is None else [f["default"]])]
+    ]
     constant = description["constant"] or 0
     if suffix.startswith("wcsp"):
         fractions = any(isinstance(v, float) for v in [*numbers, constant])
@@ -125,7 +127,9 @@ def _may_not_be_written(description: Description, suffix: str) -> bool:
 
 def _largest_sum(description: Description) -> float:
     bound = abs(description["upper_bound"] or 0) + abs(description["constant"] or 0)
-    return bound + sum(max([*map(abs, f["values"]), abs(f["default"] or 0)], default=0) for f in description["functions"])
+    return bound + sum(
+        max([*map(abs, f["values"]), abs(f["default"] or 0)], default=0) for f in description["functions"]
+    )
 
 
 def _same_problem(expected: Description, found: Description, tally: Tally) -> None:

@@ -21,7 +21,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--what", choices=MODES, action="append", help="a mode, may be repeated; default: all in turn")
     parser.add_argument("--processes", type=int, default=1, help="processes with seeds of their own (default 1)")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="folder of the failures' files")
-    parser.add_argument("--hang-seconds", type=float, default=180.0, help="a case that takes longer hangs (default 180)")
+    parser.add_argument(
+        "--hang-seconds", type=float, default=180.0, help="a case that takes longer hangs (default 180)"
+    )
     parser.add_argument("--known-defects", action="store_true", help="generate what is known to fail, too")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="check the case of a failure's file once more")
     given = parser.parse_args(arguments)

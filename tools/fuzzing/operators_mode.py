@@ -13,7 +13,7 @@ from typing import Any
 
 from .brute_force import ADDS, exact
 from .known_defects import avoids
-from .outcome import Disagreement, Exact, Tally
+from .outcome import DisagreementError, Exact, Tally
 from .solve_options import has_device
 
 OPERATORS = ("join_sum", "maximise", "join_maximise", "convert")
@@ -44,9 +44,13 @@ def draw(random: Random) -> Case:
     dtypes = random.choice((DTYPES, ("int32",), ("int64",), ("float64",), ("float32", "float64")))
     palette = random.choice(_palettes(semiring))
     count = 2 if operator.startswith("join") else 1
-    tables = [_table(random, sizes, semiring, random.choice(kinds), random.choice(dtypes), palette) for _ in range(count)]
+    tables = [
+        _table(random, sizes, semiring, random.choice(kinds), random.choice(dtypes), palette) for _ in range(count)
+    ]
     while operator == "convert" and 2**22 < math.prod(tables[0]["sizes"]) < 2**56:
-        tables = [_table(random, sizes, semiring, random.choice(kinds), random.choice(dtypes), palette)]  # hours of work
+        tables = [
+            _table(random, sizes, semiring, random.choice(kinds), random.choice(dtypes), palette)
+        ]  # hours of work
     joined = sorted({name for t in tables for name in t["scope"]})
     gone = random.sample(joined, random.randint(0 if operator == "join_maximise" else min(1, len(joined)), len(joined)))
     settings: Case = {"backend": random.choice(("cpu", "auto", "cuda") if has_device() else ("cpu", "auto"))}
@@ -264,7 +268,9 @@ def _compare(found: Any, expected: dict[Row, Any], case: Case, margin: Fraction 
         scope -= set(case["gone"])
     tally.same("scope", scope, set(table.scope))
     rows, values = table.to_rows()
-    listed = [(frozenset(zip(table.scope, r, strict=True)), v) for r, v in zip(rows.tolist(), values.tolist(), strict=True)]
+    listed = [
+        (frozenset(zip(table.scope, r, strict=True)), v) for r, v in zip(rows.tolist(), values.tolist(), strict=True)
+    ]
     got = dict(listed)
     tally.same("rows that occur once", len(listed), len(got))
     if table.is_sorted:
@@ -277,7 +283,9 @@ def _compare(found: Any, expected: dict[Row, Any], case: Case, margin: Fraction 
         got = {row: value for row, value in got.items() if value != 0}
     if expected.keys() != got.keys():
         missing, more = expected.keys() - got.keys(), got.keys() - expected.keys()
-        raise Disagreement("rows", f"{len(expected)} rows, with {_named(missing)}", f"{len(got)} rows, with {_named(more)}")
+        raise DisagreementError(
+            "rows", f"{len(expected)} rows, with {_named(missing)}", f"{len(got)} rows, with {_named(more)}"
+        )
     for row, value in expected.items():
         if margin is None:
             tally.same("value of a row", value, got[row])

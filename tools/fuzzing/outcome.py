@@ -10,7 +10,7 @@ from typing import Any
 Exact = int | Fraction
 
 
-class Disagreement(Exception):
+class DisagreementError(Exception):
     """The engine's answer is not the one that brute force gives.
 
     Attributes
@@ -35,28 +35,30 @@ class Tally:
         self.refusals: Counter[str] = Counter()
 
     def same(self, what: str, expected: object, found: object) -> None:
-        """Count a comparison; :class:`Disagreement` unless both are equal."""
+        """Count a comparison; :class:`DisagreementError` unless both are equal."""
         self.checks += 1
         if expected != found:
-            raise Disagreement(what, expected, found)
+            raise DisagreementError(what, expected, found)
 
     def holds(self, what: str, is_so: bool, expected: object = "", found: object = "") -> None:
         """Count a comparison that was made by the caller."""
         self.checks += 1
         if not is_so:
-            raise Disagreement(what, expected, found)
+            raise DisagreementError(what, expected, found)
 
     def near(self, what: str, expected: Exact | float, found: object, margin: Exact | float) -> None:
         """Count a comparison of a number with an exact one, ``margin`` apart at most."""
         self.checks += 1
         if not isinstance(found, int | float) or not is_near(expected, found, margin):
-            raise Disagreement(what, f"{shown(expected)} ± {shown(margin)}", found)
+            raise DisagreementError(what, f"{shown(expected)} ± {shown(margin)}", found)
 
     def refused(self, error: BaseException, is_expected: bool) -> None:
         """Count a refusal; it is a disagreement where nothing about the case explains it."""
         self.checks += 1
         if not is_expected:
-            raise Disagreement("an unexplained refusal", "an answer", f"{type(error).__name__}: {error}") from error
+            raise DisagreementError(
+                "an unexplained refusal", "an answer", f"{type(error).__name__}: {error}"
+            ) from error
         self.refusals[type(error).__name__] += 1
 
 

@@ -22,7 +22,7 @@ from random import Random
 from typing import Any
 
 from .known_defects import generate_known_defects
-from .outcome import Disagreement, NotAvailableError, Tally
+from .outcome import DisagreementError, NotAvailableError, Tally
 
 MODES = ("solve", "tasks", "operators", "files", "runs", "certificates")
 
@@ -95,7 +95,7 @@ def check_case(case: Case, tally: Tally | None = None, parent: Path | None = Non
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # overflow and invalid values in NumPy
             mode_named(case["mode"]).check(case, folder, tally)
-    except Disagreement as error:
+    except DisagreementError as error:
         return {"what": error.what, "expected": error.expected, "found": error.found}
     except NotAvailableError:
         raise
@@ -111,7 +111,9 @@ def check_case(case: Case, tally: Tally | None = None, parent: Path | None = Non
     return None
 
 
-def shrunk(case: Case, failure: dict[str, str], parent: Path | None = None, seconds: float = SHRINK_SECONDS) -> tuple[Case, dict[str, str]]:
+def shrunk(
+    case: Case, failure: dict[str, str], parent: Path | None = None, seconds: float = SHRINK_SECONDS
+) -> tuple[Case, dict[str, str]]:
     """A smaller case that fails in the same way, as far as the time goes."""
     end = time.monotonic() + seconds
     mode = mode_named(case["mode"])
@@ -329,4 +331,6 @@ def report(counts: dict[str, Counts]) -> Iterator[str]:
     yield f"{'mode':<13}{'cases':>8}{'checks':>10}{'refused':>9}{'failures':>10}{'seconds':>9}"
     for mode, c in counts.items():
         refused = sum(c.refusals.values())
-        yield f"{mode:<13}{c.cases:>8}{c.checks:>10}{refused:>9}{c.failures:>10}{c.seconds:>9.0f}  {c.note}".rstrip()
+        kinds = ", ".join(f"{kind} {number}" for kind, number in c.refusals.most_common())
+        note = c.note or (f"refused: {kinds}" if kinds else "")
+        yield f"{mode:<13}{c.cases:>8}{c.checks:>10}{refused:>9}{c.failures:>10}{c.seconds:>9.0f}  {note}".rstrip()

@@ -22,7 +22,7 @@ from typing import Any
 
 from .brute_force import truth_of
 from .descriptions import Description, problem_of, random_description, smaller_descriptions
-from .outcome import Disagreement, Tally
+from .outcome import DisagreementError, Tally
 from .solve_mode import check_result
 from .solve_options import inside_settings
 
@@ -45,7 +45,9 @@ _is_warm = False
 def draw(random: Random) -> Description:
     """A problem whose solve publishes several messages, and when its processes are killed."""
     way = random.choice(WAYS)
-    problem = random_description(random, ("min-sum", "min-sum", "max-sum", "sum-product", "counting"), linear=random.random() < 0.3)
+    problem = random_description(
+        random, ("min-sum", "min-sum", "max-sum", "sum-product", "counting"), linear=random.random() < 0.3
+    )
     while len(problem["sizes"]) < 4 or len(problem["functions"]) < 2:
         problem = random_description(random, ("min-sum", "min-sum", "max-sum"), linear=False)
     kills = [_kill(random, way) for _ in range(random.choice((1, 1, 2, 4)))]
@@ -59,7 +61,9 @@ def draw(random: Random) -> Description:
         "incumbent_seconds": 0.02,
         "inside": {"embedded_bytes": random.choice((1, 150)), "first_cap": random.choice((4, 8, 1 << 20))},
     }
-    options["bounds"] = "none" if options["tables"] == "complete" else random.choice(("none", "none", "constant", "auto", "lp"))
+    options["bounds"] = (
+        "none" if options["tables"] == "complete" else random.choice(("none", "none", "constant", "auto", "lp"))
+    )
     if problem["semiring"] not in ("min-sum", "max-sum"):
         options["bounds"] = "none"
     if random.random() < 0.3:
@@ -94,7 +98,7 @@ def _warm_up() -> None:
         return
     import oocbe
     import oocbe.pruning.relaxation
-    import oocbe.tables.chunk_store  # noqa: F401  imported here once, not in every child
+    import oocbe.tables.chunk_store
 
     problem = random_description(Random(3), ("min-sum",), linear=False)
     for settings in ({"bounds": "none"}, {"bounds": "constant"}, {"tables": "complete"}):
@@ -144,7 +148,7 @@ def _check_final(case: Description, final: Description | None, tally: Tally) -> 
     assert final is not None
     if "error" in final:
         if final["error"] not in REFUSALS:
-            raise Disagreement("the resumed run", "an answer", f"{final['error']}: {final['message']}")
+            raise DisagreementError("the resumed run", "an answer", f"{final['error']}: {final['message']}")
         tally.refusals[final["error"]] += 1
         return
     check_result(_Answered(final), case["problem"], truth_of(case["problem"]), case["options"], tally)
@@ -239,7 +243,7 @@ def _forked(work: Callable[[], Description], folder: Path, kill: Description | N
             if not ready:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                raise Disagreement("hang of a child", "an end", f"none within {LONGEST_SECONDS:g} s")
+                raise DisagreementError("hang of a child", "an end", f"none within {LONGEST_SECONDS:g} s")
             block = os.read(pipe.fileno(), 1 << 16)
             if not block:
                 break
@@ -249,7 +253,7 @@ def _forked(work: Callable[[], Description], folder: Path, kill: Description | N
         found: Description = json.loads(text)
         return found
     if kill is None or not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
-        raise Disagreement("end of a child", "an answer", f"status {status} without one")
+        raise DisagreementError("end of a child", "an answer", f"status {status} without one")
     return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -164,7 +163,11 @@ def _check_weights(result: Any, truth: Truth, case: Description, tally: Tally) -
 
 def _magnitude_of_logs(description: Description) -> float:
     """Of factors that are not 0: no partial sum of their logarithms exceeds it by more than 1."""
-    factors = [abs(v) for f in description["functions"] for v in [*f["values"], f["default"] or 0, description["constant"] or 1]]
+    factors = [
+        abs(v)
+        for f in description["functions"]
+        for v in [*f["values"], f["default"] or 0, description["constant"] or 1]
+    ]
     return 1 + len(description["functions"]) * max((abs(math.log(v)) for v in factors if v), default=0.0)
 
 
