@@ -18,7 +18,7 @@ from oocbe.tables.manifest import COMPLETE_VERSION
 from oocbe.tables.table import format_bytes
 
 LEAST_CHUNK_BYTES = 64
-"""A chunk takes at least so many bytes on disk, with its record in the manifest, even where all its values are alike."""
+"""Of a chunk and its record in the manifest, even where all values are alike: no codec makes it smaller on disk."""
 
 
 class CompleteTableWriter(GroupWriter):

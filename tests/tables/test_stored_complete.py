@@ -201,6 +201,6 @@ def test_forged_sizes_are_refused_before_anything_of_their_size_is_made(path, fo
 
 def test_what_no_disk_can_hold_is_refused_before_anything_is_written(tmp_path):
     table = Table.from_rows({"a": 2, "b": 1 << 20, "c": 1 << 40}, [[1, 5, 7]], [3])
-    with pytest.raises(DiskError, match="values takes .* or more, even if they are all alike.*[Kk]eep it as rows"):
+    with pytest.raises(DiskError, match=r"values takes .* or more, even if they are all alike.*[Kk]eep it as rows"):
         to_complete(table, output=tmp_path / "table", memory="32MiB", scratch=tmp_path)
     assert list(tmp_path.iterdir()) == []

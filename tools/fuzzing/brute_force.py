@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
@@ -46,6 +46,7 @@ class Truth:
     integral : whether everything is an integer.
     negative : whether any value is negative.
     sizes : of the domains.
+    nearest : how near to the problem's upper bound a value comes, of what is at or above it as well; None without one.
     """
 
     semiring: str
@@ -55,6 +56,7 @@ class Truth:
     integral: bool
     negative: bool
     sizes: tuple[int, ...]
+    nearest: Exact | None = None
 
     @property
     def adds(self) -> bool:
@@ -109,15 +111,16 @@ class Truth:
         if bound is None:
             return self
         limit = exact(bound)
-        rows = [row for row in self.rows if row[1] < limit]
-        return Truth(self.semiring, rows, self.magnitude, self.terms, self.integral, self.negative, self.sizes)
+        return replace(self, rows=[row for row in self.rows if row[1] < limit])
 
-    def is_doubtful(self, bound: float | None) -> bool:
-        """Whether rounding can bring some value to the other side of a bound."""
-        if bound is None or self.integral:
+    def is_doubtful(self, bound: float | None = None) -> bool:
+        """Whether rounding can bring some value to the other side of the problem's bound, or of another one."""
+        if self.integral:
             return False
-        limit, margin = exact(bound), self.margin() * 4
-        return any(abs(value - limit) <= margin for value in self.values)
+        margin = self.margin() * 4
+        if self.nearest is not None and self.nearest <= margin:
+            return True
+        return bound is not None and any(abs(value - exact(bound)) <= margin for value in self.values)
 
     def log_sum(self, factor: float = 1.0) -> float:
         """Logarithm of the sum of exp(factor · value) over feasible assignments; -inf of none."""
@@ -171,12 +174,17 @@ def truth_of(description: dict[str, Any], semiring: str | None = None) -> Truth:
     ]
     linear = [(tuple(c["scope"]), c["coefficients"], c["capacity"]) for c in description["linear"]]
     rows: list[tuple[tuple[int, ...], Exact]] = []
+    nearest: Exact | None = None
     for assignment in itertools.product(*map(range, description["sizes"])):
         if not _permitted(assignment, constraints, linear):
             continue
         value = _value(assignment, functions, start, adds)
-        if value is None or (limit is not None and value >= limit):
+        if value is None:
             continue
+        if limit is not None:
+            nearest = abs(value - limit) if nearest is None else min(nearest, abs(value - limit))
+            if value >= limit:
+                continue
         if not adds and chosen != "counting" and value == 0:
             continue
         rows.append((assignment, value))
@@ -199,6 +207,7 @@ def truth_of(description: dict[str, Any], semiring: str | None = None) -> Truth:
         and all(isinstance(v, int) for f in description["functions"] for v in _numbers(f)),
         negative=start < 0 or any(v < 0 for v in every),
         sizes=tuple(description["sizes"]),
+        nearest=nearest,
     )
 
 

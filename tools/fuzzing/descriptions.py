@@ -27,6 +27,9 @@ SEMIRINGS = ("min-sum", "max-sum", "max-product", "sum-product", "log-sum-exp", 
 MOST_ASSIGNMENTS = 3000
 """Brute force over so many assignments takes some ten milliseconds."""
 
+MOST_AXES = 60
+"""Variables of a scope, where many are known to fail; arrays of NumPy have at most 64 axes."""
+
 MOST_CELLS = 1500
 """Cells of one function's scope."""
 
@@ -68,6 +71,11 @@ def random_description(
     """A random problem, of at most ``most`` assignments."""
     semiring = random.choice(semirings)
     sizes = _sizes(random, most)
+    widest = 6
+    if random.random() < 0.08:  # a variable of one value takes a bit of a key, too: keys of several words
+        sizes += [1] * random.choice((60, 70, 130))
+        random.shuffle(sizes)
+        widest = random.choice((6, MOST_AXES if avoids("arity-beyond-64") else len(sizes)))
     adds = semiring in ("min-sum", "max-sum", "log-sum-exp")
     kinds = dict(ADDED if adds else MULTIPLIED)
     if semiring == "log-sum-exp":
@@ -81,7 +89,9 @@ def random_description(
     def number() -> Any:
         return kinds[palette](random)
 
-    functions = [_function(random, sizes, number, density) for _ in range(random.choice((0, 1, 2, 3, 4, 6, 8, 10)))]
+    functions = [
+        _function(random, sizes, number, density, widest) for _ in range(random.choice((0, 1, 2, 3, 4, 6, 8, 10)))
+    ]
     for _ in range(random.choice((0, 0, 0, 1, 2))):
         if functions:
             functions.append(copy.deepcopy(random.choice(functions)))
@@ -113,15 +123,17 @@ def _sizes(random: Random, most: int) -> list[int]:
 def _scope(random: Random, sizes: list[int], largest: int = 6) -> list[int]:
     usual = random.choice((1, 2, 2, 2, 3, 3, 4, 0, largest))
     scope = random.sample(range(len(sizes)), min(usual, len(sizes)))
+    if usual > 12:  # all that have several values would be too many cells
+        scope = [v for v in scope if sizes[v] > 1][:6] + [v for v in scope if sizes[v] == 1]
     while math.prod(sizes[v] for v in scope) > MOST_CELLS:
-        scope.pop()
+        scope.remove(max(scope, key=lambda v: sizes[v]))
     return scope
 
 
-def _function(random: Random, sizes: list[int], number: Any, density: float) -> Description:
-    scope = _scope(random, sizes)
+def _function(random: Random, sizes: list[int], number: Any, density: float, widest: int) -> Description:
+    scope = _scope(random, sizes, widest)
     cells = [list(t) for t in itertools.product(*(range(sizes[v]) for v in scope))]
-    form = random.choice(("rows", "rows", "array"))
+    form = random.choice(("rows", "rows", "array")) if len(scope) <= MOST_AXES else "rows"
     if form == "rows":
         random.shuffle(cells)
     kept = cells if random.random() < density else [c for c in cells if random.random() < density]

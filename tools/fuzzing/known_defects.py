@@ -8,6 +8,7 @@ from __future__ import annotations
 
 KNOWN_DEFECTS: dict[str, str] = {
     "huge-linear-coefficients": "sums of coefficients near 2^63 wrap",
+    "arity-beyond-64": "arrays with an axis a variable are made of functions over more than 64 variables",
     "heavy-linear-joins": "joins of rows that carry consumptions are quadratic and see no deadline",
     "integer-min-marginals": "min-marginals of integers pass through float64 and lose digits beyond 2^53",
     "tiny-products": "products of tiny floats underflow, in runs, operators and bounds",

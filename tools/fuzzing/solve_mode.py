@@ -10,6 +10,7 @@ from typing import Any
 
 from .brute_force import Truth, logarithm, truth_of
 from .descriptions import (
+    MOST_AXES,
     SEMIRINGS,
     Description,
     is_refused_for_range,
@@ -57,7 +58,7 @@ def check_result(result: Any, description: Description, whole: Truth, settings: 
     """Compare a result with the truth (of the problem without the options' upper bound)."""
     ub = settings.get("ub")
     truth = whole.below(ub)
-    if whole.is_doubtful(description["upper_bound"]) or whole.is_doubtful(ub):
+    if whole.is_doubtful(ub):
         return
     status = result.status
     limited = "time_limit" in settings or "gap" in settings or result.linear_constraints == "relaxed"
@@ -146,6 +147,8 @@ def may_refuse(error: Exception, description: Description, truth: Truth, setting
     from oocbe.errors import DiskError, ModelError, ResourceError, TimeLimitError, UnsupportedError, ValueRangeError
 
     semiring = truth.semiring
+    if any(len(f["scope"]) > MOST_AXES for f in description["functions"]):
+        return True
     if isinstance(error, TimeLimitError):
         return "time_limit" in settings
     if isinstance(error, DiskError):

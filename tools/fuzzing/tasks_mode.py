@@ -75,7 +75,7 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
     except OocbeError as error:
         tally.refused(error, may_refuse(error, description, truth, settings) or _may_refuse(error, case))
         return
-    if truth.is_doubtful(description["upper_bound"]):
+    if truth.is_doubtful():
         return
     {
         "bound": _check_bound,
