@@ -121,7 +121,11 @@ def _may_not_be_written(description: Description, suffix: str) -> bool:
         return fractions or min([*numbers, constant], default=0) < 0 or _largest_sum(description) >= 2**62
     if suffix.startswith("uai"):
         cells = max((math.prod(description["sizes"][v] for v in c["scope"]) for c in description["linear"]), default=0)
-        return min([*numbers, constant], default=0) < 0 or max(numbers, default=0) > 2**53 or cells > 2**27
+        widest = max(
+            (len(p["scope"]) for k in ("functions", "constraints", "linear") for p in description[k]), default=0
+        )
+        refused = min([*numbers, constant], default=0) < 0 or max(numbers, default=0) > 2**53
+        return refused or cells > 2**27 or widest > 64
     return False
 
 
