@@ -110,8 +110,8 @@ def render(problem: Problem) -> str:
 def _check_cells(problem: Problem, scope: tuple[int, ...]) -> None:
     if len(scope) > MOST_AXES:
         raise UnsupportedError(
-            f"{problem.name}: a table over {len(scope)} variables, and this writer stops at {MOST_AXES}; leave variables "
-            "that have only one value out of its scope"
+            f"{problem.name}: a table over {len(scope)} variables, and this writer stops at {MOST_AXES}; leave "
+            "variables that have only one value out of its scope"
         )
     cells = math.prod(problem.sizes[v] for v in scope)
     if cells > LARGEST_TABLE:
