@@ -70,9 +70,13 @@ def test_a_wrong_answer_is_saved_and_replayed(tmp_path):
     assert (mended.returncode, "holds now" in mended.stdout) == (0, True), mended.stdout + mended.stderr
 
 
-@pytest.mark.parametrize(("broken", "what"), [(SLEEPING_SOLVE, "hang"), (DYING_SOLVE, "crash of the process")])
-def test_a_case_that_does_not_come_back_is_a_failure_and_the_next_one_follows(tmp_path, broken, what):
-    given = ("--what", "solve", "--minutes", "0.1", "--hang-seconds", "2")
+@pytest.mark.parametrize(
+    ("broken", "what", "seconds"),
+    [(SLEEPING_SOLVE, "hang", "3"), (DYING_SOLVE, "crash of the process", "180")],
+    ids=["hang", "crash"],
+)
+def test_a_case_that_does_not_come_back_is_a_failure_and_the_next_one_follows(tmp_path, broken, what, seconds):
+    given = ("--what", "solve", "--minutes", "0.5", "--hang-seconds", seconds)
     found = run_fuzz(tmp_path, *given, broken=broken)
     assert found.returncode == 1
     saved = [json.loads(path.read_text()) for path in (tmp_path / "failures").iterdir()]
