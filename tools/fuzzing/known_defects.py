@@ -9,11 +9,8 @@ from __future__ import annotations
 KNOWN_DEFECTS: dict[str, str] = {
     "huge-linear-coefficients": "sums of coefficients near 2^63 wrap",
     "arity-beyond-64": "arrays with an axis a variable are made of functions over more than 64 variables",
-    "heavy-linear-joins": "joins of rows that carry consumptions are quadratic and see no deadline",
     "integer-min-marginals": "min-marginals of integers pass through float64 and lose digits beyond 2^53",
     "tiny-products": "products of tiny floats underflow, in runs, operators and bounds",
-    "huge-floats-in-spread-sums": "an infinite sum of floats reaches an exact conversion",
-    "operator-nan-and-infinity": "NaN and infinite values in the operators' inputs",
     "spot-capacity": "a recorder capacity other than the published one is ignored in a .spot file",
     "time-limit": "some loops do not look at the deadline",
 }
