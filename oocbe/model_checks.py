@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError, ValueRangeError
+from oocbe.row_numbers import MOST_AXES
 
 if TYPE_CHECKING:
     from oocbe.problem import Constraint, Function
@@ -161,6 +162,6 @@ def _check_tuples(where: str, tuples: NDArray[np.int64], sizes: NDArray[np.int64
 def _distinct(tuples: NDArray[Any], sizes: list[int]) -> int:
     if not sizes:
         return 1
-    if math.prod(sizes) < 2**62:
+    if math.prod(sizes) < 2**62 and len(sizes) <= MOST_AXES:
         return len(np.unique(np.ravel_multi_index(tuple(tuples.T), tuple(sizes))))
     return len(np.unique(tuples, axis=0))

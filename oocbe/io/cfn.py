@@ -29,6 +29,7 @@ from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io.lexer import Lexer, parse_number
 from oocbe.io.text import Text
 from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.row_numbers import tuples_at
 from oocbe.semiring import MAX_SUM, MIN_SUM
 
 LARGEST_DOMAIN = 2**24
@@ -294,7 +295,7 @@ class _Builder:
             default = None if listed.default is None else self._number(listed.default)
             tuples = listed.tuples
             if tuples is None:
-                tuples = np.indices(shape).reshape(len(shape), -1).T
+                tuples = tuples_at(np.arange(math.prod(shape), dtype=np.int64), shape)
             self._add(f.scope, tuples, costs, default, listed.tuples is None, functions, constraints)
         if not self._minimises:
             self._check_limit(constant, functions, mustbe_place)

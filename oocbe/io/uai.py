@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.io.text import Text
 from oocbe.problem import Function, Problem, Variable
+from oocbe.row_numbers import MOST_AXES, tuples_at
 from oocbe.semiring import MAX_PRODUCT, Combination
 
 LARGEST_TABLE = 2**27  # entries of one table; a larger one would be a text of gigabytes
@@ -52,7 +53,8 @@ def parse(text: Text) -> Problem:
         if (values < 0).any():
             bad = cursor + 1 + int(np.argmax(values < 0))
             raise text.error(bad, f"found {text.shown(bad)}, expected an entry of factor {number}, at least 0")
-        functions.append(Function.from_array(scope, values.reshape(shape), infeasible=0.0))
+        feasible = np.flatnonzero(values)
+        functions.append(Function(scope, tuples_at(feasible, shape), values[feasible]))
         cursor += 1 + entries
     text.expect_end(cursor, f"the {factors} tables")
     variables = tuple(Variable(str(v), size) for v, size in enumerate(sizes))
@@ -106,6 +108,11 @@ def render(problem: Problem) -> str:
 
 
 def _check_cells(problem: Problem, scope: tuple[int, ...]) -> None:
+    if len(scope) > MOST_AXES:
+        raise UnsupportedError(
+            f"{problem.name}: a table over {len(scope)} variables, and this writer stops at {MOST_AXES}; leave "
+            "variables that have only one value out of its scope"
+        )
     cells = math.prod(problem.sizes[v] for v in scope)
     if cells > LARGEST_TABLE:
         raise UnsupportedError(

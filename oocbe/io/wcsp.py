@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from oocbe.errors import UnsupportedError
 from oocbe.io.text import Text
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.row_numbers import MOST_AXES
 
 LARGEST_DOMAIN = 2**24  # larger ones are interval domains or damage; arrays of this size are still affordable
 MOST_COEFFICIENTS = 2**24  # of linear constraints, one a value, besides one for each number of the file
@@ -167,7 +168,7 @@ def _read_tuples(text: Text, first: int, count: int, shape: tuple[int, ...]) -> 
         bad = first + int(row) * width + int(column)
         raise text.error(bad, f"found the value {tuples[row, column]}, expected one between 0 and {shape[column] - 1}")
     # A sort finds whether a tuple is repeated; only then is it worth knowing which.
-    if math.prod(shape) < 2**62:
+    if math.prod(shape) < 2**62 and len(shape) <= MOST_AXES:
         codes = np.sort(np.ravel_multi_index(tuple(tuples.T), shape))
         repeated = bool((codes[1:] == codes[:-1]).any())
     else:

@@ -77,8 +77,9 @@ def _render_table(
     scope: tuple[int, ...], tuples: NDArray[np.int64], costs: NDArray[np.int64] | NDArray[np.float64], default: int
 ) -> str:
     if not scope:
-        # The format's functions of arity 0 have a default only; a listed empty tuple is that default.
-        return f"0 {int(costs[0]) if len(costs) else default} 0"
+        # The format's functions of arity 0 have a default only; a listed empty tuple is that default. They are added
+        # up: of a top below 0, where nothing is feasible anyway, two would not reach it.
+        return f"0 {max(0, int(costs[0]) if len(costs) else default)} 0"
     heading = f"{len(scope)} {' '.join(map(str, scope))} {default} {len(tuples)}"
     rows = np.column_stack([tuples, costs.astype(np.int64)]).tolist()
     return "\n".join([heading, *(" ".join(map(str, row)) for row in rows)])
@@ -87,7 +88,7 @@ def _render_table(
 def _render_linear(linear: LinearConstraint, top: int) -> str:
     """A ``knapsackp``, which asks for at least its capacity: all signs turn."""
     if not linear.scope:
-        return f"0 {0 if linear.capacity >= 0 else top} 0"
+        return f"0 {0 if linear.capacity >= 0 else max(0, top)} 0"
     weights = []
     for coefficients in linear.coefficients:
         values = np.flatnonzero(coefficients)

@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from oocbe.errors import ModelError
+from oocbe.errors import DiskError, ModelError
 from oocbe.infeasible import feasible_mask
 from oocbe.semiring import Semiring
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group_writer import GroupWriter
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COMPLETE_VERSION
+from oocbe.tables.table import format_bytes
+
+LEAST_CHUNK_BYTES = 64
+"""Of a chunk and its record in the manifest, even where all values are alike: no codec makes it smaller on disk."""
 
 
 class CompleteTableWriter(GroupWriter):
@@ -34,9 +38,20 @@ class CompleteTableWriter(GroupWriter):
     ) -> None:
         chunk_cells = min(chunk_cells, layout.complete_rows)
         super().__init__(path, layout, dtype, semiring, chunk_cells, 0, COMPLETE_VERSION, budget=budget)
+        self._refuse_too_many_chunks()
         self.cells = 0
         self._chunk = np.empty(0, dtype=self.dtype)
         self._filled = 0
+
+    def _refuse_too_many_chunks(self) -> None:
+        """Refuse (:class:`DiskError`) what no compression makes small enough, rather than after days of writing."""
+        cells = self.layout.complete_rows
+        needed = -(-cells // self._chunk_rows) * LEAST_CHUNK_BYTES
+        if needed > self._budget.available:
+            raise DiskError(
+                f"{self.path}: a complete table of {cells:,} values takes {format_bytes(needed)} or more, even if they "
+                f"are all alike; {self._budget.sizes()}. Keep it as rows"
+            )
 
     def append(self, values: NDArray[Any]) -> None:
         """Add the values of the cells that come next.

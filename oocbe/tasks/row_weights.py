@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from oocbe.checksums import crc32
 from oocbe.errors import CorruptDataError
+from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.nameless_file import NamelessFile
 
@@ -45,7 +46,10 @@ class RowWeights:
         self._most_blocks = max(1, most_bytes // self._block_bytes)
         self._blocks: OrderedDict[int, NDArray[Any]] = OrderedDict()
         self._written: dict[int, int] = {}  # blocks in the file, and their checksums
-        self._file = None if self.is_held else NamelessFile(budget, f"scratch file for the weights of {rows:,} rows")
+        self._file: NamelessFile | None = None
+        if not self.is_held:
+            disk.make_folder_of_user(budget.folder)  # where messages had room, nothing has made the work folder yet
+            self._file = NamelessFile(budget, f"scratch file for the weights of {rows:,} rows")
 
     def add(self, reduce: np.ufunc, rows: NDArray[np.int64], weights: NDArray[Any]) -> None:
         """Reduce weights into some rows, in their order; a row may come several times.

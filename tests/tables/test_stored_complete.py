@@ -11,7 +11,17 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe import CompleteTable, CorruptDataError, ModelError, StoredCompleteTable, StoredTable, Table, UsageError
+from oocbe import (
+    CompleteTable,
+    CorruptDataError,
+    ModelError,
+    StoredCompleteTable,
+    StoredTable,
+    Table,
+    UsageError,
+    to_complete,
+)
+from oocbe.errors import DiskError
 from oocbe.infeasible import infeasible_value
 from oocbe.semiring import MIN_SUM, SEMIRINGS
 from oocbe.streaming.cells import HeldCells, StoredCells, cells_touched, read_box
@@ -187,3 +197,10 @@ def test_forged_sizes_are_refused_before_anything_of_their_size_is_made(path, fo
     (path / MANIFEST_NAME).write_bytes(manifest.render())
     with pytest.raises(CorruptDataError):
         StoredCompleteTable.open(path)
+
+
+def test_what_no_disk_can_hold_is_refused_before_anything_is_written(tmp_path):
+    table = Table.from_rows({"a": 2, "b": 1 << 20, "c": 1 << 40}, [[1, 5, 7]], [3])
+    with pytest.raises(DiskError, match=r"values takes .* or more, even if they are all alike.*[Kk]eep it as rows"):
+        to_complete(table, output=tmp_path / "table", memory="32MiB", scratch=tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -123,3 +123,10 @@ def test_weights_in_a_file_are_those_in_memory(most_bytes, monkeypatch, tmp_path
     assert sorted(blocks) == [start for start in range(0, 95, 10) if start != 40]
     for start, block in blocks.items():
         assert np.array_equal(block, expected[start : start + 10])
+
+
+def test_weights_make_the_work_folder_where_no_message_has(tmp_path):
+    weights = RowWeights(3, 0.0, np.dtype(np.float64), 0, DiskBudget(tmp_path / "new" / "folder"))
+    weights.add(np.add, np.array([1, 1]), np.array([0.25, 0.5]))
+    assert [(start, block.tolist()) for start, block in weights.blocks()] == [(0, [0.0, 0.75, 0.0])]
+    weights.close()

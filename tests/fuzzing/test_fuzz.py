@@ -1,0 +1,221 @@
+"""The fuzz catches an engine that is wrong, hangs or crashes, saves what it caught, and replays it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.tasks import verbs
+from tools.fuzzing import known_defects
+from tools.fuzzing.brute_force import precise_logarithm, truth_of
+from tools.fuzzing.descriptions import description_of, problem_of, smaller_descriptions
+from tools.fuzzing.runner import MODES, Counts, check_case, draw_case, report, shrunk
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WRONG_SOLVE = """
+import dataclasses, oocbe.facade
+real = oocbe.facade.solve
+def solve(*given, **options):
+    result = real(*given, **options)
+    return dataclasses.replace(result, value=(result.value or 0) + 1, status="optimal")
+oocbe.facade.solve = solve
+"""
+"""Read by every Python process that starts with it in a file sitecustomize.py on its path."""
+
+SLEEPING_SOLVE = """
+import time, oocbe.facade
+oocbe.facade.solve = lambda *given, **options: time.sleep(10_000)
+"""
+
+DYING_SOLVE = """
+import os, oocbe.facade
+oocbe.facade.solve = lambda *given, **options: os.abort()
+"""
+
+
+def run_fuzz(folder: Path, *arguments: str, broken: str | None = None) -> subprocess.CompletedProcess:
+    path = [str(ROOT)]
+    if broken is not None:
+        (folder / "broken").mkdir(exist_ok=True)
+        (folder / "broken" / "sitecustomize.py").write_text(broken)
+        path.insert(0, str(folder / "broken"))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*path, *sys.path])}
+    return subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "fuzz.py"), "--failures", str(folder / "failures"), *arguments],
+        capture_output=True, text=True, env=environment, cwd=folder, check=False,
+    )  # fmt: skip
+
+
+def test_a_wrong_answer_is_saved_and_replayed(tmp_path):
+    given = ("--what", "solve", "--seed", "1", "--minutes", "0.1")
+    found = run_fuzz(tmp_path, *given, broken=WRONG_SOLVE)
+    assert found.returncode == 1, found.stdout + found.stderr
+    path = sorted((tmp_path / "failures").iterdir())[0]
+    assert f"--replay {path}" in found.stdout
+    saved = json.loads(path.read_text())
+    assert {"schema_version", "what", "expected", "found", "case"} <= saved.keys()
+    again = run_fuzz(tmp_path, "--replay", str(path), broken=WRONG_SOLVE)
+    assert (again.returncode, saved["what"] in again.stdout) == (1, True)
+    mended = run_fuzz(tmp_path, "--replay", str(path))
+    assert (mended.returncode, "holds now" in mended.stdout) == (0, True), mended.stdout + mended.stderr
+
+
+@pytest.mark.parametrize(
+    ("broken", "what", "seconds"),
+    [(SLEEPING_SOLVE, "hang", "3"), (DYING_SOLVE, "crash of the process", "180")],
+    ids=["hang", "crash"],
+)
+def test_a_case_that_does_not_come_back_is_a_failure_and_the_next_one_follows(tmp_path, broken, what, seconds):
+    given = ("--what", "solve", "--minutes", "0.5", "--hang-seconds", seconds)
+    found = run_fuzz(tmp_path, *given, broken=broken)
+    assert found.returncode == 1
+    saved = [json.loads(path.read_text()) for path in (tmp_path / "failures").iterdir()]
+    assert {failure["what"] for failure in saved} == {what}, found.stdout
+    assert len({tuple(failure["case"]["seed"]) for failure in saved}) > 1
+
+
+def caught(mode: str, cases: int = 60) -> list[str]:
+    """What fails among the first cases of a seed."""
+    found = (check_case(draw_case(mode, 0, 0, number)) for number in range(cases))
+    return [failure["what"] for failure in found if failure is not None]
+
+
+def test_wrong_tasks_are_caught(monkeypatch):
+    real = verbs.run_task
+
+    def wrong(task, *given, **options):
+        result = real(task, *given, **options)
+        if task == "count":
+            return replace(result, value=result.value + 1)
+        if task == "kbest":
+            return replace(result, assignments=result.assignments[:-1])
+        if task == "marginals":
+            return replace(result, marginals=tuple(m * 0.999 for m in result.marginals))
+        return result
+
+    monkeypatch.setattr(verbs, "run_task", wrong)
+    found = caught("tasks")
+    assert {"count", "number of assignments"} <= set(found)
+    assert any(what.startswith("probability") for what in found)
+
+
+def test_a_bound_on_the_wrong_side_is_caught(monkeypatch):
+    real = oocbe.bound
+
+    def wrong(problem, *given, **options):
+        result = real(problem, *given, **options)
+        sign = 1 if result.sense == "min" else -1
+        entries = [
+            replace(
+                e,
+                bound=None if e.bound is None else e.bound + sign * 1e6,
+                log_bound=None if e.log_bound is None else e.log_bound - 1e-9,
+            )
+            for e in result.entries
+        ]
+        return replace(result, entries=tuple(entries))
+
+    monkeypatch.setattr(oocbe, "bound", wrong)
+    assert {"side of the bound", "side of the logarithm"} <= set(caught("tasks", 150))
+
+
+def test_wrong_operators_are_caught(monkeypatch):
+    real = oocbe.join_sum
+
+    def wrong(*tables, **settings):
+        found = real(*tables, **settings)
+        if isinstance(found, oocbe.Table) and found.rows:
+            return replace(found, keys=found.keys[:, 1:].copy(), values=found.values[1:])
+        return found
+
+    monkeypatch.setattr(oocbe, "join_sum", wrong)
+    assert "rows" in caught("operators")
+
+
+def test_readers_that_crash_and_writers_that_lose_something_are_caught(monkeypatch):
+    from oocbe.io import registry
+
+    real = oocbe.read
+
+    def wrong(path, *given, **options):
+        try:
+            found = real(path, *given, **options)
+        except oocbe.FormatError as error:
+            raise ValueError(str(error)) from error
+        return replace(found, functions=found.functions[1:])
+
+    monkeypatch.setattr(oocbe, "read", wrong)
+    found = caught("files")
+    assert "crash: ValueError" in found
+    assert {"feasible assignments"} & set(found) or any(what.startswith("value of") for what in found)
+    assert registry.read is real
+
+
+def test_a_failure_is_made_smaller(monkeypatch):
+    monkeypatch.setattr(oocbe, "solve", lambda *given, **options: 1 / 0)
+    case = next(c for n in range(99) if len((c := draw_case("solve", 0, 0, n))["problem"]["functions"]) > 3)
+    small, failure = shrunk(case, check_case(case), seconds=20)
+    assert failure["what"] == "crash: ZeroDivisionError"
+    assert small["problem"]["functions"] == []
+    assert check_case(small)["what"] == failure["what"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cases_are_drawn_alike_and_survive_their_file(mode):
+    for number in range(20):
+        case = draw_case(mode, 5, 1, number)
+        assert case == draw_case(mode, 5, 1, number)
+        assert json.loads(json.dumps(case)) == case
+
+
+def test_brute_force_by_hand():
+    description = {
+        "sizes": [2, 3],
+        "semiring": "min-sum",
+        "constant": 1,
+        "upper_bound": 40,
+        "functions": [
+            {"scope": [1, 0], "tuples": [[0, 0], [2, 1]], "values": [5, -3], "default": 20, "form": "rows"},
+            {"scope": [0], "tuples": [[1]], "values": [2**62], "default": 0, "form": "rows"},
+        ],
+        "constraints": [{"scope": [1], "tuples": [[1]], "allowed": False}],
+        "linear": [{"scope": [0, 1], "coefficients": [[0, 2**63 - 1], [0, 0, 2**63 - 1]], "capacity": 2**63 - 1}],
+    }
+    assert truth_of(description).rows == [((0, 0), 6), ((0, 2), 21)]
+    unbounded = truth_of({**description, "upper_bound": None})
+    assert unbounded.rows == [((0, 0), 6), ((0, 2), 21), ((1, 0), 2**62 + 21)]
+    assert truth_of(description, "counting").rows == [((0, 0), 0), ((0, 2), 0)]  # 20 · 0, since the constant is 1
+    assert abs(float(precise_logarithm(Fraction(1, 10**400))) + 400 * np.log(10)) < 1e-9
+
+
+def test_descriptions_of_problems_mean_the_same():
+    for number in range(30):
+        description = draw_case("solve", 3, 0, number)["problem"]
+        assert truth_of(description_of(problem_of(description))).rows == truth_of(description).rows
+        for smaller in smaller_descriptions(description):
+            problem_of(smaller)
+
+
+def test_the_table_has_a_line_a_mode():
+    lines = list(report({"solve": Counts(cases=3, checks=40, failures=1, seconds=2.5), "runs": Counts(note="why not")}))
+    assert lines[1].split() == ["solve", "3", "40", "0", "1", "2"]
+    assert lines[2].endswith("why not")
+
+
+def test_what_is_not_generated_can_be(monkeypatch):
+    name = next(iter(known_defects.KNOWN_DEFECTS), None)
+    if name is not None:
+        assert known_defects.avoids(name)
+    monkeypatch.setattr(known_defects, "_generated", False)
+    known_defects.generate_known_defects()
+    assert not known_defects.avoids(name)

@@ -1,0 +1,11 @@
+"""Attack oocbe with random inputs for some minutes, or replay a failure; see ``--help`` and :mod:`fuzzing`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from fuzzing.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""The command line of the fuzz; see ``tools/fuzz.py --help``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .known_defects import KNOWN_DEFECTS, generate_known_defects
+from .runner import MODES, Counts, Failures, Plan, replay, report, run_mode
+
+DESCRIPTION = """Attack oocbe with random problems, tables, files and kills, judged by brute force of its own.
+
+Ends with 1 where something failed; each failure is saved as a file that --replay runs again."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the fuzz, or replay a failure; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="tools/fuzz.py", description=DESCRIPTION)
+    parser.add_argument("--minutes", type=float, default=2.0, help="in all, shared by the modes (default 2)")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default 0)")
+    parser.add_argument("--what", choices=MODES, action="append", help="a mode, may be repeated; default: all in turn")
+    parser.add_argument("--processes", type=int, default=1, help="processes with seeds of their own (default 1)")
+    parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="folder of the failures' files")
+    parser.add_argument(
+        "--hang-seconds", type=float, default=180.0, help="a case that takes longer hangs (default 180)"
+    )
+    parser.add_argument("--known-defects", action="store_true", help="generate what is known to fail, too")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="check the case of a failure's file once more")
+    given = parser.parse_args(arguments)
+    if given.replay is not None:
+        return _replay(given.replay, given.hang_seconds)
+    if given.minutes <= 0 or given.processes < 1:
+        parser.error("--minutes must be above 0, --processes at least 1")
+    if given.known_defects:
+        generate_known_defects()
+    elif KNOWN_DEFECTS:
+        print(f"not generated, as known: {', '.join(KNOWN_DEFECTS)}")
+    modes = tuple(given.what or MODES)
+    print(f"seed {given.seed}, {given.processes} processes, {given.minutes:g} minutes: {', '.join(modes)}", flush=True)
+    failures = Failures(given.failures)
+    counts: dict[str, Counts] = {}
+    for mode in modes:
+        seconds = given.minutes * 60 / len(modes)
+        plan = Plan((mode,), seconds, given.seed, given.hang_seconds, given.known_defects)
+        counts[mode] = run_mode(plan, given.processes, failures)
+    print("\n".join(report(counts)))
+    for path in failures.paths:
+        print(f"failed: tools/fuzz.py --replay {path}")
+    return int(bool(failures.paths))
+
+
+def _replay(path: Path, hang_seconds: float) -> int:
+    found = replay(path, hang_seconds)
+    if found is None:
+        print(f"{path}: holds now")
+        return 0
+    print(f"{path}: {found['what']}: expected {found['expected']}, found {found['found']}")
+    print(found.get("traceback", ""), end="")
+    return 1

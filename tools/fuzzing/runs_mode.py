@@ -1,0 +1,326 @@
+"""Runs that are killed at any moment and resumed: the same answer, and nothing left over.
+
+A kill is SIGKILL, after some milliseconds or at a named point (``OOCBE_FAULT``). Most killed processes are forked from
+one in which compiled code is loaded already, some are the program ``oocbe`` itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random as random_module
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from .brute_force import truth_of
+from .descriptions import Description, problem_of, random_description, smaller_descriptions
+from .outcome import DisagreementError, Tally
+from .solve_mode import check_result
+from .solve_options import inside_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+WAYS = ("solve", "solve", "solve", "solve", "operator", "task", "program")
+
+LONGEST_SECONDS = 60.0
+"""A child that takes longer hangs; its own solves take a fraction of a second."""
+
+KEPT = {"lock", "race.json", "result.json", "run.json", "known.json"}
+"""Files that a run directory may have when the answer is there."""
+
+REFUSALS = ("ValueRangeError", "UnsupportedError", "ResourceError")
+"""Errors that a problem may be the reason for."""
+
+_is_warm = False
+
+
+def draw(random: Random) -> Description:
+    """A problem whose solve publishes several messages, and when its processes are killed."""
+    way = random.choice(WAYS)
+    problem = random_description(
+        random, ("min-sum", "min-sum", "max-sum", "sum-product", "counting"), linear=random.random() < 0.3
+    )
+    while len(problem["sizes"]) < 4 or len(problem["functions"]) < 2:
+        problem = random_description(random, ("min-sum", "min-sum", "max-sum"), linear=False)
+    kills = [_kill(random, way) for _ in range(random.choice((1, 1, 2, 4)))]
+    options: Description = {
+        "order_seconds": 0,
+        "backend": "cpu",
+        "chunk_rows": random.choice((1, 5, 1000)),
+        "tables": random.choice(("incomplete", "incomplete", "auto", "complete")),
+        "dominance": random.random() < 0.3,
+        "bound_seconds": 0.1,
+        "incumbent_seconds": 0.02,
+        "inside": {"embedded_bytes": random.choice((1, 150)), "first_cap": random.choice((4, 8, 1 << 20))},
+    }
+    options["bounds"] = (
+        "none" if options["tables"] == "complete" else random.choice(("none", "none", "constant", "auto", "lp"))
+    )
+    if problem["semiring"] not in ("min-sum", "max-sum"):
+        options["bounds"] = "none"
+    if random.random() < 0.3:
+        options["piece_rows"] = random.choice((1, 3, 20))
+    if random.random() < 0.3:
+        options["inside"]["message_bytes"] = 1000
+    return {"way": way, "problem": problem, "options": options, "kills": kills}
+
+
+def _kill(random: Random, way: str) -> Description:
+    """A moment: seconds from the start, or a point to be passed so many times."""
+    if random.random() < 0.5:
+        return {"seconds": random.uniform(0.2, 2.5) if way == "program" else random.uniform(0.0, 0.08)}
+    return {"point": random.random(), "passing": random.choice((1, 1, 2, 3, 5, 8))}
+
+
+def check(case: Description, folder: Path, tally: Tally) -> None:
+    """Kill, resume, and compare."""
+    os.environ["OOCBE_THREADS"] = "1"  # a forked process has no threads but its own
+    _warm_up()
+    (folder / "tmp").mkdir()
+    {"solve": _check_solve, "program": _check_program, "operator": _check_operator, "task": _check_task}[case["way"]](
+        case, folder, tally
+    )
+    tally.same("files left in the scratch folder", [], sorted(p.name for p in (folder / "tmp").iterdir()))
+
+
+def _warm_up() -> None:
+    """Load what solves need, so that a forked one begins at once."""
+    global _is_warm
+    if _is_warm:
+        return
+    import oocbe
+    import oocbe.pruning.relaxation
+    import oocbe.tables.chunk_store
+
+    problem = random_description(Random(3), ("min-sum",), linear=False)
+    for settings in ({"bounds": "none"}, {"bounds": "constant"}, {"tables": "complete"}):
+        oocbe.solve(problem_of(problem), order_seconds=0, backend="cpu", **settings)
+    _is_warm = True
+
+
+def _check_solve(case: Description, folder: Path, tally: Tally) -> None:
+    settings = case["options"]
+    problem = problem_of(case["problem"])
+
+    def work() -> Description:
+        import oocbe
+
+        options = {name: value for name, value in settings.items() if name != "inside"}
+        with inside_settings(settings):
+            result = oocbe.solve(problem, workdir=folder / "run", resume=True, **options)
+        return _answer(result)
+
+    killed = [_forked(work, folder, kill) for kill in case["kills"]]
+    crashes = [k for k in killed if k is not None and "error" in k and k["error"] not in REFUSALS]
+    tally.same("errors of processes that were to be killed", [], crashes)
+    final = _forked(work, folder, None)
+    _check_final(case, final, tally)
+    left = {str(p.relative_to(folder / "run")) for p in (folder / "run").rglob("*")}
+    tally.holds("files left in the run directory", left <= KEPT, sorted(KEPT), sorted(left))
+    again = _forked(work, folder, None)
+    same = ("status", "value", "assignment", "bound")
+    if final and again and "error" not in final:
+        tally.same("the answer once more", {k: final[k] for k in same}, {k: again.get(k) for k in same})
+
+
+def _answer(result: Any) -> Description:
+    names = ("status", "value", "assignment", "bound", "linear_constraints", "sense", "notes")
+    return {name: getattr(result, name) for name in names}
+
+
+class _Answered:
+    """A result as :func:`oocbe.solve` gives it, from what came through a pipe."""
+
+    def __init__(self, found: Description) -> None:
+        self.__dict__.update(found)
+
+
+def _check_final(case: Description, final: Description | None, tally: Tally) -> None:
+    tally.holds("an end of the resumed run", final is not None, "an answer", final)
+    assert final is not None
+    if "error" in final:
+        if final["error"] not in REFUSALS:
+            raise DisagreementError("the resumed run", "an answer", f"{final['error']}: {final['message']}")
+        tally.refusals[final["error"]] += 1
+        return
+    check_result(_Answered(final), case["problem"], truth_of(case["problem"]), case["options"], tally)
+
+
+def _check_task(case: Description, folder: Path, tally: Tally) -> None:
+    """A count that is killed, for which the work folder is a place of scratch folders."""
+    description = {**case["problem"], "upper_bound": None, "linear": []}
+    problem = problem_of(description)
+    (folder / "work").mkdir()
+
+    def work() -> Description:
+        from oocbe.tasks.verbs import run_task
+
+        options = {"order_seconds": 0, "backend": "cpu", "chunk_rows": case["options"]["chunk_rows"]}
+        with inside_settings({"inside": {"message_bytes": 2000}}):
+            return {"value": run_task("count", problem, workdir=folder / "work", **options).value}
+
+    for kill in case["kills"]:
+        _forked(work, folder, kill)
+    final = _forked(work, folder, None)
+    tally.same("count", {"value": len(truth_of(description).rows)}, final)
+    tally.same("files left in the work folder", [], sorted(p.name for p in (folder / "work").iterdir()))
+
+
+def _check_operator(case: Description, folder: Path, tally: Tally) -> None:
+    """A join on disk that is killed: its table is whole or not there, and the next one clears up."""
+    import oocbe
+
+    seed = Random(json.dumps(case["kills"]))
+    sizes = [{"a": 4, "b": 3, "c": 3}, {"b": 3, "c": 3, "d": 5}]
+    tables = []
+    for size in sizes:
+        rows = [[seed.randrange(n) for n in size.values()] for _ in range(60)]
+        rows = [list(row) for row in sorted(set(map(tuple, rows)))]
+        values = [seed.randint(-9, 99) for _ in rows]
+        tables.append(oocbe.Table.from_rows(size, rows, values, oocbe.MIN_SUM))
+    expected = {}
+    for (a, b, c), first in tables[0].to_dict().items():
+        for (b2, c2, d), second in tables[1].to_dict().items():
+            if (b, c) == (b2, c2):
+                expected[b, c, a, d] = first + second
+    output = folder / "joined"
+
+    def work() -> Description:
+        pieces = case["options"].get("piece_rows", 7)
+        oocbe.join_sum(*tables, output=output, memory="1MiB", scratch=folder / "tmp", piece_rows=pieces, backend="cpu")
+        return {}
+
+    for kill in case["kills"]:
+        if not output.exists():
+            _forked(work, folder, kill)
+    if not output.exists():
+        tally.same("the end of the last join", {}, _forked(work, folder, None))
+    else:  # nothing was to be done any more, so nobody cleared up after the one that published it
+        _forked(lambda: _published(tables, folder), folder, None)
+    stored = oocbe.StoredTable.open(output)
+    stored.verify()
+    names = stored.scope
+    found = {tuple(row[names.index(n)] for n in "bcad"): value for row, value in stored.to_table().to_dict().items()}
+    tally.same("rows", expected, found)
+    tally.same("files left", {"joined", "tmp"}, {p.name for p in folder.iterdir()} - {"other"})
+
+
+def _published(tables: list[Any], folder: Path) -> Description:
+    import oocbe
+
+    oocbe.join_sum(*tables, output=folder / "other", memory="1MiB", scratch=folder / "tmp", backend="cpu")
+    return {}
+
+
+def _forked(work: Callable[[], Description], folder: Path, kill: Description | None) -> Description | None:
+    """What a function comes to in a child process; None where the child was killed, as asked."""
+    from oocbe.tables import faults
+
+    fault = None
+    if kill is not None and "point" in kill:
+        fault = f"{faults.POINTS[int(kill['point'] * len(faults.POINTS))]}:{kill['passing']}"
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _work_in_child(work, folder, fault, write)
+    os.close(write)
+    begin = time.monotonic()
+    if kill is not None and "seconds" in kill:
+        time.sleep(kill["seconds"])
+        os.kill(child, signal.SIGKILL)
+    with os.fdopen(read, "rb") as pipe:
+        text = b""
+        while True:
+            ready, _, _ = select.select([pipe], [], [], max(0.0, begin + LONGEST_SECONDS - time.monotonic()))
+            if not ready:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                raise DisagreementError("hang of a child", "an end", f"none within {LONGEST_SECONDS:g} s")
+            block = os.read(pipe.fileno(), 1 << 16)
+            if not block:
+                break
+            text += block
+    status = os.waitpid(child, 0)[1]
+    if text:
+        found: Description = json.loads(text)
+        return found
+    if kill is None or not (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL):
+        raise DisagreementError("end of a child", "an answer", f"status {status} without one")
+    return None
+
+
+def _work_in_child(work: Callable[[], Description], folder: Path, fault: str | None, write: int) -> None:
+    """Run a function, send what it gives or raises, and end the process without any clearing up of the parent's."""
+    code = 70
+    try:
+        from oocbe.errors import OocbeError
+        from oocbe.tables import faults
+
+        os.environ["TMPDIR"] = str(folder / "tmp")
+        tempfile.tempdir = None
+        random_module.seed()
+        faults.arm(fault)
+        try:
+            found = work()
+        except OocbeError as error:
+            found = {"error": type(error).__name__, "message": str(error)}
+        os.write(write, json.dumps(found).encode())
+        code = 0
+    except BaseException as error:
+        message = {"error": f"crash: {type(error).__name__}", "message": str(error)}
+        os.write(write, json.dumps(message).encode())
+    finally:
+        os._exit(code)
+
+
+def _check_program(case: Description, folder: Path, tally: Tally) -> None:
+    """The program itself, killed and resumed."""
+    from oocbe.tables import faults
+
+    from .file_texts import render_wcsp, wcsp_description
+
+    description = wcsp_description(Random(json.dumps(case["kills"])))
+    path = folder / "problem.wcsp"
+    path.write_text(render_wcsp(description, Random(1)))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OOCBE_")}
+    environment |= {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    environment["OOCBE_THREADS"] = "1"
+    command = [sys.executable, "-m", "oocbe", "solve", str(path), "--json", "--quiet", "--resume"]
+    command += ["--workdir", str(folder / "run"), "--bounds", case["options"]["bounds"], "--backend", "cpu"]
+    command += ["--order-seconds", "0", "--tables", "incomplete"]
+    for kill in case["kills"]:
+        more = {}
+        if "point" in kill:
+            more[faults.VARIABLE] = f"{faults.POINTS[int(kill['point'] * len(faults.POINTS))]}:{kill['passing']}"
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment | more
+        )
+        try:
+            process.wait(kill.get("seconds", LONGEST_SECONDS))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    last = subprocess.run(command, capture_output=True, env=environment, timeout=LONGEST_SECONDS, check=False)
+    tally.holds("exit code", last.returncode in (0, 10), "0 or 10", f"{last.returncode}: {last.stderr.decode()[-500:]}")
+    answer = json.loads(last.stdout)
+    truth = truth_of(description)
+    tally.same("status", "optimal" if truth.rows else "infeasible", answer["status"])
+    tally.same("value", truth.best, answer["value"])
+    left = {str(p.relative_to(folder / "run")) for p in (folder / "run").rglob("*")}
+    tally.holds("files left in the run directory", left <= KEPT, sorted(KEPT), sorted(left))
+
+
+def smaller(case: Description) -> Iterator[Description]:
+    """Cases with fewer kills, and parts of the problem left out."""
+    for place in range(len(case["kills"])):
+        yield {**case, "kills": case["kills"][:place] + case["kills"][place + 1 :]}
+    for problem in smaller_descriptions(case["problem"]):
+        yield {**case, "problem": problem}
