@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.certificates.check_certificate import SCALE, WORK, Proof, check, members
+from oocbe.certificates.tables import nothing_better
 from oocbe.deadline import Deadline
 from oocbe.elimination.order import search_orders
 from oocbe.elimination.restrict import Restriction, restrict
@@ -28,7 +29,6 @@ from oocbe.pruning.constant_bound import minimum_terms
 from oocbe.pruning.dear import DEAR, DearTuples, largest_saving
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import FixedPoint
-from oocbe.pruning.row_bounds import ValueGrid
 from oocbe.pruning.rows import Row
 
 ROW_WORK = 4_000
@@ -41,10 +41,10 @@ ORDER_SECONDS = 0.5
 """For a search of orders for the tables."""
 
 LITTLE = 0.02
-"""Part of the values that a round must remove for another one with the same time."""
+"""Part of the values that a round must remove for another one to follow."""
 
-FIRST_SHARE = 0.1
-"""Part of the time that the first round has; each later one has twice that of the one before where little was removed."""
+FIRST_SHARE = 0.5
+"""Part of the time that the first round has, which most often is the last one; those after it share what is left."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,7 @@ class Maker:
     def __init__(self, path: Path, problem: Problem, claim: Claim, seed: int = 0) -> None:
         self._path, self._claim, self._seed = path, claim, seed
         self._dear = DEAR * largest_saving(problem)
-        self._proof = Proof(path, self._dear)
-        self._proof.set_limit(claim.status, claim.value)
+        self._proof = Proof(path, self._dear, claim.status, claim.value or 0)
         self._problem = problem.below(self._proof.limit)
         self._first = first_values(problem.sizes)
         self._rows: list[dict[str, Any]] = []
@@ -85,27 +84,21 @@ class Maker:
     def make(self, seconds: float) -> str | None:
         """The certificate as JSON text, accepted by the checker; None where none was found in the time."""
         deadline = time.perf_counter() + seconds
-        order: list[int] = []
+        order: list[int] | None = None
         is_closed = self._step({})
-        share = FIRST_SHARE * seconds
         while not is_closed:
             before = self._proof.alive.bit_count()
-            is_closed = self._round(min(share, deadline - time.perf_counter()))
-            if is_closed or time.perf_counter() > deadline:
+            is_closed = self._round(FIRST_SHARE * (deadline - time.perf_counter()))
+            if time.perf_counter() > deadline or self._proof.alive.bit_count() > (1 - LITTLE) * before:
                 break
-            if self._proof.alive.bit_count() > (1 - LITTLE) * before:
-                if share >= seconds / 2:
-                    break
-                share *= 2
-                self._seed += 1
+            self._seed += 1
         if not is_closed:
-            found = self._order()
-            if found is None:
+            order = self._order()
+            if order is None:
                 return None
-            order = found
         text = self._written(order)
         try:
-            check(self._path, text)
+            check(self._path, text, nothing_better)
         except ValueError:
             return None
         return text
@@ -151,7 +144,7 @@ class Maker:
         used = [i for i in np.flatnonzero(multipliers > 0).tolist() if rows[i].kind != "taken"]
         chosen = [rows[i] for i in used]
         numbers = [self._number(row, literal) for row in chosen]
-        factor = [int(round(m * SCALE)) for m in multipliers[used].tolist()]
+        factor = [round(m * SCALE) for m in multipliers[used].tolist()]
         if dear.sets and chosen:
             scale = int(fixed_point.scale)
             payable, _ = dear.payable(chosen, fixed_point.nearest(multipliers[used]))
@@ -188,7 +181,7 @@ class Maker:
     def _large(self) -> int:
         """A multiplier beyond all costs."""
         constant, _, least = self._proof.bound
-        return max(1, self._proof.most - constant - sum(least) + 1)
+        return max(1, int(self._proof.most - constant - sum(least) + 1))
 
     def _number(self, row: Row, literal: NDArray[np.int64]) -> int | None:
         """A row's number in the certificate; None where the checker does not find it valid, or not soon."""
@@ -215,7 +208,7 @@ class Maker:
             self._proof.work = 0
         self._numbers[key] = len(self._rows)
         self._rows.append(content)
-        return self._numbers[key]
+        return len(self._rows) - 1
 
     def _step(self, multipliers: dict[int, int]) -> bool:
         """Take a step, with all removals that follow; whether nothing is left. A step without any is forgotten."""
@@ -229,8 +222,7 @@ class Maker:
         spare = proof.most - constant - sum(least)
         if not is_closed:
             step["removed"] = [x for x in members(proof.alive) if sums[x] - least[proof.owner[x]] > spare]
-            proof.alive &= ~sum(1 << x for x in step["removed"])
-            is_closed = not all(own & proof.alive for own in proof.mask)
+            is_closed = bool(step["removed"]) and proof.step(self._rows, step)
         if is_closed or step["removed"]:
             self._steps.append(step)
         self._last = step
@@ -251,14 +243,14 @@ class Maker:
         for order in orders[:3]:
             proof.work = WORK - TABLE_ROWS
             try:
-                if proof.tables(order):
+                if nothing_better(proof, order):
                     return order
                 return None  # something better: the claim is wrong
             except ValueError:
                 continue
         return None
 
-    def _written(self, order: list[int]) -> str:
+    def _written(self, order: list[int] | None) -> str:
         """The certificate as text, with the rows that are used."""
         used = sorted({number for step in self._steps for number, _ in step["multipliers"]})
         place = {number: i for i, number in enumerate(used)}
@@ -312,6 +304,3 @@ def relax(
     base = minimum_terms(conflicts.capped, fixed_point)
     relaxation = Relaxation(problem, conflicts.forbidden, fixed_point, base, seed, conflicts.dear, record)
     relaxation.tighten(seconds, problem.upper_bound)
-
-
-__all__ = ["Claim", "Maker", "ValueGrid"]
