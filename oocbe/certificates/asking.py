@@ -31,6 +31,8 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
     ------
     UnsupportedError : says what it is, and what to do.
     """
+    from oocbe.pruning.forbidden import MOST_LITERALS
+
     suffix = without_compression(path).suffix
     semiring = (options.semiring or problem.semiring).name
     if suffix not in FORMATS or given_format:
@@ -39,6 +41,8 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
             f"--certificate: the checker reads .spot and .wcsp files (also .gz, .xz) by itself, not {what}: "
             "write the problem as .wcsp with oocbe convert, and solve that"
         )
+    if path.exists() and not path.is_file():
+        raise UnsupportedError(f"--certificate: {path} is no regular file, and the checker reads it once more; copy it")
     if evidence:
         raise UnsupportedError(
             "--certificate: the checker knows the file only, not --evidence; write the fixed problem with oocbe convert"
@@ -50,6 +54,11 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
     if not problem.is_integral:
         raise UnsupportedError(
             f"--certificate: {problem.name} has costs that are no integers, and certificates are exact; scale them"
+        )
+    if sum(problem.sizes) > MOST_LITERALS:
+        raise UnsupportedError(
+            f"--certificate: the variables of {problem.name} have {sum(problem.sizes):,} values, and conflicts are "
+            f"checked among {MOST_LITERALS:,} at most; solve it without"
         )
 
 

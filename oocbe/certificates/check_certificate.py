@@ -7,7 +7,7 @@ import math
 import sys
 from collections import Counter, defaultdict
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class Proof:
 
     def __init__(self, path: Path, dear: int, status: str, value: int) -> None:
         self.sizes, self.functions, linear, self.top = read(path)
-        self.first = [sum(self.sizes[:v]) for v in range(len(self.sizes) + 1)]
+        self.first = list(accumulate(self.sizes, initial=0))
         self.owner = [v for v, size in enumerate(self.sizes) for _ in range(size)]
         self.mask = [(1 << end) - (1 << begin) for begin, end in pairwise(self.first)]
         self.alive, self.conflict = (1 << self.first[-1]) - 1, [self.mask[v] ^ 1 << x for x, v in enumerate(self.owner)]
@@ -112,7 +112,7 @@ class Proof:
         if row["kind"] == "capacity":
             return (*self.linear[row["constraint"]], [])
         weights = dict(zip(row["literals"], row["coefficients"], strict=True))
-        mask = sum(1 << x for x in weights) & self.alive
+        mask = sum(1 << x for x in weights if x < self.first[-1]) & self.alive
         adjacent = {x: self.conflict[x] & mask for x in members(mask)}
         pay = [pair for pair in self.dear if pair & mask == pair and not adjacent[pair.bit_length() - 1] & pair]
         for pair, x in [(p, x) for p in pay for x in members(p)]:

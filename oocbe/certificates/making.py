@@ -37,6 +37,9 @@ ROW_WORK = 4_000
 TABLE_ROWS = 1_000_000
 """Rows of tables that are tried at most, a fifth of what the checker allows."""
 
+ROWS_A_SECOND = 100_000
+"""Rows of tables that can be counted on."""
+
 ORDER_SECONDS = 0.5
 """For a search of orders for the tables."""
 
@@ -93,7 +96,7 @@ class Maker:
                 break
             self._seed += 1
         if not is_closed:
-            order = self._order()
+            order = self._order(deadline - time.perf_counter())
             if order is None:
                 return None
         text = self._written(order)
@@ -122,7 +125,7 @@ class Maker:
                 if conflicts.forbidden.is_empty:
                     return False
                 relax(problem, conflicts, fixed_point, self._seed, seconds / len(options), found)
-        except ValueRangeError:
+        except (ValueRangeError, ImportError):  # numbers too large for the relaxation, or no solver of linear programs
             return False
         for conflicts, rows, multipliers, is_contradiction in found:
             if self._take(left, conflicts.dear, rows, multipliers, is_contradiction, fixed_point):
@@ -228,9 +231,12 @@ class Maker:
         self._last = step
         return is_closed
 
-    def _order(self) -> list[int] | None:
-        """An order in which tables prove the rest; None where they are too large."""
+    def _order(self, seconds: float) -> list[int] | None:
+        """An order in which tables prove the rest; None where they are too large for the seconds left."""
         proof, problem = self._proof, self._problem
+        end = time.perf_counter() + seconds
+        if seconds < ORDER_SECONDS:
+            return None
         if not self._steps or self._steps[-1] is not self._last:
             self._steps.append({**self._last, "removed": []})  # the tables go by its bound
         proof.step(self._rows, {**self._last, "removed": []})
@@ -241,7 +247,7 @@ class Maker:
             orders += [list(choice.order), list(choice.order)[::-1]]
         orders.sort(key=lambda order: _frontier(order, scopes, sizes))
         for order in orders[:3]:
-            proof.work = WORK - TABLE_ROWS
+            proof.work = WORK - min(TABLE_ROWS, int(ROWS_A_SECOND * max(0.0, end - time.perf_counter())))
             try:
                 if nothing_better(proof, order):
                     return order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,6 +65,7 @@ def verify(
 def _verify_certificate(file: Path, certificate: Path, as_json: bool) -> int:
     """Check a certificate with nothing of the engine, and print what it proves."""
     import time
+    from json import loads
 
     from oocbe.certificates.check_certificate import check
     from oocbe.certificates.tables import nothing_better
@@ -72,19 +73,21 @@ def _verify_certificate(file: Path, certificate: Path, as_json: bool) -> int:
 
     check_there(file)
     begin, why = time.perf_counter(), ""
-    proof = None
+    proven: dict[str, Any] | None = None
     try:
-        proof = check(file, read_bytes(certificate).decode(), nothing_better)
+        text = read_bytes(certificate).decode()
+        check(file, text, nothing_better)
+        content = loads(text)
+        proven = {"status": content["status"], "value": None if content["status"] == "infeasible" else content["value"]}
     except ValueError as error:
         why = str(error)
     seconds = time.perf_counter() - begin
     if as_json:
-        found = None if proof is None else proof.claim
-        print_json({"schema_version": 1, "accepted": proof is not None, "proven": found, "refused": why})
-    else:
-        rows: list[tuple[str, object]] = [("verdict", "rejected" if proof is None else "accepted")]
-        if proof is not None:
-            rows += [("proven", f"{proof.claim[0]} {'' if proof.claim[1] is None else proof.claim[1]}".rstrip())]
-            rows += [("taken on trust", "nothing"), ("time", f"{seconds:.2f} s")]
-        print_rows([*rows, *([("because", why)] if why else [])])
-    return EXIT_USAGE if proof is None else EXIT_OPTIMAL
+        print_json({"schema_version": 1, "accepted": proven is not None, "proven": proven, "refused": why or None})
+        return EXIT_USAGE if proven is None else EXIT_OPTIMAL
+    rows: list[tuple[str, object]] = [("verdict", "rejected"), ("because", why)]
+    if proven is not None:
+        value = "" if proven["value"] is None else f" {proven['value']}"
+        rows = [("verdict", "accepted"), ("proven", proven["status"] + value), ("taken on trust", "nothing")]
+    print_rows([*rows, ("time", f"{seconds:.2f} s")])
+    return EXIT_USAGE if proven is None else EXIT_OPTIMAL
