@@ -49,7 +49,8 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
         )
     if semiring != "min-sum":
         raise UnsupportedError(
-            f"--certificate: only least sums (min-sum) have certificates, not the {semiring} semiring"
+            f"--certificate: only least sums (min-sum) have certificates, not the {semiring} semiring; "
+            "where values are maximised, write their negatives, shifted up to 0, as .wcsp"
         )
     if not problem.is_integral:
         raise UnsupportedError(

@@ -91,10 +91,14 @@ class Maker:
         is_closed = self._step({})
         while not is_closed:
             before = self._proof.alive.bit_count()
-            is_closed = self._round(FIRST_SHARE * (deadline - time.perf_counter()))
+            is_closed = self._round(FIRST_SHARE * (deadline - time.perf_counter()), self._problem)
             if time.perf_counter() > deadline or self._proof.alive.bit_count() > (1 - LITTLE) * before:
                 break
             self._seed += 1
+        if not is_closed:
+            # What the limit itself forbids may leave nothing to relax; without it rows say what the checker confirms.
+            left = deadline - time.perf_counter()
+            is_closed = self._round(FIRST_SHARE * left, self._problem.below(None))
         if not is_closed:
             order = self._order(deadline - time.perf_counter())
             if order is None:
@@ -106,12 +110,12 @@ class Maker:
             return None
         return text
 
-    def _round(self, seconds: float) -> bool:
-        """Relax what is left, and take over what follows; whether nothing is left."""
+    def _round(self, seconds: float, whole: Problem) -> bool:
+        """Relax what is left of a problem, and take over what follows; whether nothing is left."""
         proof = self._proof
         first = self._first
         removed = [(v, x - int(first[v])) for v, own in enumerate(proof.mask) for x in members(own & ~proof.alive)]
-        left = restrict(self._problem, removed)
+        left = restrict(whole, removed)
         if self._propagate(left):
             return True
         if left.problem is None or not left.variables:
@@ -124,7 +128,8 @@ class Maker:
             for conflicts in options:
                 if conflicts.forbidden.is_empty:
                     return False
-                relax(problem, conflicts, fixed_point, self._seed, seconds / len(options), found)
+                relaxation = (problem, conflicts, fixed_point, self._seed)
+                relax(*relaxation, seconds / len(options), proof.limit, found)
         except (ValueRangeError, ImportError):  # numbers too large for the relaxation, or no solver of linear programs
             return False
         for conflicts, rows, multipliers, is_contradiction in found:
@@ -164,7 +169,7 @@ class Maker:
             before, multipliers = proof.alive, {}
             alive = [own & before for own in proof.mask]
             fixed = sum(own for own in alive if own.bit_count() == 1)
-            for x in members(before & ~kept if left.problem is not None else before & ~fixed):
+            for x in members(before & ~kept if left.problem is not None else before):
                 reason = next((own for own in alive if not own & ~proof.conflict[x]), None)
                 if reason is None:
                     reason = next((s ^ 1 << x for s in proof.sets[x] if not s & ~fixed & ~(1 << x)), None)
@@ -299,9 +304,10 @@ def relax(
     fixed_point: FixedPoint,
     seed: int,
     seconds: float,
+    limit: int | float,
     found: list[tuple[Conflicts, list[Row], NDArray[np.float64], bool]],
 ) -> None:
-    """Tighten the linear program of a problem below its upper bound; ``found`` gets what it draws conclusions from."""
+    """Tighten the linear program of a problem up to a limit; ``found`` gets what it draws conclusions from."""
     from oocbe.pruning.relaxation import Relaxation  # loading the solver of linear programs takes a while
 
     def record(rows: list[Row], multipliers: NDArray[np.float64], is_contradiction: bool) -> None:
@@ -309,4 +315,4 @@ def relax(
 
     base = minimum_terms(conflicts.capped, fixed_point)
     relaxation = Relaxation(problem, conflicts.forbidden, fixed_point, base, seed, conflicts.dear, record)
-    relaxation.tighten(seconds, problem.upper_bound)
+    relaxation.tighten(seconds, limit)

@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,27 @@ def assert_no_mutation_lies(path: Path, problem: Problem, claim: Claim, text: st
     assert refused > count / 4
 
 
+def assert_true_of_other_problems(path: Path, problem: Problem, content: dict[str, Any]) -> None:
+    """A certificate held against files with one part less or one cost more: where accepted, it is true of them."""
+    others = [replace(problem, constraints=without(problem.constraints, n)) for n in range(len(problem.constraints))]
+    others += [replace(problem, linear_constraints=()) for _ in problem.linear_constraints]
+    others += [replace(problem, functions=without(problem.functions, n)) for n in range(len(problem.functions))]
+    for n, f in enumerate(problem.functions):
+        for place in range(0, len(f.values), 2):
+            values = f.values.copy()
+            values[place] = 0 if values[place] else 7
+            dearer = Function(f.scope, f.tuples, values, f.default)
+            others.append(replace(problem, functions=(*without(problem.functions, n), dearer)))
+    for other in others:
+        write(other, path.with_name("other.wcsp"))
+        if is_accepted(path.with_name("other.wcsp"), content):
+            assert is_true(other, best_claim(other).value, content)
+
+
+def without(parts: tuple[Any, ...], number: int) -> tuple[Any, ...]:
+    return parts[:number] + parts[number + 1 :]
+
+
 def test_the_checker_is_short_and_shares_nothing_with_the_engine() -> None:
     source = Path(check_certificate.__file__).read_text()
     assert len(source.splitlines()) <= 200
@@ -167,6 +189,17 @@ def test_the_example_is_proven_and_checked_alone(tmp_path: Path) -> None:
     target.write_text(target.read_text().replace('"value": 2112', '"value": 2113'))
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 1
     assert CliRunner().invoke(app, ["verify", str(DAILY), "--certificate", str(target)]).exit_code == 2
+
+
+def test_what_closes_before_any_multipliers_can_be_checked_alone(tmp_path: Path) -> None:
+    # Below the value both photographs must be taken, which the third forbids: propagation alone closes that.
+    path = tmp_path / "three.spot"
+    path.write_text("3\n0 2 1 1 0\n1 2 1 1 0\n2 2 1 1 0\n2\n2 0 1 1 1\n2 1 2 1 1\n")
+    problem = oocbe.read(path)
+    text = Maker(path, problem, best_claim(problem)).make(SECONDS)
+    assert text is not None
+    assert json.loads(text)["order"] is None
+    check(path, text)
 
 
 def test_mutations_of_the_example_are_refused_or_still_prove_the_value() -> None:
@@ -202,12 +235,17 @@ def test_random_problems_beside_brute_force(seed: int, tmp_path: Path) -> None:
     text = Maker(path, problem, claim).make(SECONDS)
     assert text is not None
     assert_no_mutation_lies(path, problem, claim, text, 60, seed)
+    assert_true_of_other_problems(path, problem, json.loads(text))
     # What is not so has no certificate: neither for a worse assignment, nor with the steps of the best one's.
     for assignment, value in values_of(problem).items():
         if value > (claim.value or 0):
             wrong = Claim("optimal", value, assignment)
             assert Maker(path, problem, wrong).make(1.0) is None
-            assert not is_accepted(path, {**json.loads(text), "value": value, "assignment": list(assignment)})
+            lie = {**json.loads(text), "value": value, "assignment": list(assignment)}
+            assert not is_accepted(path, lie)
+            chance = random.Random(seed)
+            for mutant in [mutated(lie, chance) for _ in range(60)]:
+                assert not is_accepted(path, mutant) or is_true(problem, claim.value, mutant)
             assert not is_accepted(path, {**json.loads(text), "status": "infeasible", "value": None})
             break
     if claim.value is not None:
