@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -105,6 +106,10 @@ TemperatureFlag = Annotated[
     float | None,
     typer.Option("--temperature", metavar="NUMBER", help="Of the tasks logz and marginals, 1; inf weighs all alike."),
 ]
+CertificateFlag = Annotated[
+    Path | None,
+    typer.Option("--certificate", help="Write a proof of the optimum, which oocbe verify and others can check."),
+]
 
 
 def options_from(parameters: Mapping[str, object]) -> SolveOptions:
@@ -132,7 +137,11 @@ def load(path: Path, format_name: str | None, evidence: list[str] | None = None)
 
 
 def check_targets(
-    problem: Path | None = None, workdir: Path | None = None, solution: Path | None = None, trace: Path | None = None
+    problem: Path | None = None,
+    workdir: Path | None = None,
+    solution: Path | None = None,
+    trace: Path | None = None,
+    certificate: Path | None = None,
 ) -> None:
     """Refuse before a run, which may take hours, what would lose its result or its input, or get in its way.
 
@@ -144,7 +153,8 @@ def check_targets(
     """
     from oocbe.errors import UsageError
 
-    targets = [(flag, target) for flag, target in (("--solution", solution), ("--trace", trace)) if target is not None]
+    named = (("--solution", solution), ("--trace", trace), ("--certificate", certificate))
+    targets = [(flag, target) for flag, target in named if target is not None]
     for flag, target in targets:
         if workdir is not None and target.resolve().is_relative_to(workdir.resolve()):
             raise UsageError(
@@ -157,13 +167,10 @@ def check_targets(
             raise UsageError(f"{flag} {target}: this is a folder; name a file")
         if problem is not None and _are_one_file(target, problem):
             raise UsageError(f"{flag} {target}: this is the problem itself; name another file")
-    if (
-        solution is not None
-        and trace is not None
-        and solution.resolve() == trace.resolve()
-        and not solution.is_char_device()
-    ):
-        raise UsageError(f"--trace {trace}: the solution goes there; name another file")
+    for (_, first), (flag, second) in itertools.combinations(targets, 2):
+        if first.resolve() == second.resolve() and not first.is_char_device():
+            what = "solution" if first is solution else "trace"
+            raise UsageError(f"{flag} {second}: the {what} goes there; name another file")
 
 
 def _are_one_file(one: Path, other: Path) -> bool:

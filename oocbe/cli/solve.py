@@ -13,6 +13,7 @@ from oocbe.cli.flags import (
     BackendFlag,
     BoundSecondsFlag,
     BoundsFlag,
+    CertificateFlag,
     ChunkRowsFlag,
     DebugFlag,
     DeviceMemoryFlag,
@@ -51,6 +52,7 @@ from oocbe.numerals import all_digits
 
 if TYPE_CHECKING:
     from oocbe.options import SolveOptions
+    from oocbe.problem import Problem
     from oocbe.result import Result
 
 
@@ -59,6 +61,7 @@ def solve(
     file: ProblemFile,
     json: JsonFlag = False,
     solution: Annotated[Path | None, typer.Option("--solution", help="Write the assignment to this file.")] = None,
+    certificate: CertificateFlag = None,
     order: OrderFlag = None,
     order_seconds: OrderSecondsFlag = None,
     seed: SeedFlag = None,
@@ -93,26 +96,43 @@ def solve(
     """Solve FILE exactly by bucket elimination.
 
     Ends with 0 when the optimum is proven, 10 when the problem is infeasible, 11 when nothing is better than --ub, 20
-    when a limit was reached (with the best bound and assignment), 30 when memory or disk ran out, 40 for corrupt data,
-    2 for wrong use or input.
+    when a limit was reached (with the best bound and assignment) or before the --certificate was made, 30 when memory
+    or disk ran out, 40 for corrupt data, 2 for wrong use or input.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
+    from oocbe.certificates.asking import check_certifiable, write_certificate
+    from oocbe.errors import EXIT_LIMIT, UnsupportedError
     from oocbe.facade import solve_timed
     from oocbe.solution_file import write_solution
 
     options = options_from(given)
     # Other tasks keep no run: theirs is a place of scratch folders.
     run_directory = options.workdir if task in ("optimum", "mpe") else None
-    check_targets(file, run_directory, solution, trace)
+    check_targets(file, run_directory, solution, trace, certificate)
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
     of_task = _settings_of(task, k, temperature)
     if task != "optimum":
+        if certificate is not None:
+            raise UnsupportedError(f"--certificate: only the optimum has one, not the task {task}; leave out --task")
         with written_to(trace, about):
             return _run_task(task, file, format, evidence, options, of_task, (json, quiet, verbose), solution)
+    problems: list[Problem] = []
+
+    def loaded() -> Problem:
+        problems.append(load(file, format, evidence))
+        if certificate is not None:
+            check_certifiable(file, problems[0], options, bool(evidence), format is not None)
+        return problems[0]
+
+    begin = time.perf_counter()
     with written_to(trace, about), observer_for(quiet, verbose) as observer:
-        result = solve_timed(lambda: load(file, format, evidence), options, observer)
+        result = solve_timed(loaded, options, observer)
     if solution is not None and result.assignment is not None:
         write_solution(result, solution)  # before anything is printed, which may fail
+    missing = ""
+    if certificate is not None:
+        left = None if options.time_limit is None else begin + options.time_limit - time.perf_counter()
+        missing = write_certificate(file, problems[0], result, options, certificate, left)
     if json:
         print_json(result.to_json())
     if quiet:
@@ -124,7 +144,9 @@ def solve(
         print_rows(_rows(result), err=json)
     if solution is not None and result.assignment is None:
         note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
-    return result.exit_code
+    if missing:
+        note(f"oocbe: no certificate was written to {certificate}: {missing}")
+    return result.exit_code or (EXIT_LIMIT if missing else 0)
 
 
 def _settings_of(task: str, k: int | None, temperature: float | None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,17 +16,32 @@ from oocbe.errors import EXIT_INFEASIBLE, EXIT_OPTIMAL, EXIT_USAGE
 @guarded
 def verify(
     file: ProblemFile,
-    solution: Annotated[Path, typer.Argument(help="What solve wrote with --solution, or printed with --json.")],
+    solution: Annotated[
+        Path | None, typer.Argument(help="What solve wrote with --solution, or printed with --json.")
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", help="What solve wrote with --certificate, instead of SOLUTION.")
+    ] = None,
     json: JsonFlag = False,
     evidence: EvidenceFlag = None,
     format: FormatFlag = None,
     debug: DebugFlag = False,
 ) -> int:
-    """Judge the assignment in SOLUTION against FILE.
+    """Judge the assignment in SOLUTION, or the proof in --certificate, against FILE.
 
-    It is evaluated without any part of the solver. Ends with 0 when it is feasible and worth what the file claims, 10
-    when it violates something, 2 when its value is not the one claimed. Whether a better one exists is not looked into.
+    An assignment is evaluated without any part of the solver. Ends with 0 when it is feasible and worth what the file
+    claims, 10 when it violates something, 2 when its value is not the one claimed. Whether a better one exists is what
+    a certificate is about: 0 where it proves what it says, 2 where it does not.
     """
+    from oocbe.errors import UsageError
+
+    if (solution is None) == (certificate is None):
+        raise UsageError("verify: name either a SOLUTION or a --certificate to be checked")
+    if certificate is not None:
+        if evidence or format:
+            raise UsageError("--certificate: the checker reads FILE by itself, without --evidence and --format")
+        return _verify_certificate(file, certificate, json)
+    assert solution is not None
     from oocbe.verification import read_solution, verify_solution
 
     verdict = verify_solution(load(file, format, evidence), read_solution(solution))
@@ -45,3 +60,34 @@ def verify(
     if verdict.value is None:
         return EXIT_INFEASIBLE
     return EXIT_OPTIMAL if verdict.accepted else EXIT_USAGE
+
+
+def _verify_certificate(file: Path, certificate: Path, as_json: bool) -> int:
+    """Check a certificate with nothing of the engine, and print what it proves."""
+    import time
+    from json import loads
+
+    from oocbe.certificates.check_certificate import check
+    from oocbe.certificates.tables import nothing_better
+    from oocbe.io.files import check_there, read_bytes
+
+    check_there(file)
+    begin, why = time.perf_counter(), ""
+    proven: dict[str, Any] | None = None
+    try:
+        text = read_bytes(certificate).decode()
+        check(file, text, nothing_better)
+        content = loads(text)
+        proven = {"status": content["status"], "value": None if content["status"] == "infeasible" else content["value"]}
+    except ValueError as error:
+        why = str(error)
+    seconds = time.perf_counter() - begin
+    if as_json:
+        print_json({"schema_version": 1, "accepted": proven is not None, "proven": proven, "refused": why or None})
+        return EXIT_USAGE if proven is None else EXIT_OPTIMAL
+    rows: list[tuple[str, object]] = [("verdict", "rejected"), ("because", why)]
+    if proven is not None:
+        value = "" if proven["value"] is None else f" {proven['value']}"
+        rows = [("verdict", "accepted"), ("proven", proven["status"] + value), ("taken on trust", "nothing")]
+    print_rows([*rows, ("time", f"{seconds:.2f} s")])
+    return EXIT_USAGE if proven is None else EXIT_OPTIMAL

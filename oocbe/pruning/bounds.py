@@ -75,9 +75,9 @@ def bound_sources(
     deadline = time.perf_counter() + seconds
     found = [constant]
     removed = constant.removed
-    conflicts: list[_Conflicts] = []
+    conflicts: list[Conflicts] = []
     if sum(problem.sizes) <= MOST_LITERALS:
-        conflicts = _conflicts(problem, constant.fixed_point)
+        conflicts = conflicts_of(problem, constant.fixed_point)
         if conflicts[-1].forbidden.is_empty:
             removed[:] = 1
             return [constant_source(problem)]
@@ -106,19 +106,25 @@ def bound_sources(
 
 
 @dataclass(frozen=True)
-class _Conflicts:
-    """Forbidden sets with dear tuples among them, and the problem in which these are capped."""
+class Conflicts:
+    """Forbidden sets with dear tuples among them, and the problem in which these are capped.
+
+    Attributes
+    ----------
+    capped : the problem, dear tuples costing no more than the dearest of the others. dear : these tuples.
+    forbidden : what assignments cannot contain, and the dear tuples.
+    """
 
     capped: Problem
     dear: DearTuples
     forbidden: Forbidden
 
 
-def _conflicts(problem: Problem, fixed_point: FixedPoint) -> list[_Conflicts]:
+def conflicts_of(problem: Problem, fixed_point: FixedPoint) -> list[Conflicts]:
     """What linear programs are made of: with dear tuples as conflicts, where there are any, and without."""
-    plain = _Conflicts(problem, DearTuples(), forbidden_sets(problem))
+    plain = Conflicts(problem, DearTuples(), forbidden_sets(problem))
     capped, dear = split_dear(problem, fixed_point)
-    return [_Conflicts(capped, dear, forbidden_sets(problem, dear.sets)), plain] if dear.sets else [plain]
+    return [Conflicts(capped, dear, forbidden_sets(problem, dear.sets)), plain] if dear.sets else [plain]
 
 
 def _has_rows(problem: Problem, forbidden: Forbidden) -> bool:
@@ -150,7 +156,7 @@ def _ascended(
 
 def _linear(
     problem: Problem,
-    conflicts: _Conflicts,
+    conflicts: Conflicts,
     constant: AdditiveSource,
     removed: NDArray[np.uint8],
     seconds: float,

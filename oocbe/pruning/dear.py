@@ -81,7 +81,7 @@ def split_dear(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, Dear
     """The problem with its dear tuples capped, and the tuples with what they cost beyond that."""
     if not problem.is_integral:
         return problem, DearTuples()
-    threshold = DEAR * _largest_saving(problem)
+    threshold = DEAR * largest_saving(problem)
     if threshold == 0:
         return problem, DearTuples()
     first = first_values(problem.sizes)
@@ -112,7 +112,7 @@ def split_dear(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, Dear
     return replace(problem, functions=tuple(functions)), DearTuples(sets, excess_of)
 
 
-def _largest_saving(problem: Problem) -> int:
+def largest_saving(problem: Problem) -> int:
     """The most that changing one variable can save in the functions over it alone."""
     totals = [np.zeros(size, dtype=np.int64) for size in problem.sizes]
     for f in problem.functions:

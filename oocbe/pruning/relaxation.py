@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -91,6 +91,9 @@ def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Fo
 _Multipliers = tuple[float, list[Row], NDArray[np.float64]]
 """A bound in floating point, rows, and their multipliers."""
 
+Record = Callable[[list[Row], NDArray[np.float64], bool], None]
+"""Told rows with multipliers that the relaxation draws conclusions from; whether that is that nothing counts."""
+
 
 class Relaxation:
     """The linear program of a problem, and the rounds in which it is tightened.
@@ -101,6 +104,7 @@ class Relaxation:
     base : soft terms of the problem's functions; their sums over values are the costs of the linear program.
     seed : of the choices between equals.
     dear : tuples that ``forbidden`` has besides what is forbidden, and that ``base`` does not count in full.
+    record : told what conclusions are drawn from, in order, for a certificate; None: nobody wants to know.
     """
 
     def __init__(
@@ -111,8 +115,10 @@ class Relaxation:
         base: Terms,
         seed: int,
         dear: DearTuples | None = None,
+        record: Record | None = None,
     ) -> None:
         self._problem = problem
+        self._record = record
         self._forbidden = forbidden
         self._fixed_point = fixed_point
         self._base = base
@@ -165,6 +171,7 @@ class Relaxation:
         if self._solve(deadline):
             self._cut(deadline, improve)
             self._spread(deadline)
+        self._tell()
 
     def _cut(self, deadline: float, improve: bool) -> None:
         """Rounds of cuts, with larger and larger balls."""
@@ -209,10 +216,16 @@ class Relaxation:
             return False
         return self._program.bound > self._grid.largest_below(self._upper_bound) + CLOSED
 
+    def _tell(self) -> None:
+        """Tell of the best multipliers."""
+        if self._record is not None and self._best is not None:
+            self._record(self._best[1], self._best[2], False)
+
     def _remove_costly(self) -> int:
         """Remove what, by the best multipliers, nothing better than the upper bound has; returns how many values."""
         if self._upper_bound is None:
             return 0
+        self._tell()
         first = self._forbidden.first
         removed = self.removed.copy()
         for v, value in self.source("", "").fixed_values(self._upper_bound):
@@ -283,7 +296,10 @@ class Relaxation:
         if (terms.kind == LITERAL).any():
             return False  # dear tuples are possible, after all
         free = replace(self._problem, constant=0)
-        return AdditiveSource("", "", free, self._fixed_point, terms, self.removed).reduced_costs()[0] > 0
+        least, _ = AdditiveSource("", "", free, self._fixed_point, terms, self.removed).reduced_costs()
+        if least > 0 and self._record is not None:
+            self._record(list(self._program.rows), found, True)
+        return least > 0
 
     @property
     def rows(self) -> list[Row]:

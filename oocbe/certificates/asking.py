@@ -1,0 +1,98 @@
+"""Certificates as the command line asks for them: refused at once, or made after a solve and written whole."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oocbe.errors import UnsupportedError
+from oocbe.io.files import without_compression, write_bytes
+
+if TYPE_CHECKING:
+    from oocbe.options import SolveOptions
+    from oocbe.problem import Problem
+    from oocbe.result import Result
+
+FORMATS = (".spot", ".wcsp")
+"""Suffixes of the files that the checker reads by itself."""
+
+PROVEN = ("optimal", "infeasible", "nothing-better")
+"""Statuses of a result that a certificate can prove."""
+
+SHARE = 2
+"""Making a certificate may take so many times ``--bound-seconds``; it mostly takes a fraction of the solve's time."""
+
+
+def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evidence: bool, given_format: bool) -> None:
+    """Refuse what has no certificate, before anything is solved.
+
+    Raises
+    ------
+    UnsupportedError : says what it is, and what to do.
+    """
+    from oocbe.pruning.forbidden import MOST_LITERALS
+
+    suffix = without_compression(path).suffix
+    semiring = (options.semiring or problem.semiring).name
+    if suffix not in FORMATS or given_format:
+        what = "a file whose format is named by --format" if given_format else f"a {suffix or 'nameless'} file"
+        raise UnsupportedError(
+            f"--certificate: the checker reads .spot and .wcsp files (also .gz, .xz) by itself, not {what}: "
+            "write the problem as .wcsp with oocbe convert, and solve that"
+        )
+    if path.exists() and not path.is_file():
+        raise UnsupportedError(f"--certificate: {path} is no regular file, and the checker reads it once more; copy it")
+    if evidence:
+        raise UnsupportedError(
+            "--certificate: the checker knows the file only, not --evidence; write the fixed problem with oocbe convert"
+        )
+    if semiring != "min-sum":
+        raise UnsupportedError(
+            f"--certificate: only least sums (min-sum) have certificates, not the {semiring} semiring; "
+            "where values are maximised, write their negatives, shifted up to 0, as .wcsp"
+        )
+    if not problem.is_integral:
+        raise UnsupportedError(
+            f"--certificate: {problem.name} has costs that are no integers, and certificates are exact; scale them"
+        )
+    if sum(problem.sizes) > MOST_LITERALS:
+        raise UnsupportedError(
+            f"--certificate: the variables of {problem.name} have {sum(problem.sizes):,} values, and conflicts are "
+            f"checked among {MOST_LITERALS:,} at most; solve it without"
+        )
+
+
+def write_certificate(
+    path: Path, problem: Problem, result: Result, options: SolveOptions, target: Path, seconds: float | None = None
+) -> str:
+    """Make the certificate of a result, check it, and write it; returns what became of it, empty where it is written.
+
+    Parameters
+    ----------
+    path, problem : the file, and what was read from it. result : of solving it. target : where the certificate goes.
+    seconds : what is left of a time limit; None: there is none.
+
+    Raises
+    ------
+    UsageError, ResourceError : the file cannot be written.
+    """
+    if result.status not in PROVEN:
+        return f"{result.status}: what is not proven has no certificate"
+    from oocbe.certificates.making import Claim, Maker
+
+    if result.status == "infeasible":
+        value = None
+    else:
+        value = int(result.bound if result.status == "nothing-better" else result.value)  # type: ignore[arg-type]
+    claim = Claim(result.status, value, result.assignment)
+    begin = time.perf_counter()
+    share = SHARE * options.bound_seconds
+    text = Maker(path, problem, claim, options.seed).make(share if seconds is None else min(share, seconds))
+    if text is None:
+        return (
+            f"the proof was not put into a form that can be checked in {time.perf_counter() - begin:.1f} s; "
+            "give it more time with --bound-seconds"
+        )
+    write_bytes(target, text.encode())
+    return ""

@@ -1,0 +1,318 @@
+"""Make the certificate of a solve: a proof, in exact integers, that nothing is better than what was found.
+
+The solve has proven its value by bounds, removals and tables of several rounds, with limits that moved as assignments
+were found. Once the value is known a shorter proof is made for it: linear programs over what is left, whose multipliers
+remove values until none is left, and tables for the rest (docs/certificate.md). The relaxation guides only. Each
+row, removal and sum is taken over by the arithmetic of the checker itself, and what that does not confirm is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.certificates.check_certificate import SCALE, WORK, Proof, check, members
+from oocbe.certificates.tables import nothing_better
+from oocbe.deadline import Deadline
+from oocbe.elimination.order import search_orders
+from oocbe.elimination.restrict import Restriction, restrict
+from oocbe.errors import ValueRangeError
+from oocbe.problem import Problem
+from oocbe.pruning.bounds import Conflicts, conflicts_of
+from oocbe.pruning.constant_bound import minimum_terms
+from oocbe.pruning.dear import DEAR, DearTuples, largest_saving
+from oocbe.pruning.estimators import first_values
+from oocbe.pruning.fixed_point import FixedPoint
+from oocbe.pruning.rows import Row
+
+ROW_WORK = 4_000
+"""Nodes that checking a row may take (some 0.05 s); rows that need more are left out."""
+
+TABLE_ROWS = 1_000_000
+"""Rows of tables that are tried at most, a fifth of what the checker allows."""
+
+ROWS_A_SECOND = 100_000
+"""Rows of tables that can be counted on."""
+
+ORDER_SECONDS = 0.5
+"""For a search of orders for the tables."""
+
+LITTLE = 0.02
+"""Part of the values that a round must remove for another one to follow."""
+
+FIRST_SHARE = 0.5
+"""Part of the time that the first round has, which most often is the last one; those after it share what is left."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a certificate is to prove.
+
+    Attributes
+    ----------
+    status : ``optimal``, ``infeasible`` or ``nothing-better``. value : that nothing is below; None where infeasible.
+    assignment : one that has the value, None where there is none.
+    """
+
+    status: str
+    value: int | None
+    assignment: tuple[int, ...] | None
+
+
+class Maker:
+    """Makes the certificate of one claim about one file.
+
+    Parameters
+    ----------
+    path : the problem's file. problem : as it was read from there, in min-sum with integer costs.
+    claim : what is to be proven. seed : of the choices between equals.
+    """
+
+    def __init__(self, path: Path, problem: Problem, claim: Claim, seed: int = 0) -> None:
+        self._path, self._claim, self._seed = path, claim, seed
+        self._dear = DEAR * largest_saving(problem)
+        self._proof = Proof(path, self._dear, claim.status, claim.value or 0)
+        self._problem = problem.below(self._proof.limit)
+        self._first = first_values(problem.sizes)
+        self._rows: list[dict[str, Any]] = []
+        self._numbers: dict[tuple[str, bytes, bytes, int], int | None] = {}
+        self._steps: list[dict[str, Any]] = []
+
+    def make(self, seconds: float) -> str | None:
+        """The certificate as JSON text, accepted by the checker; None where none was found in the time."""
+        deadline = time.perf_counter() + seconds
+        order: list[int] | None = None
+        is_closed = self._step({})
+        while not is_closed:
+            before = self._proof.alive.bit_count()
+            is_closed = self._round(FIRST_SHARE * (deadline - time.perf_counter()), self._problem)
+            if time.perf_counter() > deadline or self._proof.alive.bit_count() > (1 - LITTLE) * before:
+                break
+            self._seed += 1
+        if not is_closed:
+            # What the limit itself forbids may leave nothing to relax; without it rows say what the checker confirms.
+            left = deadline - time.perf_counter()
+            is_closed = self._round(FIRST_SHARE * left, self._problem.below(None))
+        if not is_closed:
+            order = self._order(deadline - time.perf_counter())
+            if order is None:
+                return None
+        text = self._written(order)
+        try:
+            check(self._path, text, nothing_better)
+        except ValueError:
+            return None
+        return text
+
+    def _round(self, seconds: float, whole: Problem) -> bool:
+        """Relax what is left of a problem, and take over what follows; whether nothing is left."""
+        proof = self._proof
+        first = self._first
+        removed = [(v, x - int(first[v])) for v, own in enumerate(proof.mask) for x in members(own & ~proof.alive)]
+        left = restrict(whole, removed)
+        if self._propagate(left):
+            return True
+        if left.problem is None or not left.variables:
+            return False
+        problem = left.problem
+        found: list[tuple[Conflicts, list[Row], NDArray[np.float64], bool]] = []
+        try:
+            fixed_point = FixedPoint.of(problem)
+            options = conflicts_of(problem, fixed_point)
+            for conflicts in options:
+                if conflicts.forbidden.is_empty:
+                    return False
+                relaxation = (problem, conflicts, fixed_point, self._seed)
+                relax(*relaxation, seconds / len(options), proof.limit, found)
+        except (ValueRangeError, ImportError):  # numbers too large for the relaxation, or no solver of linear programs
+            return False
+        for conflicts, rows, multipliers, is_contradiction in found:
+            if self._take(left, conflicts.dear, rows, multipliers, is_contradiction, fixed_point):
+                return True
+        return False
+
+    def _take(
+        self,
+        left: Restriction,
+        dear: DearTuples,
+        rows: list[Row],
+        multipliers: NDArray[np.float64],
+        is_contradiction: bool,
+        fixed_point: FixedPoint,
+    ) -> bool:
+        """Take over what follows from rows with multipliers, as far as the checker confirms it."""
+        assert left.problem is not None
+        literal = np.concatenate([self._first[v] + left.kept[v] for v in left.variables])
+        used = [i for i in np.flatnonzero(multipliers > 0).tolist() if rows[i].kind != "taken"]
+        chosen = [rows[i] for i in used]
+        numbers = [self._number(row, literal) for row in chosen]
+        factor = [round(m * SCALE) for m in multipliers[used].tolist()]
+        if dear.sets and chosen:
+            scale = int(fixed_point.scale)
+            payable, _ = dear.payable(chosen, fixed_point.nearest(multipliers[used]))
+            factor = [int(m) * SCALE // scale for m in payable.tolist()]
+        if is_contradiction:
+            factor = [m * self._large() for m in factor]
+        return self._step({n: m for n, m in zip(numbers, factor, strict=True) if n is not None and m > 0})
+
+    def _propagate(self, left: Restriction) -> bool:
+        """Remove what propagation has removed from what is left, with cliques and sets that show it."""
+        proof = self._proof
+        kept = sum(1 << int(self._first[v]) + a for v, values in enumerate(left.kept) for a in values.tolist())
+        while True:
+            before, multipliers = proof.alive, {}
+            alive = [own & before for own in proof.mask]
+            fixed = sum(own for own in alive if own.bit_count() == 1)
+            for x in members(before & ~kept if left.problem is not None else before):
+                reason = next((own for own in alive if not own & ~proof.conflict[x]), None)
+                if reason is None:
+                    reason = next((s ^ 1 << x for s in proof.sets[x] if not s & ~fixed & ~(1 << x)), None)
+                if reason is None:
+                    continue
+                literals = sorted([x, *members(reason)])
+                limit = 1 if not reason & ~proof.conflict[x] else len(literals) - 1
+                row = Row.of(np.array(literals), limit, "clique" if limit == 1 else "local")
+                number = self._number(row, np.arange(len(proof.owner)))
+                if number is not None:
+                    multipliers[number] = self._large()
+            if self._step(multipliers):
+                return True
+            if proof.alive == before:
+                return False
+
+    def _large(self) -> int:
+        """A multiplier beyond all costs."""
+        constant, _, least = self._proof.bound
+        return max(1, int(self._proof.most - constant - sum(least) + 1))
+
+    def _number(self, row: Row, literal: NDArray[np.int64]) -> int | None:
+        """A row's number in the certificate; None where the checker does not find it valid, or not soon."""
+        literals = literal[row.literals]
+        kind = {"linear": "capacity", "set": "local"}.get(row.kind, row.kind)
+        key = kind, literals.tobytes(), row.coefficients.tobytes(), row.right_hand_side
+        if kind == "capacity":
+            key = kind, b"", b"", row.number
+        if key in self._numbers and self._numbers[key] is not None:
+            return self._numbers[key]
+        content: dict[str, Any] = {"kind": kind}
+        if kind == "capacity":
+            content["constraint"] = row.number
+        else:
+            content |= {"literals": literals.tolist(), "coefficients": row.coefficients.tolist()}
+            content["right_side"] = int(row.right_hand_side)
+        self._numbers[key] = None
+        self._proof.work = WORK - ROW_WORK
+        try:
+            self._proof.valid[len(self._rows)] = self._proof.row(content)
+        except ValueError:
+            return None
+        finally:
+            self._proof.work = 0
+        self._numbers[key] = len(self._rows)
+        self._rows.append(content)
+        return len(self._rows) - 1
+
+    def _step(self, multipliers: dict[int, int]) -> bool:
+        """Take a step, with all removals that follow; whether nothing is left. A step without any is forgotten."""
+        proof = self._proof
+        step: dict[str, Any] = {"multipliers": [list(pair) for pair in sorted(multipliers.items())], "removed": []}
+        try:
+            is_closed = proof.step(self._rows, step)
+        except ValueError:
+            return False
+        constant, sums, least = proof.bound
+        spare = proof.most - constant - sum(least)
+        if not is_closed:
+            step["removed"] = [x for x in members(proof.alive) if sums[x] - least[proof.owner[x]] > spare]
+            is_closed = bool(step["removed"]) and proof.step(self._rows, step)
+        if is_closed or step["removed"]:
+            self._steps.append(step)
+        self._last = step
+        return is_closed
+
+    def _order(self, seconds: float) -> list[int] | None:
+        """An order in which tables prove the rest; None where they are too large for the seconds left."""
+        proof, problem = self._proof, self._problem
+        end = time.perf_counter() + seconds
+        if seconds < ORDER_SECONDS:
+            return None
+        if not self._steps or self._steps[-1] is not self._last:
+            self._steps.append({**self._last, "removed": []})  # the tables go by its bound
+        proof.step(self._rows, {**self._last, "removed": []})
+        sizes = [(own & proof.alive).bit_count() for own in proof.mask]
+        scopes = [set(f[0]) for f in proof.functions]
+        orders = [list(range(len(sizes)))]
+        for choice in search_orders(problem, "auto", ORDER_SECONDS, self._seed, deadline=Deadline(None)):
+            orders += [list(choice.order), list(choice.order)[::-1]]
+        orders.sort(key=lambda order: _frontier(order, scopes, sizes))
+        for order in orders[:3]:
+            proof.work = WORK - min(TABLE_ROWS, int(ROWS_A_SECOND * max(0.0, end - time.perf_counter())))
+            try:
+                if nothing_better(proof, order):
+                    return order
+                return None  # something better: the claim is wrong
+            except ValueError:
+                continue
+        return None
+
+    def _written(self, order: list[int] | None) -> str:
+        """The certificate as text, with the rows that are used."""
+        used = sorted({number for step in self._steps for number, _ in step["multipliers"]})
+        place = {number: i for i, number in enumerate(used)}
+        steps = [
+            {"multipliers": [[place[n], m] for n, m in step["multipliers"]], "removed": step["removed"]}
+            for step in self._steps
+        ]
+        claim = self._claim
+        head = {"format": "oocbe certificate", "version": 1, "problem": self._problem.name, "status": claim.status}
+        lines = [f'"{key}": {json.dumps(content)}' for key, content in head.items()]
+        lines += [f'"value": {json.dumps(claim.value)}', f'"assignment": {json.dumps(claim.assignment)}']
+        lines += [f'"dear": {self._dear}', f'"rows": {_listed([self._rows[n] for n in used])}']
+        lines += [f'"steps": {_listed(steps)}', f'"order": {json.dumps(order)}']
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _listed(items: list[dict[str, Any]]) -> str:
+    """A list with a line an item."""
+    return "[" + ",\n".join(json.dumps(item, separators=(",", ":")) for item in items) + "]"
+
+
+def _frontier(order: list[int], scopes: list[set[int]], sizes: list[int]) -> float:
+    """The largest number of rows that a table along an order may have, as a logarithm."""
+    place = {v: i for i, v in enumerate(order)}
+    ends = dict.fromkeys(order, -1)
+    for scope in scopes:
+        last = max((place[v] for v in scope), default=-1)
+        for v in scope:
+            ends[v] = max(ends[v], last)
+    change = np.zeros(len(order) + 1)
+    for v in order:
+        change[place[v]] += np.log2(max(1, sizes[v]))
+        change[max(place[v], ends[v])] -= np.log2(max(1, sizes[v]))
+    return float(np.cumsum(change).max(initial=0.0))
+
+
+def relax(
+    problem: Problem,
+    conflicts: Conflicts,
+    fixed_point: FixedPoint,
+    seed: int,
+    seconds: float,
+    limit: int | float,
+    found: list[tuple[Conflicts, list[Row], NDArray[np.float64], bool]],
+) -> None:
+    """Tighten the linear program of a problem up to a limit; ``found`` gets what it draws conclusions from."""
+    from oocbe.pruning.relaxation import Relaxation  # loading the solver of linear programs takes a while
+
+    def record(rows: list[Row], multipliers: NDArray[np.float64], is_contradiction: bool) -> None:
+        found.append((conflicts, list(rows), multipliers[: len(rows)].copy(), is_contradiction))
+
+    base = minimum_terms(conflicts.capped, fixed_point)
+    relaxation = Relaxation(problem, conflicts.forbidden, fixed_point, base, seed, conflicts.dear, record)
+    relaxation.tighten(seconds, limit)
