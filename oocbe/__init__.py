@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ValueRangeError,
     )
     from oocbe.facade import plan, solve, verify
+    from oocbe.interruption import Interrupted
     from oocbe.io import read, write
     from oocbe.observer import Observer
     from oocbe.operators import join_maximise, join_sum, maximise, to_complete, to_rows
@@ -73,6 +74,7 @@ __all__ = [
     "CorruptDataError",
     "FormatError",
     "Function",
+    "Interrupted",
     "Layout",
     "LimitError",
     "LinearConstraint",
@@ -119,11 +121,12 @@ __all__ = [
 
 _HOMES = {
     "oocbe.errors": (
-        "CorruptDataError FormatError LimitError ModelError OocbeError ResourceError UnsupportedError UsageError "
-        "ValueRangeError"
+        "CorruptDataError FormatError LimitError ModelError OocbeError ResourceError UnsupportedError "
+        "UsageError ValueRangeError"
     ),
     "oocbe.bound_result": "BoundResult",
     "oocbe.facade": "bound plan solve verify",
+    "oocbe.interruption": "Interrupted",
     "oocbe.io": "read write",
     "oocbe.observer": "Observer",
     "oocbe.operators": "join_maximise join_sum maximise to_complete to_rows",

@@ -18,6 +18,7 @@ EXIT_NOTHING_BETTER = 11
 EXIT_LIMIT = 20
 EXIT_RESOURCES = 30
 EXIT_CORRUPT = 40
+EXIT_INTERRUPTED = 130
 
 
 class OocbeError(Exception):
@@ -73,6 +74,12 @@ class LimitError(OocbeError):
 
 class TimeLimitError(LimitError):
     """The time limit was reached before the proof."""
+
+
+class RequestedEndError(TimeLimitError):
+    """A signal asked to end before the proof: time is up, whatever the limit was."""
+
+    exit_code = EXIT_INTERRUPTED
 
 
 class ResourceError(OocbeError):

@@ -31,13 +31,20 @@ class Observer(Protocol):
         bytes : bytes of the message's keys and values.
         """
 
-    def bounds_changed(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+    def bounds_changed(
+        self,
+        lower: int | float | None,
+        value: int | float | None,
+        why: str,
+        assignment: tuple[int, ...] | None,
+    ) -> None:
         """More is known about the optimum; called before, between and after eliminations.
 
         Parameters
         ----------
         lower : proven bound on the optimum (from below where costs are minimised, from above where values are
             maximised), or None. value : of the best assignment so far, or None. why : what found it.
+        assignment : the best one so far, one value index a variable, or None.
         """
 
     def finished(self, result: Result) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -11,7 +13,7 @@ import typer
 from oocbe import __version__
 from oocbe.cli.bound import bound
 from oocbe.cli.convert import convert
-from oocbe.cli.failures import EXIT_INTERRUPTED
+from oocbe.cli.failures import EXIT_TERMINATED
 from oocbe.cli.inspect import inspect
 from oocbe.cli.plan import plan
 from oocbe.cli.solve import solve
@@ -19,6 +21,7 @@ from oocbe.cli.stress import stress
 from oocbe.cli.synth import synth_app
 from oocbe.cli.trace import trace
 from oocbe.cli.verify import verify
+from oocbe.errors import EXIT_INTERRUPTED
 
 YOUNG_CONTAINERS = 50_000
 """New containers after which Python looks for cycles that nothing refers to; by itself it does so after 700, or 2,000.
@@ -74,3 +77,10 @@ def main() -> None:
         app()
     except KeyboardInterrupt:  # outside of any command, such as while modules load
         sys.exit(EXIT_INTERRUPTED)
+    except SystemExit as ended:
+        if ended.code in (EXIT_INTERRUPTED, EXIT_TERMINATED):
+            with suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(ended.code)  # without waiting for what threads have begun: all is written, and nobody looks at it
+        raise

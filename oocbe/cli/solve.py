@@ -44,7 +44,7 @@ from oocbe.cli.flags import (
     load,
     options_from,
 )
-from oocbe.cli.output import note, print_json, print_rows, seconds
+from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
 from oocbe.cli.progress import observer_for
 from oocbe.cli.trace import written_to
 from oocbe.numerals import all_digits
@@ -97,7 +97,7 @@ def solve(
     2 for wrong use or input.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
-    from oocbe.facade import solve_timed
+    from oocbe.facade import with_reading
     from oocbe.solution_file import write_solution
 
     options = options_from(given)
@@ -110,7 +110,13 @@ def solve(
         with written_to(trace, about):
             return _run_task(task, file, format, evidence, options, of_task, (json, quiet, verbose), solution)
     with written_to(trace, about), observer_for(quiet, verbose) as observer:
-        result = solve_timed(lambda: load(file, format, evidence), options, observer)
+        begin = time.perf_counter()
+        problem = load(file, format, evidence)
+        reading = time.perf_counter() - begin
+        from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
+
+        defer_signals()
+        result = with_reading(run(problem, options, observer), reading)
     if solution is not None and result.assignment is not None:
         write_solution(result, solution)  # before anything is printed, which may fail
     if json:
@@ -161,7 +167,7 @@ def _run_task(
     from oocbe.facade import with_reading
     from oocbe.semiring import semiring_by_name
     from oocbe.solution_file import write_assignment
-    from oocbe.tasks.verbs import run_task
+    from oocbe.tasks.verbs import answered, load_engine
 
     if solution is not None and task != "mpe":
         raise UsageError(
@@ -172,7 +178,9 @@ def _run_task(
         begin = time.perf_counter()
         problem = load(file, format_name, evidence)
         reading = time.perf_counter() - begin
-        result = with_reading(run_task(task, problem, options, observer=observer, **of_task), reading)
+        load_engine()
+        defer_signals()
+        result = with_reading(answered(task, problem, options, observer=observer, **of_task), reading)
     if solution is not None and result.assignments:  # before anything is printed, which may fail
         chosen = result.assignments[0][1]
         value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)
