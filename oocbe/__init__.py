@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from oocbe.bound_result import BoundResult
     from oocbe.errors import (
         CorruptDataError,
         FormatError,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         UsageError,
         ValueRangeError,
     )
-    from oocbe.facade import plan, solve, verify
+    from oocbe.facade import bound, plan, solve, verify
     from oocbe.interruption import Interrupted
     from oocbe.io import read, write
     from oocbe.observer import Observer
@@ -55,7 +56,15 @@ if TYPE_CHECKING:
     from oocbe.tables.stored_complete import StoredCompleteTable
     from oocbe.tables.table import Table
     from oocbe.tasks.result import TaskResult
-    from oocbe.tasks.verbs import count, count_optimal, k_best, log_partition, marginals, min_marginals
+    from oocbe.tasks.verbs import (
+        count,
+        count_optimal,
+        k_best,
+        log_partition,
+        marginals,
+        min_marginals,
+        most_probable_explanation,
+    )
     from oocbe.tracing.session import trace
     from oocbe.verification import Verdict
 
@@ -69,6 +78,7 @@ __all__ = [
     "MIN_SUM",
     "SEMIRINGS",
     "SUM_PRODUCT",
+    "BoundResult",
     "CompleteTable",
     "Constraint",
     "CorruptDataError",
