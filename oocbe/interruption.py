@@ -142,6 +142,12 @@ class Interruption:
         if self._works:
             self._allow_grace()
 
+    def arrive_again(self, number: int) -> None:
+        """Send a signal anew whose exception was lost on its way: to be told from a second one of the user's."""
+        with self._lock:
+            self._is_hurrying = self.is_overdue
+        send(number)
+
     @property
     def _can_wait(self) -> bool:
         return self._works > 0 or self.is_deferred

@@ -24,7 +24,7 @@ import typer
 
 from oocbe.cli.output import note, print_json
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, EXIT_USAGE, OocbeError, interruption_in
-from oocbe.interruption import heard, send
+from oocbe.interruption import Interruption, heard
 
 EXIT_INTERNAL = 1
 EXIT_TERMINATED = 128 + signal.SIGTERM
@@ -52,7 +52,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         with heard(_raised()) as interruption:
             try:
-                with _lost_interruptions_come_again():
+                with _lost_interruptions_come_again(interruption):
                     code = command(*args, **kwargs) or 0
                     sys.stdout.flush()  # a reader that went away shows here and not in the interpreter's exit
                     if code == EXIT_INTERRUPTED:
@@ -146,7 +146,7 @@ def _report(error: BaseException, debug: bool) -> None:
 
 
 @contextmanager
-def _lost_interruptions_come_again() -> Iterator[None]:
+def _lost_interruptions_come_again(interruption: Interruption) -> Iterator[None]:
     """Within the block, a Ctrl-C or SIGTERM that Python could only print arrives once more.
 
     What is raised while Python calls a destructor or a callback of a weak reference goes nowhere. A solve would run on.
@@ -157,7 +157,7 @@ def _lost_interruptions_come_again() -> Iterator[None]:
         for kind, number in ((KeyboardInterrupt, signal.SIGINT), (Terminated, signal.SIGTERM)):
             if issubclass(unraisable.exc_type, kind):
                 # Later, and out of the callback: here it would be lost again.
-                timers.append(threading.Timer(AGAIN_SECONDS, send, (number,)))
+                timers.append(threading.Timer(AGAIN_SECONDS, interruption.arrive_again, (number,)))
                 timers[-1].daemon = True
                 timers[-1].start()
                 return
