@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_OPTIMAL
 from oocbe.numerals import finite
 from oocbe.problem import Variable
-from oocbe.result import SCHEMA_VERSION
+from oocbe.schema import SCHEMA_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)

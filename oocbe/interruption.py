@@ -86,9 +86,9 @@ class Interruption:
 
     def caused(self, error: BaseException) -> bool:
         """Whether an error ends work because a first signal asked it to: a second one ends more than that."""
-        if isinstance(error, SystemError):
-            error = interruption_in(error)
-        return isinstance(error, RequestedEndError) or (self.is_overdue and not isinstance(error, Exception))
+        return isinstance(error, RequestedEndError) or (
+            self.is_overdue and not isinstance(interruption_in(error), Exception)
+        )
 
     def watch(self, deadline: Deadline) -> None:
         """A request sets the flag of this deadline, too, from now on; at once where it has come already."""

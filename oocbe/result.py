@@ -9,9 +9,7 @@ from typing import Literal
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
 from oocbe.numerals import finite
 from oocbe.problem import Variable
-
-SCHEMA_VERSION = 1
-"""Version of the JSON layout; raised when a field is removed or changes its meaning, not when one is added."""
+from oocbe.schema import SCHEMA_VERSION
 
 Status = Literal["optimal", "exact", "infeasible", "nothing-better", "limit", "interrupted"]
 LinearHandling = Literal["none", "enforced", "shown not to bind", "relaxed"]

@@ -25,6 +25,7 @@ import typer
 from oocbe.cli.output import note, print_json
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, EXIT_USAGE, OocbeError, interruption_in
 from oocbe.interruption import Interruption, heard
+from oocbe.schema import SCHEMA_VERSION
 
 EXIT_INTERNAL = 1
 EXIT_TERMINATED = 128 + signal.SIGTERM
@@ -60,7 +61,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
             except typer.Exit:
                 raise
             except (Exception, KeyboardInterrupt, Terminated) as caught:
-                error = interruption_in(caught) if isinstance(caught, SystemError) else caught
+                error = interruption_in(caught)
                 is_unsaid = isinstance(error, KeyboardInterrupt | Terminated) and not interruption.is_deferred
                 if is_unsaid and kwargs.get("json"):
                     print_json(nothing_known(command.__name__))
@@ -78,8 +79,6 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
 
 def nothing_known(command: str) -> dict[str, object]:
     """What ``--json`` prints where a command was interrupted before there was anything to say."""
-    from oocbe.result import SCHEMA_VERSION
-
     return {"schema_version": SCHEMA_VERSION, "command": command, "status": "interrupted"}
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -78,9 +79,17 @@ def main() -> None:
     except KeyboardInterrupt:  # outside of any command, such as while modules load
         sys.exit(EXIT_INTERRUPTED)
     except SystemExit as ended:
-        if ended.code in (EXIT_INTERRUPTED, EXIT_TERMINATED):
-            with suppress(OSError):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(ended.code)  # without waiting for what threads have begun: all is written, and nobody looks at it
+        code = ended.code if isinstance(ended.code, int) else 1
+        if code in (EXIT_INTERRUPTED, EXIT_TERMINATED):
+            _leave(code)
+        for number in (signal.SIGINT, signal.SIGTERM):  # all is said: a signal now only makes it end sooner
+            signal.signal(number, lambda *_: _leave(code))
         raise
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without waiting for what threads have begun: all is written, and nobody looks at the rest."""
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)

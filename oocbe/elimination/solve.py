@@ -165,7 +165,7 @@ class _Run:
         except BaseException as error:
             if interruption.caused(error):
                 return self._unfinished(interruption)
-            found = interruption_in(error) if isinstance(error, SystemError) else error
+            found = interruption_in(error)
             if found is error:
                 raise
             raise found from None

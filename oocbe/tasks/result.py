@@ -14,7 +14,7 @@ from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPT
 from oocbe.machine import peak_memory
 from oocbe.numerals import digits, finite
 from oocbe.problem import Problem, Variable
-from oocbe.result import SCHEMA_VERSION
+from oocbe.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from oocbe.tasks.tables import Tables
