@@ -11,13 +11,14 @@ another thread listens, too: the system tells it when a signal arrives (``signal
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import weakref
 from _thread import interrupt_main
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from types import FrameType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from oocbe.errors import RequestedEndError, interruption_in
 
@@ -69,6 +70,9 @@ class Interruption:
         self.is_deferred = self.is_overdue = False
         self._raised = raised
         self._arrivals = self._works = 0
+        self._unheeded: int | None = None
+        self._is_insisting = False
+        self._insisting: threading.Timer | None = None
         self._deadlines: dict[int, weakref.ref[Deadline]] = {}
         self._timer: threading.Timer | None = None
         self._is_hurrying = False
@@ -86,9 +90,17 @@ class Interruption:
 
     def caused(self, error: BaseException) -> bool:
         """Whether an error ends work because a first signal asked it to: a second one ends more than that."""
-        return isinstance(error, RequestedEndError) or (
-            self.is_overdue and not isinstance(interruption_in(error), Exception)
-        )
+        is_torn_out = self.is_overdue and not isinstance(interruption_in(error), Exception)
+        if is_torn_out:
+            self.heed()
+        return is_torn_out or isinstance(error, RequestedEndError)
+
+    def heed(self) -> None:
+        """What was raised has arrived where it was to go."""
+        with self._lock:
+            self._unheeded = None
+            if self._insisting is not None:
+                self._insisting.cancel()
 
     def watch(self, deadline: Deadline) -> None:
         """A request sets the flag of this deadline, too, from now on; at once where it has come already."""
@@ -100,12 +112,14 @@ class Interruption:
     def defer(self) -> None:
         """From now on nothing is torn out of what it does, unless it is :meth:`at_work`: output is under way."""
         self.is_deferred = True
+        self._take_unheeded()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Within the block the first signal is a request, and is given :data:`GRACE_SECONDS`."""
         self._works += 1
         try:
+            self._take_unheeded()
             if self.is_requested:
                 self._allow_grace()
             yield
@@ -120,6 +134,11 @@ class Interruption:
         """Python's handler of a signal: takes it for a request, or raises."""
         with self._lock:
             is_hurrying, self._is_hurrying = self._is_hurrying, False
+            is_insisting, self._is_insisting = self._is_insisting, False
+        if is_insisting:
+            if self._unheeded is not None and not _is_unwinding():
+                self._raise(number)
+            return
         if is_hurrying and self._works == 0:
             return  # the work has ended just now
         if not is_hurrying:
@@ -127,7 +146,7 @@ class Interruption:
         if self._arrivals > 1:
             self.is_overdue = False  # what is known is not waited for any more
         if is_hurrying or self._arrivals > 1 or not self._can_wait:
-            raise self._raised[number]()
+            self._raise(number)
         self.request(number)
 
     def request(self, number: int) -> None:
@@ -147,6 +166,31 @@ class Interruption:
         with self._lock:
             self._is_hurrying = self.is_overdue
         send(number)
+
+    def _raise(self, number: int) -> NoReturn:
+        """Raise, and see to it that this is heeded: there are modules that swallow whatever is raised as they load."""
+        with self._lock:
+            self._unheeded = number
+            if self._insisting is not None:
+                self._insisting.cancel()
+            self._insisting = threading.Timer(GRACE_SECONDS, self._insist, (number,))
+            self._insisting.daemon = True
+            self._insisting.start()
+        raise self._raised[number]()
+
+    def _insist(self, number: int) -> None:
+        with self._lock:
+            if self._unheeded is None:
+                return
+            self._is_insisting = True
+        send(number)
+
+    def _take_unheeded(self) -> None:
+        """Make a request of a signal whose exception was swallowed."""
+        if self._unheeded is not None:
+            number = self._unheeded
+            self.heed()
+            self.request(number)
 
     @property
     def _can_wait(self) -> bool:
@@ -212,10 +256,17 @@ def heard(raised: Raised) -> Iterator[Interruption]:
                     before[number] = signal.signal(number, made.arrived)
                 yield made
             finally:
+                made.heed()
                 for number, handler in before.items():
                     signal.signal(number, handler)
     finally:
         _of_thread.interruption = None
+
+
+def _is_unwinding() -> bool:
+    """Whether what runs now does so because an interruption is on its way."""
+    error = sys.exc_info()[1]
+    return error is not None and not isinstance(interruption_in(error), Exception)
 
 
 def send(number: int) -> None:

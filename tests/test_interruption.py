@@ -6,6 +6,7 @@ import hashlib
 import signal
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -274,10 +275,37 @@ def test_the_solver_of_linear_programs_is_ended_in_the_middle():
             [Row.of(random.choice(np.arange(1, count, 2), 12, replace=False), 1, "clique") for _ in range(2000)]
         )
         made.defer()
-        pressing = threading.Timer(0.2, interruption.send, (signal.SIGINT,))
-        pressing.start()
-        begin = time.monotonic()
-        solved = program.solve(10 * LONG)
-        pressing.join()
-        assert not solved or time.monotonic() - begin < 0.2
+        made.request(signal.SIGINT)
+        assert not program.solve(LONG)
         assert not program.is_infeasible
+
+
+def test_an_exception_that_was_swallowed_is_raised_again():
+    with heard({signal.SIGINT: KeyboardInterrupt}):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(LONG)
+
+
+def test_one_that_is_on_its_way_is_not(monkeypatch):
+    monkeypatch.setattr(interruption, "GRACE_SECONDS", 0.01)
+    cleaned = []
+    with heard({signal.SIGINT: KeyboardInterrupt}) as made, pytest.raises(KeyboardInterrupt):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            made._insisting.join(LONG)
+            time.sleep(0.1)
+            cleaned.append(1)
+    assert cleaned == [1]
+
+
+def test_a_signal_whose_exception_was_swallowed_is_heeded_when_work_begins():
+    """As some modules do with whatever is raised while they load."""
+    with heard({signal.SIGINT: KeyboardInterrupt}) as made:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert not made.is_requested
+        with listening() as same, Deadline() as deadline:
+            assert same is made and made.is_requested and deadline.passed

@@ -234,7 +234,7 @@ def interrupt(command: Command, random_numbers: random.Random, allowed: float, r
             command.outcomes["ended"] += 1
         else:
             wrong.append(f"exit code {code}")
-        if "Traceback" in err:
+        if "Traceback" in err and (code != -number or out):  # Python itself shows one where it has not begun yet
             wrong.append("a traceback")
         wrong += judged_output(command, attempt.folder, out, err, code, number)
         wrong += [f"left {p}" for p in left_behind(attempt)]

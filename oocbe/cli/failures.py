@@ -38,6 +38,9 @@ _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Parameters = ParamSpec("Parameters")
 
+ended_with: int | None = None
+"""Exit code of the command that this process has run, from its end on: whatever comes then, that is the answer."""
+
 
 class Terminated(BaseException):
     """SIGTERM arrived; raised so that temporary files are removed on the way out, as after Ctrl-C."""
@@ -61,6 +64,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
             except typer.Exit:
                 raise
             except (Exception, KeyboardInterrupt, Terminated) as caught:
+                interruption.heed()
                 error = interruption_in(caught)
                 is_unsaid = isinstance(error, KeyboardInterrupt | Terminated) and not interruption.is_deferred
                 if is_unsaid and kwargs.get("json"):
@@ -72,6 +76,8 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                 eval("None")
             if code == EXIT_INTERRUPTED and interruption.number == signal.SIGTERM:
                 code = EXIT_TERMINATED
+            global ended_with
+            ended_with = code
         raise typer.Exit(code)
 
     return run
@@ -84,7 +90,7 @@ def nothing_known(command: str) -> dict[str, object]:
 
 def _raised() -> dict[int, Callable[[], BaseException]]:
     """What signals raise that are no requests; a shell starts what runs in the background with Ctrl-C ignored."""
-    hears_ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    hears_ctrl_c = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     return {signal.SIGTERM: Terminated, **({signal.SIGINT: KeyboardInterrupt} if hears_ctrl_c else {})}
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
 import sys
 from contextlib import suppress
+from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
 
 from oocbe import __version__
+from oocbe.cli import failures
 from oocbe.cli.bound import bound
 from oocbe.cli.convert import convert
 from oocbe.cli.failures import EXIT_TERMINATED
@@ -74,17 +77,23 @@ def main() -> None:
     # Numba looks for SciPy's BLAS when it loads its first loop, which takes longer than many a solve. Nothing in this
     # process needs it; a program that uses the library may, so the library leaves it alone.
     sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+    atexit.register(_block_signals)
     try:
         app()
-    except KeyboardInterrupt:  # outside of any command, such as while modules load
-        sys.exit(EXIT_INTERRUPTED)
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
         if code in (EXIT_INTERRUPTED, EXIT_TERMINATED):
             _leave(code)
-        for number in (signal.SIGINT, signal.SIGTERM):  # all is said: a signal now only makes it end sooner
-            signal.signal(number, lambda *_: _leave(code))
+        failures.ended_with = code
         raise
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """What a signal does before a command has begun, and after it has ended: then it only makes the end come sooner."""
+    _leave(128 + number if failures.ended_with is None else failures.ended_with)
 
 
 def _leave(code: int) -> NoReturn:
@@ -93,3 +102,9 @@ def _leave(code: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
+
+
+def _block_signals() -> None:
+    """Python gives signals back to the system while it takes itself apart, and one would change the exit code."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))

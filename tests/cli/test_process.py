@@ -120,7 +120,19 @@ def test_an_interrupted_solve_writes_all_that_was_asked_for(number: signal.Signa
     scratch.mkdir()
     assert call("synth", "spot5", str(hard), "-n", "400", "--window", "90").returncode == 0
     command = subprocess.Popen(
-        [*OOCBE, "solve", str(hard), "--json", "--verbose", "--solution", str(solution), "--trace", str(trace)],
+        [
+            *OOCBE,
+            "solve",
+            str(hard),
+            "--json",
+            "--verbose",
+            "--solution",
+            str(solution),
+            "--trace",
+            str(trace),
+            "--bounds",
+            "constant",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
