@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from oocbe.bound_result import BoundResult
     from oocbe.errors import (
         CorruptDataError,
         FormatError,
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
         UsageError,
         ValueRangeError,
     )
-    from oocbe.facade import plan, solve, verify
+    from oocbe.facade import bound, plan, solve, verify
+    from oocbe.interruption import Interrupted
     from oocbe.io import read, write
     from oocbe.observer import Observer
     from oocbe.operators import join_maximise, join_sum, maximise, to_complete, to_rows
@@ -54,7 +56,15 @@ if TYPE_CHECKING:
     from oocbe.tables.stored_complete import StoredCompleteTable
     from oocbe.tables.table import Table
     from oocbe.tasks.result import TaskResult
-    from oocbe.tasks.verbs import count, count_optimal, k_best, log_partition, marginals, min_marginals
+    from oocbe.tasks.verbs import (
+        count,
+        count_optimal,
+        k_best,
+        log_partition,
+        marginals,
+        min_marginals,
+        most_probable_explanation,
+    )
     from oocbe.tracing.session import trace
     from oocbe.verification import Verdict
 
@@ -68,11 +78,13 @@ __all__ = [
     "MIN_SUM",
     "SEMIRINGS",
     "SUM_PRODUCT",
+    "BoundResult",
     "CompleteTable",
     "Constraint",
     "CorruptDataError",
     "FormatError",
     "Function",
+    "Interrupted",
     "Layout",
     "LimitError",
     "LinearConstraint",
@@ -119,11 +131,12 @@ __all__ = [
 
 _HOMES = {
     "oocbe.errors": (
-        "CorruptDataError FormatError LimitError ModelError OocbeError ResourceError UnsupportedError UsageError "
-        "ValueRangeError"
+        "CorruptDataError FormatError LimitError ModelError OocbeError ResourceError UnsupportedError "
+        "UsageError ValueRangeError"
     ),
     "oocbe.bound_result": "BoundResult",
     "oocbe.facade": "bound plan solve verify",
+    "oocbe.interruption": "Interrupted",
     "oocbe.io": "read write",
     "oocbe.observer": "Observer",
     "oocbe.operators": "join_maximise join_sum maximise to_complete to_rows",

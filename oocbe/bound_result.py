@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_OPTIMAL
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_OPTIMAL
 from oocbe.numerals import finite
 from oocbe.problem import Variable
-from oocbe.result import SCHEMA_VERSION
+from oocbe.schema import SCHEMA_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class BoundResult:
     partition : how buckets were divided. cost_shifting : whether costs were shifted between mini-buckets.
     dtype : of the costs inside. backend : ``cpu``, or ``cuda`` where large mini-buckets could go to a device.
     seconds : wall time (``read``, ``order``, ``total``). peak_memory_bytes : largest resident set of the process.
-    notes : sentences for people.
+    notes : sentences for people. interrupted : a signal came before all z were done.
     """
 
     problem: str
@@ -84,16 +84,20 @@ class BoundResult:
     seconds: Mapping[str, float]
     peak_memory_bytes: int
     notes: tuple[str, ...] = ()
+    interrupted: bool = False
 
     @property
     def status(self) -> str:
-        """``infeasible`` or ``optimal`` where an entry proves it, or bounds of different z meet; else ``bounded``."""
+        """``infeasible`` or ``optimal`` where an entry proves it, or bounds of different z meet; else ``bounded``, or
+        ``interrupted`` where a signal came before all z were done."""
         found = {entry.status for entry in self.entries}
         if "infeasible" in found:
             return "infeasible"
         best, value = self.best_bound, self.best
         met = best is not None and value is not None and best.bound == value.incumbent
-        return "optimal" if "optimal" in found or met else "bounded"
+        if "optimal" in found or met:
+            return "optimal"
+        return "interrupted" if self.interrupted else "bounded"
 
     @property
     def best_bound(self) -> BoundOfZ | None:
@@ -112,7 +116,7 @@ class BoundResult:
     @property
     def exit_code(self) -> int:
         """What the command line returns: bounds are what was asked for, so only infeasibility is told apart."""
-        return EXIT_INFEASIBLE if self.status == "infeasible" else EXIT_OPTIMAL
+        return {"infeasible": EXIT_INFEASIBLE, "interrupted": EXIT_INTERRUPTED}.get(self.status, EXIT_OPTIMAL)
 
     def labels(self, entry: BoundOfZ | None) -> dict[str, str] | None:
         """An entry's assignment as variable name to value label."""

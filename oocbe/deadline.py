@@ -1,4 +1,4 @@
-"""A time limit that compiled loops can see: a flag that a timer sets.
+"""A time limit that compiled loops can see: a flag that a timer sets, or a signal.
 
 Loops run without the interpreter lock and know nothing of clocks. They look at the flag now and then and return early;
 whoever called them asks :meth:`Deadline.check`.
@@ -14,11 +14,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import TimeLimitError
+from oocbe.errors import RequestedEndError, TimeLimitError
+from oocbe.interruption import current
 
 
 class Deadline:
     """A moment after which work ends; a context manager that ends its timer.
+
+    It also comes when a signal asks the thread that made it to end (:mod:`oocbe.interruption`).
 
     Parameters
     ----------
@@ -32,6 +35,9 @@ class Deadline:
     def __init__(self, seconds: float | None = None) -> None:
         self._end = None if seconds is None else time.monotonic() + seconds
         self.flag: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+        self._interruption = current()
+        if self._interruption is not None:
+            self._interruption.watch(self)
         self._timer: threading.Timer | None = None
         if seconds is not None and seconds <= threading.TIMEOUT_MAX:  # some 292 years, or longer than anyone waits
             self._timer = threading.Timer(seconds, self.interrupt)
@@ -52,19 +58,34 @@ class Deadline:
             self._timer.cancel()
 
     @property
+    def is_requested(self) -> bool:
+        """Whether a signal has asked to end."""
+        return self._interruption is not None and self._interruption.is_requested
+
+    @property
     def remaining(self) -> float:
         """Seconds left, at least 0; infinite without a limit."""
+        if self.is_requested:
+            return 0.0
         return float("inf") if self._end is None else max(0.0, self._end - time.monotonic())
 
     @property
     def passed(self) -> bool:
         """Whether the moment has come."""
+        if self.is_requested:
+            return True
         return self._end is not None and (bool(self.flag[0]) or time.monotonic() >= self._end)
 
     def check(self) -> None:
-        """Raise :class:`TimeLimitError` where the moment has come."""
+        """Raise :class:`TimeLimitError` where the moment has come, :class:`RequestedEndError` where a signal came."""
+        self.check_requested()
         if self.passed:
             raise TimeLimitError("the time limit was reached")
+
+    def check_requested(self) -> None:
+        """Raise :class:`RequestedEndError` where a signal has asked to end."""
+        if self._interruption is not None and self._interruption.is_requested:
+            raise RequestedEndError(self._interruption.reason)
 
     def interrupt(self) -> None:
         """Make the loops that look at the flag return now."""

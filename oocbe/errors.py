@@ -18,6 +18,7 @@ EXIT_NOTHING_BETTER = 11
 EXIT_LIMIT = 20
 EXIT_RESOURCES = 30
 EXIT_CORRUPT = 40
+EXIT_INTERRUPTED = 130
 
 
 class OocbeError(Exception):
@@ -75,6 +76,12 @@ class TimeLimitError(LimitError):
     """The time limit was reached before the proof."""
 
 
+class RequestedEndError(TimeLimitError):
+    """A signal asked to end before the proof: time is up, whatever the limit was."""
+
+    exit_code = EXIT_INTERRUPTED
+
+
 class ResourceError(OocbeError):
     """Memory or disk ran out; the message has requested, used and limit in bytes."""
 
@@ -100,12 +107,15 @@ class CorruptDataError(OocbeError):
     exit_code = EXIT_CORRUPT
 
 
-def interruption_in(error: SystemError) -> BaseException:
-    """The Ctrl-C or request to terminate that became a SystemError, or the error itself.
+def interruption_in(error: BaseException) -> BaseException:
+    """The Ctrl-C or request to terminate that became another error, or the error itself.
 
     A signal that is handled while a compiled function builds its result leaves an exception and a result, and Python
-    reports that contradiction instead, with the exception as its cause.
+    reports that contradiction instead (SystemError), with the exception as its cause. One that is handled while a class
+    is made, as modules load, becomes a RuntimeError. What is raised on purpose is no such error.
     """
+    if isinstance(error, OocbeError):
+        return error
     cause: BaseException | None = error
     while cause is not None:
         if not isinstance(cause, Exception):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from oocbe.interruption import carried
 from oocbe.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from oocbe.tasks.result import TaskResult
     from oocbe.verification import Verdict
 
-Timed = TypeVar("Timed", "Result", "TaskResult")
+Timed = TypeVar("Timed", "Result", "TaskResult", "BoundResult")
 
 
 def solve(
@@ -45,24 +46,18 @@ def solve(
     Raises
     ------
     UsageError : an unknown or unusable option. FormatError, UnsupportedError : the file. ResourceError : memory or
-        disk ran out. ValueRangeError : values that no supported dtype can sum exactly.
+        disk ran out. ValueRangeError : values that no supported dtype can sum exactly. Interrupted : Ctrl-C came; its
+        ``result`` has the best bound and assignment so far. So do the other verbs.
     """
+    begin = time.perf_counter()
     settings = settings_from(options, overrides)
-    if isinstance(problem, str | Path):
-        return solve_timed(lambda: load_problem(problem), settings, observer)
-    from oocbe.elimination.solve import solve as run
-
-    return run(problem, settings, observer)
-
-
-def solve_timed(load: Callable[[], Problem], options: SolveOptions, observer: Observer | None = None) -> Result:
-    """Load a problem and solve it, with the time that loading took among the result's seconds (``read``)."""
-    start = time.perf_counter()
-    problem = load()
-    reading = time.perf_counter() - start
+    loaded = load_problem(problem)
+    reading = time.perf_counter() - begin
     from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
-    return with_reading(run(problem, options, observer), reading)
+    if loaded is problem:
+        return carried(lambda: run(loaded, settings, observer))
+    return carried(lambda: with_reading(run(loaded, settings, observer), reading))
 
 
 def with_reading(result: Timed, seconds: float) -> Timed:
@@ -103,9 +98,11 @@ def bound(
     from oocbe.elimination.mini_buckets_bound import bound as run
 
     wanted = [z] if isinstance(z, int | str) else list(z)
-    result = run(loaded, settings, wanted, partition, cost_shifting, observer)
-    seconds = {"read": reading, **result.seconds, "total": reading + result.seconds["total"]}
-    return replace(result, seconds=seconds)
+
+    def bounded() -> BoundResult:
+        return with_reading(run(loaded, settings, wanted, partition, cost_shifting, observer), reading)
+
+    return carried(bounded)
 
 
 def verify(problem: Problem | str | Path, solution: str | Path) -> Verdict:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class Observer(Protocol):
     """Receives the events of one solve on the thread that called ``solve``.
 
-    All methods do nothing unless overridden.
+    All methods do nothing unless overridden: each returns, which tells type checkers that none must be.
     """
 
     def started(self, plan: Plan) -> None:
@@ -20,6 +20,7 @@ class Observer(Protocol):
 
         Called again where that order's elimination is given up for another one: buckets then count from 1 again.
         """
+        return
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
         """Bucket ``number`` (1-based) of ``total`` has passed its message on.
@@ -30,15 +31,25 @@ class Observer(Protocol):
         rows : rows of the message.
         bytes : bytes of the message's keys and values.
         """
+        return
 
-    def bounds_changed(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+    def bounds_changed(
+        self,
+        lower: int | float | None,
+        value: int | float | None,
+        why: str,
+        assignment: tuple[int, ...] | None,
+    ) -> None:
         """More is known about the optimum; called before, between and after eliminations.
 
         Parameters
         ----------
         lower : proven bound on the optimum (from below where costs are minimised, from above where values are
             maximised), or None. value : of the best assignment so far, or None. why : what found it.
+        assignment : the best one so far, one value index a variable, or None.
         """
+        return
 
     def finished(self, result: Result) -> None:
         """The solve ended with this result; not called where it ends with an exception."""
+        return

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
 from oocbe.numerals import finite
 from oocbe.problem import Variable
+from oocbe.schema import SCHEMA_VERSION
 
-SCHEMA_VERSION = 1
-"""Version of the JSON layout; raised when a field is removed or changes its meaning, not when one is added."""
-
-Status = Literal["optimal", "exact", "infeasible", "nothing-better", "limit"]
+Status = Literal["optimal", "exact", "infeasible", "nothing-better", "limit", "interrupted"]
 LinearHandling = Literal["none", "enforced", "shown not to bind", "relaxed"]
 
 EXIT_CODES: dict[Status, int] = {
@@ -22,7 +20,11 @@ EXIT_CODES: dict[Status, int] = {
     "infeasible": EXIT_INFEASIBLE,
     "nothing-better": EXIT_NOTHING_BETTER,
     "limit": EXIT_LIMIT,
+    "interrupted": EXIT_INTERRUPTED,
 }
+
+UNPROVEN: tuple[Status, ...] = ("limit", "interrupted")
+"""Statuses of a solve that ended before the proof: its bound and value may be apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +35,9 @@ class Result:
     ----------
     status : ``optimal`` (proven), ``exact`` (proven value of a semiring that optimises nothing), ``infeasible``
         (proven that no assignment is feasible), ``nothing-better`` (proven that none is better than the value that the
-        option ``ub`` gave), ``limit`` (a limit was reached before the proof).
+        option ``ub`` gave), ``limit`` (a limit was reached before the proof), ``interrupted`` (a signal was).
     value : value of the best assignment, or of the whole problem where status is ``exact``; None where none is known.
-    bound : proven bound on the optimum where status is ``limit`` or ``nothing-better``, else None.
+    bound : proven bound on the optimum where status is ``limit``, ``interrupted`` or ``nothing-better``, else None.
     assignment : value index of each variable, in the problem's order; None where there is none.
     variables : the problem's variables, to name what the assignment means.
     problem : the problem's name.
@@ -82,7 +84,7 @@ class Result:
         """Difference between the best assignment's value and the bound; 0 where proven, None where one is missing."""
         if self.value is None:
             return None
-        if self.status != "limit":
+        if self.status not in UNPROVEN:
             return 0
         return None if self.bound is None else abs(self.value - self.bound)
 

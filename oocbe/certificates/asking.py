@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oocbe.errors import UnsupportedError
+from oocbe.interruption import listening
 from oocbe.io.files import without_compression, write_bytes
 
 if TYPE_CHECKING:
@@ -88,7 +89,13 @@ def write_certificate(
     claim = Claim(result.status, value, result.assignment)
     begin = time.perf_counter()
     share = SHARE * options.bound_seconds
-    text = Maker(path, problem, claim, options.seed).make(share if seconds is None else min(share, seconds))
+    with listening() as interruption:
+        try:
+            text = Maker(path, problem, claim, options.seed).make(share if seconds is None else min(share, seconds))
+        except BaseException as error:
+            if not interruption.caused(error):
+                raise
+            return f"{interruption.reason} before it was made"
     if text is None:
         return (
             f"the proof was not put into a form that can be checked in {time.perf_counter() - begin:.1f} s; "

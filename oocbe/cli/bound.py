@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +30,7 @@ from oocbe.cli.flags import (
     load,
     options_from,
 )
-from oocbe.cli.output import note, print_json, print_rows, seconds
+from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
 from oocbe.cli.progress import observer_for
 
 if TYPE_CHECKING:
@@ -77,15 +78,20 @@ def bound(
     is infeasible.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
-    from oocbe.facade import bound as run
+    from oocbe.facade import with_reading
     from oocbe.solution_file import write_assignment
 
     options = options_from(given)
     check_targets(file, solution=solution)
     limits = [_limit(text) for text in z or ["auto"]]
     with observer_for(quiet, verbose) as observer:
+        begin = time.perf_counter()
         problem = load(file, format, evidence)
-        result = run(problem, limits, options, partition=partition, cost_shifting=cost_shifting, observer=observer)
+        reading = time.perf_counter() - begin
+        from oocbe.elimination.mini_buckets_bound import bound as run
+
+        defer_signals()
+        result = with_reading(run(problem, options, limits, partition, cost_shifting, observer), reading)
     best = result.best
     labels = result.labels(best)
     if solution is not None and best is not None and labels is not None:  # before anything is printed, which may fail

@@ -3,6 +3,9 @@
 Every command is wrapped by :func:`guarded`. Errors are printed on standard error in one line, without a traceback
 unless ``--debug`` asks for it. Besides the codes in :mod:`oocbe.errors` there are those of the shell: 130 after Ctrl-C,
 143 after a request to terminate, 141 when the reader of our output went away.
+
+A first signal is a request where work can wind down (:mod:`oocbe.interruption`): the command then prints and writes
+what is known by itself. Anywhere else it raises, and what ``--json`` promised is printed here.
 """
 
 from __future__ import annotations
@@ -13,18 +16,19 @@ import os
 import signal
 import sys
 import threading
-from _thread import interrupt_main
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
-from typing import NoReturn, ParamSpec
+from typing import ParamSpec
 
 import typer
 
-from oocbe.errors import EXIT_RESOURCES, EXIT_USAGE, OocbeError, interruption_in
+from oocbe.cli.output import note, print_json
+from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, EXIT_USAGE, OocbeError, interruption_in
+from oocbe.interruption import Interruption, heard
+from oocbe.schema import SCHEMA_VERSION
 
 EXIT_INTERNAL = 1
-EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_BROKEN_PIPE = 128 + 13  # SIGPIPE, which the signal module lacks on some systems
 
 AGAIN_SECONDS = 0.01
@@ -33,6 +37,9 @@ AGAIN_SECONDS = 0.01
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 Parameters = ParamSpec("Parameters")
+
+ended_with: int | None = None
+"""Exit code of the command that this process has run, from its end on: whatever comes then, that is the answer."""
 
 
 class Terminated(BaseException):
@@ -47,22 +54,44 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
 
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
-        try:
-            with _termination_raises(), _lost_interruptions_come_again():
-                code = command(*args, **kwargs) or 0
-                sys.stdout.flush()  # a reader that went away shows here and not in the interpreter's exit
-        except typer.Exit:
-            raise
-        except (Exception, KeyboardInterrupt, Terminated) as caught:
-            error = interruption_in(caught) if isinstance(caught, SystemError) else caught
-            code = exit_code_of(error)
-            _report(error, debug=bool(kwargs.get("debug")))
-            # A Ctrl-C inside code that was given as text (Numba makes such) leaves a mark by which Python, run with
-            # -m, kills itself with SIGINT at its end, whatever exit code is asked for. Evaluating text removes it.
-            eval("None")
+        with heard(_raised()) as interruption:
+            try:
+                with _lost_interruptions_come_again(interruption):
+                    code = command(*args, **kwargs) or 0
+                    sys.stdout.flush()  # a reader that went away shows here and not in the interpreter's exit
+                    if code == EXIT_INTERRUPTED:
+                        note(f"oocbe: {message_of(KeyboardInterrupt())}")
+            except typer.Exit:
+                raise
+            except (Exception, KeyboardInterrupt, Terminated) as caught:
+                interruption.heed()
+                error = interruption_in(caught)
+                is_unsaid = isinstance(error, KeyboardInterrupt | Terminated) and not interruption.is_deferred
+                if is_unsaid and kwargs.get("json"):
+                    print_json(nothing_known(command.__name__))
+                code = exit_code_of(error)
+                _report(error, debug=bool(kwargs.get("debug")))
+                # A Ctrl-C inside code that was given as text (Numba makes such) leaves a mark by which Python, run with
+                # -m, kills itself with SIGINT at its end, whatever exit code is asked for. Evaluating text removes it.
+                eval("None")
+            if code == EXIT_INTERRUPTED and interruption.number == signal.SIGTERM:
+                code = EXIT_TERMINATED
+            global ended_with
+            ended_with = code
         raise typer.Exit(code)
 
     return run
+
+
+def nothing_known(command: str) -> dict[str, object]:
+    """What ``--json`` prints where a command was interrupted before there was anything to say."""
+    return {"schema_version": SCHEMA_VERSION, "command": command, "status": "interrupted"}
+
+
+def _raised() -> dict[int, Callable[[], BaseException]]:
+    """What signals raise that are no requests; a shell starts what runs in the background with Ctrl-C ignored."""
+    hears_ctrl_c = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    return {signal.SIGTERM: Terminated, **({signal.SIGINT: KeyboardInterrupt} if hears_ctrl_c else {})}
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -72,7 +101,7 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     if isinstance(error, Terminated):
-        return 128 + signal.SIGTERM
+        return EXIT_TERMINATED
     if isinstance(error, BrokenPipeError):
         return EXIT_BROKEN_PIPE
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _FULL_DISK):
@@ -122,34 +151,7 @@ def _report(error: BaseException, debug: bool) -> None:
 
 
 @contextmanager
-def _termination_raises() -> Iterator[None]:
-    """Within the block, SIGTERM raises :class:`Terminated`; only possible on the main thread."""
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise Terminated
-
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _send(number: signal.Signals) -> None:
-    """A signal to the main thread, which wakes up for it where the system can do that."""
-    main = threading.main_thread().ident
-    if main is not None and hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(main, number)
-    else:
-        interrupt_main(number)
-
-
-@contextmanager
-def _lost_interruptions_come_again() -> Iterator[None]:
+def _lost_interruptions_come_again(interruption: Interruption) -> Iterator[None]:
     """Within the block, a Ctrl-C or SIGTERM that Python could only print arrives once more.
 
     What is raised while Python calls a destructor or a callback of a weak reference goes nowhere. A solve would run on.
@@ -160,7 +162,7 @@ def _lost_interruptions_come_again() -> Iterator[None]:
         for kind, number in ((KeyboardInterrupt, signal.SIGINT), (Terminated, signal.SIGTERM)):
             if issubclass(unraisable.exc_type, kind):
                 # Later, and out of the callback: here it would be lost again.
-                timers.append(threading.Timer(AGAIN_SECONDS, _send, (number,)))
+                timers.append(threading.Timer(AGAIN_SECONDS, interruption.arrive_again, (number,)))
                 timers[-1].daemon = True
                 timers[-1].start()
                 return

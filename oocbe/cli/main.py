@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import os
+import signal
 import sys
-from typing import Annotated
+from contextlib import suppress
+from types import FrameType
+from typing import Annotated, NoReturn
 
 import typer
 
 from oocbe import __version__
+from oocbe.cli import failures
 from oocbe.cli.bound import bound
 from oocbe.cli.convert import convert
-from oocbe.cli.failures import EXIT_INTERRUPTED
+from oocbe.cli.failures import EXIT_TERMINATED
 from oocbe.cli.inspect import inspect
 from oocbe.cli.plan import plan
 from oocbe.cli.solve import solve
@@ -19,6 +25,7 @@ from oocbe.cli.stress import stress
 from oocbe.cli.synth import synth_app
 from oocbe.cli.trace import trace
 from oocbe.cli.verify import verify
+from oocbe.errors import EXIT_INTERRUPTED
 
 YOUNG_CONTAINERS = 50_000
 """New containers after which Python looks for cycles that nothing refers to; by itself it does so after 700, or 2,000.
@@ -70,7 +77,34 @@ def main() -> None:
     # Numba looks for SciPy's BLAS when it loads its first loop, which takes longer than many a solve. Nothing in this
     # process needs it; a program that uses the library may, so the library leaves it alone.
     sys.modules.setdefault("scipy.linalg", None)  # type: ignore[arg-type]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+    atexit.register(_block_signals)
     try:
         app()
-    except KeyboardInterrupt:  # outside of any command, such as while modules load
-        sys.exit(EXIT_INTERRUPTED)
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+        if code in (EXIT_INTERRUPTED, EXIT_TERMINATED):
+            _leave(code)
+        failures.ended_with = code
+        raise
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """What a signal does before a command has begun, and after it has ended: then it only makes the end come sooner."""
+    _leave(128 + number if failures.ended_with is None else failures.ended_with)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without waiting for what threads have begun: all is written, and nobody looks at the rest."""
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def _block_signals() -> None:
+    """Python gives signals back to the system while it takes itself apart, and one would change the exit code."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import typer
 
+from oocbe.interruption import current
 from oocbe.numerals import all_digits
 
 
@@ -14,7 +15,15 @@ def print_json(content: Mapping[str, object]) -> None:
     """Print one JSON object on standard output; numbers that JSON does not have are an error, not ``NaN``."""
     with all_digits():
         text = json.dumps(content, indent=2, allow_nan=False)
+    defer_signals()
     typer.echo(text)
+
+
+def defer_signals() -> None:
+    """From now on a first signal is heeded when all is written; a second one ends the command at once."""
+    interruption = current()
+    if interruption is not None:
+        interruption.defer()
 
 
 def print_rows(rows: Iterable[tuple[str, object]], err: bool = False) -> None:

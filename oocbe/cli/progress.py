@@ -46,7 +46,9 @@ class SilentObserver:
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
         """See :class:`oocbe.observer.Observer`."""
 
-    def bounds_changed(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+    def bounds_changed(
+        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
+    ) -> None:
         """See :class:`oocbe.observer.Observer`."""
 
     def finished(self, result: Result) -> None:
@@ -64,7 +66,9 @@ class VerboseObserver(SilentObserver):
         """Print the bucket."""
         note(_bucket_line(number, total, variable, rows, bytes))
 
-    def bounds_changed(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+    def bounds_changed(
+        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
+    ) -> None:
         """Print what is known now."""
         note(f"{_bounds_line(lower, value)} ({why})")
 
@@ -92,7 +96,9 @@ class LogObserver(SilentObserver):
         self._latest = "elimination begins"
         self._begin_to_log()
 
-    def bounds_changed(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+    def bounds_changed(
+        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
+    ) -> None:
         """Remember what is known for the next line, or print it where the last one is old."""
         self._known = _bounds_line(lower, value)
         now = time.monotonic()
@@ -160,7 +166,9 @@ class BarObserver(SilentObserver):
             text = f"{variable}: {rows:,} rows, {format_bytes(bytes)}{self._known}"
             self._progress.update(self._task, completed=number, total=total, description=text)
 
-    def bounds_changed(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+    def bounds_changed(
+        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
+    ) -> None:
         """Show what is known beside the next bucket."""
         self._known = f"; {_bounds_line(lower, value)}"
 

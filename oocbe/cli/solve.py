@@ -45,14 +45,13 @@ from oocbe.cli.flags import (
     load,
     options_from,
 )
-from oocbe.cli.output import note, print_json, print_rows, seconds
+from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
 from oocbe.cli.progress import observer_for
 from oocbe.cli.trace import written_to
 from oocbe.numerals import all_digits
 
 if TYPE_CHECKING:
     from oocbe.options import SolveOptions
-    from oocbe.problem import Problem
     from oocbe.result import Result
 
 
@@ -102,7 +101,7 @@ def solve(
     given = dict(locals())  # the parameters: nothing else has a name yet
     from oocbe.certificates.asking import check_certifiable, write_certificate
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
-    from oocbe.facade import solve_timed
+    from oocbe.facade import with_reading
     from oocbe.solution_file import write_solution
 
     options = options_from(given)
@@ -116,23 +115,22 @@ def solve(
             raise UnsupportedError(f"--certificate: only the optimum has one, not the task {task}; leave out --task")
         with written_to(trace, about):
             return _run_task(task, file, format, evidence, options, of_task, (json, quiet, verbose), solution)
-    problems: list[Problem] = []
-
-    def loaded() -> Problem:
-        problems.append(load(file, format, evidence))
-        if certificate is not None:
-            check_certifiable(file, problems[0], options, bool(evidence), format is not None)
-        return problems[0]
-
     begin = time.perf_counter()
     with written_to(trace, about), observer_for(quiet, verbose) as observer:
-        result = solve_timed(loaded, options, observer)
+        problem = load(file, format, evidence)
+        if certificate is not None:
+            check_certifiable(file, problem, options, bool(evidence), format is not None)
+        reading = time.perf_counter() - begin
+        from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
+
+        defer_signals()
+        result = with_reading(run(problem, options, observer), reading)
     if solution is not None and result.assignment is not None:
         write_solution(result, solution)  # before anything is printed, which may fail
     missing = ""
     if certificate is not None:
         left = None if options.time_limit is None else begin + options.time_limit - time.perf_counter()
-        missing = write_certificate(file, problems[0], result, options, certificate, left)
+        missing = write_certificate(file, problem, result, options, certificate, left)
     if json:
         print_json(result.to_json())
     if quiet:
@@ -183,7 +181,7 @@ def _run_task(
     from oocbe.facade import with_reading
     from oocbe.semiring import semiring_by_name
     from oocbe.solution_file import write_assignment
-    from oocbe.tasks.verbs import run_task
+    from oocbe.tasks.verbs import answered, load_engine
 
     if solution is not None and task != "mpe":
         raise UsageError(
@@ -194,7 +192,9 @@ def _run_task(
         begin = time.perf_counter()
         problem = load(file, format_name, evidence)
         reading = time.perf_counter() - begin
-        result = with_reading(run_task(task, problem, options, observer=observer, **of_task), reading)
+        load_engine()
+        defer_signals()
+        result = with_reading(answered(task, problem, options, observer=observer, **of_task), reading)
     if solution is not None and result.assignments:  # before anything is printed, which may fail
         chosen = result.assignments[0][1]
         value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)

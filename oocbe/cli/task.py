@@ -24,7 +24,8 @@ def print_task(result: TaskResult, json: bool, quiet: bool) -> None:
     if quiet:
         if not json:
             with all_digits():
-                line = f"{result.status} {result.value}"
+                is_known = result.value is not None or result.status != "interrupted"
+                line = f"{result.status} {result.value}" if is_known else result.status
             typer.echo(line)
         return
     print_rows(_rows(result), err=json)
@@ -60,6 +61,8 @@ def _rows(result: TaskResult) -> list[tuple[str, object]]:
 
 
 def _value_rows(result: TaskResult) -> list[tuple[str, object]]:
+    if result.value is None and result.status == "interrupted":
+        return [("bound", result.bound)]
     if result.counts:
         assert isinstance(result.value, int)
         logarithm = result.logarithm

@@ -111,7 +111,7 @@ class BoundedSolve:
             self._given = read_order(problem, options.order)
         self._bounds = 0
         self._width: int | float = 0
-        self._is_kept = False
+        self._kept: dict[str, Any] | None = None
         self.statistics = Statistics()
 
     def run(self) -> None:
@@ -126,16 +126,18 @@ class BoundedSolve:
         attempt = None if self._keeper.known is None else self._keeper.known.get("attempt")
         with IncumbentSearch(self._problem, share, options.seed) as incumbents:
             try:
-                width = self._resumed_width()
+                width = self._width = self._resumed_width()
                 if attempt is not None and self._others.resume(attempt):
                     return
                 begin = time.perf_counter()
                 _load_relaxation()
                 incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (time.perf_counter() - begin)))
                 self._take(incumbents)
+                deadline.check_requested()
                 share = self._others.root_seconds(options.bound_seconds)
                 whole = self._bound(Scope.whole(self._problem), math.inf, share)
                 self._take(incumbents)
+                deadline.check_requested()
                 if not known.is_near_enough:
                     self.mini_buckets.improve(known)
                 width = width or known.grid.step or self._first_width()
@@ -158,22 +160,26 @@ class BoundedSolve:
                 if known.lower is None and known.value is None:
                     raise
                 self.statistics.stopped = str(error)
+            except BaseException:
+                self._take(incumbents)  # for whoever says what was known
+                raise
             self._take(incumbents)
             if self._others.result is not None:
                 return
             if known.value is None and not known.is_closed:
                 incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
                 self._take(incumbents)
-            if known.value is None and not known.is_closed and options.incumbent_seconds > 0:
+            is_wanted = options.incumbent_seconds > 0 and not deadline.is_requested
+            if known.value is None and not known.is_closed and is_wanted:
                 # Where time was too short even to begin a search: a moment of it is worth being late.
                 with suppress(OocbeError):  # not every problem has such a search
                     last = find_incumbent(self._problem, math.inf, options.seed, iterations=LAST_ITERATIONS)
                     if last is not None:
                         known.offer(last.value, last.assignment, last.method)
-            if not (self._is_kept or self._keeper.known or known.is_closed):
-                # A limit came before the first round: a run that is resumed with more begins with what is known.
+            if not known.is_closed:
+                # A run that is resumed begins with all that is known: a limit may come before the first round.
                 with suppress(ResourceError):
-                    self._keep(None)
+                    self._keep_anew()
 
     def _take(self, incumbents: IncumbentSearch) -> None:
         """Look at what the search for assignments has found by now."""
@@ -186,10 +192,16 @@ class BoundedSolve:
 
         attempt : one without bounds that begins now. running : the order that does, in a round with bounds.
         """
-        known, self._is_kept = self._known, True
-        content = {"lower": known.lower, "value": known.value, "assignment": known.assignment, "width": self._width}
         order = None if running is None else running.as_record()
-        self._keeper.keep_known({**content, "attempt": attempt, "running": order})
+        self._kept = {"attempt": attempt, "running": order}
+        self._keep_anew()
+
+    def _keep_anew(self) -> None:
+        """Publish what is known by now, and what was at work when it was published last, by this run or before."""
+        known = self._known
+        content = {"lower": known.lower, "value": known.value, "assignment": known.assignment, "width": self._width}
+        at_work = self._kept or {"attempt": None, "running": None, **(self._keeper.known or {})}
+        self._keeper.keep_known({**at_work, **content})
 
     def _resumed_order(self) -> RunningOrder | None:
         """The order at work when the run before this one was cut short, where what it looked for is still of use."""

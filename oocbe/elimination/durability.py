@@ -25,7 +25,7 @@ from oocbe.option_values import ORDER_NAMES
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.problem_digest import problem_digest
-from oocbe.result import Result
+from oocbe.result import UNPROVEN, Result
 from oocbe.tables.disk import free_bytes
 from oocbe.tables.scratch import default_parent
 
@@ -209,7 +209,11 @@ class DurableRun(TransientRun):
         if self._checkpoint is not None and self._checkpoint.found:
             notes.insert(0, f"resumed: {self._checkpoint.found} messages were found in {self._directory.path}")
         told = replace(result, notes=(*result.notes, *notes))
-        if result.status == "limit":
+        if result.status in UNPROVEN:
+            messages = self._directory.message_count()
+            if result.status == "interrupted" and messages:
+                left = f"{messages} messages are published in {self._directory.path}; --resume goes on from there"
+                told = replace(told, notes=(*told.notes, left))
             return told
         content = {f.name: getattr(result, f.name) for f in fields(result) if f.name not in _FROM_THE_PROBLEM}
         try:

@@ -14,8 +14,8 @@ from oocbe.option_values import Gap
 from oocbe.problem import Problem
 from oocbe.pruning.row_bounds import ValueGrid
 
-Report = Callable[[int | float | None, int | float | None, str], None]
-"""Told the lower bound, the incumbent's value and what found it, whenever one of them changes."""
+Report = Callable[[int | float | None, int | float | None, str, tuple[int, ...] | None], None]
+"""Told the lower bound, the incumbent's value, what found it, and the incumbent, whenever one of them changes."""
 
 
 @dataclass
@@ -53,14 +53,14 @@ class Knowledge:
         """
         if value < self.upper_bound and math.isfinite(value):
             self.value, self.assignment = value, assignment
-            self.report(self.lower, self.value, why)
+            self.report(self.lower, self.value, why, self.assignment)
 
     def raise_lower(self, bound: int | float, why: str) -> None:
         """Take a proven bound where it is better than what is known; no more than the upper bound counts of it."""
         bound = min(bound, self.upper_bound)
         if self.lower is None or bound > self.lower:
             self.lower = bound
-            self.report(self.lower, self.value, why)
+            self.report(self.lower, self.value, why, self.assignment)
 
     @property
     def is_closed(self) -> bool:

@@ -31,6 +31,7 @@ from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.prepare import prepare, scopes_of
 from oocbe.elimination.ranges import value_dtype
 from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
+from oocbe.interruption import listening
 from oocbe.machine import peak_memory, resident_memory
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.options import SolveOptions
@@ -83,7 +84,8 @@ def bound(
     UsageError : an unknown partition, a z below 1, or the option ``ub``, ``resume`` or ``workdir``.
     UnsupportedError : a semiring that does not select, or negative factors.
     ResourceError : messages of a z that was given do not fit the memory limit.
-    TimeLimitError : the time limit was reached before the first z was done.
+    TimeLimitError : the time limit was reached before the first z was done. (Where a signal ends it instead, there is a
+        result all the same, with the status ``interrupted`` and the entries that were done.)
     ValueRangeError : sums that could leave 64-bit integers.
     """
     begin = time.perf_counter()
@@ -92,32 +94,38 @@ def bound(
     problem = problem.in_semiring(semiring)
     entries: list[BoundOfZ] = []
     notes: list[str] = []
-    with Deadline(options.time_limit) as deadline:
-        run = Bounding(problem, options, partition, cost_shifting, observer, deadline)
-        order_end = time.perf_counter()
-        for wanted in z:
-            try:
-                entries.append(run.automatic(deadline, notes) if wanted == AUTO else run.with_z(int(wanted), deadline))
-            except TimeLimitError:
-                if not entries:
-                    raise
-                notes.append(f"z = {wanted}: the time limit was reached")
-                break
+    run: Bounding | None = None
+    with listening() as interruption, Deadline(options.time_limit) as deadline:
+        order_end = begin
+        try:
+            run = Bounding(problem, options, partition, cost_shifting, observer, deadline)
+            order_end = time.perf_counter()
+            for wanted in z:
+                entry = run.automatic(deadline, notes) if wanted == AUTO else run.with_z(int(wanted), deadline)
+                entries.append(entry)
+        except BaseException as error:
+            if interruption.caused(error):
+                notes.append(interruption.reason)
+            elif isinstance(error, TimeLimitError) and entries:
+                notes.append(f"z = {z[len(entries)]}: the time limit was reached")
+            else:
+                raise
     return BoundResult(
         problem=problem.name,
         semiring=semiring.name,
         sense=problem.sense,
         variables=problem.variables,
         entries=tuple(entries),
-        width=run.width,
-        order=run.choice.order,
+        width=0 if run is None else run.width,
+        order=() if run is None else run.choice.order,
         partition=partition,
         cost_shifting=cost_shifting,
-        dtype=value_dtype(run.target, MIN_SUM).name,
-        backend="cuda" if run.uses_device else "cpu",
+        dtype="" if run is None else value_dtype(run.target, MIN_SUM).name,
+        backend="cuda" if run is not None and run.uses_device else "cpu",
         seconds={"order": order_end - begin, "total": time.perf_counter() - begin},
         peak_memory_bytes=peak_memory(),
-        notes=(*run.notes, *notes),
+        notes=(*(() if run is None else run.notes), *notes),
+        interrupted=interruption.is_requested and len(entries) < len(z),
     )
 
 

@@ -117,6 +117,29 @@ def result_of_bounds(
     )
 
 
+def result_of_nothing(problem: Problem, semiring: Semiring, options: SolveOptions, why: str, backend: str) -> Result:
+    """The result of a solve that a signal has ended before anything was known."""
+    return Result(
+        status="interrupted",
+        value=None,
+        assignment=None,
+        variables=problem.variables,
+        problem=problem.name,
+        semiring=semiring.name,
+        sense=semiring.marginalisation.name.lower() if semiring.selects else "sum",
+        width=0,
+        order=(),
+        largest_message_rows=0,
+        total_rows=0,
+        seconds={},
+        peak_memory_bytes=0,
+        dominance=options.dominance and applies_to(semiring),
+        dtype="",
+        backend=backend,
+        notes=(why,),
+    )
+
+
 def _attempts(number: int) -> str:
     return f"{number} runs with other orders or smaller row caps were given up before this one"
 

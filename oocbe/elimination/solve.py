@@ -30,6 +30,7 @@ from oocbe.elimination.outcome import (
     minimises,
     result_of_bounds,
     result_of_elimination,
+    result_of_nothing,
 )
 from oocbe.elimination.pace import pace_of
 from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
@@ -40,6 +41,7 @@ from oocbe.elimination.row_limits import predictions_are_exact
 from oocbe.elimination.search_statistics import Statistics
 from oocbe.errors import (
     DiskError,
+    RequestedEndError,
     ResourceError,
     TimeLimitError,
     UnsupportedError,
@@ -47,6 +49,7 @@ from oocbe.errors import (
     ValueRangeError,
     interruption_in,
 )
+from oocbe.interruption import Interruption, listening
 from oocbe.machine import peak_memory
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
@@ -79,7 +82,7 @@ def solve(
     Result : ``optimal`` with an assignment (semirings that select), ``exact`` (others), ``infeasible``,
         ``nothing-better`` than ``options.ub``, or ``limit`` with the best bound and assignment that were found, where
         time, gap or memory ended the search, or the optimum violates a linear constraint that elimination does not
-        enforce.
+        enforce; or ``interrupted`` with the same, where a signal did (:mod:`oocbe.interruption`).
 
     Raises
     ------
@@ -96,17 +99,11 @@ def solve(
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
     problem = _checked(problem, semiring, options).in_semiring(semiring)
-    with open_run(problem, options) as kept:
+    with listening() as interruption, open_run(problem, options) as kept:
         if kept.result is None:
-            try:
-                with Deadline(options.time_limit) as deadline:
-                    run = _Run(problem, semiring, options, observer, deadline, kept, choices)
-                    result = run.solve()
-            except SystemError as error:
-                interruption = interruption_in(error)
-                if interruption is error:
-                    raise
-                raise interruption from None
+            with Deadline(options.time_limit) as deadline:
+                run = _Run(problem, semiring, options, observer, deadline, kept, choices)
+                result = run.solve_interruptibly(interruption)
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
             notes = (*result.notes, run.warning) if run.warning else result.notes
             result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
@@ -158,6 +155,34 @@ class _Run:
         self.kept.set_memory(message_memory(self.options))
         self.warning = memory_warning(self.options)
         self._sign = -1 if self.semiring.marginalisation is Marginalisation.MAX else 1
+        self._known: Knowledge | None = None
+        self._statistics = Statistics()
+
+    def solve_interruptibly(self, interruption: Interruption) -> Result:
+        """The result, or what is known of it where a signal asks to end."""
+        try:
+            result = self.solve()
+        except BaseException as error:
+            if interruption.caused(error):
+                return self._unfinished(interruption)
+            found = interruption_in(error)
+            if found is error:
+                raise
+            raise found from None
+        if result.status == "limit" and self.deadline.is_requested:
+            return replace(result, status="interrupted")
+        return result
+
+    def _unfinished(self, interruption: Interruption) -> Result:
+        """What is known where a signal has ended the work."""
+        problem, options, why = self.problem, self.options, interruption.reason
+        if self._known is None:
+            return result_of_nothing(problem, self.semiring, options, why, self._backend)
+        statistics = replace(self._statistics, stopped=why)
+        dtype = value_dtype(problem, self.semiring).name
+        result = result_of_bounds(problem, options, self._known, statistics, dtype, self._backend)
+        seconds = self._statistics.seconds
+        return replace(result, status="interrupted", seconds=seconds) if result.status == "limit" else result
 
     def solve(self) -> Result:
         """By elimination alone, or with bounds, or first the one and then the other."""
@@ -185,6 +210,7 @@ class _Run:
         others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, pace)
         search = BoundedSolve(self._target, options, known, self._engine, self.kept, self._start, others)
         search.statistics.seconds["order"] = spent
+        self._statistics = search.statistics
         try:
             search.run()
         except (UnsupportedError, ValueRangeError) as error:
@@ -225,6 +251,8 @@ class _Run:
         begin = time.perf_counter()
         try:
             finish = self._race(choices, found)
+        except RequestedEndError:
+            raise
         except TimeLimitError:
             return None
         except ResourceError:
@@ -265,15 +293,17 @@ class _Run:
                     lambda choice: self._start(problem, choice, ""),
                     options.tables,
                 )
-            except (TimeLimitError, ResourceError):
+            except BaseException as error:
                 best = None if incumbents is None else incumbents.best
                 if best is not None:
                     found.append(best)
+                if found and (isinstance(error, RequestedEndError) or not isinstance(error, Exception)):
+                    self._knowledge_of(found)
                 raise
 
     def _knowledge_of(self, found: list[Incumbent]) -> Knowledge:
         """Of an assignment found, or of nothing."""
-        known = Knowledge(self._target, self.options.gap, self._report)
+        known = self._known = Knowledge(self._target, self.options.gap, self._report)
         for best in found:
             known.offer(best.value, best.assignment, best.method)
         return known
@@ -327,11 +357,13 @@ class _Run:
     def _backend(self) -> str:
         return "cuda" if self._engine.uses_device else "cpu"
 
-    def _report(self, lower: int | float | None, value: int | float | None, why: str) -> None:
+    def _report(
+        self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
+    ) -> None:
         """Tell the observer, in the problem's own sense."""
         if self.observer is not None:
             own = [None if number is None else self._sign * number for number in (lower, value)]
-            self.observer.bounds_changed(own[0], own[1], why)
+            self.observer.bounds_changed(own[0], own[1], why, assignment)
 
     def _start(self, problem: Problem, choice: OrderChoice, bounds: str) -> Callable[[int, int, int], None] | None:
         """Tell the observer that a run begins; returns what tells it about the run's buckets."""

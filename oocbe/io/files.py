@@ -10,8 +10,8 @@ import errno
 import gzip
 import lzma
 import os
+import secrets
 import stat
-import tempfile
 import zlib
 from collections.abc import Iterator
 from io import BufferedReader
@@ -24,6 +24,7 @@ DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
 BLOCK_BYTES = 2**20
 XZ_MEMORY_BYTES = 256 * 2**20  # `xz -9` needs 65 MiB to decompress; a header may ask for 4 GiB
 COMPRESSIONS = (".gz", ".xz")
+MOST_NAME_CHARACTERS = 40  # of a file's name in that of its temporary file: file systems limit names to 255 bytes
 _MAGIC = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00"}
 
 
@@ -151,16 +152,16 @@ def write_bytes(path: str | Path, data: bytes) -> None:
             with path.open("wb") as special:
                 special.write(data)
             return
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        # Named before it is made: an interruption may come between any two steps.
+        temporary = path.with_name(f".{path.name[:MOST_NAME_CHARACTERS]}.{secrets.token_hex(8)}")
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with temporary.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp makes it private
-            Path(temporary).replace(path)
+            temporary.replace(path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -168,9 +169,3 @@ def write_bytes(path: str | Path, data: bytes) -> None:
                 f"{path}: the disk is full; {len(data):,} bytes were to be written. Free some space, or write elsewhere"
             ) from error
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

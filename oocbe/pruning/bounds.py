@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, ValueRangeError
+from oocbe.interruption import is_requested
 from oocbe.problem import Problem
 from oocbe.pruning.constant_bound import constant_source, minimum_terms
 from oocbe.pruning.dear import DearTuples, split_dear
@@ -95,6 +96,8 @@ def bound_sources(
             found.append(ascended)
             removed = ascended.removed
     for number, c in enumerate(conflicts):
+        if is_requested():
+            break
         left = (deadline - time.perf_counter()) / (len(conflicts) - number)
         linear = _linear(problem, c, constant, removed, left, seed, improve, order)
         if linear is not None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.interruption import is_requested
 from oocbe.kernels.cpu.balls import grow_ball, pack_ball
 from oocbe.kernels.cpu.local_cuts import lift, separate
 from oocbe.problem import Problem
@@ -110,7 +111,7 @@ class LocalCuts:
         found: dict[tuple[bytes, bytes, int], Row] = {}
         uses = np.zeros(len(support), dtype=np.int64)
         for start in self._random.permutation(seeds).tolist():
-            if time.perf_counter() > deadline:
+            if time.perf_counter() > deadline or is_requested():
                 break
             if uses[start] >= 2:
                 continue

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.interruption import is_requested
 from oocbe.kernels.cpu.dual_ascent import least_of_functions, sweep
 from oocbe.kernels.cpu.estimators import HARD, SOFT
 from oocbe.problem import Constraint, LinearConstraint, Problem
@@ -157,7 +158,7 @@ class DualAscent:
         deadline = time.perf_counter() + seconds
         start = best = self._bound()
         patience = 0
-        while time.perf_counter() < deadline and patience < PATIENCE and best < math.inf:
+        while time.perf_counter() < deadline and patience < PATIENCE and best < math.inf and not is_requested():
             self._sweep(self._order, True)
             self._sweep(self._order[::-1].copy(), True)
             self.passes += 1

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.interruption import is_requested
 from oocbe.kernels.cpu.estimators import CONSUMED, HARD, LITERAL
 from oocbe.problem import LinearConstraint, Problem
 from oocbe.pruning.cliques import bit_matrix, covering_cliques, violated_cliques
@@ -179,7 +180,7 @@ class Relaxation:
         start, seconds = program.bound, deadline - time.perf_counter()
         level, patience = 0, 0
         self._round(improve)
-        while not self._is_closed() and time.perf_counter() < deadline:
+        while not self._is_closed() and _goes_on(deadline):
             before = program.bound
             recalled = program.recall(LEAST_VIOLATION)
             rows = [Row.of(c, 1, "clique") for c in violated_cliques(self._adjacent, program.point, LEAST_VIOLATION)]
@@ -250,11 +251,13 @@ class Relaxation:
         """
         program = self._program
         fresh = 1
-        while fresh and not self._is_closed() and time.perf_counter() < deadline and self._solve(deadline):
+        while fresh and not self._is_closed() and _goes_on(deadline) and self._solve(deadline):
             if self._best is None or program.bound < self._best[0] - CLOSED:
                 return  # rows were set aside since the best
             best, found, fresh = self._best, [], 0
             for _ in range(VERTICES):
+                if is_requested():
+                    break
                 program.lift(LIFT * self._random.random(len(self.removed)))
                 if program.solve(deadline - time.perf_counter()):
                     found.append(program.multipliers())
@@ -313,6 +316,10 @@ class Relaxation:
             _, rows, multipliers = self._best
             terms = joined(terms, row_terms(rows, self._fixed_point.nearest(multipliers), self._forbidden, self._dear))
         return AdditiveSource(name, why, self._problem, self._fixed_point, terms, self.removed)
+
+
+def _goes_on(deadline: float) -> bool:
+    return time.perf_counter() < deadline and not is_requested()
 
 
 def _linear_row(c: LinearConstraint, number: int, forbidden: Forbidden) -> Row:

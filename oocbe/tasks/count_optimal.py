@@ -82,6 +82,7 @@ def _ways(tables: Tables, marked: dict[int, _Ties], dtype: np.dtype[Any]) -> Any
     ways: dict[int, tuple[NDArray[np.int64], NDArray[Any]]] = {}
     total: Any = 1
     for bucket, own in zip(tables.outcome.buckets, tables.sent(), strict=True):
+        tables.deadline.check()
         found = marked[bucket.variable]
         rows = np.concatenate(found.rows)
         product = np.full(len(rows), 1, dtype=dtype)

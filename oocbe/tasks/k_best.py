@@ -69,6 +69,7 @@ def _prefixes(tables: Tables, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
     chosen = np.zeros((1, variables), dtype=np.int64)
     behind: NDArray[Any] = np.zeros(1, dtype=_gap_dtype(tables))
     for bucket in reversed(tables.outcome.buckets):
+        tables.deadline.check()
         columns = {v: np.ascontiguousarray(chosen[:, v]) for v in bucket.separator}
         most = int(tables.store.memory_limit * CACHE_SHARE)
         tables.store.list_rows([m for m in bucket.messages if m.is_complete and m.listed_bytes > most])

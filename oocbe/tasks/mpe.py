@@ -19,6 +19,7 @@ from oocbe.elimination.ranges import rounding_margin
 from oocbe.elimination.restrict import Restriction, restrict
 from oocbe.elimination.solve import solve
 from oocbe.errors import UnsupportedError
+from oocbe.observer import Observer
 from oocbe.options import SolveOptions
 from oocbe.problem import Problem
 from oocbe.result import Result
@@ -26,7 +27,7 @@ from oocbe.semiring import MAX_PRODUCT, Combination
 from oocbe.tasks.result import TaskResult
 
 if TYPE_CHECKING:
-    from oocbe.observer import Observer
+    from oocbe.elimination.plan import Plan
 
 
 def most_probable_explanation(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
@@ -52,7 +53,8 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
     if left is None or left.problem is None:
         result = solve(logs, options, observer)
     else:
-        result = _lifted(solve(left.problem, options, observer), left)
+        told = None if observer is None else _Lifting(observer, left)
+        result = _lifted(solve(left.problem, options, told), left)
     value = None if result.value is None else -float(result.value)
     return TaskResult(
         task="mpe",
@@ -75,6 +77,31 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
         tolerance=rounding_margin(logs),
         evidence=_evidence(problem),
     )
+
+
+class _Lifting(Observer):
+    """Tells an observer of the whole problem what is told about what evidence has left of it."""
+
+    def __init__(self, told: Observer, left: Restriction) -> None:
+        self._told, self._left = told, left
+
+    def started(self, plan: Plan) -> None:
+        self._told.started(plan)
+
+    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
+        self._told.bucket_done(number, total, variable, rows, bytes)
+
+    def bounds_changed(
+        self,
+        lower: int | float | None,
+        value: int | float | None,
+        why: str,
+        assignment: tuple[int, ...] | None,
+    ) -> None:
+        self._told.bounds_changed(lower, value, why, None if assignment is None else self._left.lift(assignment))
+
+    def finished(self, result: Result) -> None:
+        self._told.finished(_lifted(result, self._left))
 
 
 def _lifted(result: Result, left: Restriction) -> Result:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import EXIT_INFEASIBLE, EXIT_LIMIT, EXIT_OPTIMAL
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.machine import peak_memory
 from oocbe.numerals import digits, finite
 from oocbe.problem import Problem, Variable
-from oocbe.result import SCHEMA_VERSION
+from oocbe.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from oocbe.tasks.tables import Tables
@@ -27,11 +27,11 @@ class TaskResult:
     Attributes
     ----------
     task : ``mpe``, ``count``, ``count-optimal``, ``kbest``, ``logz``, ``marginals`` or ``min-marginals``.
-    status : ``exact``, ``infeasible`` where no assignment is feasible, or, for ``mpe``, ``limit``: a limit was reached
-        before the proof.
+    status : ``exact``, ``infeasible`` where no assignment is feasible, ``interrupted`` where a signal ended the task
+        (only ``mpe`` has a value then), or, for ``mpe``, ``limit``: a limit was reached before the proof.
     value : the count (an integer of any size), the natural logarithm of the partition function, or of the probability
         of the most probable explanation, or the optimum.
-    bound : for ``mpe`` ended by a limit, what no assignment's logarithm exceeds.
+    bound : for ``mpe`` that did not end, what no assignment's logarithm exceeds.
     tolerance : for ``mpe``, how far below the optimum the value may be by rounding.
     evidence : for ``mpe``, variables that were fixed, by name, and their values.
     optimum : of what count is the number, for ``count-optimal``; else None.
@@ -72,7 +72,8 @@ class TaskResult:
     @property
     def exit_code(self) -> int:
         """What the command line returns for this result."""
-        return {"infeasible": EXIT_INFEASIBLE, "limit": EXIT_LIMIT}.get(self.status, EXIT_OPTIMAL)
+        codes = {"infeasible": EXIT_INFEASIBLE, "limit": EXIT_LIMIT, "interrupted": EXIT_INTERRUPTED}
+        return codes.get(self.status, EXIT_OPTIMAL)
 
     @property
     def counts(self) -> bool:
@@ -110,7 +111,7 @@ class TaskResult:
             "schema_version": SCHEMA_VERSION,
             "task": self.task,
             "status": self.status,
-            "value": digits(int(self.value or 0)) if self.counts else finite(self.value),
+            "value": digits(int(self.value)) if self.counts and self.value is not None else finite(self.value),
             "problem": self.problem,
             "semiring": self.semiring,
             "width": self.width,
@@ -145,6 +146,29 @@ class TaskResult:
                 for v, own in zip(self.variables, self.marginals, strict=True)
             }
         return content
+
+
+def unfinished(task: str, problem: Problem, why: str, **more: Any) -> TaskResult:
+    """The result where a signal came before anything was known."""
+    return TaskResult(
+        task=task,
+        status="interrupted",
+        value=None,
+        problem=problem.name,
+        semiring=problem.semiring.name,
+        variables=problem.variables,
+        width=0,
+        largest_message_rows=0,
+        total_rows=0,
+        order=(),
+        dtype="",
+        backend="cpu",
+        seconds={},
+        peak_memory_bytes=peak_memory(),
+        passes=0,
+        notes=(why,),
+        **more,
+    )
 
 
 def finished(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:

@@ -61,11 +61,11 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
         if own is None:
             mine.add(reduce, np.zeros(1, dtype=np.int64), np.array([start], dtype=dtype))
         handed = [fresh(m.rows) if m.is_filtered else None for m in bucket.messages]
-        tables.deadline.check()
         mine_and_theirs = bucket.messages if own is None else [own, *bucket.messages]
         store.list_rows([m for m in mine_and_theirs if m.is_filtered and m.listed_bytes > most])
         rows, separator = BucketRows(tables.prepared, bucket, cache), SeparatorRows(own, cache)
         for piece, weight in _reached(mine, nothing):
+            tables.deadline.check()
             evaluated = rows.evaluate(separator.columns(piece), len(piece))
             if not evaluated.feasible.any(axis=1).all():
                 raise _changed(tables, bucket)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oocbe.errors import UsageError
-from oocbe.facade import load_problem, settings_from
+from oocbe.facade import load_problem, settings_from, with_reading
+from oocbe.interruption import carried, listening
 
 if TYPE_CHECKING:
     from oocbe.observer import Observer
@@ -50,7 +52,28 @@ def run_task(
     UsageError : an unknown task, or a k or temperature out of range.
     UnsupportedError : a constraint that tables cannot carry, or a semiring in which the task has no meaning.
     ResourceError : memory or disk ran out.
+    Interrupted : Ctrl-C came; its ``result`` has the status ``interrupted``.
     """
+    settings = settings_from(options, overrides)
+    begin = time.perf_counter()
+    loaded = load_problem(problem)
+    reading = time.perf_counter() - begin
+    load_engine()
+    return carried(
+        lambda: with_reading(answered(task, loaded, settings, k=k, temperature=temperature, observer=observer), reading)
+    )
+
+
+def answered(
+    task: str,
+    problem: Problem,
+    settings: SolveOptions,
+    *,
+    k: int = 10,
+    temperature: float = 1.0,
+    observer: Observer | None = None,
+) -> TaskResult:
+    """The same, where a result with the status ``interrupted`` is returned like any other."""
     if task not in TASKS:
         raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
     if k < 1:
@@ -63,34 +86,44 @@ def run_task(
     from oocbe.tasks import marginals as weights
     from oocbe.tasks import mpe as explanation
     from oocbe.tasks.count import count as count_feasible
+    from oocbe.tasks.result import unfinished
 
     begin = time.perf_counter()
-    settings = settings_from(options, overrides)
-    loaded = load_problem(problem)
-    loaded = loaded.in_semiring(settings.semiring or loaded.semiring)
+    loaded = problem.in_semiring(settings.semiring or problem.semiring)
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
-    reading = time.perf_counter() - begin
     warning = "" if task == "mpe" else memory_warning(settings)  # mpe is a solve, which warns itself
-    if task == "mpe":
-        result = explanation.most_probable_explanation(loaded, settings, observer)
-    elif task == "count":
-        result = count_feasible(loaded, settings, observer)
-    elif task == "count-optimal":
-        result = optimal.count_optimal(loaded, settings, observer)
-    elif task == "kbest":
-        result = best.k_best(loaded, settings, k, observer)
-    elif task == "logz":
-        result = weights.log_partition(loaded, settings, temperature, observer)
-    elif task == "marginals":
-        result = weights.marginals(loaded, settings, temperature, observer)
-    else:
-        result = weights.min_marginals(loaded, settings, observer)
+    ways: dict[str, Callable[[], TaskResult]] = {
+        "mpe": lambda: explanation.most_probable_explanation(loaded, settings, observer),
+        "count": lambda: count_feasible(loaded, settings, observer),
+        "count-optimal": lambda: optimal.count_optimal(loaded, settings, observer),
+        "kbest": lambda: best.k_best(loaded, settings, k, observer),
+        "logz": lambda: weights.log_partition(loaded, settings, temperature, observer),
+        "marginals": lambda: weights.marginals(loaded, settings, temperature, observer),
+        "min-marginals": lambda: weights.min_marginals(loaded, settings, observer),
+    }
+    with listening() as interruption:
+        try:
+            result = ways[task]()
+        except BaseException as error:
+            if not interruption.caused(error):
+                raise
+            asked = temperature if task in ("logz", "marginals") else None
+            result = unfinished(task, loaded, interruption.reason, temperature=asked)
     known = sum(result.seconds.values())
     total = time.perf_counter() - begin
-    seconds = {"read": reading, **result.seconds, "backward": max(0.0, total - reading - known), "total": total}
+    seconds = {**result.seconds, "backward": max(0.0, total - known), "total": total}
     notes = (*result.notes, warning) if warning else result.notes
     return replace(result, seconds=seconds, notes=notes)
+
+
+def load_engine() -> None:
+    """Load what tasks need, which takes longer than reading most problems: a malformed file need not wait for it."""
+    import oocbe.tasks.count
+    import oocbe.tasks.count_optimal
+    import oocbe.tasks.k_best
+    import oocbe.tasks.marginals
+    import oocbe.tasks.mpe  # noqa: F401
 
 
 def most_probable_explanation(

@@ -1,11 +1,13 @@
 """Failures become one line on standard error and an exit code; a traceback only with --debug."""
 
 import errno
+import json
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,12 @@ import typer
 from typer.testing import CliRunner
 
 from oocbe import errors
-from oocbe.cli import inspect
+from oocbe.cli import inspect, output
 from oocbe.cli.failures import Terminated, exit_code_of, guarded, message_of
 from oocbe.cli.main import app
+from oocbe.cli.progress import SilentObserver
+
+cli_bound, cli_solve = import_module("oocbe.cli.bound"), import_module("oocbe.cli.solve")
 
 GRID = str(Path(__file__).parents[2] / "examples" / "grid.wcsp")
 
@@ -134,3 +139,54 @@ def test_other_errors_in_destructors_are_shown_as_ever(monkeypatch):
         command()
     assert ended.value.exit_code == 0
     assert [unraisable.exc_type for unraisable in shown] == [KeyError]
+
+
+COMMANDS = {
+    "solve": ["solve", GRID, "--bounds", "constant"],
+    "count": ["solve", GRID, "--task", "count"],
+    "bound": ["bound", GRID, "--z", "2"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_command_prints_what_is_known(command, number, code, interrupts_heard, monkeypatch):
+    class Pressing(SilentObserver):
+        def bucket_done(self, place, *_):
+            if place == 2:
+                signal.raise_signal(number)
+
+    for module in (cli_solve, cli_bound):
+        monkeypatch.setattr(module, "observer_for", lambda *_: Pressing())
+    done = CliRunner().invoke(app, [*COMMANDS[command], "--json", "--order-seconds", "0"])
+    assert done.exit_code == code, done.stderr
+    content = json.loads(done.stdout)
+    assert (content["schema_version"], content["status"]) == (1, "interrupted")
+    assert content["notes"] == [f"interrupted by {'Ctrl-C' if number == signal.SIGINT else 'SIGTERM'}"]
+    assert done.stderr.splitlines()[-1] == "oocbe: interrupted; temporary files are removed"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Terminated()])
+@pytest.mark.parametrize("command", ["inspect", "plan", "verify", "solve", "bound"])
+def test_an_interrupted_command_that_knows_nothing_says_so_in_json(command, error, monkeypatch):
+    module = import_module(f"oocbe.cli.{command}")
+    monkeypatch.setattr(module, "load", raiser(error))
+    more = [GRID] if command == "verify" else []
+    done = CliRunner().invoke(app, [command, GRID, *more, "--json"])
+    assert done.exit_code == exit_code_of(error)
+    assert json.loads(done.stdout) == {"schema_version": 1, "command": command, "status": "interrupted"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_answer_is_printed_lets_it_be_printed(number, interrupts_heard, monkeypatch):
+    def pressing(text, *arguments, **settings):
+        signal.raise_signal(number)
+        echo(text, *arguments, **settings)
+
+    echo = typer.echo
+    monkeypatch.setattr(output.typer, "echo", pressing)
+    done = CliRunner().invoke(app, ["inspect", GRID, "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["kind"] == "problem"

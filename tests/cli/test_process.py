@@ -1,5 +1,6 @@
 """The program as a process: pipes, full disks, signals, environment, start-up."""
 
+import json
 import os
 import signal
 import subprocess
@@ -101,16 +102,57 @@ def test_interruption_leaves_what_is_published_and_no_temporary_files(
             break
     time.sleep(0.3)
     command.send_signal(number)
-    _, rest = command.communicate(timeout=60)
+    printed, rest = command.communicate(timeout=60)
     assert command.returncode == code, seen + rest
     assert "interrupted" in rest
     assert "Traceback" not in rest
     assert list(scratch.iterdir()) == []
     if with_workdir:
-        assert "--resume goes on from there" in rest
+        assert "--resume goes on from there" in printed
         assert list(work.glob("order-*/message-*.json"))
         assert not [p for p in work.rglob("*") if ".partial" in p.name]
         assert (work / "lock").read_text() == ""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_solve_writes_all_that_was_asked_for(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    hard, scratch, solution, trace = (tmp_path / name for name in ("hard.spot", "scratch", "solution", "trace.json"))
+    scratch.mkdir()
+    assert call("synth", "spot5", str(hard), "-n", "400", "--window", "90").returncode == 0
+    command = subprocess.Popen(
+        [
+            *OOCBE,
+            "solve",
+            str(hard),
+            "--json",
+            "--verbose",
+            "--solution",
+            str(solution),
+            "--trace",
+            str(trace),
+            "--bounds",
+            "constant",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(TMPDIR=str(scratch)),
+        preexec_fn=hear_interrupts,
+    )
+    assert command.stderr is not None
+    for line in command.stderr:
+        if "incumbent" in line:
+            break
+    command.send_signal(number)
+    printed, rest = command.communicate(timeout=60)
+    assert command.returncode == code, rest
+    content = json.loads(printed)
+    assert (content["schema_version"], content["status"]) == (1, "interrupted")
+    assert call("verify", str(hard), str(solution)).returncode == 0
+    assert f"# value: {content['value']}" in solution.read_text()
+    assert call("trace", str(trace)).returncode == 0
+    assert list(scratch.iterdir()) == []
+    assert "Traceback" not in rest
 
 
 def test_an_interruption_of_generated_code_ends_with_its_exit_code(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_what_cannot_or_must_not_be_written_is_refused_first(tmp_path, monkeypat
     problem = tmp_path / "day.spot"
     shutil.copy("examples/daily.spot", problem)
     before = problem.read_bytes()
-    monkeypatch.setattr("oocbe.facade.solve_timed", lambda *_: pytest.fail("solved all the same"))
+    monkeypatch.setattr("oocbe.elimination.solve.solve", lambda *_: pytest.fail("solved all the same"))
     result = call("solve", problem, "--workdir", tmp_path / "run", flag, tmp_path / target)
     assert result.exit_code == 2
     assert result.stderr.startswith(f"oocbe: {flag} {tmp_path / target}: ")

@@ -231,7 +231,7 @@ def test_the_observer_hears_of_bounds_in_the_problem_s_own_sense():
         def __init__(self):
             self.heard = []
 
-        def bounds_changed(self, lower, value, why):
+        def bounds_changed(self, lower, value, why, assignment):
             self.heard.append((lower, value))
 
     least, greatest = Listening(), Listening()

@@ -23,7 +23,7 @@ def rounds(monkeypatch, problem, deadline=None):
     clock = Clock()
     monkeypatch.setattr(mini_bucket_rounds, "time", clock)
     heard = []
-    known = Knowledge(problem, Gap(), lambda lower, value, why: heard.append((lower, value, why)))
+    known = Knowledge(problem, Gap(), lambda lower, value, why, _: heard.append((lower, value, why)))
     return clock, heard, known, MiniBucketRounds(problem, oocbe.SolveOptions(), deadline or solving.Deadline())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ def sources(tmp_path, monkeypatch):
 def forget():
     jit._source.cache_clear()
     jit._cache_folder.cache_clear()
+    jit._place.cache_clear()
 
 
 @pytest.mark.parametrize("changed", ["loop", "helper", "deeper"])
@@ -66,6 +68,92 @@ def test_a_folder_chosen_for_numba_is_kept_to_and_nothing_is_removed_there(sourc
     earlier.mkdir(parents=True)
     assert Path(jit._cache_folder(str(sources / "loop.py"), str(chosen))).parent == chosen / "oocbe"
     assert earlier.exists()
+
+
+LOOP_OF_ITS_OWN = "from oocbe.kernels.cpu.jit import jit\n\n\n@jit\ndef doubled(x):\n    return 2 * x\n"
+
+
+@pytest.fixture
+def nowhere(tmp_path):
+    """A loop beside which nothing can be written, and an environment without a home to write to, for root as well."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "loop.py").write_text(LOOP_OF_ITS_OWN)
+    for name in ("home", "package/__pycache__"):
+        (tmp_path / name).write_text("a file where a folder should be")
+    (tmp_path / "scratch").mkdir()
+    kept = {n: v for n, v in os.environ.items() if n not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
+    path = os.pathsep.join([str(tmp_path / "package"), str(Path(jit.__file__).parents[3])])
+    return {**kept, "PYTHONPATH": path, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "scratch")}
+
+
+def doubled(environment, **more):
+    """What a process prints that compiles the loop, and how often it found the loop compiled."""
+    script = "from loop import doubled; print(doubled(21), sum(doubled.stats.cache_hits.values()))"
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", script],
+        env={**environment, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
+def test_without_a_place_to_write_compilations_go_to_a_private_scratch_folder(nowhere, tmp_path):
+    assert doubled(nowhere)[0] == "42 0"
+    printed, said = doubled(nowhere)
+    assert printed == "42 1"
+    (folder,) = (tmp_path / "scratch").iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert folder.name == f"oocbe-cache-{os.geteuid()}"
+    assert len(said.splitlines()) == 1
+    assert f"kept in {folder}; NUMBA_CACHE_DIR may name a better place" in said
+
+
+@pytest.mark.parametrize("found", ["link", "open folder", "file"])
+def test_a_scratch_folder_that_others_may_write_is_not_used(nowhere, tmp_path, found):
+    """What lies there is run."""
+    scratch, other = tmp_path / "scratch" / f"oocbe-cache-{os.geteuid()}", tmp_path / "other"
+    other.mkdir(mode=0o700)
+    if found == "link":
+        scratch.symlink_to(other)
+    elif found == "file":
+        scratch.write_text("")
+    else:
+        scratch.mkdir()
+        scratch.chmod(0o777)
+    printed, said = doubled(nowhere)
+    assert printed == "42 0"
+    assert str(tmp_path / "scratch" / "oocbe-cache-") in said
+    assert list(other.iterdir()) == []
+    assert [p.name for p in (tmp_path / "scratch").iterdir()] == [scratch.name]
+    assert found == "file" or list(scratch.iterdir()) == []
+
+
+def test_a_scratch_folder_of_somebody_else_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(jit.tempfile, "tempdir", str(tmp_path))
+    mine = Path(jit._scratch())
+    monkeypatch.setattr(os, "geteuid", lambda: mine.stat().st_uid + 1)
+    (tmp_path / f"oocbe-cache-{os.geteuid()}").mkdir(mode=0o700)
+    chosen = Path(jit._scratch())
+    assert chosen.parent == tmp_path
+    assert re.fullmatch(r"oocbe-cache-[a-z0-9_]{8}", chosen.name)
+
+
+def test_where_nothing_can_be_written_loops_are_compiled_all_the_same(nowhere, tmp_path):
+    """Every folder for temporary files is a file: the last resort, the current folder, too."""
+    script = (
+        "import tempfile\nfrom pathlib import Path\n"
+        "def none():\n    raise FileNotFoundError('no folder for temporary files')\n"
+        "tempfile.gettempdir = none\nfrom loop import doubled\nprint(doubled(21))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", script], env=nowhere, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+    assert "compiled anew in every process" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_decorating_leaves_the_configuration_of_numba_as_it_was():

@@ -5,7 +5,8 @@ Numba's own: a compiled loop without the lock is simpler, can be scheduled dynam
 
 Numba renews a cached compilation when the function's own file changes, not when a helper compiled into it from another
 file does. So each module's compilations lie in a folder named after a digest of its source and of the modules of this
-package that it names, directly or not; a new digest removes the folder of the one before.
+package that it names, directly or not; a new digest removes the folder of the one before. These folders lie in the
+first of several places that can be written: a container may have a read-only program and no home.
 
 Numba also loads everything that it compiles with before it looks into its cache. That takes longer than a small solve
 does, so here code from the cache is loaded by itself: whatever must be compiled after all loads the rest then.
@@ -13,20 +14,26 @@ does, so here code from the cache is loaded by itself: whatever must be compiled
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
+import stat
+import sys
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 from numba.core.caching import FunctionCache
 from numba.core.runtime import rtsys
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 
 _MODULE = re.compile(rb"oocbe\.kernels\.cpu\.(\w+)")
 
@@ -54,31 +61,107 @@ def inline(function: Function) -> Function:
 def _compiled(function: Function, **settings: str) -> Function:
     """Numba takes the folder of its cache from its configuration, once, while it decorates a function."""
     folder = _cache_folder(function.__code__.co_filename, numba.config.CACHE_DIR)
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder
-    try:
-        compiled: Any = numba.njit(nogil=True, **settings)(function)
-        compiled._cache = _Cache(function)
-    finally:
-        numba.config.CACHE_DIR = before
+    compiled: Any = numba.njit(nogil=True, **settings)(function)
+    if folder is not None:
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder
+        try:
+            compiled._cache = _Cache(function)
+        finally:
+            numba.config.CACHE_DIR = before
     result: Function = compiled
     return result
 
 
 @cache
-def _cache_folder(source: str, chosen: str) -> str:
-    """Where a module's compilations lie: in the folder chosen by ``NUMBA_CACHE_DIR``, next to it, or in the home."""
+def _cache_folder(source: str, chosen: str) -> str | None:
+    """Where a module's compilations lie; None where nothing can be written anywhere.
+
+    chosen : the folder that ``NUMBA_CACHE_DIR`` names, or nothing.
+    """
     package, file = os.path.split(source)
     module = file.removesuffix(".py")
-    generation = f"{module}-{source_digest(package, module)}"
-    if chosen:
-        return str(Path(chosen, "oocbe", generation))  # possibly shared with other installations: nothing is removed
-    if not os.access(package, os.W_OK):
-        return str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "oocbe", generation))
-    folder = Path(package, "__pycache__", "compiled", generation)
-    if not folder.exists():
+    place = _place(package, chosen)
+    if place is None:
+        return None
+    folder = Path(place.folder, f"{module}-{source_digest(package, module)}")
+    if place.is_of_this_program and not folder.exists():
         for stale in folder.parent.glob(f"{module}-*"):
             shutil.rmtree(stale, ignore_errors=True)
     return str(folder)
+
+
+class _Place(NamedTuple):
+    """A folder for the compilations of all modules; one that other installations share keeps what is stale."""
+
+    folder: str
+    is_of_this_program: bool
+
+
+@cache
+def _place(package: str, chosen: str) -> _Place | None:
+    """The first folder that can be written: the one chosen, next to the source, in the home, in the scratch folder."""
+    if chosen:
+        places = [_Place(f"{chosen}/oocbe", False)]
+    else:
+        beside, home = _Place(f"{package}/__pycache__/compiled", True), _home()
+        places = [beside] if home is None else [beside, _Place(f"{home}/oocbe", False)]
+    for place in places:
+        if _can_be_written(place.folder):
+            return place
+    tried = " nor ".join(place.folder for place in places)
+    folder = _scratch()
+    if folder is None:
+        _say(f"neither {tried} nor a scratch folder can be written, so loops are compiled anew in every process")
+        return None
+    _say(f"neither {tried} can be written, so compiled loops are kept in {folder}")
+    return _Place(folder, False)
+
+
+def _home() -> str | None:
+    """The user's folder of caches; None where there is no home."""
+    try:
+        return os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    except RuntimeError:  # a user that the system does not know
+        return None
+
+
+def _can_be_written(folder: str) -> bool:
+    """Whether files can be made in a folder, which is made where it is missing."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _scratch() -> str | None:
+    """A folder of this user alone where temporary files go: what lies there is run, so nobody else may write it.
+
+    One that somebody else has made under this name is left alone: a new one is used, and removed at the end.
+    """
+    try:
+        folder = Path(tempfile.gettempdir(), f"oocbe-cache-{os.geteuid() if hasattr(os, 'geteuid') else 'user'}")
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            if not _is_private(folder):
+                folder = Path(tempfile.mkdtemp(prefix="oocbe-cache-"))
+                atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    except OSError:
+        return None
+    return str(folder) if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether this is a folder, no link, that only this user may look into."""
+    found = folder.lstat()
+    is_mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+    return stat.S_ISDIR(found.st_mode) and is_mine and not stat.S_IMODE(found.st_mode) & 0o077
+
+
+def _say(what: str) -> None:
+    """Tell people, once: it is about a process and no error."""
+    print(f"oocbe: {what}; {CACHE_VARIABLE} may name a better place", file=sys.stderr)
 
 
 def source_digest(package: str, module: str) -> str:

@@ -1,0 +1,109 @@
+"""What type checkers make of a program that uses oocbe: every public name has a type, and calls of it are checked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import oocbe
+
+pytest.importorskip("mypy")
+
+PROGRAM = """
+from pathlib import Path
+from typing import assert_type
+
+import numpy as np
+
+import oocbe
+
+problem: oocbe.Problem = oocbe.read("problem.wcsp")
+options: oocbe.SolveOptions = oocbe.SolveOptions(seed=1)
+assert_type(oocbe.solve(problem, options, time_limit=1.0), oocbe.Result)
+assert_type(oocbe.bound(problem, [2, "auto"], options), oocbe.BoundResult)
+assert_type(oocbe.most_probable_explanation(Path("network.uai")), oocbe.TaskResult)
+for task in (oocbe.count, oocbe.count_optimal, oocbe.k_best, oocbe.log_partition, oocbe.marginals, oocbe.min_marginals):
+    assert_type(task(problem), oocbe.TaskResult)
+assert_type(oocbe.verify(problem, "solution").accepted, bool)
+oocbe.plan(problem).buckets
+oocbe.write(problem, "problem.uai")
+walk = oocbe.Problem(
+    variables=(oocbe.Variable("a", 2),),
+    functions=(oocbe.Function((0,), np.array([[0], [1]]), np.array([1, 2])),),
+    constraints=(oocbe.Constraint((0,), np.array([[0]])),),
+    linear_constraints=(oocbe.LinearConstraint((0,), (np.array([0, 1]),), 1),),
+    semiring=oocbe.MAX_SUM,
+)
+table = oocbe.Table.from_rows({"a": 2}, [[0]], [5])
+assert_type(table.layout, oocbe.Layout)
+oocbe.join_sum(table, table)
+oocbe.maximise(table, "a")
+oocbe.join_maximise(table, table, "a")
+oocbe.to_rows(oocbe.to_complete(table))
+packed: oocbe.PackedTable = oocbe.PackedTable.pack(table)
+stored: type[oocbe.StoredTable] | type[oocbe.StoredCompleteTable] = oocbe.StoredTable
+complete: oocbe.CompleteTable = oocbe.CompleteTable.from_array("a", [1, 2], oocbe.MIN_SUM)
+semirings: list[oocbe.Semiring] = [
+    oocbe.COUNTING, oocbe.LOG_SUM_EXP, oocbe.MAX_PRODUCT, oocbe.SUM_PRODUCT, *oocbe.SEMIRINGS.values()
+]
+verdict: oocbe.Verdict
+version: str = oocbe.__version__
+
+
+class Told(oocbe.Observer):
+    def bounds_changed(
+        self,
+        lower: int | float | None,
+        value: int | float | None,
+        why: str,
+        assignment: tuple[int, ...] | None,
+    ) -> None:
+        print(assignment)
+
+
+with oocbe.trace("run.json"), oocbe.result_memory("1GiB"):
+    try:
+        oocbe.solve(problem, observer=Told())
+    except oocbe.Interrupted as stopped:
+        assert_type(stopped.result, oocbe.Result | oocbe.TaskResult | oocbe.BoundResult)
+    except (oocbe.CorruptDataError, oocbe.FormatError, oocbe.LimitError, oocbe.ModelError) as error:
+        print(error)
+    except (oocbe.ResourceError, oocbe.UnsupportedError, oocbe.UsageError, oocbe.ValueRangeError) as error:
+        print(error)
+    except oocbe.OocbeError as error:
+        print(error)
+"""
+
+
+def checked(program: str, folder: Path) -> str:
+    """What mypy says about a program of somebody who has oocbe installed."""
+    (folder / "program.py").write_text(program)
+    (folder / "mypy.ini").write_text(
+        "[mypy]\nstrict = true\n[mypy-numba.*,llvmlite.*,zarr.*,numcodecs.*]\nignore_missing_imports = true\n"
+        "follow_imports = skip\n[mypy-oocbe.*]\nfollow_imports = silent\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--python-version", "3.11", "program.py"],
+        cwd=folder,
+        env={**os.environ, "MYPYPATH": str(Path(oocbe.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_program_that_uses_every_public_name_is_accepted(tmp_path):
+    unused = [name for name in oocbe.__all__ if f"oocbe.{name}" not in PROGRAM]
+    assert unused == []
+    assert checked(PROGRAM, tmp_path) == "Success: no issues found in 1 source file\n"
+
+
+def test_wrong_calls_are_not(tmp_path):
+    wrong = "import oocbe\n" + "".join(f"oocbe.{name}()\n" for name in ("bound", "most_probable_explanation", "solve"))
+    said = checked(wrong, tmp_path)
+    assert said.count('Missing positional argument "problem"') == 3, said
