@@ -80,7 +80,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
-    atexit.register(_block_signals)
+    atexit.register(_ignore_signals)
     try:
         app()
     except SystemExit as ended:
@@ -104,7 +104,7 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _block_signals() -> None:
-    """Python gives signals back to the system while it takes itself apart, and one would change the exit code."""
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+def _ignore_signals() -> None:
+    """Python gives handlers back to the system while it takes itself apart, and a signal would change the exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

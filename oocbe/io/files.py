@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import lzma
 import os
 import secrets
@@ -22,6 +23,7 @@ from oocbe.errors import FormatError, ResourceError, UsageError
 
 DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
 BLOCK_BYTES = 2**20
+COMPRESSED_BYTES = 2**16  # at a time: `xz` takes some 20 ms for it, and an interruption waits so long at most
 XZ_MEMORY_BYTES = 256 * 2**20  # `xz -9` needs 65 MiB to decompress; a header may ask for 4 GiB
 COMPRESSIONS = (".gz", ".xz")
 MOST_NAME_CHARACTERS = 40  # of a file's name in that of its temporary file: file systems limit names to 255 bytes
@@ -143,10 +145,8 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     """
     path = Path(path).resolve()
     suffix = path.suffix.lower()
-    if suffix == ".gz":
-        data = gzip.compress(data, mtime=0)  # no time stamp: equal content gives equal files
-    elif suffix == ".xz":
-        data = lzma.compress(data)
+    if suffix in COMPRESSIONS:
+        data = _compressed(suffix, data)
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as special:
@@ -169,3 +169,18 @@ def write_bytes(path: str | Path, data: bytes) -> None:
                 f"{path}: the disk is full; {len(data):,} bytes were to be written. Free some space, or write elsewhere"
             ) from error
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _compressed(suffix: str, data: bytes) -> bytes:
+    """All of the data, as a ``.gz`` or ``.xz`` file holds it."""
+    blocks = range(0, len(data), COMPRESSED_BYTES)
+    if suffix == ".xz":
+        compressor = lzma.LZMACompressor()
+        parts = [compressor.compress(data[start : start + COMPRESSED_BYTES]) for start in blocks]
+        return b"".join([*parts, compressor.flush()])
+    target = io.BytesIO()
+    # Neither name nor time stamp: equal content gives equal files.
+    with gzip.GzipFile("", "wb", fileobj=target, mtime=0) as file:
+        for start in blocks:
+            file.write(data[start : start + COMPRESSED_BYTES])
+    return target.getvalue()
