@@ -18,6 +18,7 @@ import numpy as np
 from oocbe.bound_result import BoundOfZ, BoundResult
 from oocbe.deadline import Deadline
 from oocbe.elimination.buckets import elements_of
+from oocbe.elimination.claims import check_claim
 from oocbe.elimination.linear import is_tabulated
 from oocbe.elimination.logarithms import in_logarithms
 from oocbe.elimination.messages import MessageStore
@@ -204,7 +205,10 @@ class Bounding:
         status = "bounded"
         if lower is None:
             status = "infeasible"
-        elif assignment is not None and (exact or target.evaluate(assignment) == lower):
+        elif assignment is not None and exact and method == "greedy":
+            check_claim(target, done.value, assignment, f"mini-buckets with z = {z}")
+            status = "optimal"
+        elif assignment is not None and target.evaluate(assignment) == lower:
             status = "optimal"
         if lower is not None and self.is_product:
             lower -= (len(target.functions) + 2) * ULP  # products that others compute are rounded, too

@@ -17,6 +17,7 @@ from oocbe.deadline import Deadline
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.bounded import BoundedSolve
+from oocbe.elimination.claims import check_claim
 from oocbe.elimination.durability import TransientRun, open_run
 from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.incumbent_search import IncumbentSearch
@@ -92,6 +93,7 @@ def solve(
         that can bind, in any semiring but min-sum.
     UsageError : ``options.ub`` in any semiring but min-sum.
     FormatError : the file named by ``options.order`` is no order of this problem.
+    InternalError : an assignment found is not worth its value (:mod:`oocbe.elimination.claims`).
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
@@ -107,11 +109,13 @@ def solve(
                 if interruption is error:
                     raise
                 raise interruption from None
+            check_claim(problem, result.value, result.assignment, result.bounds or "elimination")
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
             notes = (*result.notes, run.warning) if run.warning else result.notes
             result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
         else:
             result = kept.result
+            check_claim(problem, result.value, result.assignment, "the run in the work folder")
     if observer is not None:
         observer.finished(result)
     return result
