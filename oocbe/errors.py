@@ -65,6 +65,10 @@ class ValueRangeError(OocbeError):
     """A sum or product of values that could leave the range of every supported dtype."""
 
 
+class FloatRangeError(ValueRangeError):
+    """A product of floats left the range of float64 on the way, though what comes of it in the end may be within it."""
+
+
 class LimitError(OocbeError):
     """A time, row or gap limit given by the user was reached before the proof."""
 

@@ -35,11 +35,16 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
 
     Raises
     ------
-    ValueRangeError : a sum of integer values may leave the range of int64.
+    ValueRangeError : a sum of values may leave the range of int64, or of float64 where any is a float.
     """
     if semiring.counts:
         return np.dtype(np.int64)
     if semiring.needs_floats or not problem.is_integral:
+        if semiring.combination is Combination.ADD and not math.isfinite(_float_sum_bound(problem)):
+            raise ValueRangeError(
+                f"{problem.name}: sums of values may leave the range of float64, where infinity is infeasible; scale "
+                "the values down"
+            )
         return np.dtype(np.float64)
     if semiring.combination is Combination.MULTIPLY:
         return np.dtype(np.int64)
@@ -58,6 +63,18 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
 def sum_bound(problem: Problem) -> int:
     """Largest absolute value of any sum of integer values, the constant included: no partial sum exceeds it."""
     return abs(int(problem.constant)) + sum(_largest(f.values, f.default) for f in problem.functions)
+
+
+def _float_sum_bound(problem: Problem) -> float:
+    """Largest absolute value of any sum of values, rounded; infinite where that is beyond float64."""
+    try:
+        return abs(float(problem.constant)) + sum(float(_largest_float(f.values, f.default)) for f in problem.functions)
+    except OverflowError:  # an integer that float64 cannot hold
+        return math.inf
+
+
+def _largest_float(values: np.ndarray[Any, Any], default: float | None) -> float:
+    return max(float(np.abs(values.astype(np.float64)).max(initial=0)), abs(float(default or 0)))
 
 
 def rounding_margin(problem: Problem) -> float:
