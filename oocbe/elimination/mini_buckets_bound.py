@@ -70,8 +70,9 @@ def bound(
     problem : what to bound; ``options.semiring`` overrides its semiring, which must select.
     options : order, seed, memory, backend and limits; bounds and dominance play no part.
     z : most variables of a mini-bucket, the eliminated one included (see
-        :mod:`oocbe.elimination.mini_buckets_partition`); several are run one after the other. ``auto``: the largest z
-        whose messages are predicted to fit the memory limit.
+        :mod:`oocbe.elimination.mini_buckets_partition`); several are run one after the other, without those that can
+        bring nothing beside the ones before, which are noted. ``auto``: the largest z whose messages are predicted to
+        fit the memory limit.
     partition : ``scope`` or ``content``. cost_shifting : whether costs are shifted between mini-buckets.
     observer : told about every bucket (:meth:`Observer.bucket_done`).
 
@@ -83,7 +84,7 @@ def bound(
     ------
     UsageError : an unknown partition, a z below 1, or the option ``ub``, ``resume`` or ``workdir``.
     UnsupportedError : a semiring that does not select, or negative factors.
-    ResourceError : messages of a z that was given do not fit the memory limit.
+    ResourceError : messages do not fit the memory limit with any z that was given.
     TimeLimitError : the time limit was reached before the first z was done.
     ValueRangeError : sums that could leave 64-bit integers.
     """
@@ -96,14 +97,26 @@ def bound(
     with Deadline(options.time_limit) as deadline:
         run = Bounding(problem, options, partition, cost_shifting, observer, deadline)
         order_end = time.perf_counter()
-        for wanted in z:
+        beyond: list[tuple[int, ResourceError]] = []
+        for number, wanted in enumerate(z):
+            idle = _why_idle(wanted, entries, [limit for limit, _ in beyond])
+            if idle:
+                notes.append(f"z = {wanted} was skipped: {idle}")
+                continue
             try:
                 entries.append(run.automatic(deadline, notes) if wanted == AUTO else run.with_z(int(wanted), deadline))
             except TimeLimitError:
                 if not entries:
                     raise
-                notes.append(f"z = {wanted}: the time limit was reached")
+                notes += [f"z = {left}: the time limit was reached" for left in z[number:]]
                 break
+            except ResourceError as error:
+                if wanted == AUTO:
+                    raise
+                beyond.append((int(wanted), error))
+                notes.append(f"z = {wanted} did not fit: {error}")
+        if beyond and not entries:
+            raise beyond[0][1]
     return BoundResult(
         problem=problem.name,
         semiring=semiring.name,
@@ -120,6 +133,22 @@ def bound(
         peak_memory_bytes=peak_memory(),
         notes=(*run.notes, *notes),
     )
+
+
+def _why_idle(wanted: int | str, entries: Sequence[BoundOfZ], beyond: Sequence[int]) -> str:
+    """Why a z would bring nothing beside what was run; empty where it may.
+
+    entries : of the z that were run. beyond : those that did not fit memory or disk.
+    """
+    for entry in entries:
+        if entry.status == "infeasible":
+            return f"z = {entry.z} has shown that nothing is feasible"
+        if entry.split_buckets == 0 and (wanted == AUTO or int(wanted) > entry.z):
+            return f"z = {entry.z} divides no bucket, so larger ones change nothing"
+        if entry.z == wanted:
+            return "it has been run"
+    too_large = [limit for limit in beyond if wanted != AUTO and int(wanted) >= limit]
+    return f"z = {too_large[0]} did not fit, and it takes no less" if too_large else ""
 
 
 def _check(options: SolveOptions, z: Sequence[int | str], partition: str) -> None:
