@@ -78,6 +78,7 @@ class MessageMaker:
         self._complete = CompleteMessages(prepared, store, self._engine, form)
         self._complete_pieces = CompletePieces(prepared, store, self._engine, self._complete)
         problem = prepared.problem
+        self._may_cancel = any(f.values.min(initial=0) < 0 or (f.default or 0) < 0 for f in problem.functions)
         is_dominated = dominance and applies_to(prepared.semiring)
         pools = (prepared.constraints, prepared.functions)
         self._program = ProgramBuilder(
@@ -124,7 +125,7 @@ class MessageMaker:
             return self._in_pieces(place, bucket, separator, subtree, pruning)
         exponent = 0
         if table.rows:
-            table, exponent = rescale(table, self._name_of(bucket))
+            table, exponent = rescale(table, self._name_of(bucket), self._may_cancel)
         return self._store.publish(place, separator, table, exponent), exponent
 
     def table(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
@@ -190,10 +191,10 @@ class MessageMaker:
             return None
         with reading(self._prepared, bucket):
             made = self._complete.compute(bucket, self._covered(bucket), self._row_cap)
-        # A product of floats may be too small for one: rows tell that from what is infeasible.
+        # A product of floats may be too small for one, or terms cancel: rows tell that from what is infeasible.
         if made is None or not self._multiplies_floats or made.rows == made.cells:
-            return made
-        return None if self._may_underflow(bucket) else made
+            return None if made is not None and made.rows == 0 and made.dtype.kind == "f" else made
+        return None if made.rows == 0 or self._may_underflow(bucket) else made
 
     def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
         """The message in memory in the form that is cheaper, not published; arguments and errors as for :meth:`table`.
@@ -307,7 +308,7 @@ class MessageMaker:
         prepared = self._prepared
         self._store.bring_home(bucket.messages, as_rows=True)
         self._store.list_rows(bucket.messages)
-        finish = Finish(self._name_of(bucket), self.finished, self._dominance, separator, subtree)
+        finish = Finish(self._name_of(bucket), self._may_cancel, self.finished, self._dominance, separator, subtree)
         pieces = PiecewiseBucket(self._store, self._engine, finish, self._row_cap, self._step_limit)
         join = BucketJoin(
             self._program,

@@ -128,7 +128,7 @@ def result_of_logarithms(problem: Problem, result: Result, tolerance: float) -> 
     value = None if result.value is None else _power(sign * result.value)
     if result.assignment is not None:
         value = value_of_assignment(problem, result.assignment)
-    notes = ["products leave the range of float64 on the way: solved by sums of their logarithms"]
+    notes = ["products underflow or overflow float64 on the way: solved by sums of their logarithms"]
     if problem.semiring.selects and tolerance:
         notes[0] += f", so that no product is greater by more than one part in {1 / tolerance:.3g}"
     if value is not None and result.value is not None and (value == 0 or math.isinf(value)):

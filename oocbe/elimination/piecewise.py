@@ -57,11 +57,12 @@ class Finish:
     Attributes
     ----------
     values : gives rows as the message has them, piece by piece.
-    where : the bucket, for messages.
+    where : the bucket, for messages. may_cancel : whether terms of a sum may have both signs.
     dominance : drops dominated rows, or None. separator, subtree : of the message, as dominance takes them.
     """
 
     where: str
+    may_cancel: bool
     values: Callable[[Table], Table]
     dominance: SubstitutionDominance | None
     separator: tuple[int, ...]
@@ -114,7 +115,8 @@ class PiecewiseBucket:
             with closing(self._rest_of(scratch, rows)) as left:
                 exponent = exponent_of(join.semiring, join.dtype, rows.largest)
                 if exponent_of(join.semiring, join.dtype, 2.0) != 0:
-                    check_scaled(self._finish.where, float(rows.least), float(rows.greatest), exponent)
+                    extremes = float(rows.least), float(rows.greatest)
+                    check_scaled(self._finish.where, *extremes, exponent, self._finish.may_cancel)
                 scaled = (scaled_by(table, exponent) for table in left)
                 table, rest = self._first(scaled, join)
                 if table is not None:
@@ -172,7 +174,7 @@ class PiecewiseBucket:
         finish = self._finish
         if finish.dominance is not None:
             table = finish.dominance.drop_dominated(table, finish.separator, finish.subtree, self._engine)
-        return rescale(table, finish.where) if table.rows else (table, 0)
+        return rescale(table, finish.where, finish.may_cancel) if table.rows else (table, 0)
 
     def _is_unfinished(self, join: BucketJoin, rows: _Observed) -> bool:
         """Whether something is to be done with the rows that takes all of them."""

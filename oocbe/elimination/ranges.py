@@ -35,15 +35,16 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
 
     Raises
     ------
-    ValueRangeError : a sum of values may leave the range of int64, or of float64 where any is a float.
+    ValueRangeError : a sum of integers may leave the range of int64, or sums of floats that of float64 in both
+        directions.
     """
     if semiring.counts:
         return np.dtype(np.int64)
     if semiring.needs_floats or not problem.is_integral:
-        if semiring.combination is Combination.ADD and not math.isfinite(_float_sum_bound(problem)):
+        if semiring.combination is Combination.ADD and all(map(math.isinf, float_sum_bounds(problem))):
             raise ValueRangeError(
-                f"{problem.name}: sums of values may leave the range of float64, where infinity is infeasible; scale "
-                "the values down"
+                f"{problem.name}: sums of values may leave the range of float64 in both directions, and infinities of "
+                "both signs add up to nothing; scale the values down"
             )
         return np.dtype(np.float64)
     if semiring.combination is Combination.MULTIPLY:
@@ -65,16 +66,16 @@ def sum_bound(problem: Problem) -> int:
     return abs(int(problem.constant)) + sum(_largest(f.values, f.default) for f in problem.functions)
 
 
-def _float_sum_bound(problem: Problem) -> float:
-    """Largest absolute value of any sum of values, rounded; infinite where that is beyond float64."""
-    try:
-        return abs(float(problem.constant)) + sum(float(_largest_float(f.values, f.default)) for f in problem.functions)
-    except OverflowError:  # an integer that float64 cannot hold
-        return math.inf
-
-
-def _largest_float(values: np.ndarray[Any, Any], default: float | None) -> float:
-    return max(float(np.abs(values.astype(np.float64)).max(initial=0)), abs(float(default or 0)))
+def float_sum_bounds(problem: Problem) -> tuple[float, float]:
+    """What no sum of values is below, and what none is above; infinite where float64 does not hold it."""
+    low = high = 0.0
+    for part in (np.array([problem.constant]), *(f.values for f in problem.functions)):
+        low += min(0.0, float(part.min(initial=0)))
+        high += max(0.0, float(part.max(initial=0)))
+    for f in problem.functions:
+        low += min(0.0, float(f.default or 0))
+        high += max(0.0, float(f.default or 0))
+    return low, high
 
 
 def rounding_margin(problem: Problem) -> float:

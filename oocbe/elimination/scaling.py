@@ -61,17 +61,18 @@ def scaled_values(values: NDArray[Any], exponent: int) -> NDArray[Any]:
     return multiplied
 
 
-def rescale(message: AnyMessage, where: str) -> tuple[AnyMessage, int]:
+def rescale(message: AnyMessage, where: str, may_cancel: bool = False) -> tuple[AnyMessage, int]:
     """Divide a message by 2 ** exponent so that its largest value is near 1 (see :func:`exponent_of`); returns both.
 
-    where : the bucket, for the message of an error; else as for :func:`check_scaled`.
+    where : the bucket, for the message of an error; may_cancel : whether terms of a sum may have both signs; else as
+    for :func:`check_scaled`.
     """
     if exponent_of(message.semiring, message.values.dtype, 2.0) == 0:
         return message, 0
     values: Any = message.values
     least, greatest = float(values.min()), float(values.max())
     exponent = exponent_of(message.semiring, values.dtype, max(abs(greatest), abs(least)))
-    check_scaled(where, least, greatest, exponent, has_zeros=isinstance(message, CompleteTable))
+    check_scaled(where, least, greatest, exponent, may_cancel or isinstance(message, CompleteTable))
     return scaled_by(message, exponent), exponent
 
 
@@ -79,11 +80,12 @@ def check_scaled(where: str, least: float, greatest: float, exponent: int, has_z
     """Refuse a message of products, to be divided by 2 ** exponent, whose values have left the range of float64.
 
     A row is there because no factor is 0, so a value of 0 is a product too small for float64; below the smallest normal
-    number digits are lost. Among values of both signs a sum may come to 0, and nothing can be told.
+    number digits are lost. Where factors have both signs a sum may come to 0, or near it, and nothing can be told.
 
     Parameters
     ----------
-    where : the bucket. least, greatest : of the values. has_zeros : whether 0 stands for what is infeasible.
+    where : the bucket. least, greatest : of the values. has_zeros : whether 0 is a value, or
+        stands for what is infeasible.
 
     Raises
     ------

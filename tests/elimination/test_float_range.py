@@ -123,11 +123,21 @@ def test_a_negative_value_and_a_work_folder_have_no_logarithms(tmp_path):
         oocbe.solve(Problem(variables, (wide,), semiring=SUM_PRODUCT), **FAST)
 
 
+@pytest.mark.parametrize("form", [{}, {"tables": "incomplete"}, {"bounds": "none"}])
+def test_sums_beyond_the_range_are_infinite_and_not_infeasible(form):
+    """Every assignment costs more than float64 holds: that is a cost, and no proof that there is none."""
+    functions = tuple(Function.from_array((0, v), np.full((2, 2), 1.5e308)) for v in (1, 2))
+    problem = Problem(tuple(Variable(name, 2) for name in "xyz"), functions, name="vast")
+    result = oocbe.solve(problem, **form, **FAST)
+    assert (result.status, result.value) == ("optimal", math.inf)
+    with pytest.raises(ValueRangeError, match="vast: sums of its values"):
+        oocbe.solve(problem, tables="complete", **FAST)
+
+
 @pytest.mark.parametrize("semiring", [MIN_SUM, MAX_SUM, LOG_SUM_EXP])
-@pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("bounds", ["auto", "none"])
-def test_sums_beyond_the_range_are_refused(semiring, sign, bounds):
-    functions = tuple(Function.from_array((0,), [sign * 1.5e308, 0.5]) for _ in range(2))
+def test_sums_beyond_the_range_in_both_directions_are_refused(semiring, bounds):
+    functions = tuple(Function.from_array((0,), [sign * 1.5e308, 0.5]) for sign in (1, -1) for _ in range(2))
     problem = Problem((Variable("x", 2),), functions, semiring=semiring, name="vast")
-    with pytest.raises(ValueRangeError, match="vast: sums of values may leave the range of float64"):
+    with pytest.raises(ValueRangeError, match="vast: sums of values may leave the range of float64 in both directions"):
         oocbe.solve(problem, bounds=bounds, **FAST)
