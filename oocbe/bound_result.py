@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_OPTIMAL
 from oocbe.numerals import finite
 from oocbe.problem import Variable
-from oocbe.schema import SCHEMA_VERSION
+
+BOUND_SCHEMA_VERSION = 2
+"""Version of the JSON layout, raised as :data:`oocbe.schema.SCHEMA_VERSION`; in 1, bounds of products were products."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,16 @@ class BoundOfZ:
     largest_message_rows: int
     total_rows: int
     seconds: Mapping[str, float]
+
+    @property
+    def claimed_bound(self) -> int | float | None:
+        """The bound as it is printed: its natural logarithm where values are multiplied."""
+        return self.bound if self.log_bound is None else self.log_bound
+
+    @property
+    def claimed_value(self) -> int | float | None:
+        """The incumbent as it is printed: its natural logarithm where values are multiplied."""
+        return self.incumbent if self.log_incumbent is None else self.log_incumbent
 
     @property
     def gap(self) -> int | float | None:
@@ -94,7 +106,7 @@ class BoundResult:
         if "infeasible" in found:
             return "infeasible"
         best, value = self.best_bound, self.best
-        met = best is not None and value is not None and best.bound == value.incumbent
+        met = best is not None and value is not None and best.claimed_bound == value.claimed_value
         if "optimal" in found or met:
             return "optimal"
         return "interrupted" if self.interrupted else "bounded"
@@ -125,13 +137,18 @@ class BoundResult:
         return {v.name: v.label(value) for v, value in zip(self.variables, entry.assignment, strict=True)}
 
     def to_json(self) -> dict[str, object]:
-        """Everything as JSON types; ``value`` and ``assignment`` are those of the best incumbent."""
+        """Everything as JSON types; ``value`` and ``assignment`` are those of the best incumbent.
+
+        Where values are multiplied, ``value``, ``bound`` and ``incumbent`` are natural logarithms, and ``logarithms``
+        is true: products of many factors are numbers that float64 cannot hold.
+        """
         best, best_bound = self.best, self.best_bound
         return {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": BOUND_SCHEMA_VERSION,
             "status": self.status,
-            "value": None if best is None else finite(best.incumbent),
-            "bound": None if best_bound is None else finite(best_bound.bound),
+            "value": None if best is None else finite(best.claimed_value),
+            "bound": None if best_bound is None else finite(best_bound.claimed_bound),
+            "logarithms": any(e.log_bound is not None for e in self.entries),
             "problem": self.problem,
             "semiring": self.semiring,
             "sense": self.sense,
@@ -147,8 +164,8 @@ class BoundResult:
                 {
                     "z": e.z,
                     "status": e.status,
-                    "bound": finite(e.bound),
-                    "incumbent": finite(e.incumbent),
+                    "bound": finite(e.claimed_bound),
+                    "incumbent": finite(e.claimed_value),
                     "gap": finite(e.gap),
                     "log_bound": finite(e.log_bound),
                     "log_incumbent": finite(e.log_incumbent),

@@ -1,4 +1,4 @@
-"""The exception tree: every error that oocbe raises on purpose derives from :class:`OocbeError`.
+"""The exception tree: every error that oocbe expects to raise derives from :class:`OocbeError`.
 
 A message says what was wrong, where (file and line, table, bucket) and what to do. Each class carries the exit code
 that the command line returns for it, so that the mapping lives in one place.
@@ -66,6 +66,10 @@ class ValueRangeError(OocbeError):
     """A sum or product of values that could leave the range of every supported dtype."""
 
 
+class FloatRangeError(ValueRangeError):
+    """A product of floats left the range of float64 on the way, though what comes of it in the end may be within it."""
+
+
 class LimitError(OocbeError):
     """A time, row or gap limit given by the user was reached before the proof."""
 
@@ -105,6 +109,13 @@ class CorruptDataError(OocbeError):
     """A stored table that is damaged: missing, truncated, swapped or altered chunks, or a wrong manifest."""
 
     exit_code = EXIT_CORRUPT
+
+
+class InternalError(Exception):
+    """Results that contradict each other: a mistake in oocbe, or memory that changed.
+
+    No :class:`OocbeError`, as nothing may be expected to raise it, or go on after it; commands end with exit code 1.
+    """
 
 
 def interruption_in(error: BaseException) -> BaseException:

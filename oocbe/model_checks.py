@@ -91,9 +91,25 @@ def as_integers(what: str, values: ArrayLike) -> NDArray[np.int64]:
         raise ModelError(f"{what} must be numbers, not Python objects")
     if array.dtype.kind not in "iubO":
         raise ModelError(f"{what} must be integers, not {array.dtype}")
-    if array.dtype.kind in "uO" and not (INT64.min <= int(array.min()) and int(array.max()) <= INT64.max):
-        raise ValueRangeError(f"{what} reach {array.max()}, beyond 64-bit integers; scale the values down")
+    if array.dtype.kind in "uO":
+        low, high = int(array.min()), int(array.max())
+        if low < INT64.min or high > INT64.max:
+            extreme = high if high > INT64.max else low
+            raise ValueRangeError(f"{what} reach {extreme}, beyond 64-bit integers; scale the values down")
     return array.astype(np.int64, copy=False)
+
+
+def as_coefficients(what: str, values: ArrayLike) -> NDArray[np.int64]:
+    """An array of int64 with the very integers given; lists of integers beyond int64 are refused as such.
+
+    NumPy makes floats of a list with an integer of 64 bits without a sign beside smaller ones.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and not isinstance(values, np.ndarray):
+        array = np.asarray(values, dtype=object)
+        if not all(isinstance(v, int | np.integer) for v in array.ravel()):
+            array = np.asarray(values)
+    return as_integers(what, array)
 
 
 def as_tuples(scope: tuple[int, ...], tuples: ArrayLike) -> NDArray[np.int64]:

@@ -20,9 +20,9 @@ from oocbe.errors import ModelError
 from oocbe.model_checks import (
     INT64,
     Values,
+    as_coefficients,
     as_default,
     as_integer,
-    as_integers,
     as_number,
     as_scope,
     as_tuples,
@@ -185,7 +185,7 @@ class LinearConstraint:
         if len(self.scope) != len(self.coefficients):
             raise ModelError(f"{self.name}: {len(self.scope)} variables, {len(self.coefficients)} coefficient lists")
         object.__setattr__(self, "scope", as_scope(self.scope))
-        coefficients = tuple(as_integers(f"{self.name}: coefficients", c) for c in self.coefficients)
+        coefficients = tuple(as_coefficients(f"{self.name}: coefficients", c) for c in self.coefficients)
         object.__setattr__(self, "coefficients", coefficients)
         object.__setattr__(self, "capacity", as_integer(f"{self.name}: the capacity", self.capacity))
 

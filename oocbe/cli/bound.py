@@ -100,7 +100,7 @@ def bound(
         print_json(result.to_json())
     elif quiet:
         for entry in result.entries:
-            typer.echo(f"{entry.z} {entry.bound} {entry.incumbent}")
+            typer.echo(f"{entry.z} {entry.claimed_bound} {entry.claimed_value}")
     if not quiet:
         _print(result, err=json)
     if solution is not None and labels is None:
@@ -139,9 +139,7 @@ def _line(entry: BoundOfZ) -> str:
     rows = f"{entry.largest_message_rows:,} rows in the largest message"
     if entry.status == "infeasible":
         return f"infeasible, {rows}, {took}"
-    bound, value = entry.bound, entry.incumbent
-    what = ""
-    if entry.log_bound is not None:
-        bound, value, what = entry.log_bound, entry.log_incumbent, " (natural logarithms)"
+    bound, value = entry.claimed_bound, entry.claimed_value
+    what = "" if entry.log_bound is None else " (natural logarithms)"
     found = "no assignment found" if value is None else f"assignment {value}, gap {entry.gap}"
     return f"bound {bound}, {found}{what}, {entry.split_buckets} buckets divided, {rows}, {took}"

@@ -37,7 +37,12 @@ def print_task(result: TaskResult, json: bool, quiet: bool) -> None:
             shown = f"{value}  "
         typer.echo(shown + " ".join(f"{name}={label}" for name, label in labels.items()))
     for v, own in zip(result.variables, result.marginals, strict=bool(result.marginals)):
-        typer.echo(f"{v.name}  " + "  ".join(f"{v.label(i)}: {x:.6g}" for i, x in enumerate(own.tolist())))
+        typer.echo(f"{v.name}  " + "  ".join(f"{v.label(i)}: {_shown(x)}" for i, x in enumerate(own.tolist())))
+
+
+def _shown(x: int | float) -> str:
+    """All digits of an integer, the first ones of another number."""
+    return str(x) if isinstance(x, int) else f"{x:.6g}"
 
 
 def _rows(result: TaskResult) -> list[tuple[str, object]]:

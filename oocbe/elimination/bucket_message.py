@@ -7,6 +7,8 @@ or where the device has no memory for them, the bucket is joined again in pieces
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,6 +43,9 @@ WORKING_COPIES = 3
 STEPS_A_ROW = 64
 """Steps that a capped run may take for each row that its cap allows: bounds may drop nearly all that a join tries."""
 
+LEAST_EXPONENT = -1000.0
+"""Products of at least two to the power of this are normal numbers, beside rounding."""
+
 INPUT_SHARE = 0.5
 """Tables that would take more of the limit than this are joined in pieces: the rest is for what comes of them."""
 
@@ -73,6 +78,7 @@ class MessageMaker:
         self._complete = CompleteMessages(prepared, store, self._engine, form)
         self._complete_pieces = CompletePieces(prepared, store, self._engine, self._complete)
         problem = prepared.problem
+        self._may_cancel = any(f.values.min(initial=0) < 0 or (f.default or 0) < 0 for f in problem.functions)
         is_dominated = dominance and applies_to(prepared.semiring)
         pools = (prepared.constraints, prepared.functions)
         self._program = ProgramBuilder(
@@ -119,7 +125,7 @@ class MessageMaker:
             return self._in_pieces(place, bucket, separator, subtree, pruning)
         exponent = 0
         if table.rows:
-            table, exponent = rescale(table)
+            table, exponent = rescale(table, self._name_of(bucket), self._may_cancel)
         return self._store.publish(place, separator, table, exponent), exponent
 
     def table(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
@@ -172,8 +178,12 @@ class MessageMaker:
         problem, entries = self._prepared.problem, self._prepared.functions.entries
         factors = [m.largest_magnitude() for m in bucket.messages]
         factors += [largest_magnitude(entries[f.offset : f.offset + (1 << f.bits)]) for f in bucket.functions]
-        where = f"{problem.name}, bucket of {problem.variables[bucket.variable].name}"
-        check_product(where, self._prepared.dtype, factors, problem.sizes[bucket.variable])
+        check_product(self._name_of(bucket), self._prepared.dtype, factors, problem.sizes[bucket.variable])
+
+    def _name_of(self, bucket: Bucket) -> str:
+        """The bucket, for messages."""
+        problem = self._prepared.problem
+        return f"{problem.name}, bucket of {problem.variables[bucket.variable].name}"
 
     def complete_message(self, bucket: Bucket) -> CompleteTable | None:
         """The message as a complete table, not published; None where rows are cheaper."""
@@ -181,8 +191,10 @@ class MessageMaker:
             return None
         with reading(self._prepared, bucket):
             made = self._complete.compute(bucket, self._covered(bucket), self._row_cap)
-        # A product of floats may be too small for one: rows tell that from what is infeasible.
-        return None if made is None or (made.rows == 0 and made.dtype.kind == "f") else made
+        # A product of floats may be too small for one, or terms cancel: rows tell that from what is infeasible.
+        if made is None or not self._multiplies_floats or made.rows == made.cells:
+            return None if made is not None and made.rows == 0 and made.dtype.kind == "f" else made
+        return None if made.rows == 0 or self._may_underflow(bucket) else made
 
     def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
         """The message in memory in the form that is cheaper, not published; arguments and errors as for :meth:`table`.
@@ -195,12 +207,30 @@ class MessageMaker:
         self._complete.check_rows_will_do(bucket)
         return self.table(bucket, subtree)
 
+    @property
+    def _multiplies_floats(self) -> bool:
+        prepared = self._prepared
+        return prepared.dtype.kind == "f" and prepared.semiring.combination is Combination.MULTIPLY
+
+    def _may_underflow(self, bucket: Bucket) -> bool:
+        """Whether the product of the smallest values of all that is joined, but 0, may be too small for float64."""
+        entries = self._prepared.functions.entries
+        bits = 0.0
+        for f in bucket.functions:
+            own = np.abs(entries[f.offset : f.offset + (1 << f.bits)])
+            bits += float(np.log2(own[own > 0].min(initial=1.0)))
+        for message in bucket.messages:
+            bits += math.log2(message.least_magnitude())
+        return bits < LEAST_EXPONENT
+
     def _in_complete_pieces(self, place: int, bucket: Bucket, separator: tuple[int, ...]) -> tuple[Message, int] | None:
         """The message as a complete table through the disk; None where rows are cheaper."""
         if not self._complete.are_possible:
             return None
         covered = self._covered(bucket)
         if not self._complete.suits_in_pieces(bucket, covered):
+            return None
+        if self._multiplies_floats and self._may_underflow(bucket):
             return None
         self._complete.check_cap(bucket, self._row_cap)
         with reading(self._prepared, bucket):
@@ -278,7 +308,7 @@ class MessageMaker:
         prepared = self._prepared
         self._store.bring_home(bucket.messages, as_rows=True)
         self._store.list_rows(bucket.messages)
-        finish = Finish(self.finished, self._dominance, separator, subtree)
+        finish = Finish(self._name_of(bucket), self._may_cancel, self.finished, self._dominance, separator, subtree)
         pieces = PiecewiseBucket(self._store, self._engine, finish, self._row_cap, self._step_limit)
         join = BucketJoin(
             self._program,

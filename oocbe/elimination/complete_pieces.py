@@ -9,6 +9,7 @@ to a scratch table first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
@@ -22,7 +23,7 @@ from oocbe.elimination.message import Message
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.piecewise import HELD_SHARE, WANTED_SHARE
 from oocbe.elimination.prepare import Prepared
-from oocbe.elimination.scaling import exponent_of, rescale, scaled_values
+from oocbe.elimination.scaling import exponent_of, out_of_range, rescale, scaled_values
 from oocbe.kernels import backend_named
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.complete_cuts import CellRoom
@@ -96,6 +97,8 @@ class CompletePieces:
                 with self._written(like, seen.values()) as unscaled:
                     if unscaled.rows == 0:
                         return None
+                    if not math.isfinite(seen.largest):
+                        raise out_of_range(prepared.problem.name)
                     exponent = exponent_of(like.semiring, like.dtype, seen.largest)
                     scaled = (scaled_values(part, exponent) for part in unscaled.pieces(unscaled.chunk_cells))
                     return store.publish_cells(place, separator, like, scaled, exponent), exponent
@@ -104,7 +107,7 @@ class CompletePieces:
         """A message that turned out small enough for memory."""
         if table.rows == 0 and table.dtype.kind == "f":
             return None
-        table, exponent = rescale(table)
+        table, exponent = rescale(table, self._prepared.problem.name)
         return self._store.publish(place, separator, table, exponent), exponent
 
     def _piece_bytes(self, room: int) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from oocbe.elimination.linear import carried_in_rows
-from oocbe.elimination.ranges import sum_bound
+from oocbe.elimination.ranges import float_sum_bounds, sum_bound
 from oocbe.infeasible import largest_feasible
 from oocbe.problem import Problem
 from oocbe.semiring import Combination, Semiring
@@ -48,8 +48,10 @@ def is_cheaper_complete(cells: int, rows: float, words: int, itemsize: int, favo
 
 def may_be_complete(problem: Problem, semiring: Semiring, dtype: np.dtype[Any]) -> bool:
     """Whether every sum that can arise differs from the value of what is infeasible (:mod:`oocbe.infeasible`)."""
-    if dtype.kind == "f" or semiring.combination is Combination.MULTIPLY:
+    if semiring.combination is Combination.MULTIPLY:
         return True
+    if dtype.kind == "f":
+        return not any(map(math.isinf, float_sum_bounds(problem)))
     return sum_bound(problem) <= largest_feasible(dtype)
 
 

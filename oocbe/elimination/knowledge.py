@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from oocbe.elimination.claims import check_claim
 from oocbe.option_values import Gap
 from oocbe.problem import Problem
 from oocbe.pruning.row_bounds import ValueGrid
@@ -47,11 +48,16 @@ class Knowledge:
         return min(limit for limit in (self.problem.upper_bound, self.value, self._ceiling) if limit is not None)
 
     def offer(self, value: int | float, assignment: tuple[int, ...], why: str) -> None:
-        """Take an assignment where it is better than what is known; its value is the problem's own.
+        """Take an assignment where it is better than what is known.
 
         What floating point cannot hold bounds nothing, and is not taken.
+
+        Raises
+        ------
+        InternalError : the assignment is infeasible, or not worth the value (:mod:`oocbe.elimination.claims`).
         """
         if value < self.upper_bound and math.isfinite(value):
+            check_claim(self.problem, value, assignment, why)
             self.value, self.assignment = value, assignment
             self.report(self.lower, self.value, why, self.assignment)
 

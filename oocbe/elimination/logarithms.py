@@ -11,10 +11,22 @@ from dataclasses import replace
 
 import numpy as np
 
+from oocbe.elimination.negate import negated
 from oocbe.elimination.zeros import without_zeros
 from oocbe.errors import UnsupportedError
 from oocbe.problem import Function, Problem
-from oocbe.semiring import MIN_SUM, Combination
+from oocbe.semiring import LOG_SUM_EXP, MAX_PRODUCT, MIN_SUM, Combination
+
+
+def log_weights(problem: Problem) -> Problem:
+    """A sum-product problem in log-sum-exp: the same feasible assignments, each worth the logarithm of its weight.
+
+    Raises
+    ------
+    UnsupportedError : a negative value.
+    """
+    negative = in_logarithms(replace(problem, semiring=MAX_PRODUCT))
+    return replace(negated(negative), semiring=LOG_SUM_EXP)
 
 
 def in_logarithms(problem: Problem) -> Problem:

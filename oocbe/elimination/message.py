@@ -69,6 +69,7 @@ class Message:
     is_forgotten: bool = False
     _table: Table | CompleteTable | None = None
     _stored: StoredTable | StoredCompleteTable | None = None
+    _least: float | None = None
 
     @property
     def is_in_memory(self) -> bool:
@@ -204,6 +205,15 @@ class Message:
             return HeldRows(self.table())
         assert self._stored is not None
         return StoredRows(self._stored, cache)
+
+    def least_magnitude(self) -> float:
+        """Smallest absolute value of a row, but 0, of a message of floats, 1 at most; looked for once."""
+        if self._least is None:
+            self._least = 1.0
+            for values in self.value_pieces():
+                sizes = np.abs(values)
+                self._least = min(self._least, float(sizes[sizes > 0].min(initial=1.0)))
+        return self._least
 
     def largest_magnitude(self) -> int:
         """Largest absolute value of an integer message of products; a table on disk tells."""

@@ -52,7 +52,7 @@ class MiniBucketPass:
     ----------
     buckets : one a variable, in elimination order, with all factors that it held (up to one proved infeasible).
     bound : lower bound on the optimum, rounded down by what floating-point sums may be off; None where nothing is
-        feasible.
+        feasible. value : the same before it was rounded down.
     split : buckets that were divided. mini_buckets : mini-buckets in all.
     width : variables of the largest message.
     largest_rows, total_rows : rows of the largest message, and of all.
@@ -60,6 +60,7 @@ class MiniBucketPass:
 
     buckets: list[Bucket]
     bound: int | float | None
+    value: int | float | None = None
     split: int = 0
     mini_buckets: int = 0
     width: int = 0
@@ -152,6 +153,7 @@ class MiniBuckets:
             done.total_rows += rows
             if bucket_done is not None:
                 bucket_done(number + 1, rows, sum(t.nbytes for t in tables))
+        done.value = total
         done.bound = total if self._is_exact else total - self._error - abs(total) * ULP * len(done.buckets)
         return done
 

@@ -18,6 +18,7 @@ import numpy as np
 from oocbe.bound_result import BoundOfZ, BoundResult
 from oocbe.deadline import Deadline
 from oocbe.elimination.buckets import elements_of
+from oocbe.elimination.claims import check_claim
 from oocbe.elimination.linear import is_tabulated
 from oocbe.elimination.logarithms import in_logarithms
 from oocbe.elimination.messages import MessageStore
@@ -30,7 +31,7 @@ from oocbe.elimination.order import PrimalGraph, search_orders
 from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.prepare import prepare, scopes_of
 from oocbe.elimination.ranges import value_dtype
-from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
+from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.interruption import listening
 from oocbe.machine import peak_memory, resident_memory
 from oocbe.operators.bucket_engine import BucketEngine
@@ -70,8 +71,9 @@ def bound(
     problem : what to bound; ``options.semiring`` overrides its semiring, which must select.
     options : order, seed, memory, backend and limits; bounds and dominance play no part.
     z : most variables of a mini-bucket, the eliminated one included (see
-        :mod:`oocbe.elimination.mini_buckets_partition`); several are run one after the other. ``auto``: the largest z
-        whose messages are predicted to fit the memory limit.
+        :mod:`oocbe.elimination.mini_buckets_partition`); several are run one after the other, without those that can
+        bring nothing beside the ones before, which are noted. ``auto``: the largest z whose messages are predicted to
+        fit the memory limit.
     partition : ``scope`` or ``content``. cost_shifting : whether costs are shifted between mini-buckets.
     observer : told about every bucket (:meth:`Observer.bucket_done`).
 
@@ -83,7 +85,7 @@ def bound(
     ------
     UsageError : an unknown partition, a z below 1, or the option ``ub``, ``resume`` or ``workdir``.
     UnsupportedError : a semiring that does not select, or negative factors.
-    ResourceError : messages of a z that was given do not fit the memory limit.
+    ResourceError : messages do not fit the memory limit with any z that was given.
     TimeLimitError : the time limit was reached before the first z was done. (Where a signal ends it instead, there is a
         result all the same, with the status ``interrupted`` and the entries that were done.)
     ValueRangeError : sums that could leave 64-bit integers.
@@ -96,20 +98,16 @@ def bound(
     notes: list[str] = []
     run: Bounding | None = None
     with listening() as interruption, Deadline(options.time_limit) as deadline:
-        order_end = begin
+        order_end, is_cut_short = begin, False
         try:
             run = Bounding(problem, options, partition, cost_shifting, observer, deadline)
             order_end = time.perf_counter()
-            for wanted in z:
-                entry = run.automatic(deadline, notes) if wanted == AUTO else run.with_z(int(wanted), deadline)
-                entries.append(entry)
+            _bound_with_each(run, z, deadline, entries, notes)
         except BaseException as error:
-            if interruption.caused(error):
-                notes.append(interruption.reason)
-            elif isinstance(error, TimeLimitError) and entries:
-                notes.append(f"z = {z[len(entries)]}: the time limit was reached")
-            else:
+            if not interruption.caused(error):
                 raise
+            is_cut_short = True
+            notes.append(interruption.reason)
     return BoundResult(
         problem=problem.name,
         semiring=semiring.name,
@@ -125,8 +123,55 @@ def bound(
         seconds={"order": order_end - begin, "total": time.perf_counter() - begin},
         peak_memory_bytes=peak_memory(),
         notes=(*(() if run is None else run.notes), *notes),
-        interrupted=interruption.is_requested and len(entries) < len(z),
+        interrupted=is_cut_short,
     )
+
+
+def _bound_with_each(
+    run: Bounding, z: Sequence[int | str], deadline: Deadline, entries: list[BoundOfZ], notes: list[str]
+) -> None:
+    """Add what each z gives to the entries, and what is to be said of those that give nothing to the notes.
+
+    Raises
+    ------
+    ResourceError : none fits. TimeLimitError : the time limit was reached before the first one was done.
+    """
+    beyond: list[tuple[int, ResourceError]] = []
+    for number, wanted in enumerate(z):
+        idle = _why_idle(wanted, entries, [limit for limit, _ in beyond])
+        if idle:
+            notes.append(f"z = {wanted} was skipped: {idle}")
+            continue
+        try:
+            entries.append(run.automatic(deadline, notes) if wanted == AUTO else run.with_z(int(wanted), deadline))
+        except TimeLimitError as error:
+            if not entries or isinstance(error, RequestedEndError):
+                raise
+            notes += [f"z = {left}: the time limit was reached" for left in z[number:]]
+            return
+        except ResourceError as error:
+            if wanted == AUTO:
+                raise
+            beyond.append((int(wanted), error))
+            notes.append(f"z = {wanted} did not fit: {error}")
+    if beyond and not entries:
+        raise beyond[0][1]
+
+
+def _why_idle(wanted: int | str, entries: Sequence[BoundOfZ], beyond: Sequence[int]) -> str:
+    """Why a z would bring nothing beside what was run; empty where it may.
+
+    entries : of the z that were run. beyond : those that did not fit memory or disk.
+    """
+    for entry in entries:
+        if entry.status == "infeasible":
+            return f"z = {entry.z} has shown that nothing is feasible"
+        if entry.split_buckets == 0 and (wanted == AUTO or int(wanted) > entry.z):
+            return f"z = {entry.z} divides no bucket, so larger ones change nothing"
+        if entry.z == wanted:
+            return "it has been run"
+    too_large = [limit for limit in beyond if wanted != AUTO and int(wanted) >= limit]
+    return f"z = {too_large[0]} did not fit, and it takes no less" if too_large else ""
 
 
 def _check(options: SolveOptions, z: Sequence[int | str], partition: str) -> None:
@@ -212,7 +257,10 @@ class Bounding:
         status = "bounded"
         if lower is None:
             status = "infeasible"
-        elif assignment is not None and (exact or target.evaluate(assignment) == lower):
+        elif assignment is not None and exact and method == "greedy":
+            check_claim(target, done.value, assignment, f"mini-buckets with z = {z}")
+            status = "optimal"
+        elif assignment is not None and target.evaluate(assignment) == lower:
             status = "optimal"
         if lower is not None and self.is_product:
             lower -= (len(target.functions) + 2) * ULP  # products that others compute are rounded, too

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from oocbe.elimination.claims import value_of_assignment
 from oocbe.elimination.forward import ForwardPass
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import carried_in_rows, left_out, why_left_out
@@ -140,6 +142,42 @@ def result_of_nothing(problem: Problem, semiring: Semiring, options: SolveOption
     )
 
 
+def result_of_logarithms(problem: Problem, result: Result, tolerance: float) -> Result:
+    """A product problem's result from that of its logarithms, added up in min-sum or in log-sum-exp.
+
+    tolerance : how far below the greatest product's logarithm the one found may be.
+    """
+    sign = -1 if problem.semiring.selects else 1
+    value = None if result.value is None else _power(sign * result.value)
+    if result.assignment is not None:
+        value = value_of_assignment(problem, result.assignment)
+    notes = ["products underflow or overflow float64 on the way: solved by sums of their logarithms"]
+    if problem.semiring.selects and tolerance:
+        notes[0] += f", so that no product is greater by more than one part in {1 / tolerance:.3g}"
+    if value is not None and result.value is not None and (value == 0 or math.isinf(value)):
+        notes.append(_outside(sign * result.value))
+    return replace(
+        result,
+        value=value,
+        bound=None if result.bound is None else _power(sign * result.bound),
+        problem=problem.name,
+        semiring=problem.semiring.name,
+        sense=problem.sense,
+        notes=(*notes, *result.notes),
+    )
+
+
+def _power(logarithm: float) -> float:
+    try:
+        return math.exp(logarithm)
+    except OverflowError:
+        return math.inf
+
+
+def _outside(logarithm: float) -> str:
+    return f"the value is outside the range of float64; its natural logarithm is {logarithm:.12g}"
+
+
 def _attempts(number: int) -> str:
     return f"{number} runs with other orders or smaller row caps were given up before this one"
 
@@ -156,9 +194,7 @@ def unscaled(outcome: ForwardPass, semiring: Semiring) -> tuple[int | float | No
     if value is None and semiring.counts:
         return 0, ()
     if isinstance(value, float) and value == 0 and semiring.combination is Combination.MULTIPLY:
-        return value, (
-            "the value is 0: terms cancel, or products underflow float64; give logarithms to tell them apart",
-        )
+        return value, ("the value is 0: terms cancel, or products underflow float64, which cannot be told apart",)
     if value is None or outcome.exponent == 0:
         return value, ()
     try:
@@ -167,7 +203,7 @@ def unscaled(outcome: ForwardPass, semiring: Semiring) -> tuple[int | float | No
         scaled = math.inf
     logarithm = math.log(abs(value)) + outcome.exponent * math.log(2) if value else -math.inf
     if value and (scaled == 0 or math.isinf(scaled)):
-        return scaled, (f"the value is outside the range of float64; its natural logarithm is {logarithm:.12g}",)
+        return scaled, (_outside(logarithm),)
     return scaled, ()
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.message import Message
 from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.scaling import exponent_of, rescale, scaled_by
+from oocbe.elimination.scaling import check_scaled, exponent_of, rescale, scaled_by
 from oocbe.errors import DiskError
 from oocbe.operators.bucket_cuts import BucketJoin
 from oocbe.operators.bucket_engine import BucketEngine
@@ -57,9 +57,12 @@ class Finish:
     Attributes
     ----------
     values : gives rows as the message has them, piece by piece.
+    where : the bucket, for messages. may_cancel : whether terms of a sum may have both signs.
     dominance : drops dominated rows, or None. separator, subtree : of the message, as dominance takes them.
     """
 
+    where: str
+    may_cancel: bool
     values: Callable[[Table], Table]
     dominance: SubstitutionDominance | None
     separator: tuple[int, ...]
@@ -111,6 +114,9 @@ class PiecewiseBucket:
         try:
             with closing(self._rest_of(scratch, rows)) as left:
                 exponent = exponent_of(join.semiring, join.dtype, rows.largest)
+                if exponent_of(join.semiring, join.dtype, 2.0) != 0:
+                    extremes = float(rows.least), float(rows.greatest)
+                    check_scaled(self._finish.where, *extremes, exponent, self._finish.may_cancel)
                 scaled = (scaled_by(table, exponent) for table in left)
                 table, rest = self._first(scaled, join)
                 if table is not None:
@@ -168,7 +174,7 @@ class PiecewiseBucket:
         finish = self._finish
         if finish.dominance is not None:
             table = finish.dominance.drop_dominated(table, finish.separator, finish.subtree, self._engine)
-        return rescale(table) if table.rows else (table, 0)
+        return rescale(table, finish.where, finish.may_cancel) if table.rows else (table, 0)
 
     def _is_unfinished(self, join: BucketJoin, rows: _Observed) -> bool:
         """Whether something is to be done with the rows that takes all of them."""

@@ -9,6 +9,7 @@ too large to be packed becomes a sorted table in that bucket.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.linear import carried_in_rows, is_tabulated
 from oocbe.elimination.ranges import value_dtype
-from oocbe.elimination.scaling import split
+from oocbe.elimination.scaling import out_of_range, split
 from oocbe.elimination.zeros import zeros_forbid
 from oocbe.errors import UnsupportedError
 from oocbe.operators.consumption import Consumption, consumption_of, is_impossible
@@ -208,7 +209,10 @@ def _scaled(prepared: Prepared, values: NDArray[Any]) -> NDArray[Any]:
         return values
     exponent = split(float(np.abs(values).max(initial=0)))[1]
     prepared.exponent += exponent
-    return np.ldexp(values.astype(np.float64), -exponent)
+    scaled: NDArray[Any] = np.ldexp(values.astype(np.float64), -exponent)
+    if ((values != 0) & (np.abs(scaled) < sys.float_info.min)).any():
+        raise out_of_range(f"{prepared.problem.name}, a function whose values differ by more than float64 has room for")
+    return scaled
 
 
 def _sorted_table(

@@ -35,11 +35,17 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
 
     Raises
     ------
-    ValueRangeError : a sum of integer values may leave the range of int64.
+    ValueRangeError : a sum of integers may leave the range of int64, or sums of floats that of float64 in both
+        directions.
     """
     if semiring.counts:
         return np.dtype(np.int64)
     if semiring.needs_floats or not problem.is_integral:
+        if semiring.combination is Combination.ADD and all(map(math.isinf, float_sum_bounds(problem))):
+            raise ValueRangeError(
+                f"{problem.name}: sums of values may leave the range of float64 in both directions, and infinities of "
+                "both signs add up to nothing; scale the values down"
+            )
         return np.dtype(np.float64)
     if semiring.combination is Combination.MULTIPLY:
         return np.dtype(np.int64)
@@ -58,6 +64,18 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
 def sum_bound(problem: Problem) -> int:
     """Largest absolute value of any sum of integer values, the constant included: no partial sum exceeds it."""
     return abs(int(problem.constant)) + sum(_largest(f.values, f.default) for f in problem.functions)
+
+
+def float_sum_bounds(problem: Problem) -> tuple[float, float]:
+    """What no sum of values is below, and what none is above; infinite where float64 does not hold it."""
+    low = high = 0.0
+    for part in (np.array([problem.constant]), *(f.values for f in problem.functions)):
+        low += min(0.0, float(part.min(initial=0)))
+        high += max(0.0, float(part.max(initial=0)))
+    for f in problem.functions:
+        low += min(0.0, float(f.default or 0))
+        high += max(0.0, float(f.default or 0))
+    return low, high
 
 
 def rounding_margin(problem: Problem) -> float:

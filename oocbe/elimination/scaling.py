@@ -7,12 +7,14 @@ the exponents are added up.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.errors import FloatRangeError
 from oocbe.semiring import Combination, Semiring
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
@@ -59,10 +61,46 @@ def scaled_values(values: NDArray[Any], exponent: int) -> NDArray[Any]:
     return multiplied
 
 
-def rescale(message: AnyMessage) -> tuple[AnyMessage, int]:
-    """Divide a message by 2 ** exponent so that its largest value is near 1 (see :func:`exponent_of`); returns both."""
+def rescale(message: AnyMessage, where: str, may_cancel: bool = False) -> tuple[AnyMessage, int]:
+    """Divide a message by 2 ** exponent so that its largest value is near 1 (see :func:`exponent_of`); returns both.
+
+    where : the bucket, for the message of an error; may_cancel : whether terms of a sum may have both signs; else as
+    for :func:`check_scaled`.
+    """
     if exponent_of(message.semiring, message.values.dtype, 2.0) == 0:
         return message, 0
     values: Any = message.values
-    exponent = exponent_of(message.semiring, values.dtype, max(abs(float(values.max())), abs(float(values.min()))))
+    least, greatest = float(values.min()), float(values.max())
+    exponent = exponent_of(message.semiring, values.dtype, max(abs(greatest), abs(least)))
+    check_scaled(where, least, greatest, exponent, may_cancel or isinstance(message, CompleteTable))
     return scaled_by(message, exponent), exponent
+
+
+def check_scaled(where: str, least: float, greatest: float, exponent: int, has_zeros: bool = False) -> None:
+    """Refuse a message of products, to be divided by 2 ** exponent, whose values have left the range of float64.
+
+    A row is there because no factor is 0, so a value of 0 is a product too small for float64; below the smallest normal
+    number digits are lost. Where factors have both signs a sum may come to 0, or near it, and nothing can be told.
+
+    Parameters
+    ----------
+    where : the bucket. least, greatest : of the values. has_zeros : whether 0 is a value, or
+        stands for what is infeasible.
+
+    Raises
+    ------
+    FloatRangeError : a value is infinite, NaN or too small.
+    """
+    within = math.isfinite(least) and math.isfinite(greatest)
+    if within and least >= 0 and not (has_zeros and least == 0):
+        within = min(least, math.ldexp(least, -exponent)) >= sys.float_info.min
+    if not within:
+        raise out_of_range(where)
+
+
+def out_of_range(where: str) -> FloatRangeError:
+    """The error to raise where products of floats are too small or too large for float64; ``where`` : of what."""
+    return FloatRangeError(
+        f"{where}: products of its values leave the range of float64; add their logarithms instead (the task mpe does "
+        "so for the greatest product, and logz for the sum)"
+    )

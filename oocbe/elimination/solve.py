@@ -17,11 +17,13 @@ from oocbe.deadline import Deadline
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.bounded import BoundedSolve
+from oocbe.elimination.claims import check_claim
 from oocbe.elimination.durability import TransientRun, open_run
 from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import left_out, why_left_out
+from oocbe.elimination.logarithms import in_logarithms, log_weights
 from oocbe.elimination.negate import negated
 from oocbe.elimination.order import longest_search
 from oocbe.elimination.order_choice import OrderChoice
@@ -30,17 +32,19 @@ from oocbe.elimination.outcome import (
     minimises,
     result_of_bounds,
     result_of_elimination,
+    result_of_logarithms,
     result_of_nothing,
 )
 from oocbe.elimination.pace import pace_of
 from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.race import Finish, race
-from oocbe.elimination.ranges import value_dtype
+from oocbe.elimination.ranges import rounding_margin, value_dtype
 from oocbe.elimination.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.row_limits import predictions_are_exact
 from oocbe.elimination.search_statistics import Statistics
 from oocbe.errors import (
     DiskError,
+    FloatRangeError,
     RequestedEndError,
     ResourceError,
     TimeLimitError,
@@ -61,6 +65,10 @@ from oocbe.tables.faults import passing
 
 if TYPE_CHECKING:
     from oocbe.observer import Observer
+
+
+SHORTEST_LIMIT = 1e-3
+"""Seconds that an attempt has at least, where one before it has used up the time limit."""
 
 
 def solve(
@@ -90,27 +98,71 @@ def solve(
     DiskError : the disk, or what may be used of it, is full.
     UsageError, CorruptDataError : the work folder is in use, holds another run, or its record is damaged.
     TimeLimitError : the time limit was reached in a semiring without bounds.
-    ValueRangeError : values that no supported dtype can combine exactly.
+    ValueRangeError : values that no supported dtype can combine exactly; products of floats beyond the range of
+        float64 where a value is negative, or in a work folder (others are solved by their logarithms).
     UnsupportedError : a linear constraint that can bind, in a semiring that sums over assignments, or an upper bound
         that can bind, in any semiring but min-sum.
     UsageError : ``options.ub`` in any semiring but min-sum.
     FormatError : the file named by ``options.order`` is no order of this problem.
+    InternalError : an assignment found is not worth its value (:mod:`oocbe.elimination.claims`).
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
     problem = _checked(problem, semiring, options).in_semiring(semiring)
-    with listening() as interruption, open_run(problem, options) as kept:
+    with listening() as interruption:
+        try:
+            result = _solved(problem, semiring, options, observer, choices, begin, interruption)
+        except FloatRangeError:
+            if options.workdir is not None or not _has_logarithms(problem):
+                raise
+            result = _solved_in_logarithms(problem, options, observer, begin, interruption)
+    if observer is not None:
+        observer.finished(result)
+    return result
+
+
+def _solved(
+    problem: Problem,
+    semiring: Semiring,
+    options: SolveOptions,
+    observer: Observer | None,
+    choices: list[OrderChoice] | None,
+    begin: float,
+    interruption: Interruption,
+) -> Result:
+    """The result of a problem that was checked, kept in the work folder where there is one."""
+    with open_run(problem, options) as kept:
         if kept.result is None:
             with Deadline(options.time_limit) as deadline:
                 run = _Run(problem, semiring, options, observer, deadline, kept, choices)
                 result = run.solve_interruptibly(interruption)
+            check_claim(problem, result.value, result.assignment, result.bounds or "elimination")
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
             notes = (*result.notes, run.warning) if run.warning else result.notes
             result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
         else:
             result = kept.result
-    if observer is not None:
-        observer.finished(result)
+            check_claim(problem, result.value, result.assignment, "the run in the work folder")
+    return result
+
+
+def _has_logarithms(problem: Problem) -> bool:
+    """Whether no value is negative."""
+    lowest = [min(float(f.values.min(initial=0)), f.default or 0) for f in problem.functions]
+    return min([problem.constant, *lowest]) >= 0
+
+
+def _solved_in_logarithms(
+    problem: Problem, options: SolveOptions, observer: Observer | None, begin: float, interruption: Interruption
+) -> Result:
+    """The result of a product problem by sums of logarithms, in the time that is left."""
+    logarithms = in_logarithms(problem) if problem.semiring.selects else log_weights(problem)
+    spent = time.perf_counter() - begin
+    limit = None if options.time_limit is None else max(SHORTEST_LIMIT, options.time_limit - spent)
+    options = replace(options, semiring=None, time_limit=limit)
+    result = _solved(logarithms, logarithms.semiring, options, observer, None, begin, interruption)
+    result = result_of_logarithms(problem, result, rounding_margin(logarithms))
+    check_claim(problem, result.value, result.assignment, "elimination of logarithms")
     return result
 
 

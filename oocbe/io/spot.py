@@ -4,8 +4,10 @@ A file has the number of photographs and a line for each (``id weight number_of_
 and its consumption of the on-board recorder), then the number of constraints and a line for each (``arity ids…`` and
 the forbidden tuples of values, one after the other). Fields after the last pair of a photograph (satellite's
 revolution, stereoscopy) have no bearing on the problem and are skipped. In instances over several orbits, whose
-photographs consume, the last constraint is a single number. It stands for the recorder's capacity but is not what the
-literature calls so; it is skipped as well, and the published capacity is used.
+photographs consume, the last constraint is a single number that stands for the recorder's capacity: 90,000 in every
+published file. The optima in the literature are those of 200 units, a photograph taking its consumption divided by 451,
+rounded; 90,000 in the files' figures would be a little less. So this number means 200 units, as it does where a file
+with consumptions has none, and any other is refused: nothing says how it would be scaled.
 
 A photograph may always be left out: that is value 0 of its variable, labelled ``0``, and costs its weight. A forbidden
 tuple binds only when all its photographs are taken.
@@ -21,8 +23,9 @@ from numpy.typing import NDArray
 from oocbe.io.text import Text
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
 
-RECORDER_CAPACITY = 200  # published with the instances; the files do not have it
-CONSUMPTION_UNIT = 451  # what one unit of that capacity is in the files' figures
+RECORDER_CAPACITY = 200  # published with the instances, in units
+WRITTEN_CAPACITY = 90_000  # what all published files have in its place
+CONSUMPTION_UNIT = 451  # what one unit of the capacity is in the files' figures of consumptions
 MOST_CONSUMPTION = 10**12  # far beyond any instance, far below where sums would leave 64 bits
 LARGEST_LOOKUP = 2**22  # entries of a table from photograph and value to value index
 LEFT_OUT = "0"
@@ -37,11 +40,7 @@ class _Photographs:
         self.consumptions: list[list[int]] = []
         self.index_of: dict[int, int] = {}
         self.value_of: list[dict[int, int]] = []
-
-    @property
-    def use_recorder(self) -> bool:
-        """Whether any photograph takes room on the recorder, as in the multi-orbit instances."""
-        return any(any(consumption) for consumption in self.consumptions)
+        self.use_recorder = False  # whether any takes room on the recorder, be it too little for a unit
 
 
 def parse(text: Text) -> Problem:
@@ -94,7 +93,9 @@ def _read_photographs(text: Text, rows: list[tuple[int, int]]) -> _Photographs:
             if label in value_of:
                 raise text.error(pair, f"found value {label} a second time, expected each value once")
             value_of[label] = len(value_of) + 1
-            consumption.append(_read_consumption(text, pair + 1))
+            used = _read_consumption(text, pair + 1)
+            found.use_recorder |= used > 0
+            consumption.append(round(used / CONSUMPTION_UNIT))
         found.index_of[identifier] = len(found.variables)
         found.variables.append(Variable(str(identifier), 1 + size, (LEFT_OUT, *map(str, value_of))))
         found.weights.append(text.integer(first + 1, "a photograph's weight", low=0))
@@ -103,16 +104,28 @@ def _read_photographs(text: Text, rows: list[tuple[int, int]]) -> _Photographs:
     return found
 
 
-def _read_consumption(text: Text, token: int) -> int:
-    """Units of the recorder's capacity."""
+def _read_consumption(text: Text, token: int) -> float:
+    """What a value takes of the recorder's capacity, in the files' figures."""
     if text.raw(token) == b"0":  # all of a single-orbit file; worth the short cut
-        return 0
+        return 0.0
     used = float(text.floats(token, 1, "a recorder consumption")[0])
     if not 0 <= used < MOST_CONSUMPTION:
         raise text.error(
             token, f"found {text.shown(token)}, expected a recorder consumption, 0 to {MOST_CONSUMPTION:,}"
         )
-    return round(used / CONSUMPTION_UNIT)
+    return used
+
+
+def _check_capacity(text: Text, token: int) -> None:
+    """Refuse any capacity but the published files'."""
+    written = text.integer(token, "the last constraint, the recorder's capacity", low=0)
+    if written != WRITTEN_CAPACITY:
+        raise text.error(
+            token,
+            f"found a recorder capacity of {written}, expected {WRITTEN_CAPACITY}, which stands for "
+            f"{RECORDER_CAPACITY} units of {CONSUMPTION_UNIT} in all published files: how another one is scaled is "
+            "nowhere said; give another capacity as a knapsack constraint of a wcsp file",
+        )
 
 
 def _read_constraints(
@@ -126,8 +139,7 @@ def _read_constraints(
         text.expect_end(rows[begin + count][0], f"the {count} constraints")
     body = rows[begin : begin + count]
     if body and body[-1][1] - body[-1][0] == 1 and photographs.use_recorder:
-        text.integer(body[-1][0], "the last constraint", low=0)
-        body.pop()
+        _check_capacity(text, body.pop()[0])
     if not body:
         return []
     origin = body[0][0]

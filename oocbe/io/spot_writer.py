@@ -2,7 +2,8 @@
 
 A problem has it when each variable has one value that costs something (or, where nothing costs, value 0: left out),
 no constraint mentions that value, and there are no costs on more than one variable. Photographs are numbered by their
-place in the problem; values keep their labels where all of them are positive integers, else they count from 1.
+place in the problem; values keep their labels where all of them are positive integers, else they count from 1. Where
+photographs consume, the last constraint is the number that stands for the recorder's capacity, as in published files.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from oocbe.errors import UnsupportedError
-from oocbe.io.spot import CONSUMPTION_UNIT, RECORDER_CAPACITY
+from oocbe.io.spot import CONSUMPTION_UNIT, MOST_CONSUMPTION, RECORDER_CAPACITY, WRITTEN_CAPACITY
 from oocbe.problem import Constraint, Problem, Variable
 from oocbe.semiring import MIN_SUM
 
@@ -27,6 +28,8 @@ def render(problem: Problem) -> str:
         pairs = (f"{code} {consumption[index][value]}" for value, code in codes.items())
         lines.append(" ".join([str(index), str(weights[index]), str(len(codes)), *pairs]))
     constraints = [line for c in problem.constraints if (line := _constraint(problem, c, values)) is not None]
+    if any(any(used) for used in consumption):
+        constraints.append(str(WRITTEN_CAPACITY))
     lines += [str(len(constraints)), *constraints]
     return "\n".join(lines) + "\n"
 
@@ -67,10 +70,17 @@ def _consumption(problem: Problem, left_out: list[int]) -> list[list[int]]:
     if len(problem.linear_constraints) > 1:
         raise _unsupported(problem, "one linear constraint at most")
     for linear in problem.linear_constraints:
+        if linear.capacity != RECORDER_CAPACITY:
+            raise _unsupported(problem, f"a recorder capacity of {RECORDER_CAPACITY} only, not {linear.name}")
         for v, coefficients in zip(linear.scope, linear.coefficients, strict=True):
-            if linear.capacity != RECORDER_CAPACITY or coefficients.min() < 0 or coefficients[left_out[v]] != 0:
-                raise _unsupported(problem, f"a recorder capacity of {RECORDER_CAPACITY} only, not {linear.name}")
+            if coefficients.min() < 0 or coefficients[left_out[v]] != 0:
+                name = problem.variables[v].name
+                raise _unsupported(
+                    problem, f"no consumption below 0 and none of what is left out: {linear.name}, {name}"
+                )
             result[v] = [int(c) * CONSUMPTION_UNIT for c in coefficients]
+            if max(result[v]) >= MOST_CONSUMPTION:
+                raise _unsupported(problem, f"consumptions below {MOST_CONSUMPTION:,}, not {max(result[v]):,}")
     return result
 
 

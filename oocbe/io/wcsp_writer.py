@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, ValueRangeError
+from oocbe.model_checks import INT64
 from oocbe.problem import Function, LinearConstraint, Problem
 from oocbe.semiring import MIN_SUM
 
@@ -89,6 +90,12 @@ def _render_linear(linear: LinearConstraint, top: int) -> str:
     """A ``knapsackp``, which asks for at least its capacity: all signs turn."""
     if not linear.scope:
         return f"0 {0 if linear.capacity >= 0 else max(0, top)} 0"
+    largest = max([-int(own.min()) for own in linear.coefficients])
+    if largest > INT64.max or not INT64.min <= -linear.capacity <= INT64.max:
+        raise ValueRangeError(
+            f"{linear.name}: turned into a lower limit, a coefficient or the capacity of {linear.capacity} needs more "
+            "than the 64 bits that the wcsp format is read in; divide the constraint by a common factor"
+        )
     weights = []
     for coefficients in linear.coefficients:
         values = np.flatnonzero(coefficients)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
-from oocbe.errors import ModelError, UsageError
+from oocbe.errors import ModelError, UsageError, ValueRangeError
 from oocbe.kernels import backend_for
 from oocbe.operators.residence import is_on_device
+from oocbe.semiring import Combination
 from oocbe.tables.complete import CompleteTable
+from oocbe.tables.numbers import check_numbers, strange_number
 from oocbe.tables.stored_complete import StoredCompleteTable
 from oocbe.tables.table import Table
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     RowTable: TypeAlias = Table | StoredTable
     TableLike: TypeAlias = Table | StoredTable | PackedTable
     AnyTable: TypeAlias = Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable
+
+
+Result = TypeVar("Result")
 
 
 class KernelSettings(TypedDict, total=False):
@@ -140,6 +145,57 @@ def any_complete(*tables: AnyTable) -> list[Table | CompleteTable] | None:
 def as_rows(table: AnyTable) -> TableLike:
     """A complete table as an incomplete one, for operators that work on rows; others themselves."""
     return table.to_table() if isinstance(table, CompleteTable | StoredCompleteTable) else table
+
+
+def check_values(*tables: AnyTable) -> None:
+    """Refuse tables in memory with numbers that none can hold (:mod:`oocbe.tables.numbers`).
+
+    What is packed or on disk was refused when it was packed or written.
+    """
+    for table in tables:
+        if isinstance(table, Table | CompleteTable):
+            kind = "table" if isinstance(table, Table) else "complete table"
+            check_numbers(f"{kind} over {table.scope}", table.values, table.semiring)
+
+
+def check_result(result: Result, *tables: AnyTable) -> Result:
+    """The result, in memory, of tables that passed :func:`check_values`; refused where it left the range of its floats.
+
+    That shows by an infinity or NaN, and, where no table has the semiring's zero, by that: a product too small for its
+    dtype is 0 otherwise, a sum too large infeasible. Beside zeros of the tables' own, and of the assignments that rows
+    lack where they are joined to a complete table, one more is not noticed.
+
+    Raises
+    ------
+    ValueRangeError : a value is too large or too small for the result's dtype.
+    """
+    if not isinstance(result, Table | CompleteTable) or result.values.dtype.kind != "f" or not result.values.size:
+        return result
+    values: Any = result.values
+    zero = result.semiring.zero
+    left = strange_number(values, result.semiring)
+    if left is None and bool((values == zero).any()) and not any(_may_have(zero, t, result) for t in tables):
+        left = zero
+    if left is not None:
+        remedy = "scale the values" if result.semiring.combination is Combination.ADD else "give logarithms to add up"
+        names = ", ".join(str(table.scope) for table in tables)
+        raise ValueRangeError(
+            f"tables over {names}: a value of the result is outside the range of {values.dtype.name}, which makes it "
+            f"{left}; {remedy} ({result.semiring} semiring)"
+        )
+    return result
+
+
+def _may_have(zero: float, table: AnyTable, result: Table | CompleteTable) -> bool:
+    """Whether a zero of the result may be a table's, or, of a sum of products, what terms of both signs cancel to."""
+    if isinstance(table, Table) != isinstance(result, Table) or not isinstance(table, Table | CompleteTable):
+        return True
+    values: Any = table.values
+    if zero == 0 and values.size and float(values.min()) < 0:
+        return True
+    if isinstance(table, CompleteTable):  # of integers, too, whose infeasible value is another
+        return not bool(table.feasible().all())
+    return bool((values == zero).any())
 
 
 def check_pair(table1: AnyTable, table2: AnyTable) -> tuple[str, ...]:

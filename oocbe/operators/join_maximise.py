@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 from oocbe.errors import ModelError
 from oocbe.kernels.interface import EliminationPlan, MatchedGroups
 from oocbe.operators.arrange import Arranged, arrange, match
-from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, check_pair, choose_kernels, has_complete
+from oocbe.operators.inputs import (
+    OutOfCore,
+    any_complete,
+    as_rows,
+    check_pair,
+    check_result,
+    check_values,
+    choose_kernels,
+    has_complete,
+)
 from oocbe.operators.join_sum import join_sum
 from oocbe.operators.maximise import maximise
 from oocbe.operators.ranges import distributes, joined_dtype
@@ -123,8 +132,9 @@ def join_maximise(
 
     Raises
     ------
-    ModelError : different semirings, a variable with different domain sizes, or one in neither scope.
-    ValueRangeError : a value could leave int64.
+    ModelError : different semirings, a variable with different domain sizes, or one in neither scope; numbers that
+        tables cannot hold (:mod:`oocbe.tables.numbers`).
+    ValueRangeError : a value could leave int64, or has left the range of floats.
 
     Examples
     --------
@@ -134,6 +144,7 @@ def join_maximise(
     >>> join_maximise(f, g, "x")
     <Table (z, y): 2 rows, density 0.5, 32 B, 2 key bits, int64, max-sum>
     """
+    check_values(table1, table2)
     settings = OutOfCore(output, memory, scratch, streams)
     gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
     if settings.wanted:
@@ -169,7 +180,7 @@ def join_maximise(
 
         check_pair(table1, table2)
         _check_gone(gone, table1.layout, table2.layout)
-        return combine_tables(found, gone, backend, piece_rows)
+        return check_result(combine_tables(found, gone, backend, piece_rows), table1, table2)
     place = choose_kernels(backend, as_rows(table1), as_rows(table2))
     t1, t2 = place.tables
     if place.has_to_stream(piece_rows):
@@ -177,10 +188,10 @@ def join_maximise(
 
         streamed: Table | None = stream_elimination(t1, t2, variables, place.kernels, piece_rows)
         if streamed is not None:
-            return streamed
+            return check_result(streamed, t1, t2)
     place = place.moved()
     t1, t2 = place.tables
-    return place.hand_over(_join_maximise(t1, t2, variables, piece_rows, place.kernels))
+    return place.hand_over(check_result(_join_maximise(t1, t2, variables, piece_rows, place.kernels), t1, t2))
 
 
 def _join_maximise(

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from oocbe.errors import ResourceError
 from oocbe.kernels.interface import MatchedGroups
 from oocbe.operators.arrange import Arranged, arrange, match
-from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, check_pair, choose_kernels, has_complete
+from oocbe.operators.inputs import (
+    OutOfCore,
+    any_complete,
+    as_rows,
+    check_pair,
+    check_result,
+    check_values,
+    choose_kernels,
+    has_complete,
+)
 from oocbe.operators.ranges import joined_dtype
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
@@ -112,8 +121,10 @@ def join_sum(
 
     Raises
     ------
-    ModelError : different semirings, or a variable with different domain sizes.
-    ValueRangeError : a joined value could leave int64.
+    ModelError : different semirings, a variable with different domain sizes, or numbers that tables cannot hold
+        (:mod:`oocbe.tables.numbers`).
+    ValueRangeError : a joined value could leave int64, or has left the range of floats (see
+        :func:`oocbe.operators.inputs.check_result`).
     ResourceError : the joined rows do not fit in memory.
 
     Examples
@@ -124,6 +135,7 @@ def join_sum(
     >>> join_sum(f, g).to_dict()
     {(0, 0, 1): 11, (0, 1, 1): 12}
     """
+    check_values(table1, table2)
     settings = OutOfCore(output, memory, scratch, streams)
     if settings.wanted:
         from oocbe.operators.out_of_core.join_sum import join_sum_stored
@@ -155,7 +167,7 @@ def join_sum(
         from oocbe.operators.complete import combine_tables
 
         check_pair(table1, table2)
-        return combine_tables(found, (), backend, piece_rows)
+        return check_result(combine_tables(found, (), backend, piece_rows), table1, table2)
     place = choose_kernels(backend, as_rows(table1), as_rows(table2))
     t1, t2 = place.tables
     if place.has_to_stream(piece_rows):
@@ -163,7 +175,7 @@ def join_sum(
 
         streamed = stream_join(t1, t2, place.kernels, piece_rows)
         if streamed is not None:
-            return streamed
+            return check_result(streamed, t1, t2)
     place = place.moved()
     (t1, t2), kernels = place.tables, place.kernels
     shared = check_pair(t1, t2)
@@ -178,7 +190,8 @@ def join_sum(
             "memory left; eliminate a variable in the same step (join_maximise), which writes no joined row, or name "
             "an output table on disk"
         ) from None
-    return place.hand_over(Table(join.layout, keys, values, t1.semiring, is_sorted=len(values) < 2))
+    joined = Table(join.layout, keys, values, t1.semiring, is_sorted=len(values) < 2)
+    return place.hand_over(check_result(joined, t1, t2))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.operators.arrange import arrange
-from oocbe.operators.inputs import OutOfCore, any_complete, as_rows, choose_kernels, has_complete
+from oocbe.operators.inputs import (
+    OutOfCore,
+    any_complete,
+    as_rows,
+    check_result,
+    check_values,
+    choose_kernels,
+    has_complete,
+)
 from oocbe.operators.ranges import reduced_dtype
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import field_masks
@@ -107,8 +115,8 @@ def maximise(
 
     Raises
     ------
-    ModelError : a variable is not in the scope.
-    ValueRangeError : a sum could leave int64.
+    ModelError : a variable is not in the scope, or numbers that tables cannot hold (:mod:`oocbe.tables.numbers`).
+    ValueRangeError : a sum could leave int64, or has left the range of floats.
 
     Examples
     --------
@@ -117,6 +125,7 @@ def maximise(
     {(0,): 2, (1,): 3}
     """
     gone = (variables,) if isinstance(variables, str) else tuple(variables)
+    check_values(table)
     settings = OutOfCore(output, memory, scratch, streams)
     if settings.wanted:
         from oocbe.operators.out_of_core.maximise import maximise_stored
@@ -149,7 +158,7 @@ def maximise(
         from oocbe.operators.complete import combine_tables
 
         table.layout.select(gone)  # refuses what is not in the scope
-        return combine_tables(found, gone, backend, piece_rows)
+        return check_result(combine_tables(found, gone, backend, piece_rows), table)
     place = choose_kernels(backend, as_rows(table))
     (t,) = place.tables
     if place.has_to_stream(piece_rows):
@@ -157,13 +166,13 @@ def maximise(
 
         streamed: Table | None = stream_maximise(t, gone, place.kernels, piece_rows)
         if streamed is not None:
-            return streamed
+            return check_result(streamed, t)
     place = place.moved()
     (t,), kernels = place.tables, place.kernels
     layout, terms = reduced_layout(t, gone)
     dtype = reduced_dtype(t.values, t.semiring, terms)
     keys, values = reduced_rows(t, gone, dtype, kernels, piece_rows)
-    return place.hand_over(Table(layout, keys, values, t.semiring, is_sorted=True))
+    return place.hand_over(check_result(Table(layout, keys, values, t.semiring, is_sorted=True), t))
 
 
 def reduced_layout(table: Table | PackedTable, gone: Sequence[str]) -> tuple[Layout, int]:

@@ -107,7 +107,7 @@ class LinearProgram:
             return self._column[row.literals], row.coefficients, row.right_hand_side
         full = np.zeros(len(self._owner), dtype=np.int64)
         full[row.literals] = row.coefficients
-        limit = row.right_hand_side - int(full[self._default].sum())
+        limit = row.right_hand_side - sum(full[self._default].tolist())
         full -= full[self._default][self._owner]
         chosen = np.flatnonzero(full)
         return self._column[chosen], full[chosen], limit

@@ -209,7 +209,8 @@ def _resources(problem: Problem, forbidden: Forbidden) -> tuple[NDArray[np.int64
         if not c.can_bind:
             continue
         left = c.capacity - sum(int(own.min()) for own in c.coefficients)
-        if not 0 <= left < LARGEST_ROOM or max((int(own.max()) for own in c.coefficients), default=0) > LARGEST_ROOM:
+        widest = max((int(own.max()) - int(own.min()) for own in c.coefficients), default=0)
+        if not 0 <= left < LARGEST_ROOM or widest > LARGEST_ROOM:
             continue
         taken = np.zeros(count, dtype=np.int64)
         for v, own in zip(c.scope, c.coefficients, strict=True):

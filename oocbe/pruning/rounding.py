@@ -39,9 +39,10 @@ class Rounding:
         for number, c in enumerate(self._linear):
             self._room.append(c.capacity - sum(int(own.min()) for own in c.coefficients))
             for v, own in zip(c.scope, c.coefficients, strict=True):
-                for value, amount in enumerate((own - own.min()).tolist()):
-                    if amount:
-                        self._takes.setdefault(self._first[v] + value, []).append((number, amount))
+                least = int(own.min())  # a difference of two coefficients may need 65 bits
+                for value, amount in enumerate(own.tolist()):
+                    if amount > least:
+                        self._takes.setdefault(self._first[v] + value, []).append((number, amount - least))
         self.assignment: tuple[int, ...] | None = None
         self.value: int | float | None = None
 

@@ -22,6 +22,7 @@ from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.machine import default_memory_limit
 from oocbe.semiring import MAX_SUM, Combination, Marginalisation, Semiring
 from oocbe.tables.layout import Layout
+from oocbe.tables.numbers import check_numbers
 from oocbe.tables.table import Table, format_bytes
 
 COMPLETE_DTYPES = tuple(np.dtype(t) for t in (np.int16, np.int32, np.int64, np.float32, np.float64))
@@ -67,7 +68,8 @@ class CompleteTable:
 
         Raises
         ------
-        ModelError : shapes that do not fit. ValueRangeError : an integer too large to be told from infeasible ones.
+        ModelError : shapes that do not fit, or numbers that tables cannot hold (:mod:`oocbe.tables.numbers`).
+        ValueRangeError : an integer too large to be told from infeasible ones.
         """
         dense = np.asarray(array)
         layout = Layout(tuple(scope), dense.shape)
@@ -335,11 +337,13 @@ def check_feasible(what: str, values: NDArray[Any], semiring: Semiring, dtype: n
     ------
     ValueRangeError : an integer beyond the dtype, or not to be told from infeasible ones; or a number that would be
         another one there, such as a fraction among integers.
-    ModelError : a negative value in max-product, where 0 is infeasible and would be preferred to it.
+    ModelError : a negative value in max-product, where 0 is infeasible and would be preferred to it; a number that
+        tables cannot hold (:mod:`oocbe.tables.numbers`).
     """
     kind = values.dtype if dtype is None else dtype
     if not len(values):
         return
+    check_numbers(what, values, semiring)
     compares_products = semiring.combination is Combination.MULTIPLY and semiring.marginalisation is Marginalisation.MAX
     if compares_products and values.min() < 0:
         raise ModelError(f"{what}: max-product compares values that are not negative, such as probabilities")

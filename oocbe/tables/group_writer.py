@@ -25,6 +25,7 @@ from oocbe.tables.faults import passing
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
+from oocbe.tables.numbers import check_numbers
 from oocbe.tables.scratch import remove_locked, remove_partial_folders
 from oocbe.tables.table import VALUE_DTYPES
 
@@ -118,8 +119,10 @@ class GroupWriter:
         raise NotImplementedError
 
     def _widen(self, values: NDArray[Any]) -> None:
-        """Enter integers that are written into the least and greatest value."""
-        if self.dtype.kind == "i" and len(values):
+        """Enter integers that are written into the least and greatest value; refuse floats that no table holds."""
+        if self.dtype.kind == "f":
+            check_numbers(str(self.path), values, self.semiring)
+        elif len(values):
             self._widen_to(int(values.min()), int(values.max()))
 
     def _widen_to(self, low: int, high: int) -> None:

@@ -24,6 +24,7 @@ from oocbe.row_numbers import key_number
 from oocbe.semiring import Semiring
 from oocbe.tables.codec import decode, encode
 from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.numbers import check_numbers
 from oocbe.tables.packed_files import ChunkFiles, StoredColumn
 from oocbe.tables.table import Table, describe_table, format_bytes
 
@@ -93,8 +94,14 @@ class PackedTable:
         """Pack a table in main memory, several chunks at a time.
 
         chunk_rows : rows of each chunk but the last one.
+
+        Raises
+        ------
+        ModelError : numbers that tables cannot hold (:mod:`oocbe.tables.numbers`).
         """
         from oocbe.kernels.cpu.threads import run_all
+
+        check_numbers(f"table over {table.scope}", table.values, table.semiring)
 
         starts = np.append(np.arange(0, table.rows, chunk_rows), table.rows).astype(np.int64)
         columns: list[NDArray[Any]] = [*table.keys, table.values]

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from oocbe.errors import ModelError
 from oocbe.semiring import MAX_SUM, Semiring
 from oocbe.tables.layout import Layout
+from oocbe.tables.numbers import check_numbers
 
 VALUE_DTYPES = tuple(np.dtype(t) for t in (np.int32, np.int64, np.float32, np.float64))
 
@@ -68,10 +69,12 @@ class Table:
 
         Raises
         ------
-        ModelError : a value outside its domain, a tuple that occurs twice, shapes that do not fit.
+        ModelError : a value outside its domain, a tuple that occurs twice, shapes that do not fit, or numbers that
+            tables cannot hold (:mod:`oocbe.tables.numbers`).
         """
         layout = Layout(tuple(scope), tuple(scope.values()))
         rows, numbers = _matching(layout, tuples, values)
+        check_numbers(f"table over {layout.scope}", numbers, semiring)
         if rows.size and ((rows < 0).any() or (rows >= np.array(layout.sizes)).any()):
             raise ModelError(f"table over {layout.scope}: a value lies outside its domain")
         keys = layout.pack(rows)

@@ -34,7 +34,7 @@ from oocbe.elimination.message import Message
 from oocbe.elimination.messages import MessageStore
 from oocbe.elimination.prepare import Prepared, prepare
 from oocbe.elimination.zeros import without_zeros
-from oocbe.errors import CorruptDataError, LimitError
+from oocbe.errors import CorruptDataError, FloatRangeError, LimitError
 from oocbe.operators.consumption import Consumption
 from oocbe.operators.join_sum import join_sum
 from oocbe.operators.residence import to_host
@@ -74,7 +74,10 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     CorruptDataError : the passes contradict each other.
     """
     bare = hard_part(without_upper_bound(problem))
-    tables = compute_tables(bare, options, observer, carries=True)
+    try:
+        tables = compute_tables(bare, options, observer, carries=True)
+    except FloatRangeError as error:
+        raise LimitError(f"{error}; these products are counts, which task logz gives the logarithm of") from None
     with tables:
         if tables.outcome.value is None:
             return finished("count", problem, tables, 0, status="infeasible")

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.elimination.bucket_rows import BucketRows, Evaluated
+from oocbe.elimination.claims import check_claim
+from oocbe.elimination.outcome import unscaled
 from oocbe.elimination.ranges import INT64_LIMIT
 from oocbe.errors import UnsupportedError
 from oocbe.options import SolveOptions
@@ -54,6 +56,7 @@ def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer |
         found.sort()
         if not found:
             return unsatisfiable("kbest", problem, tables, None)
+        check_claim(problem, unscaled(tables.outcome, problem.semiring)[0], found[0][2], "elimination")
         best = tuple((sign * value, assignment) for value, _, assignment in found)
         return finished("kbest", problem, tables, best[0][0], assignments=best)
 

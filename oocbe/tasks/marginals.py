@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.bucket_rows import Evaluated
 from oocbe.elimination.buckets import Bucket
+from oocbe.elimination.ranges import INT64_LIMIT
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.options import SolveOptions
 from oocbe.problem import Function, Problem
@@ -72,6 +73,9 @@ def marginals(
 def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
     """The best value that an assignment with each value of each variable has, NaN where none is feasible.
 
+    Where all of the problem's values are integers, these are Python's in arrays of dtype object; else float64, off by
+    what rounding does to the largest sums.
+
     Raises
     ------
     UnsupportedError : a semiring that does not add values and select one sum, or an upper bound that sums can reach.
@@ -80,10 +84,13 @@ def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | 
     if not semiring.selects or semiring.combination is not Combination.ADD:
         raise UnsupportedError(f"{problem.name}: min-marginals are sums that are compared, not {semiring}")
     tables = compute_tables(without_upper_bound(problem), options, observer)
-    found = [np.full(size, np.inf) for size in problem.sizes]
+    # A gap between two sums is at most twice the largest of them: value_dtype makes that an even number of 63 bits.
+    is_integral = tables.prepared.dtype.kind == "i"
+    never: Any = np.int64(INT64_LIMIT) if is_integral else np.float64(np.inf)
+    found = [np.full(size, never) for size in problem.sizes]
 
     def share(bucket: Bucket, _: NDArray[np.int64], weights: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
-        totals = np.where(evaluated.feasible, weights[:, None] + gaps(tables, evaluated), np.inf)
+        totals: NDArray[Any] = np.where(evaluated.feasible, weights[:, None] + gaps(tables, evaluated), never)
         np.minimum(found[bucket.variable], totals.min(axis=0), out=found[bucket.variable])
         return totals
 
@@ -91,9 +98,13 @@ def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | 
         best = tables.outcome.value
         if best is None:
             return unsatisfiable("min-marginals", problem, tables, None)
-        descend(tables, 0.0, np.inf, np.minimum, share)
+        descend(tables, np.zeros_like(never)[()], never, np.minimum, share)
         sign = -1 if semiring.marginalisation is Marginalisation.MAX else 1
-        values = tuple(np.where(np.isinf(gap), np.nan, best + sign * gap) for gap in found)
+        dtype = np.dtype(object if is_integral else np.float64)
+        values = tuple(
+            np.array([math.nan if gap == never else best + sign * gap for gap in own.tolist()], dtype=dtype)
+            for own in found
+        )
         return finished("min-marginals", problem, tables, best, marginals=values)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from oocbe.elimination.claims import check_claim
 from oocbe.elimination.logarithms import in_logarithms
 from oocbe.elimination.order import HEURISTICS
 from oocbe.elimination.ranges import rounding_margin
@@ -55,6 +56,7 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
     else:
         told = None if observer is None else _Lifting(observer, left)
         result = _lifted(solve(left.problem, options, told), left)
+    check_claim(logs, result.value, result.assignment, "elimination")
     value = None if result.value is None else -float(result.value)
     return TaskResult(
         task="mpe",

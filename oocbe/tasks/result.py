@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
@@ -36,7 +35,8 @@ class TaskResult:
     evidence : for ``mpe``, variables that were fixed, by name, and their values.
     optimum : of what count is the number, for ``count-optimal``; else None.
     assignments : for ``kbest`` and ``mpe``, value and value indices of each, best first.
-    marginals : an array (domain size,) a variable.
+    marginals : an array (domain size,) a variable: float64, or, for ``min-marginals`` of integers, Python integers (and
+        NaN where nothing is feasible) in an array of dtype object.
     temperature : where weights depend on one.
     variables, problem, semiring : of the problem.
     width, largest_message_rows, total_rows, order, dtype, backend : of the (last) forward pass.
@@ -62,7 +62,7 @@ class TaskResult:
     passes: int = 1
     optimum: int | float | None = None
     assignments: tuple[tuple[int | float, tuple[int, ...]], ...] = field(default=(), repr=False)
-    marginals: tuple[NDArray[np.float64], ...] = field(default=(), repr=False)
+    marginals: tuple[NDArray[Any], ...] = field(default=(), repr=False)
     temperature: float | None = None
     notes: tuple[str, ...] = ()
     bound: float | None = None
@@ -142,7 +142,7 @@ class TaskResult:
             content["assignments"] = [{"value": finite(v), "assignment": self.labels(a)} for v, a in self.assignments]
         if self.marginals:
             content["marginals"] = {
-                v.name: {v.label(i): finite(float(x)) for i, x in enumerate(own)}
+                v.name: {v.label(i): finite(x) for i, x in enumerate(own.tolist())}
                 for v, own in zip(self.variables, self.marginals, strict=True)
             }
         return content

@@ -60,6 +60,14 @@ def test_min_marginals_reach_the_optimum_in_every_variable() -> None:
         assert min(x for x in own.values() if x is not None) == 1812
 
 
+def test_min_marginals_show_every_digit_of_integers(tmp_path: Path) -> None:
+    """2^60 and 13, in JSON and as text."""
+    file = tmp_path / "huge.wcsp"
+    file.write_text(f"huge 1 2 1 {2**62}\n2\n1 0 {2**60} 1\n1 13\n")
+    assert answer(str(file), "min-marginals")["marginals"] == {"0": {"0": 2**60, "1": 13}}
+    assert f"0: {2**60}  1: 13" in run(app, ["solve", str(file), "--task", "min-marginals", *FAST]).stdout
+
+
 def test_at_infinite_temperature_marginals_are_shares_of_the_count() -> None:
     content = answer(GRID, "marginals", "--temperature", "inf")
     assert content["temperature"] is None

@@ -66,6 +66,29 @@ def test_recorder_capacity(tmp_path):
     assert not capacity.can_bind
 
 
+@pytest.mark.parametrize("written", [20000, 0, 89999, 90001, 200, -90000])
+def test_another_capacity_is_refused_with_its_line(tmp_path, written):
+    with pytest.raises(FormatError, match=f"line 6: found (a recorder capacity of )?{written}, expected"):
+        read_text(tmp_path, ORBITS.replace("90000", str(written)))
+
+
+def test_a_capacity_need_not_be_written(tmp_path):
+    problem = read_text(tmp_path, ORBITS.replace("\n2\n2 0 1 2 1\n90000", "\n1\n2 0 1 2 1"))
+    assert [c.capacity for c in problem.linear_constraints] == [200]
+
+
+def test_a_capacity_beside_less_than_a_unit(tmp_path):
+    problem = read_text(tmp_path, "1\n0 5 1 1 0.25\n1\n90000\n")
+    assert problem.linear_constraints == () and problem.constraints == ()
+
+
+def test_the_capacity_of_a_real_instance(tmp_path, data):
+    text = data("spot5/1504.spot").read_text()
+    assert text.rstrip().endswith("\n90000")
+    with pytest.raises(FormatError, match="found a recorder capacity of 20000, expected 90000"):
+        read_text(tmp_path, text.rstrip().removesuffix("90000") + "20000\n")
+
+
 def test_windows_line_ends_and_blank_lines(tmp_path):
     plain = read_text(tmp_path, GOOD)
     other = read_text(tmp_path, GOOD.replace("\n", "\r\n\r\n"))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,17 @@ def test_real_days_survive_a_round_trip(name: str, tmp_path: Path, data: Callabl
     assert same(real, oocbe.read(tmp_path / "copy.spot"))
 
 
+def test_a_capacity_is_written_as_in_published_files(tmp_path: Path) -> None:
+    capacity = LinearConstraint((1, 0), (np.array([0, 7]), np.array([0, 199, 1])), 200, "recorder capacity")
+    problem = Problem(PHOTOGRAPH, (COST,), linear_constraints=(capacity,))
+    assert render(problem).splitlines()[-2:] == ["1", "90000"]
+    (tmp_path / "copy.spot").write_text(render(problem))
+    copy = oocbe.read(tmp_path / "copy.spot")
+    for values in product(range(3), range(2)):
+        assert copy.evaluate(values) == problem.evaluate(values)
+    assert render(copy) == render(problem)
+
+
 PHOTOGRAPH = (Variable("p", 3), Variable("q", 2))
 COST = Function((0,), np.array([[0]]), np.array([5]), default=0)
 
@@ -94,6 +106,13 @@ COST = Function((0,), np.array([[0]]), np.array([5]), default=0)
         (Problem(PHOTOGRAPH, (Function.from_array((0,), [5, 0, 1]),)), "one value that costs"),
         (Problem(PHOTOGRAPH, (COST,), (Constraint((0, 1), np.array([[0, 1]])),)), "that are taken"),
         (Problem(PHOTOGRAPH, linear_constraints=(LinearConstraint((1,), (np.array([0, 7]),), 5),)), "capacity of 200"),
+        (Problem(PHOTOGRAPH, linear_constraints=(LinearConstraint((), (), -1),)), "capacity of 200"),
+        (Problem(PHOTOGRAPH, linear_constraints=(LinearConstraint((1,), (np.array([0, -7]),), 200),)), "below 0"),
+        (Problem(PHOTOGRAPH, linear_constraints=(LinearConstraint((1,), (np.array([3, 7]),), 200),)), "left out"),
+        (
+            Problem(PHOTOGRAPH, linear_constraints=(LinearConstraint((1,), (np.array([0, 10**10]),), 200),)),
+            "consumptions",
+        ),
     ],
 )
 def test_what_the_format_cannot_express_is_refused(problem: Problem, reason: str) -> None:

@@ -1,13 +1,16 @@
 """Every task against brute force on small problems of every kind."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from small_problems import all_values, make_problem, structures, without_bound
 
 from oocbe.options import SolveOptions
+from oocbe.problem import Constraint, Function, Problem, Variable
 from oocbe.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Combination
 from oocbe.tasks.count import count
 from oocbe.tasks.count_optimal import count_optimal
@@ -111,3 +114,30 @@ def test_min_marginals(structure):
                 assert math.isnan(found[x])
             else:
                 assert found[x] == pytest.approx(problem.semiring.reduce(own).item())
+
+
+HUGE = st.sampled_from([2**60, 2**60 - 1, -(2**60), 2**53 + 1, 13, 3, 1, 0, -1])
+
+
+@settings(max_examples=60)
+@given(st.lists(HUGE, min_size=12, max_size=12), st.booleans(), st.booleans())
+def test_min_marginals_of_integers_keep_every_digit(costs, maximises, forbids):
+    """Sums beyond 2^53 beside small ones, compared with sums of Python's integers."""
+    semiring = MAX_SUM if maximises else MIN_SUM
+    first, second = np.array(costs[:6]).reshape(3, 2), np.array(costs[6:]).reshape(2, 3)
+    functions = (Function.from_array((0, 1), first), Function.from_array((1, 2), second))
+    forbidden = (Constraint((0, 1), np.array([[1, 0], [1, 1]])),) if forbids else ()
+    variables = tuple(Variable(name, size) for name, size in zip("abc", (3, 2, 3), strict=True))
+    problem = Problem(variables, functions, forbidden, semiring=semiring)
+    result = min_marginals(problem, OPTIONS)
+    content = result.to_json()["marginals"]
+    for v, found in enumerate(result.marginals):
+        for x in range(problem.sizes[v]):
+            own = [
+                costs[2 * a + b] + costs[6 + 3 * b + c]
+                for a, b, c in itertools.product(range(3), range(2), range(3))
+                if (a, b, c)[v] == x and not (forbids and a == 1)
+            ]
+            best = (max if maximises else min)(own, default=None)
+            assert content["abc"[v]][str(x)] == best
+            assert (type(found[x]), found[x]) == (int, best) if own else math.isnan(found[x])

@@ -1,0 +1,48 @@
+"""Which floating-point numbers a table may hold: what operators compute with them then has a meaning.
+
+NaN is no number: no comparison with it holds, so minima would depend on the order of rows. An infinity is a value only
+where it is the semiring's zero, inf where sums are minimised and -inf where they are maximised or their exponentials
+added up: it stands for an infeasible assignment, in a row as in a cell of a complete table, whatever is added to it.
+The other infinity would make NaN of it, and so would any infinity times the zero of products.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from oocbe.errors import ModelError
+from oocbe.semiring import Semiring
+
+
+def check_numbers(what: str, values: Any, semiring: Semiring) -> None:
+    """Refuse values that a table of a semiring cannot hold.
+
+    Parameters
+    ----------
+    what : names the table in the message. values : of any shape and dtype, in main or device memory.
+
+    Raises
+    ------
+    ModelError : NaN, or an infinity that is not the semiring's zero.
+    """
+    found = strange_number(values, semiring)
+    if found is None:
+        return
+    if math.isnan(found):
+        raise ModelError(f"{what}: a value is NaN, which no operator can compare or add up; leave such rows out")
+    instead = "leave the row out" if math.isinf(semiring.zero) else "give a finite number, or leave the row out"
+    raise ModelError(
+        f"{what}: a value is {found}, which {semiring} tables cannot hold (an infeasible assignment is worth "
+        f"{semiring.zero} there); {instead}"
+    )
+
+
+def strange_number(values: Any, semiring: Semiring) -> float | None:
+    """NaN or an infinity that a table of the semiring cannot hold, where the values have any; None where not."""
+    if values.dtype.kind != "f" or not values.size:
+        return None
+    for extreme in (float(values.min()), float(values.max())):  # both are NaN where any value is
+        if math.isnan(extreme) or (math.isinf(extreme) and extreme != semiring.zero):
+            return extreme
+    return None
