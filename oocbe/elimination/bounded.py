@@ -316,7 +316,7 @@ class BoundedSolve:
                 known.raise_lower(threshold, "elimination")
                 return True
             begin = time.perf_counter()
-            assignment = scope.lift(backward_pass(finish.prepared, outcome.buckets))
+            assignment = scope.lift(backward_pass(finish.prepared, outcome.buckets, self._engine.deadline))
             statistics.seconds["backward"] += time.perf_counter() - begin
         if all(c.permits(assignment) for c in self._problem.linear_constraints):
             known.offer(outcome.value, assignment, "elimination")

@@ -224,31 +224,29 @@ class _Run:
         """
         begin = time.perf_counter()
         try:
-            finish = self._race(choices, found)
+            return self._finished(self._race(choices, found), order_seconds, begin)
         except TimeLimitError:
             return None
         except ResourceError:
             if not found:
                 raise
             return None
-        return self._finished(finish, order_seconds, begin)
 
     def _eliminate(self, choices: list[OrderChoice], order_seconds: float) -> Result:
         """Elimination without bounds; where it cannot end, what the search for assignments has found by then."""
         begin = time.perf_counter()
         found: list[Incumbent] = []
         try:
-            finish = self._race(choices, found)
+            return self._finished(self._race(choices, found), order_seconds, begin)
         except (TimeLimitError, ResourceError) as error:
             if not found:
                 raise
             known, statistics = self._knowledge_of(found), Statistics(stopped=str(error))
             dtype = value_dtype(self.problem, self.semiring).name
             return result_of_bounds(self.problem, self.options, known, statistics, dtype, self._backend)
-        return self._finished(finish, order_seconds, begin)
 
     def _race(self, choices: list[OrderChoice], found: list[Incumbent]) -> Finish:
-        """The forward pass; where it cannot end, ``found`` gets what the search for assignments has found."""
+        """The forward pass; ``found`` gets what the search for assignments has found by its end."""
         options, problem = self.options, self.problem
         if options.tables != INCOMPLETE and predictions_are_exact(problem):
             choices = choices[:1]
@@ -265,11 +263,10 @@ class _Run:
                     lambda choice: self._start(problem, choice, ""),
                     options.tables,
                 )
-            except (TimeLimitError, ResourceError):
+            finally:
                 best = None if incumbents is None else incumbents.best
                 if best is not None:
                     found.append(best)
-                raise
 
     def _knowledge_of(self, found: list[Incumbent]) -> Knowledge:
         """Of an assignment found, or of nothing."""
@@ -286,7 +283,7 @@ class _Run:
             forward_end = time.perf_counter()
             assignment = None
             if finish.outcome.value is not None and self.semiring.selects:
-                assignment = backward_pass(finish.prepared, finish.outcome.buckets)
+                assignment = backward_pass(finish.prepared, finish.outcome.buckets, self.deadline)
             passing("backward:done")
         result = result_of_elimination(problem, self.semiring, options, finish, assignment, self._backend)
         seconds = {
