@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from oocbe.deadline import Deadline
 from oocbe.options import SolveOptions
 
 if TYPE_CHECKING:
@@ -56,13 +57,17 @@ def solve(
 
 
 def solve_timed(load: Callable[[], Problem], options: SolveOptions, observer: Observer | None = None) -> Result:
-    """Load a problem and solve it, with the time that loading took among the result's seconds (``read``)."""
-    start = time.perf_counter()
-    problem = load()
-    reading = time.perf_counter() - start
-    from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
+    """Load a problem and solve it, with the time that loading took among the result's seconds (``read``).
 
-    return with_reading(run(problem, options, observer), reading)
+    The time limit counts from here on; TimeLimitError where it comes before the problem is loaded.
+    """
+    start = time.perf_counter()
+    with Deadline(options.time_limit):
+        problem = load()
+        reading = time.perf_counter() - start
+        from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
+
+        return with_reading(run(problem, options, observer), reading)
 
 
 def with_reading(result: Timed, seconds: float) -> Timed:
@@ -98,12 +103,13 @@ def bound(
     """
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
-    loaded = load_problem(problem)
-    reading = time.perf_counter() - begin
-    from oocbe.elimination.mini_buckets_bound import bound as run
-
     wanted = [z] if isinstance(z, int | str) else list(z)
-    result = run(loaded, settings, wanted, partition, cost_shifting, observer)
+    with Deadline(settings.time_limit):
+        loaded = load_problem(problem)
+        reading = time.perf_counter() - begin
+        from oocbe.elimination.mini_buckets_bound import bound as run
+
+        result = run(loaded, settings, wanted, partition, cost_shifting, observer)
     seconds = {"read": reading, **result.seconds, "total": reading + result.seconds["total"]}
     return replace(result, seconds=seconds)
 

@@ -77,13 +77,14 @@ def bound(
     is infeasible.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
+    from oocbe.deadline import Deadline
     from oocbe.facade import bound as run
     from oocbe.solution_file import write_assignment
 
     options = options_from(given)
     check_targets(file, solution=solution)
     limits = [_limit(text) for text in z or ["auto"]]
-    with observer_for(quiet, verbose) as observer:
+    with observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
         problem = load(file, format, evidence)
         result = run(problem, limits, options, partition=partition, cost_shifting=cost_shifting, observer=observer)
     best = result.best

@@ -157,6 +157,7 @@ def _run_task(
     solution: Path | None,
 ) -> int:
     from oocbe.cli.task import print_task
+    from oocbe.deadline import Deadline
     from oocbe.errors import UsageError
     from oocbe.facade import with_reading
     from oocbe.semiring import semiring_by_name
@@ -168,7 +169,7 @@ def _run_task(
             "--solution: only the tasks optimum and mpe have one assignment to write; kbest prints them with --json"
         )
     json, quiet, verbose = output
-    with observer_for(quiet, verbose) as observer:
+    with observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
         begin = time.perf_counter()
         problem = load(file, format_name, evidence)
         reading = time.perf_counter() - begin

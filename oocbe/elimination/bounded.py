@@ -20,14 +20,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
+from oocbe.deadline import Deadline, unlimited
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import left_out
 from oocbe.elimination.mini_bucket_rounds import MiniBucketRounds
-from oocbe.elimination.order import HEURISTICS, judge_order, read_order, search_orders
+from oocbe.elimination.order import HEURISTICS, judge_order, search_orders
 from oocbe.elimination.order_choice import OrderChoice
+from oocbe.elimination.order_file import read_order
 from oocbe.elimination.race import CAP_FACTOR, Attempts, Finish, Race
 from oocbe.elimination.scope import RunningOrder, Scope
 from oocbe.elimination.search_statistics import Statistics
@@ -58,6 +60,9 @@ LEAST_WIDTH = 2.0**-30
 
 LAST_ITERATIONS = 10_000
 """Of the search for an assignment where a time limit has left none: a moment."""
+
+LAST_SECONDS = 0.25
+"""Of a bound where a time limit has left none, and of laying the problem out for that search."""
 
 Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
 """Told the problem, the order and the bound of each run; returns what to call after each bucket."""
@@ -111,7 +116,7 @@ class BoundedSolve:
             self._given = read_order(problem, options.order)
         self._bounds = 0
         self._width: int | float = 0
-        self._is_kept = False
+        self._at_work: tuple[dict[str, Any] | None, RunningOrder | None] | None = None
         self.statistics = Statistics()
 
     def run(self) -> None:
@@ -158,22 +163,33 @@ class BoundedSolve:
                 if known.lower is None and known.value is None:
                     raise
                 self.statistics.stopped = str(error)
+            with unlimited():
+                self._conclude_search(incumbents)
+
+    def _conclude_search(self, incumbents: IncumbentSearch) -> None:
+        """Take what the search for assignments has found, or a moment to find one, and publish what is known."""
+        known, options, deadline = self._known, self._options, self._engine.deadline
+        self._take(incumbents)
+        if self._others.result is not None:
+            return
+        if known.lower is None:
+            with suppress(OocbeError), Deadline(LAST_SECONDS):
+                self._bound(Scope.whole(self._problem), math.inf, 0.0)
+        if known.value is None and not known.is_closed:
+            incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
             self._take(incumbents)
-            if self._others.result is not None:
-                return
-            if known.value is None and not known.is_closed:
-                incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
-                self._take(incumbents)
-            if known.value is None and not known.is_closed and options.incumbent_seconds > 0:
-                # Where time was too short even to begin a search: a moment of it is worth being late.
-                with suppress(OocbeError):  # not every problem has such a search
-                    last = find_incumbent(self._problem, math.inf, options.seed, iterations=LAST_ITERATIONS)
-                    if last is not None:
-                        known.offer(last.value, last.assignment, last.method)
-            if not (self._is_kept or self._keeper.known or known.is_closed):
-                # A limit came before the first round: a run that is resumed with more begins with what is known.
-                with suppress(ResourceError):
-                    self._keep(None)
+        if known.value is None and not known.is_closed and options.incumbent_seconds > 0:
+            # Where time was too short even to begin a search: a moment of it is worth being late.
+            with suppress(OocbeError), Deadline(LAST_SECONDS):  # not every problem has such a search
+                last = find_incumbent(self._problem, math.inf, options.seed, iterations=LAST_ITERATIONS)
+                if last is not None:
+                    known.offer(last.value, last.assignment, last.method)
+                    if self._at_work is not None:
+                        self._keep(*self._at_work)
+        if not (self._at_work or self._keeper.known or known.is_closed):
+            # A limit came before the first round: a run that is resumed with more begins with what is known.
+            with suppress(ResourceError):
+                self._keep(None)
 
     def _take(self, incumbents: IncumbentSearch) -> None:
         """Look at what the search for assignments has found by now."""
@@ -186,7 +202,7 @@ class BoundedSolve:
 
         attempt : one without bounds that begins now. running : the order that does, in a round with bounds.
         """
-        known, self._is_kept = self._known, True
+        known, self._at_work = self._known, (attempt, running)
         content = {"lower": known.lower, "value": known.value, "assignment": known.assignment, "width": self._width}
         order = None if running is None else running.as_record()
         self._keeper.keep_known({**content, "attempt": attempt, "running": order})

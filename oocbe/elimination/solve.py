@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from oocbe.deadline import Deadline
+from oocbe.deadline import Deadline, unlimited
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.bounded import BoundedSolve
@@ -109,7 +109,8 @@ def solve(
                 raise interruption from None
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
             notes = (*result.notes, run.warning) if run.warning else result.notes
-            result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
+            with unlimited():
+                result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
         else:
             result = kept.result
     if observer is not None:
@@ -172,7 +173,10 @@ class _Run:
         spent = 0.0
         found: list[Incumbent] = []
         if options.bounds == "auto":
-            choices = self.kept.orders(lambda: easy_orders(problem, options))
+            try:
+                choices = self.kept.orders(lambda: easy_orders(problem, options))
+            except TimeLimitError:
+                choices = []  # the search with bounds says what is known, and finds an assignment
             spent = time.perf_counter() - begin
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
                 result = self._eliminate_easily(choices, spent, found)

@@ -12,6 +12,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import look
 from oocbe.pruning.rows import Row
 
 LARGEST_OBJECTIVE = 1e4
@@ -77,6 +78,7 @@ class LinearProgram:
             return 0
         starts, indices, values, upper = [0], [], [], []
         for row in fresh:
+            look()
             index, value, limit = self._in_columns(row)
             indices.append(index)
             values.append(value)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oocbe.deadline import Deadline
 from oocbe.errors import UsageError
 from oocbe.facade import load_problem, settings_from
 
@@ -66,26 +67,29 @@ def run_task(
 
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
-    loaded = load_problem(problem)
-    loaded = loaded.in_semiring(settings.semiring or loaded.semiring)
-    if settings.ub is not None:
-        raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
-    reading = time.perf_counter() - begin
-    warning = "" if task == "mpe" else memory_warning(settings)  # mpe is a solve, which warns itself
-    if task == "mpe":
-        result = explanation.most_probable_explanation(loaded, settings, observer)
-    elif task == "count":
-        result = count_feasible(loaded, settings, observer)
-    elif task == "count-optimal":
-        result = optimal.count_optimal(loaded, settings, observer)
-    elif task == "kbest":
-        result = best.k_best(loaded, settings, k, observer)
-    elif task == "logz":
-        result = weights.log_partition(loaded, settings, temperature, observer)
-    elif task == "marginals":
-        result = weights.marginals(loaded, settings, temperature, observer)
-    else:
-        result = weights.min_marginals(loaded, settings, observer)
+    with Deadline(settings.time_limit):
+        loaded = load_problem(problem)
+        loaded = loaded.in_semiring(settings.semiring or loaded.semiring)
+        if settings.ub is not None:
+            raise UsageError(
+                "ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one"
+            )
+        reading = time.perf_counter() - begin
+        warning = "" if task == "mpe" else memory_warning(settings)  # mpe is a solve, which warns itself
+        if task == "mpe":
+            result = explanation.most_probable_explanation(loaded, settings, observer)
+        elif task == "count":
+            result = count_feasible(loaded, settings, observer)
+        elif task == "count-optimal":
+            result = optimal.count_optimal(loaded, settings, observer)
+        elif task == "kbest":
+            result = best.k_best(loaded, settings, k, observer)
+        elif task == "logz":
+            result = weights.log_partition(loaded, settings, temperature, observer)
+        elif task == "marginals":
+            result = weights.marginals(loaded, settings, temperature, observer)
+        else:
+            result = weights.min_marginals(loaded, settings, observer)
     known = sum(result.seconds.values())
     total = time.perf_counter() - begin
     seconds = {"read": reading, **result.seconds, "backward": max(0.0, total - reading - known), "total": total}
