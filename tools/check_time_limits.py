@@ -46,6 +46,10 @@ ENDED_WELL = (0, 10, 11, 20)
 """Exit codes of commands that ended by themselves; others are printed: they may have ended for the wrong reason."""
 
 
+REFUSED = 2
+"""Exit code of what cannot be answered, such as tables of a task beside a capacity: fine before the limit only."""
+
+
 @dataclass(frozen=True)
 class Job:
     """A command on a file: the task, and after how many seconds it must end."""
@@ -228,7 +232,8 @@ def main() -> int:
             lateness = answer["seconds"] - job.limit
             count += 1
             codes[answer["code"]] = codes.get(answer["code"], 0) + 1
-            if lateness > settings.tolerance or answer["code"] not in ENDED_WELL:
+            is_refused = answer["code"] == REFUSED and lateness < 0
+            if lateness > settings.tolerance or not (is_refused or answer["code"] in ENDED_WELL):
                 print(f"{job.task} {job.file}: {answer['seconds']:.2f} s, {answer['code']}", flush=True)
                 print(answer.get("output", "").strip())
             if lateness > settings.tolerance:

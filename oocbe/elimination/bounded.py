@@ -61,8 +61,8 @@ LEAST_WIDTH = 2.0**-30
 LAST_ITERATIONS = 10_000
 """Of the search for an assignment where a time limit has left none: a moment."""
 
-LAST_SECONDS = 0.25
-"""Of a bound where a time limit has left none, and of laying the problem out for that search."""
+LAST_SECONDS, LAST_BOUND_SECONDS = 0.2, 0.1
+"""Of laying the problem out for that search, and before it of a bound, where a time limit has left none."""
 
 Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
 """Told the problem, the order and the bound of each run; returns what to call after each bucket."""
@@ -173,7 +173,7 @@ class BoundedSolve:
         if self._others.result is not None:
             return
         if known.lower is None:
-            with suppress(OocbeError), Deadline(LAST_SECONDS):
+            with suppress(OocbeError), Deadline(LAST_BOUND_SECONDS):
                 self._bound(Scope.whole(self._problem), math.inf, 0.0)
         if known.value is None and not known.is_closed:
             incumbents.wait(min(options.incumbent_seconds, deadline.remaining))

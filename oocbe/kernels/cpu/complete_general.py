@@ -24,6 +24,9 @@ MIN = int(Marginalisation.MIN)
 MAX = int(Marginalisation.MAX)
 LOG_SUM_EXP = int(Marginalisation.LOG_SUM_EXP)
 
+LARGEST_PIECE = LARGEST_CALL >> 4
+"""Joined cells of a call at most: cell by cell, with an exponential each, they take many times what a row does."""
+
 RUN_CELLS = 1024
 """Result cells, neighbours along the first axis, that are accumulated together in the first-level cache."""
 
@@ -50,8 +53,8 @@ def eliminate_anyhow(
     infeasible = infeasible_value(dtype, combination, marginalisation)
     arrays = (values, strides, np.array(sizes, dtype=np.int64), kept, combination, marginalisation, infeasible, limit)
     runs = len(out) // run
-    if piece_rows is None and math.prod(sizes) >= LARGEST_CALL * thread_count():
-        piece_rows = len(out) * LARGEST_CALL // math.prod(sizes)
+    if piece_rows is None and math.prod(sizes) >= LARGEST_PIECE * thread_count():
+        piece_rows = len(out) * LARGEST_PIECE // math.prod(sizes)
     pieces = row_ranges(runs, None if piece_rows is None else max(1, piece_rows // run))
     run_all(_eliminate, [(*arrays, out, *piece) for piece in pieces])  # the functions keep their values alive
     return out
