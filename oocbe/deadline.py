@@ -2,12 +2,18 @@
 
 Loops run without the interpreter lock and know nothing of clocks. They look at the flag now and then and return early;
 whoever called them asks :meth:`Deadline.check`.
+
+Deadlines nest: within a block of one, another ends no later, and :func:`look` asks the innermost. So whatever takes
+long far below a command (a reader, a relaxation, pieces of work that threads take in turn) need not be handed one.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Self
 
@@ -15,17 +21,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import RequestedEndError, TimeLimitError
-from oocbe.interruption import current
+from oocbe.interruption import current as current_interruption
+
+_innermost: ContextVar[Deadline | None] = ContextVar("oocbe-deadline", default=None)
+
+
+def current() -> Deadline | None:
+    """The deadline of the innermost block that this runs in; None outside of all, and on threads of their own."""
+    return _innermost.get()
+
+
+def look() -> None:
+    """Raise :class:`TimeLimitError` where the deadline of the innermost block has come."""
+    deadline = _innermost.get()
+    if deadline is not None:
+        deadline.check()
+
+
+def current_flag() -> NDArray[np.int64]:
+    """The flag of the deadline of the innermost block, for compiled loops; outside of all, one that is never set.
+
+    A loop that saw it set leaves its result unfinished: its caller must :func:`look` before using that.
+    """
+    deadline = _innermost.get()
+    return np.zeros(1, dtype=np.int64) if deadline is None else deadline.flag
+
+
+@contextmanager
+def unlimited() -> Iterator[None]:
+    """Within the block there is no deadline: for what is done with what was found when one came."""
+    token = _innermost.set(None)
+    try:
+        yield
+    finally:
+        _innermost.reset(token)
 
 
 class Deadline:
-    """A moment after which work ends; a context manager that ends its timer.
+    """A moment after which work ends; a context manager within which it is the current one, and that ends its timer.
 
     It also comes when a signal asks the thread that made it to end (:mod:`oocbe.interruption`).
 
     Parameters
     ----------
-    seconds : from now; None: never.
+    seconds : from now, but no later than the deadline of the block that this runs in; None: when that one comes.
 
     Attributes
     ----------
@@ -33,9 +72,13 @@ class Deadline:
     """
 
     def __init__(self, seconds: float | None = None) -> None:
-        self._end = None if seconds is None else time.monotonic() + seconds
+        outer = _innermost.get()
+        if outer is not None and outer._end is not None:
+            seconds = outer.remaining if seconds is None else min(seconds, outer.remaining)
+        self._end: float | None = None if seconds is None else time.monotonic() + seconds
+        self._tokens: list[Token[Deadline | None]] = []
         self.flag: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
-        self._interruption = current()
+        self._interruption = current_interruption()
         if self._interruption is not None:
             self._interruption.watch(self)
         self._timer: threading.Timer | None = None
@@ -45,11 +88,13 @@ class Deadline:
             self._timer.start()
 
     def __enter__(self) -> Self:
+        self._tokens.append(_innermost.set(self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        _innermost.reset(self._tokens.pop())
         self.close()
 
     def close(self) -> None:

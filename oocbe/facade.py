@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from oocbe.deadline import Deadline
 from oocbe.interruption import carried
 from oocbe.options import SolveOptions
 
@@ -51,13 +52,14 @@ def solve(
     """
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
-    loaded = load_problem(problem)
-    reading = time.perf_counter() - begin
-    from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
+    with Deadline(settings.time_limit):
+        loaded = load_problem(problem)
+        reading = time.perf_counter() - begin
+        from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
-    if loaded is problem:
-        return carried(lambda: run(loaded, settings, observer))
-    return carried(lambda: with_reading(run(loaded, settings, observer), reading))
+        if loaded is problem:
+            return carried(lambda: run(loaded, settings, observer))
+        return carried(lambda: with_reading(run(loaded, settings, observer), reading))
 
 
 def with_reading(result: Timed, seconds: float) -> Timed:
@@ -93,16 +95,16 @@ def bound(
     """
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
-    loaded = load_problem(problem)
-    reading = time.perf_counter() - begin
-    from oocbe.elimination.mini_buckets_bound import bound as run
-
     wanted = [z] if isinstance(z, int | str) else list(z)
+    with Deadline(settings.time_limit):
+        loaded = load_problem(problem)
+        reading = time.perf_counter() - begin
+        from oocbe.elimination.mini_buckets_bound import bound as run
 
-    def bounded() -> BoundResult:
-        return with_reading(run(loaded, settings, wanted, partition, cost_shifting, observer), reading)
+        def bounded() -> BoundResult:
+            return with_reading(run(loaded, settings, wanted, partition, cost_shifting, observer), reading)
 
-    return carried(bounded)
+        return carried(bounded)
 
 
 def verify(problem: Problem | str | Path, solution: str | Path) -> Verdict:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from oocbe.deadline import look
 from oocbe.errors import ModelError, ValueRangeError
 from oocbe.row_numbers import MOST_AXES
 
@@ -114,6 +115,7 @@ def as_coefficients(what: str, values: ArrayLike) -> NDArray[np.int64]:
 
 def as_tuples(scope: tuple[int, ...], tuples: ArrayLike) -> NDArray[np.int64]:
     """Rows of value indices, one column a variable of the scope."""
+    look()  # whoever makes many functions, comes here for each
     array = as_integers(f"tuples over {scope}", tuples)
     if array.size == 0 and array.ndim != 2:
         array = array.reshape(0, len(scope))
@@ -135,6 +137,7 @@ def check_all_tuples(name: str, parts: Sequence[tuple[str, Function | Constraint
     """Refuse tuples outside their domains and repeated ones; ``parts`` are named for the message."""
     small: dict[int, list[tuple[str, Function | Constraint]]] = {}
     for what, part in parts:
+        look()
         arity = len(part.scope)
         if arity and len(part.tuples) < FEW_ROWS:
             small.setdefault(arity, []).append((what, part))

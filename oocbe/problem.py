@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from oocbe.deadline import look
 from oocbe.errors import ModelError
 from oocbe.model_checks import (
     INT64,
@@ -121,6 +122,7 @@ class Function:
 
     def to_array(self, sizes: Sequence[int]) -> tuple[Values, NDArray[np.bool_]]:
         """Dense form: values and feasibility, each with one axis a scope variable (sizes: of all variables)."""
+        look()
         shape = tuple(sizes[v] for v in self.scope)
         fill = self.default or 0
         dense: Values
@@ -159,6 +161,7 @@ class Constraint:
 
     def to_array(self, sizes: Sequence[int]) -> NDArray[np.bool_]:
         """Dense form: True where permitted, one axis a scope variable (sizes: of all variables)."""
+        look()
         permitted = np.full(tuple(sizes[v] for v in self.scope), not self.allowed, dtype=bool)
         permitted[tuple(self.tuples.T)] = self.allowed if len(self.scope) else bool(len(self.tuples)) == self.allowed
         return permitted

@@ -82,13 +82,13 @@ def solve_in(
     digests: list[str] = []
     backward = solving.backward_pass
 
-    def digesting(prepared, buckets, recomputation=None):
+    def digesting(prepared, buckets, recomputation=None, deadline=None):
         for bucket in buckets:
             for message in (m for m in bucket.messages if not m.is_forgotten):
                 table = message.table()
                 content = table.keys.tobytes() + table.values.tobytes()
                 digests.append(f"{message.scope} {message.rows} {hashlib.sha256(content).hexdigest()}")
-        return backward(prepared, buckets, recomputation)
+        return backward(prepared, buckets, recomputation, deadline)
 
     before = checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, messages.CHUNK_SHARE
     # Rows of complete tables are listed a few at a time.

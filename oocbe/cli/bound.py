@@ -78,14 +78,15 @@ def bound(
     is infeasible.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
+    from oocbe.deadline import Deadline
     from oocbe.facade import with_reading
     from oocbe.solution_file import write_assignment
 
     options = options_from(given)
     check_targets(file, solution=solution)
     limits = [_limit(text) for text in z or ["auto"]]
-    with observer_for(quiet, verbose) as observer:
-        begin = time.perf_counter()
+    begin = time.perf_counter()
+    with observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
         problem = load(file, format, evidence)
         reading = time.perf_counter() - begin
         from oocbe.elimination.mini_buckets_bound import bound as run

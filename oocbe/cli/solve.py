@@ -100,6 +100,7 @@ def solve(
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
     from oocbe.certificates.asking import check_certifiable, write_certificate
+    from oocbe.deadline import Deadline
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
     from oocbe.facade import with_reading
     from oocbe.solution_file import write_solution
@@ -116,7 +117,7 @@ def solve(
         with written_to(trace, about):
             return _run_task(task, file, format, evidence, options, of_task, (json, quiet, verbose), solution)
     begin = time.perf_counter()
-    with written_to(trace, about), observer_for(quiet, verbose) as observer:
+    with written_to(trace, about), observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
         problem = load(file, format, evidence)
         if certificate is not None:
             check_certifiable(file, problem, options, bool(evidence), format is not None)
@@ -177,6 +178,7 @@ def _run_task(
     solution: Path | None,
 ) -> int:
     from oocbe.cli.task import print_task
+    from oocbe.deadline import Deadline
     from oocbe.errors import UsageError
     from oocbe.facade import with_reading
     from oocbe.semiring import semiring_by_name
@@ -188,7 +190,7 @@ def _run_task(
             "--solution: only the tasks optimum and mpe have one assignment to write; kbest prints them with --json"
         )
     json, quiet, verbose = output
-    with observer_for(quiet, verbose) as observer:
+    with observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
         begin = time.perf_counter()
         problem = load(file, format_name, evidence)
         reading = time.perf_counter() - begin

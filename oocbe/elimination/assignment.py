@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import Deadline
 from oocbe.elimination.buckets import Bucket, entries_over, reading
 from oocbe.elimination.message import Message
 from oocbe.elimination.prepare import Prepared
@@ -29,7 +30,10 @@ PAIRS = 1 << 20
 
 @spanning(ELIMINATION, "backward pass")
 def backward_pass(
-    prepared: Prepared, buckets: list[Bucket], recomputation: Recomputation | None = None
+    prepared: Prepared,
+    buckets: list[Bucket],
+    recomputation: Recomputation | None = None,
+    deadline: Deadline | None = None,
 ) -> tuple[int, ...]:
     """An optimal assignment, one value index a variable, in the problem's order.
 
@@ -37,11 +41,14 @@ def backward_pass(
     ----------
     buckets : of a finished forward pass of a semiring that selects, in elimination order.
     recomputation : finds the values of messages that were forgotten; None where none was.
+    deadline : when to give up; None: never.
 
     Raises
     ------
     CorruptDataError : a message that was read back lacks the row that the forward pass was based on.
+    TimeLimitError : the deadline came.
     """
+    deadline = deadline or Deadline()
     chosen: dict[int, int] = {}
     allotments: dict[int, int] = {}
     consumption, is_better = prepared.consumption, prepared.semiring.is_better
@@ -57,6 +64,7 @@ def backward_pass(
         best: tuple[float, int] | None = None
         best_shares: list[int] = []
         for value in range(prepared.problem.sizes[bucket.variable]):
+            deadline.check()
             chosen[bucket.variable] = value
             shares: list[int] = []
             with reading(prepared, bucket):
@@ -68,7 +76,7 @@ def backward_pass(
                             total = _combined(prepared, total, values[value].item()) if feasible[value] else None
                 elif total is not None and consumption is not None:
                     room = consumption.limit if bucket.sent is None else allotments[id(bucket.sent)]
-                    total, shares = _Shares(prepared, consumption, room).of(bucket, chosen, total)
+                    total, shares = _Shares(prepared, consumption, room, deadline).of(bucket, chosen, total)
             if total is not None and (best is None or is_better(total, best[0])):
                 best, best_shares = (total, value), shares
         if best is None:
@@ -124,10 +132,11 @@ def _combined(prepared: Prepared, one: int | float, other: int | float) -> int |
 class _Shares:
     """The best choice of one row of each message that together consume no more than there is room for.
 
-    room : packed, as consumptions are (:mod:`oocbe.operators.consumption`).
+    room : packed, as consumptions are (:mod:`oocbe.operators.consumption`). deadline : looked at now and then.
     """
 
-    def __init__(self, prepared: Prepared, consumption: Consumption, room: int) -> None:
+    def __init__(self, prepared: Prepared, consumption: Consumption, room: int, deadline: Deadline) -> None:
+        self._deadline = deadline
         self._semiring = prepared.semiring
         self._dtype = np.dtype(np.int64 if prepared.dtype.kind == "i" else np.float64)
         self._consumption = consumption
@@ -170,12 +179,13 @@ class _Shares:
     def _joined(
         self, amounts: NDArray[np.int64], worths: NDArray[Any], theirs: NDArray[np.int64], values: NDArray[Any]
     ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-        """Choices so far with each row of a message, the best of each amount: amounts, values, choice and row."""
+        """Choices so far with each row of a message that may be the best: amounts, values, choice and row."""
         adds = self._semiring.combination is Combination.ADD
         wide = values.astype(self._dtype)
         found = []
         step = max(1, PAIRS // len(theirs))
         for first in range(0, len(amounts), step):
+            self._deadline.check()
             mine, own = amounts[first : first + step], worths[first : first + step]
             sums = (mine[:, None] + theirs).ravel()
             totals = (own[:, None] + wide if adds else own[:, None] * wide).ravel()
@@ -187,8 +197,29 @@ class _Shares:
     def _best(
         self, amounts: NDArray[np.int64], worths: NDArray[Any], before: NDArray[np.int64], row: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
-        """The best of the choices that consume the same."""
-        order = np.lexsort((self._as_costs(worths), amounts))
-        fresh = np.concatenate([[True], np.diff(amounts[order]) > 0])[: len(order)]
-        keep = order[fresh]
+        """The choices but those that consume no less than another and are no better.
+
+        As in the forward pass, choices are compared where they differ in what they consume of the first constraint.
+        """
+        costs = self._as_costs(worths)
+        order = np.lexsort((costs, amounts))
+        keep = order[staircase(amounts[order] >> self._consumption.widths[0], costs[order])]
         return amounts[keep], worths[keep], before[keep], row[keep]
+
+
+def staircase(groups: NDArray[np.int64], costs: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows cost less than all before them in their group.
+
+    groups : int64 (rows,), ascending. costs : int64 or float64 (rows,).
+    """
+    keep = np.zeros(len(groups), dtype=bool)
+    if not len(groups):
+        return keep
+    # Ranks, so that each group's lie below those of all groups before it: the least so far is then that of the group.
+    _, ranks = np.unique(costs, return_inverse=True)
+    _, group = np.unique(groups, return_inverse=True)
+    placed = ranks.astype(np.int64) - group.astype(np.int64) * len(groups)
+    least = np.minimum.accumulate(placed)
+    keep[0] = True
+    keep[1:] = placed[1:] < least[:-1]
+    return keep

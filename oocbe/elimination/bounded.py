@@ -20,14 +20,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
+from oocbe.deadline import Deadline, unlimited
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
 from oocbe.elimination.linear import left_out
 from oocbe.elimination.mini_bucket_rounds import MiniBucketRounds
-from oocbe.elimination.order import HEURISTICS, judge_order, read_order, search_orders
+from oocbe.elimination.order import HEURISTICS, judge_order, search_orders
 from oocbe.elimination.order_choice import OrderChoice
+from oocbe.elimination.order_file import read_order
 from oocbe.elimination.race import CAP_FACTOR, Attempts, Finish, Race
 from oocbe.elimination.scope import RunningOrder, Scope
 from oocbe.elimination.search_statistics import Statistics
@@ -58,6 +60,9 @@ LEAST_WIDTH = 2.0**-30
 
 LAST_ITERATIONS = 10_000
 """Of the search for an assignment where a time limit has left none: a moment."""
+
+LAST_SECONDS, LAST_BOUND_SECONDS = 0.2, 0.1
+"""Of laying the problem out for that search, and before it of a bound, where a time limit has left none."""
 
 Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
 """Told the problem, the order and the bound of each run; returns what to call after each bucket."""
@@ -163,23 +168,32 @@ class BoundedSolve:
             except BaseException:
                 self._take(incumbents)  # for whoever says what was known
                 raise
+            with unlimited():
+                self._conclude_search(incumbents)
+
+    def _conclude_search(self, incumbents: IncumbentSearch) -> None:
+        """Take what the search for assignments has found, or a moment to find one, and publish what is known."""
+        known, options, deadline = self._known, self._options, self._engine.deadline
+        self._take(incumbents)
+        if self._others.result is not None:
+            return
+        if known.lower is None:
+            with suppress(OocbeError), Deadline(LAST_BOUND_SECONDS):
+                self._bound(Scope.whole(self._problem), math.inf, 0.0)
+        if known.value is None and not known.is_closed:
+            incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
             self._take(incumbents)
-            if self._others.result is not None:
-                return
-            if known.value is None and not known.is_closed:
-                incumbents.wait(min(options.incumbent_seconds, deadline.remaining))
-                self._take(incumbents)
-            is_wanted = options.incumbent_seconds > 0 and not deadline.is_requested
-            if known.value is None and not known.is_closed and is_wanted:
-                # Where time was too short even to begin a search: a moment of it is worth being late.
-                with suppress(OocbeError):  # not every problem has such a search
-                    last = find_incumbent(self._problem, math.inf, options.seed, iterations=LAST_ITERATIONS)
-                    if last is not None:
-                        known.offer(last.value, last.assignment, last.method)
-            if not known.is_closed:
-                # A run that is resumed begins with all that is known: a limit may come before the first round.
-                with suppress(ResourceError):
-                    self._keep_anew()
+        is_wanted = options.incumbent_seconds > 0 and not deadline.is_requested
+        if known.value is None and not known.is_closed and is_wanted:
+            # Where time was too short even to begin a search: a moment of it is worth being late.
+            with suppress(OocbeError), Deadline(LAST_SECONDS):  # not every problem has such a search
+                last = find_incumbent(self._problem, math.inf, options.seed, iterations=LAST_ITERATIONS)
+                if last is not None:
+                    known.offer(last.value, last.assignment, last.method)
+        if not known.is_closed:
+            # A run that is resumed begins with all that is known: a limit may come before the first round.
+            with suppress(ResourceError):
+                self._keep_anew()
 
     def _take(self, incumbents: IncumbentSearch) -> None:
         """Look at what the search for assignments has found by now."""
@@ -328,7 +342,9 @@ class BoundedSolve:
                 known.raise_lower(threshold, "elimination")
                 return True
             begin = time.perf_counter()
-            assignment = scope.lift(backward_pass(finish.prepared, outcome.buckets, outcome.recomputation))
+            assignment = scope.lift(
+                backward_pass(finish.prepared, outcome.buckets, outcome.recomputation, self._engine.deadline)
+            )
             statistics.seconds["backward"] += time.perf_counter() - begin
         if all(c.permits(assignment) for c in self._problem.linear_constraints):
             known.offer(outcome.value, assignment, "elimination")

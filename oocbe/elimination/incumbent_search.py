@@ -6,11 +6,13 @@ picked up at any time. The compiled search holds no interpreter lock.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from oocbe.deadline import Deadline, unlimited
 from oocbe.errors import OocbeError
 from oocbe.problem import Problem
 from oocbe.pruning.incumbent import Incumbent, find_incumbent
@@ -35,6 +37,8 @@ class IncumbentSearch:
         self._seed = seed
         self._best: Incumbent | None = None
         self._stopped = threading.Event()
+        with unlimited():
+            self._deadline = Deadline(math.inf)  # that of the caller is none of another thread
         self._error: BaseException | None = None
         self._changed = threading.Condition()
         self._is_idle = True
@@ -50,6 +54,7 @@ class IncumbentSearch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopped.set()
+        self._deadline.interrupt()
         with self._changed:
             self._changed.notify_all()
         if self._thread.ident is not None:
@@ -84,6 +89,10 @@ class IncumbentSearch:
             self._changed.wait_for(lambda: self._is_idle, timeout=min(seconds, threading.TIMEOUT_MAX))
 
     def _run(self) -> None:
+        with self._deadline:
+            self._search()
+
+    def _search(self) -> None:
         length, number = FIRST_SLICE_SECONDS, 0
         try:
             while True:

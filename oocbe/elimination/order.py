@@ -16,23 +16,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.deadline import Deadline
+from oocbe.deadline import Deadline, current_flag, look
 from oocbe.elimination.order_choice import OrderChoice
+from oocbe.elimination.order_file import read_order
 from oocbe.elimination.order_improvement import Chain
 from oocbe.elimination.pace import MANY_ROWS_A_SECOND, ROWS_A_SECOND
 from oocbe.elimination.prepare import scopes_of
 from oocbe.elimination.row_limits import hidden_supports, leaves_few, row_limits
 from oocbe.elimination.zeros import without_zeros
-from oocbe.errors import FormatError
+from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.kernels.cpu import greedy_order as greedy
 from oocbe.kernels.cpu.estimate import estimate_rows
+from oocbe.machine import available_memory
 from oocbe.problem import Constraint, Function, Problem
+from oocbe.tables.table import format_bytes
 from oocbe.tracing.recorder import ELIMINATION, spanning
 
 SEARCH_PROBES = 16
@@ -66,6 +68,12 @@ TIME_SHARE = 0.25
 MOST_ROWS = 2.0**960
 """Predictions end here: sums of them, ratios and bytes are still within float64."""
 
+MOST_VARIABLES = 1 << 15
+"""Each greedy order takes time that grows with the square of the variables: some minutes from here on."""
+
+GRAPH_COPIES = 8
+"""Graphs, a bit for each pair of variables, that the search holds at a time: one for each of a few orders."""
+
 MASKED_SIZE = 64
 """Largest domain whose pairwise constraints are probed: values left are kept as bits of a word."""
 
@@ -79,18 +87,20 @@ class PrimalGraph:
     """
 
     def __init__(self, problem: Problem) -> None:
-        problem = without_zeros(problem)  # what they forbid, probes see as constraints
         count = len(problem.variables)
-        connected = np.zeros((count, count), dtype=bool)
-        for scope in scopes_of(problem):
-            index = np.array(scope, dtype=np.int64)
-            connected[index[:, None], index[None, :]] = True
-        np.fill_diagonal(connected, False)
         words = (count + 63) // 64
-        padded = np.zeros((count, words * 8), dtype=np.uint8)
-        packed = np.packbits(connected, axis=1, bitorder="little")
-        padded[:, : packed.shape[1]] = packed
-        self.adjacency: NDArray[np.uint64] = padded.view(np.uint64)
+        _check_graph(problem.name, count, 8 * count * words)
+        problem = without_zeros(problem)  # what they forbid, probes see as constraints
+        adjacency = np.zeros((count, words), dtype=np.uint64)
+        for scope in scopes_of(problem):
+            look()
+            index = np.array(scope, dtype=np.int64)
+            members = np.zeros(words, dtype=np.uint64)
+            np.bitwise_or.at(members, index >> 6, np.uint64(1) << (index & 63).astype(np.uint64))
+            adjacency[index] |= members
+        own = np.arange(count)
+        adjacency[own, own >> 6] &= ~(np.uint64(1) << (own & 63).astype(np.uint64))
+        self.adjacency: NDArray[np.uint64] = adjacency
         self.sizes = np.array(problem.sizes, dtype=np.int64)
         self.weights = np.log2(np.maximum(1, self.sizes))
         self._problem = problem
@@ -115,6 +125,7 @@ class PrimalGraph:
 
         cell_work : see :func:`search_orders`.
         """
+        look()
         separators = self.separators(order)
         complete = None if cell_work == math.inf else cell_work * self.joined_cells(separators)
         rows = self.limited(order, separators, self.predict(separators, probes, seed, most, complete))
@@ -137,7 +148,8 @@ class PrimalGraph:
     def separators(self, order: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Bit set of each bucket's separator, by variable."""
         rows = self.adjacency.copy()
-        greedy.separators_of(rows, order)
+        greedy.separators_of(rows, order, current_flag())
+        look()
         return rows
 
     def joined_cells(self, separators: NDArray[np.uint64]) -> NDArray[np.float64]:
@@ -162,9 +174,25 @@ class PrimalGraph:
         """
         if otherwise is None:
             otherwise = np.full(len(self.sizes), np.inf)
-        rows = estimate_rows(separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF, otherwise, most)
+        limits = (otherwise, most, current_flag())
+        rows = estimate_rows(separators, self.sizes, *self._pairs, probes, seed & 0x7FFFFFFF, *limits)
+        look()
         result: NDArray[np.float64] = np.minimum(rows, MOST_ROWS)
         return result
+
+
+def _check_graph(name: str, variables: int, nbytes: int) -> None:
+    """Refuse, before anything is allocated, a primal graph that memory or patience does not suffice for."""
+    if variables > MOST_VARIABLES:
+        raise UnsupportedError(
+            f"{name}: an elimination order is searched for {MOST_VARIABLES:,} variables at most, and there are "
+            f"{variables:,}; fix variables by evidence, or divide the problem into its independent parts"
+        )
+    if GRAPH_COPIES * nbytes > available_memory():
+        raise ResourceError(
+            f"{name}: an elimination order of {variables:,} variables needs {GRAPH_COPIES} bits for each pair of them, "
+            f"{format_bytes(GRAPH_COPIES * nbytes)}, more than the {format_bytes(available_memory())} of memory here"
+        )
 
 
 def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -184,6 +212,7 @@ def _pairwise_constraints(problem: Problem) -> tuple[NDArray[Any], NDArray[Any],
     known: dict[tuple[object, ...], int] = {}
     end = 0
     for (u, v), array in permitted.items():
+        look()
         for x, y, leaves in ((u, v, array), (v, u, array.T)):
             key = (leaves.shape, leaves.tobytes())
             if key not in known:
@@ -211,16 +240,24 @@ CRITERIA = {
 
 def _greedy(name: str) -> Callable[[PrimalGraph, int], NDArray[np.int64]]:
     def run(graph: PrimalGraph, seed: int) -> NDArray[np.int64]:
-        arguments = (graph.weights, CRITERIA[name], seed, np.ones(len(graph.sizes)), math.inf)
+        arguments = (graph.weights, CRITERIA[name], seed, np.ones(len(graph.sizes)), math.inf, current_flag())
         order: NDArray[np.int64] = greedy.greedy_order(graph.adjacency.copy(), *arguments)[0]
+        look()
         return order
 
     return run
 
 
+def _linear(graph: PrimalGraph, seed: int) -> NDArray[np.int64]:
+    arguments = (graph.weights, seed, LINEAR_SWEEPS, current_flag())
+    order: NDArray[np.int64] = greedy.best_linear_order(graph.adjacency, *arguments)
+    look()
+    return order
+
+
 HEURISTICS: dict[str, Callable[[PrimalGraph, int], NDArray[np.int64]]] = {
     **{name: _greedy(name) for name in CRITERIA},
-    "linear": lambda g, seed: greedy.best_linear_order(g.adjacency, g.weights, seed, LINEAR_SWEEPS),
+    "linear": _linear,
 }
 """Ways to make one order from a seed."""
 
@@ -346,34 +383,3 @@ def _judged(
     costs = () if cell_work == math.inf else tuple((cell_work * graph.joined_cells(sets)[order]).tolist())
     separators = tuple(tuple(members) for members in _members(sets, order))
     return OrderChoice(tuple(order.tolist()), name, candidates, separators, tuple(rows.tolist()), costs)
-
-
-def read_order(problem: Problem, path: str | Path) -> list[int]:
-    """Order from a text file: variable names separated by white space or commas; ``#`` begins a comment.
-
-    Raises
-    ------
-    FormatError : an unknown variable, one that occurs twice or is missing; the message names it and the line.
-    """
-    known = {v.name: index for index, v in enumerate(problem.variables)}
-    order: list[int] = []
-    seen: set[int] = set()
-    number = 0
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(path, None, f"cannot be read as an elimination order ({error})") from None
-    for number, line in enumerate(text.splitlines(), start=1):
-        for name in line.split("#", 1)[0].replace(",", " ").split():
-            if name not in known:
-                raise FormatError(path, number, f"no variable is called {name!r}; expected names of {problem.name}")
-            if known[name] in seen:
-                raise FormatError(path, number, f"variable {name} occurs twice in the order; expected each once")
-            seen.add(known[name])
-            order.append(known[name])
-    if len(order) < len(known):
-        missing = next(name for name, index in known.items() if index not in seen)
-        raise FormatError(
-            path, number, f"the order ends after {len(order)} of {len(known)} variables; {missing} is missing"
-        )
-    return order

@@ -11,11 +11,13 @@ step only). Runs end as soon as their separators pass the rows of the best one.
 
 from __future__ import annotations
 
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import current_flag, look
 from oocbe.kernels.cpu import greedy_order as greedy
 from oocbe.kernels.cpu.threads import run_all, thread_count
 
@@ -73,7 +75,8 @@ class Chain:
                 changes[chosen] = SPREAD * self._random.normal(size=np.count_nonzero(chosen))
                 trials.append(self._logarithms + changes)
         seeds = self._random.integers(0, SEEDS, size=len(trials)).tolist()
-        found = run_all(self._judged, [(np.exp(t), seed) for t, seed in zip(trials, seeds, strict=True)])
+        calls = [(np.exp(t), seed, copy_context()) for t, seed in zip(trials, seeds, strict=True)]
+        found = run_all(self._judged, calls)
         best = min(range(len(trials)), key=lambda trial: found[trial][0])
         work: float = found[best][0]
         order: NDArray[np.int64] = found[best][1]
@@ -82,11 +85,17 @@ class Chain:
         self.work, self._logarithms = work, trials[best]
         return order
 
-    def _judged(self, factors: NDArray[np.float64], seed: int) -> tuple[float, NDArray[np.int64]]:
+    def _judged(self, factors: NDArray[np.float64], seed: int, context: Context) -> tuple[float, NDArray[np.int64]]:
+        """The same on a thread that knows the caller's deadline from its context."""
+        return context.run(self._judge, factors, seed)
+
+    def _judge(self, factors: NDArray[np.float64], seed: int) -> tuple[float, NDArray[np.int64]]:
         """Work of the greedy order with some factors, more than that of the last order where it was given up."""
         graph = self._graph
         most = self.work if graph.is_complete else float("inf")
-        order, work = greedy.greedy_order(graph.adjacency.copy(), graph.weights, self._criterion, seed, factors, most)
+        limits = (factors, most, current_flag())
+        order, work = greedy.greedy_order(graph.adjacency.copy(), graph.weights, self._criterion, seed, *limits)
+        look()
         if not graph.is_complete:
             work = graph.work(order, self._probes, seed, self.work, self._cell_work)
         return work, order

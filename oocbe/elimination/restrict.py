@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import look
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
 from oocbe.pruning.row_bounds import BoundSource, RowBound
 from oocbe.semiring import Combination
@@ -92,6 +93,7 @@ class _Parts:
             if not values.all() or len(values) == 1:
                 waiting.update(self._uses[v])
         while waiting:
+            look()
             number = waiting.pop()
             for v in self._reduce(*self._parts[number], allowed):
                 waiting.update(self._uses[v])

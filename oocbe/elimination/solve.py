@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from oocbe.deadline import Deadline
+from oocbe.deadline import Deadline, unlimited
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.bounded import BoundedSolve
@@ -139,7 +139,8 @@ def _solved(
             check_claim(problem, result.value, result.assignment, result.bounds or "elimination")
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
             notes = (*result.notes, run.warning) if run.warning else result.notes
-            result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
+            with unlimited():
+                result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
         else:
             result = kept.result
             check_claim(problem, result.value, result.assignment, "the run in the work folder")
@@ -249,7 +250,10 @@ class _Run:
         spent = 0.0
         found: list[Incumbent] = []
         if options.bounds == "auto":
-            choices = self.kept.orders(lambda: easy_orders(problem, options))
+            try:
+                choices = self.kept.orders(lambda: easy_orders(problem, options))
+            except TimeLimitError:
+                choices = []  # the search with bounds says what is known, and finds an assignment
             spent = time.perf_counter() - begin
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
                 result = self._eliminate_easily(choices, spent, found)
@@ -302,8 +306,10 @@ class _Run:
         """
         begin = time.perf_counter()
         try:
-            finish = self._race(choices, found)
+            return self._finished(self._race(choices, found), order_seconds, begin)
         except RequestedEndError:
+            if found:
+                self._knowledge_of(found)
             raise
         except TimeLimitError:
             return None
@@ -311,27 +317,26 @@ class _Run:
             if not found:
                 raise
             return None
-        return self._finished(finish, order_seconds, begin)
 
     def _eliminate(self, choices: list[OrderChoice], order_seconds: float) -> Result:
         """Elimination without bounds; where it cannot end, what the search for assignments has found by then."""
         begin = time.perf_counter()
         found: list[Incumbent] = []
         try:
-            finish = self._race(choices, found)
+            return self._finished(self._race(choices, found), order_seconds, begin)
         except (TimeLimitError, ResourceError) as error:
             if not found:
                 raise
             known, statistics = self._knowledge_of(found), Statistics(stopped=str(error))
             dtype = value_dtype(self.problem, self.semiring).name
             return result_of_bounds(self.problem, self.options, known, statistics, dtype, self._backend)
-        return self._finished(finish, order_seconds, begin)
 
     def _race(self, choices: list[OrderChoice], found: list[Incumbent]) -> Finish:
-        """The forward pass; where it cannot end, ``found`` gets what the search for assignments has found."""
+        """The forward pass; ``found`` gets what the search for assignments has found by its end."""
         options, problem = self.options, self.problem
         if options.tables != INCOMPLETE and predictions_are_exact(problem):
             choices = choices[:1]
+        is_request = False
         with self._incumbents() as incumbents:
             try:
                 self._check_disk(choices)
@@ -346,12 +351,14 @@ class _Run:
                     options.tables,
                 )
             except BaseException as error:
+                is_request = isinstance(error, RequestedEndError) or not isinstance(error, Exception)
+                raise
+            finally:
                 best = None if incumbents is None else incumbents.best
                 if best is not None:
                     found.append(best)
-                if found and (isinstance(error, RequestedEndError) or not isinstance(error, Exception)):
+                if found and is_request:
                     self._knowledge_of(found)
-                raise
 
     def _knowledge_of(self, found: list[Incumbent]) -> Knowledge:
         """Of an assignment found, or of nothing."""
@@ -368,7 +375,8 @@ class _Run:
             forward_end = time.perf_counter()
             assignment = None
             if finish.outcome.value is not None and self.semiring.selects:
-                assignment = backward_pass(finish.prepared, finish.outcome.buckets, finish.outcome.recomputation)
+                outcome = finish.outcome
+                assignment = backward_pass(finish.prepared, outcome.buckets, outcome.recomputation, self.deadline)
             passing("backward:done")
         result = result_of_elimination(problem, self.semiring, options, finish, assignment, self._backend)
         seconds = {

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import look
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io.lexer import Lexer
 from oocbe.io.text import Text
@@ -221,6 +222,7 @@ def _read_table(network: _Network, child: int, parents: list[int], shape: tuple[
 
 def _numbers(lexer: Lexer, count: int, what: str) -> list[float]:
     numbers: list[float] = []
+    look()
     while not lexer.accept(";"):
         if numbers:
             lexer.accept(",")

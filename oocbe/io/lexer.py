@@ -10,8 +10,12 @@ import math
 import re
 from collections.abc import Collection
 
+from oocbe.deadline import look
 from oocbe.errors import FormatError
 from oocbe.io.text import SHOWN_CHARACTERS, Text
+
+LOOK_STEP = (1 << 12) - 1
+"""Tokens, less one, after which reading looks whether the time limit has come; ones in the low bits."""
 
 
 class Lexer:
@@ -45,6 +49,8 @@ class Lexer:
             if match.start() != end:
                 break
             end = match.end()
+            if len(self._tokens) & LOOK_STEP == 0:
+                look()
             if match.lastgroup is not None:
                 self._tokens.append(match[match.lastgroup])
                 self._offsets.append(match.start())

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from oocbe.errors import FormatError, OocbeError, UnsupportedError, UsageError
+from oocbe.errors import FormatError, OocbeError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.io import bif, cfn, spot, spot_writer, uai, wcsp, wcsp_writer
 from oocbe.io.evidence import Evidence, evidence_of
 from oocbe.io.files import check_there, read_bytes, without_compression, write_bytes
@@ -82,7 +82,7 @@ def read(
 def _parse(chosen: Format, text: Text) -> Problem:
     try:
         return chosen.parse(text)
-    except (FormatError, UnsupportedError):
+    except (FormatError, TimeLimitError, UnsupportedError):
         raise
     except OocbeError as error:
         # The parsers check everything the model checks, with a line. Should one be missed, name the file at least.

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import look
 from oocbe.errors import FormatError
 from oocbe.io.files import without_compression
 
@@ -116,6 +117,7 @@ class Text:
 
     def integers(self, first: int, count: int, what: str) -> NDArray[np.int64]:
         """``count`` tokens from ``first`` on as int64 (count,), a view: do not write to it."""
+        look()
         self._need(first, count, what)
         values, good = self._integers
         if not good[first : first + count].all():
@@ -129,6 +131,7 @@ class Text:
         A number that is not zero but too small for a double is refused: it would silently change from possible to
         impossible.
         """
+        look()
         self._need(first, count, what)
         if count == 0:
             return np.empty(0, dtype=np.float64)

@@ -60,13 +60,14 @@ class DominanceStream:
         for variable in self.substitutions.variables:
             for other in sorted(self._elsewhere(rows, variable, dominated) - {number}):
                 self._mark(rows, self.cache.chunk(self.table, other), variable, dominated)
+        self.deadline.check()
         if not dominated.any():
             return rows
         keys, values = compact_rows(rows.keys, rows.values, dominated)
         return Table(rows.layout, keys, values, rows.semiring, is_sorted=True)
 
     def _mark(self, rows: Table, others: Table, variable: Substitution, dominated: NDArray[np.uint8]) -> None:
-        calls = (*arguments_of(variable), self.sign, dominated)
+        calls = (*arguments_of(variable), self.sign, dominated, self.deadline.flag)
         mark_dominated(rows.keys, rows.values, others.keys, others.values, *calls)
 
     def _elsewhere(self, rows: Table, variable: Substitution, dominated: NDArray[np.uint8]) -> set[int]:

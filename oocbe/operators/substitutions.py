@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import current_flag, look
 from oocbe.kernels.cpu.consumption_dominance import mark_outdone
 from oocbe.kernels.cpu.dominance import compact_rows, mark_dominated
 from oocbe.kernels.cpu.threads import run_all
@@ -51,16 +52,20 @@ class Substitutions:
         ----------
         keys : uint64 (words, rows), ascending. values : (rows,).
         sign : 1 where small values are better, -1 where large ones are.
+
+        Raises
+        ------
+        TimeLimitError : the deadline of the block that this runs in came.
         """
-        dominated = np.zeros(len(values), dtype=np.uint8)
+        dominated, stop = np.zeros(len(values), dtype=np.uint8), current_flag()
         calls: list[tuple[Any, ...]]
         if self.parts is None:
             mark: Callable[..., None] = mark_dominated
-            calls = [(keys, values, keys, values, *arguments_of(own), sign, dominated) for own in self.variables]
+            calls = [(keys, values, keys, values, *arguments_of(own), sign, dominated, stop) for own in self.variables]
         else:
             mark = mark_outdone
             calls = [
-                (keys, values, *arguments_of(own), saving, self.parts, sign, dominated)
+                (keys, values, *arguments_of(own), saving, self.parts, sign, dominated, stop)
                 for own, saving in zip(self.variables, self.savings, strict=True)
             ]
         if len(values) < SERIAL_ROWS:
@@ -68,6 +73,7 @@ class Substitutions:
                 mark(*call)
         else:
             run_all(mark, calls)
+        look()
         if not dominated.any():
             return keys, values
         kept_keys, kept_values = compact_rows(keys, values, dominated)

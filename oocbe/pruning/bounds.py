@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UnsupportedError, ValueRangeError
+from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
 from oocbe.interruption import is_requested
 from oocbe.problem import Problem
 from oocbe.pruning.constant_bound import constant_source, minimum_terms
@@ -73,15 +74,38 @@ def bound_sources(
     constant = constant_source(problem)
     if constant.root == math.inf:
         return [constant]
-    deadline = time.perf_counter() + seconds
     found = [constant]
+    # What is known by then is a bound, too.
+    with suppress(TimeLimitError):
+        _improve(problem, constant, found, seconds, seed, improve, order)
+    found.sort(key=lambda source: source.root, reverse=True)
+    return [*found]
+
+
+def _improve(
+    problem: Problem,
+    constant: AdditiveSource,
+    found: list[AdditiveSource],
+    seconds: float,
+    seed: int,
+    improve: bool,
+    order: Sequence[int] | None,
+) -> None:
+    """Append better bounds than the constant to those found, or replace it where nothing is left.
+
+    Raises
+    ------
+    TimeLimitError : the deadline came before all were tried.
+    """
+    deadline = time.perf_counter() + seconds
     removed = constant.removed
     conflicts: list[Conflicts] = []
     if sum(problem.sizes) <= MOST_LITERALS:
         conflicts = conflicts_of(problem, constant.fixed_point)
         if conflicts[-1].forbidden.is_empty:
             removed[:] = 1
-            return [constant_source(problem)]
+            found[:] = [constant_source(problem)]
+            return
         removed = removed | conflicts[-1].forbidden.removed
         conflicts = [c for c in conflicts if _has_rows(problem, c.forbidden)]
     else:
@@ -104,8 +128,6 @@ def bound_sources(
             found.append(linear)
             if linear.root >= max(source.root for source in found):
                 break
-    found.sort(key=lambda source: source.root, reverse=True)
-    return [*found]
 
 
 @dataclass(frozen=True)

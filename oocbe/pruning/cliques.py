@@ -9,10 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import look
 from oocbe.kernels.cpu import cliques as kernels
 
 ROOM = 256
 """Cliques of a cover that one compiled call finds."""
+
+HEAVY_AT_ONCE = 64
+"""Literals that one call of the compiled search begins with: the time is looked at between calls."""
 
 LEAST_WEIGHT = 1e-6
 """Vertices with less are left out of the sums."""
@@ -44,6 +48,7 @@ def covering_cliques(adjacent: NDArray[np.uint64]) -> list[list[int]]:
     found: set[tuple[int, ...]] = set()
     vertex = 0
     while vertex < len(adjacent):
+        look()
         count, vertex = kernels.covering_cliques(adjacent, open_edges, vertex, cliques)
         found |= _members(cliques[:count])
     return [list(clique) for clique in sorted(found)]
@@ -61,10 +66,15 @@ def violated_cliques(
     order = np.argsort(-point, kind="stable")
     heavy = order[point[order] > LEAST_WEIGHT]
     support = bit_matrix((point > LEAST_WEIGHT)[None, :])[0]
-    cliques = np.empty((2 * len(heavy) + 1, adjacent.shape[1]), dtype=np.uint64)
+    cliques = np.empty((2 * HEAVY_AT_ONCE + 1, adjacent.shape[1]), dtype=np.uint64)
     scratch = np.empty((2, len(point)), dtype=np.int64)
-    count = kernels.violated_cliques(adjacent, heavy, point, support, least_violation, cliques, scratch)
-    return [list(clique) for clique in sorted(_members(cliques[:count]))]
+    found: set[tuple[int, ...]] = set()
+    for first in range(0, len(heavy), HEAVY_AT_ONCE):
+        look()
+        some = heavy[first : first + HEAVY_AT_ONCE]
+        count = kernels.violated_cliques(adjacent, some, point, support, least_violation, cliques, scratch)
+        found |= _members(cliques[:count])
+    return [list(clique) for clique in sorted(found)]
 
 
 def _members(sets: NDArray[np.uint64]) -> set[tuple[int, ...]]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import look
 from oocbe.problem import Function, Problem
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import FixedPoint
@@ -89,6 +90,7 @@ def split_dear(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, Dear
     functions = list(problem.functions)
     found: dict[int, list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = {}
     for number, f in enumerate(problem.functions):
+        look()
         if len(f.scope) < 2 or math.prod(problem.sizes[v] for v in f.scope) > LARGEST_PART:
             continue
         values, permitted = f.to_array(problem.sizes)

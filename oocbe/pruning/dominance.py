@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import look
 from oocbe.kernels.cpu.penalties import collect_substitutions
 from oocbe.operators.bucket_engine import BucketEngine
 from oocbe.operators.consumption import Consumption
@@ -111,6 +112,7 @@ class SubstitutionDominance:
                 for axis, v in enumerate(packed.scope):
                     if self._sizes[v] > LARGEST_DOMAIN:
                         continue
+                    look()
                     key = (is_hard, axis, shape, content)
                     if key not in known:
                         dense = self._dense(packed, entries, shape)

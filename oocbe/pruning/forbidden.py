@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import look
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import ROUNDING, FixedPoint
@@ -94,6 +95,7 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     listed, others = _split(problem)
     known: dict[tuple[tuple[int, ...], bytes], list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
     for scope, cells in _forbidding_parts(problem, None, others):
+        look()
         key = cells.shape, cells.tobytes()  # thousands of parts forbid one of a few patterns
         if key not in known:
             known[key] = _minimal(cells)
@@ -146,6 +148,7 @@ def _add_linear(
     removed[literals[use > room]] = 1
     heavy = 2 * use > room  # of two literals with no room together, one has no room twice
     for literal, own in zip(literals[heavy].tolist(), use[heavy].tolist(), strict=True):
+        look()
         others = literals[own + use > room]
         others = others[(others < first[_variable(first, literal)]) | (others >= first[_variable(first, literal) + 1])]
         pairs[literal, others] = True

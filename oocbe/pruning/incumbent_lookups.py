@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import look
 from oocbe.kernels.cpu.search_state import Factors
 
 LARGEST_DENSE = 1 << 20
@@ -48,6 +49,7 @@ def lay_out(sizes: tuple[int, ...], parts: Sequence[Part]) -> Factors:
     members: list[list[Part]] = []
     total = 0
     for part in parts:
+        look()
         scope = tuple(sorted(part.scope))
         number = number_of.get(scope)
         if number is None:
@@ -69,6 +71,7 @@ def lay_out(sizes: tuple[int, ...], parts: Sequence[Part]) -> Factors:
     key_values: list[NDArray[np.float64]] = []
     default = np.zeros(len(factors))
     for number, own in enumerate(members):
+        look()
         if dense_size[number] == 0:
             (part,) = own
             index = _index(part, factors[number], strides[number])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import look
 from oocbe.kernels.cpu.search_state import Factors, Model
 from oocbe.problem import Constraint, Function, Problem
 from oocbe.pruning.incumbent_lookups import Part, harmful_slots, lay_out, starts_of
@@ -103,6 +104,7 @@ class _Collector:
         candidates = [p for p in self.soft if p.default == 0 and len(p.values) and (p.values >= 0).all()]
         rest = [p for p in self.soft if not any(p is c for c in candidates)]
         while True:
+            look()
             safe, loss = self._safe_values([*self.hard, *candidates], rest, frugal)
             kept: list[Part] = []
             demoted: list[Part] = []
@@ -126,6 +128,7 @@ class _Collector:
         safe = np.full(len(self.sizes), -1, dtype=np.int64)
         loss = np.zeros(len(self.sizes))
         for v in range(len(self.sizes)):
+            look()
             own = self.slots(v)
             permitted = self.permitted[own] != 0
             values = np.flatnonzero(~harmful[own] & permitted & frugal[own])
@@ -143,8 +146,10 @@ def search_model(problem: Problem) -> SearchModel:
     slots = int(start[-1])
     parts = _Collector(sizes, sign, start, np.zeros(slots), np.ones(slots, dtype=np.uint8), sign * problem.constant)
     for c in problem.constraints:
+        look()
         parts.add_constraint(c)
     for f in problem.functions:
+        look()
         parts.add_function(f)
     for linear in problem.linear_constraints:
         parts.is_infeasible |= sum(int(c.min()) for c in linear.coefficients) > linear.capacity

@@ -13,6 +13,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.deadline import look
 from oocbe.interruption import current
 from oocbe.pruning.rows import Row
 
@@ -79,6 +80,7 @@ class LinearProgram:
             return 0
         starts, indices, values, upper = [0], [], [], []
         for row in fresh:
+            look()
             index, value, limit = self._in_columns(row)
             indices.append(index)
             values.append(value)

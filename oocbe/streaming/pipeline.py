@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from queue import Empty, Full, Queue
 from typing import Generic, Protocol, TypeVar
 
@@ -108,7 +109,7 @@ def run_in_order(pieces: Iterable[Piece[Item]], streams: int) -> Generator[Item,
         try:
             for number, piece in enumerate(pieces):
                 lane = _Lane(piece, number % streams, rows[number % streams], stop, sharing)
-                lane.future = pool.submit(lane.run)
+                lane.future = pool.submit(copy_context().run, lane.run)  # the deadline, too
                 lanes.append(lane)
                 del lane, piece  # what a piece holds goes when its results are taken
                 if len(lanes) == streams:

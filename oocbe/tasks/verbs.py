@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oocbe.deadline import Deadline
 from oocbe.errors import UsageError
 from oocbe.facade import load_problem, settings_from, with_reading
 from oocbe.interruption import carried, listening
@@ -56,12 +57,12 @@ def run_task(
     """
     settings = settings_from(options, overrides)
     begin = time.perf_counter()
-    loaded = load_problem(problem)
-    reading = time.perf_counter() - begin
-    load_engine()
-    return carried(
-        lambda: with_reading(answered(task, loaded, settings, k=k, temperature=temperature, observer=observer), reading)
-    )
+    of_task: dict[str, Any] = {"k": k, "temperature": temperature}
+    with Deadline(settings.time_limit):
+        loaded = load_problem(problem)
+        reading = time.perf_counter() - begin
+        load_engine()
+        return carried(lambda: with_reading(answered(task, loaded, settings, observer=observer, **of_task), reading))
 
 
 def answered(

@@ -13,6 +13,9 @@ from oocbe.elimination.order_improvement import Chain
 from oocbe.kernels.cpu.greedy_order import MIN_FILL, greedy_order
 from oocbe.problem import Constraint, Function, Problem, Variable
 
+NEVER = np.zeros(1, dtype=np.int64)
+"""A flag that nobody sets."""
+
 
 def network(count: int, edges: int, seed: int, hard: bool = False) -> Problem:
     """Binary functions, or constraints, between random variables of 1 to 4 values."""
@@ -67,12 +70,12 @@ def test_rows_of_a_greedy_order_and_where_it_gives_up():
     problem = network(40, 70, 5)
     graph = PrimalGraph(problem)
     ones = np.ones(40)
-    order, rows = greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, ones, math.inf)
+    order, rows = greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, ones, math.inf, NEVER)
     sets = graph.separators(order)
     bits = np.unpackbits(sets.view(np.uint8), axis=1, bitorder="little")[:, :40]
     expected = sum(math.prod(size for size, inside in zip(problem.sizes, row, strict=True) if inside) for row in bits)
     assert rows == pytest.approx(expected)
-    assert rows / 2 < greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, ones, rows / 2)[1] < rows
+    assert rows / 2 < greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, ones, rows / 2, NEVER)[1] < rows
 
 
 @pytest.mark.parametrize("chosen", range(8))
@@ -81,7 +84,7 @@ def test_a_small_factor_has_a_variable_eliminated_first(chosen):
     graph = PrimalGraph(Problem(tuple(Variable(f"x{v}", 2) for v in range(8)), cycle))
     factors = np.ones(8)
     factors[chosen] = 0.5
-    assert greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, factors, math.inf)[0][0] == chosen
+    assert greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, factors, math.inf, NEVER)[0][0] == chosen
 
 
 def test_a_long_search_takes_a_part_of_the_time_limit():

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.deadline import Deadline
-from oocbe.elimination.order import HEURISTICS, MOST_ROWS, PrimalGraph, read_order, search_orders
+from oocbe.elimination.order import HEURISTICS, MOST_ROWS, PrimalGraph, search_orders
+from oocbe.elimination.order_file import read_order
 from oocbe.errors import FormatError, TimeLimitError
 from oocbe.kernels.cpu.greedy_order import count_bits, members_of
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable

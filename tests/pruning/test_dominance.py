@@ -217,7 +217,19 @@ def test_marking_finds_partners_in_any_word(words):
         cut = random.integers(0, keys.shape[1])
         for others in (slice(0, cut), slice(cut, None)):  # the partners, all at once or range by range
             other_keys = np.ascontiguousarray(keys[:, others])
-            mark_dominated(keys, values, other_keys, values[others], field, start, target, penalty, 1, marked)
+            mark_dominated(
+                keys,
+                values,
+                other_keys,
+                values[others],
+                field,
+                start,
+                target,
+                penalty,
+                1,
+                marked,
+                np.zeros(1, np.int64),
+            )
         known = {tuple(k): v for k, v in zip(keys.T.tolist(), values.tolist(), strict=True)}
         for row, key in enumerate(keys.T.tolist()):
             a = key[word] >> shift & mask

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.consumption_leaf import LISTS, join_consumptions, write_rows
+from oocbe.kernels.cpu.consumption_leaf import LISTS, STACK, join_consumptions, write_rows
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.trie_search import group_end, seek
 from oocbe.kernels.cpu.walk_steps import bound_part, gather, grown, least_value
@@ -127,8 +127,7 @@ def walk(
     out_low = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
     out_high = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
     count = np.int64(0)  # not a literal, which would be a second type for what it is given to
-    pruned = 0
-    steps = 0
+    pruned = steps = 0
 
     for item in range(first, last):
         for w in range(words):
@@ -179,16 +178,17 @@ def walk(
                         index[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
                     if consumes:
                         rows = (low[stop_level], high[stop_level], index, base, mask_from, mask_to, function_to)
-                        chosen, filled, amounts, worths = join_consumptions(
-                            tables, rows, leaf, consumption, amounts, worths
-                        )
+                        made_here = join_consumptions(tables, rows, leaf, consumption, amounts, worths, row_limit, stop)
+                        filled, amounts, worths = made_here
+                        if filled < 0:
+                            return out_keys, out_values, out_low, out_high, count, False, pruned
                         if count + filled > capacity:
                             capacity = 2 * (count + filled)
                             out_keys = grown(out_keys, count, capacity)
                             out_values = grown(out_values.reshape(1, -1), count, capacity)[0]
                         before, prices = count, (scale, amount_shift, amount_mask, price)
                         room = slack[levels + 1] - reached[levels] if prunes else entries[0]
-                        leaf_rows = (amounts[chosen, :filled], worths[chosen, :filled])
+                        leaf_rows = (amounts[STACK, :filled], worths[STACK, :filled])
                         count = write_rows(key, *leaf_rows, prunes, room, prices, out_keys, out_values, count)
                         pruned += before + filled - count
                         made[0] += (count & ~SHARED_STEP) - (before & ~SHARED_STEP)

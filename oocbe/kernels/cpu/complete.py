@@ -48,7 +48,7 @@ def eliminate_complete(
     if joined < SMALL_CELLS or codes[:2] not in CODES:
         return eliminate_anyhow(slim, lengths, gone, *codes)
     cells = math.prod(lengths[:kept])
-    if cells < FEW_CELLS and gone and joined // cells >= FEW_CELLS:
+    if slim and cells < FEW_CELLS and gone and joined // cells >= FEW_CELLS:
         return _in_two_steps(slim, lengths, gone, *codes)
     if not depends:
         return eliminate_anyhow(slim, lengths, gone, *codes)

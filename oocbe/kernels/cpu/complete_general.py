@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oocbe.infeasible import SUMMANDS, infeasible_value, largest_feasible
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.native import array_at
-from oocbe.kernels.cpu.threads import row_ranges, run_all
+from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, thread_count
 from oocbe.kernels.interface import CompleteFunction
 from oocbe.semiring import Combination, Marginalisation
 
@@ -23,6 +23,9 @@ ADD = int(Combination.ADD)
 MIN = int(Marginalisation.MIN)
 MAX = int(Marginalisation.MAX)
 LOG_SUM_EXP = int(Marginalisation.LOG_SUM_EXP)
+
+LARGEST_PIECE = LARGEST_CALL >> 4
+"""Joined cells of a call at most: cell by cell, with an exponential each, they take many times what a row does."""
 
 RUN_CELLS = 1024
 """Result cells, neighbours along the first axis, that are accumulated together in the first-level cache."""
@@ -49,7 +52,10 @@ def eliminate_anyhow(
     limit = largest_feasible(dtype) if dtype.kind == "i" and combination == ADD else 0
     infeasible = infeasible_value(dtype, combination, marginalisation)
     arrays = (values, strides, np.array(sizes, dtype=np.int64), kept, combination, marginalisation, infeasible, limit)
-    pieces = row_ranges(len(out) // run, None if piece_rows is None else max(1, piece_rows // run))
+    runs = len(out) // run
+    if piece_rows is None and math.prod(sizes) >= LARGEST_PIECE * thread_count():
+        piece_rows = len(out) * LARGEST_PIECE // math.prod(sizes)
+    pieces = row_ranges(runs, None if piece_rows is None else max(1, piece_rows // run))
     run_all(_eliminate, [(*arrays, out, *piece) for piece in pieces])  # the functions keep their values alive
     return out
 

@@ -16,6 +16,9 @@ from oocbe.kernels.cpu.jit import jit
 
 U64 = np.uint64
 
+LOOK_UP_STEP = (1 << 12) - 1
+"""Rows, less one, after which marking looks whether to give up; ones in the low bits."""
+
 
 @jit
 def mark_outdone(
@@ -29,6 +32,7 @@ def mark_outdone(
     parts: Any,
     sign: Any,
     dominated: Any,
+    stop: Any,
 ) -> Any:
     """Set ``dominated`` for rows that can be replaced by another one at no loss, substituting one variable.
 
@@ -40,6 +44,7 @@ def mark_outdone(
     parts : (shift, mask), int64 (constraints,), of each constraint in the packed consumption; the first is the lowest.
     sign : 1 where small values are better, -1 where large ones are.
     dominated : uint8 (rows,), written with 1 only, so that several variables may be worked on at once.
+    stop : int64 (1,), looked at now and then; set to another value than 0 it leaves the rest of the rows unmarked.
     """
     word, shift, mask = field
     part_shift, part_mask = parts
@@ -49,6 +54,8 @@ def mark_outdone(
     above_first = ~U64(part_mask[0])
     target = np.empty(words, dtype=np.uint64)
     for row in range(rows):
+        if row & LOOK_UP_STEP == 0 and stop[0] != 0:
+            break
         if dominated[row]:
             continue
         a = np.int64((keys[word, row] >> shift) & mask)

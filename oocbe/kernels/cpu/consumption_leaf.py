@@ -7,8 +7,11 @@ Where better values and smaller consumption are all that counts, only the *stair
 that consumes at most as much is at least as good. With several constraints, rows are compared where they differ in the
 first one only.
 
-Rows of a table that belong together are sorted by consumption. So combining is merging: the list so far, once for each
-row of one table, is merged with the other's rows shifted by that row.
+Rows of a table that belong together are sorted by consumption. So combining two lists is merging: a *run*, one list
+shifted by a row of the other, for each row of the shorter one. Runs lie on a stack, and two of them are merged as soon
+as the upper one is no shorter than half of the lower one, as in Timsort (Auger, Jugé, Nicaud, Pivoteau, *On the
+Worst-Case Complexity of TimSort*, 2018). So m rows and n take m n log m steps at most, and where only the staircase
+stays, or few consumptions differ, far fewer. Combining looks now and then whether to give up.
 """
 
 from __future__ import annotations
@@ -17,83 +20,48 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import inline, jit
 from oocbe.kernels.cpu.walk_steps import grown
 
 U64 = np.uint64
 
-LISTS = 5
-"""Lists of consumptions and values that are worked on at once: the result and one to merge it into, the combination of
-the tables so far, and two for that with the next one."""
+LISTS = 3
+"""Lists of consumptions and values that are worked on at once: the stack of runs, one to merge two of them into, and
+the combination of the tables so far."""
+
+STACK, SPARE, JOINED = 0, 1, 2
+
+DEEPEST = 128
+"""Runs on the stack, at most: below the uppermost two, each is more than twice as long as the next, in two stacks."""
+
+LOOK_UP_STEP = (1 << 16) - 1
+"""Steps, less one, after which a merge looks whether to give up; ones in the low bits."""
+
+LEAF_FACTOR, LEAST_LEAF_ROWS = 4, 1 << 20
+"""A leaf may have so many times the rows that a message may have before it gives up, or so many if that is more: much
+of it may still go, by limits, by the staircase, and by bounds."""
+
+GIVEN_UP = -1
 
 
-@jit
-def _merge(
-    amounts: Any,
-    worths: Any,
-    source: Any,
-    count: Any,
-    target: Any,
-    run: Any,
-    first: Any,
-    rows: Any,
-    add: Any,
-    rule: Any,
+@inline
+def _appended(
+    amounts: Any, worths: Any, target: Any, begin: Any, filled: Any, amount: Any, worth: Any, rule: Any
 ) -> Any:
-    """Merge a list with a table's rows, each shifted by an amount and combined with a value; length of the result.
+    """Add a row to a sorted list that begins at ``begin``, unless the last one outdoes it or takes it in; the new end.
 
-    Parameters
-    ----------
-    amounts, worths : int64 and value dtype (lists, capacity). source, count : the list and its length.
-    target : another list, overwritten, with room for the sum of both lengths.
-    run : (keys, values, key_base, value_base, mask) of a table. first, rows : its rows.
-    add : (amount, value) for all of these rows.
-    rule : (limit, guards, group_shift, keeps_staircase, combination, marginalisation); the limit with all guard bits.
+    Rows come by consumption, of equal ones the better first: so the last row is the best of its group so far.
     """
-    keys, values, key_base, value_base, mask = run
-    amount_added, value_added = add
-    limit, guards, group_shift, keeps_staircase, combination, marginalisation = rule
-    i, j, filled = 0, first, 0
-    end = first + rows
-    group = np.int64(-1)
-    best = worths[target, 0]
-    while True:
-        amount = np.int64(0)
-        worth = value_added
-        while j < end:
-            amount = np.int64(keys[key_base + j] & mask) + amount_added
-            if (limit - amount) & guards == guards:
-                break
-            j += 1
-        if j < end:
-            if combination == 0:
-                worth = values[value_base + j] + value_added
-            else:
-                worth = values[value_base + j] * value_added
-        takes_list = i < count
-        if takes_list and j < end:
-            if amounts[source, i] != amount:
-                takes_list = amounts[source, i] < amount
-            elif marginalisation == 1:
-                takes_list = worths[source, i] >= worth
-            else:
-                takes_list = worths[source, i] <= worth
-        if takes_list:
-            amount = amounts[source, i]
-            worth = worths[source, i]
-            i += 1
-        elif j < end:
-            j += 1
-        else:
-            break
+    _, _, group_shift, keeps_staircase, _, marginalisation = rule
+    last = filled - 1
+    if filled > begin:
         if keeps_staircase:
-            is_worse = worth >= best if marginalisation == 0 else worth <= best
-            if is_worse and amount >> group_shift == group:
-                continue
-            group = amount >> group_shift
-            best = worth
-        elif filled > 0 and amounts[target, filled - 1] == amount:
-            held = worths[target, filled - 1]
+            held = worths[target, last]
+            is_worse = worth >= held if marginalisation == 0 else worth <= held
+            if is_worse and amounts[target, last] >> group_shift == amount >> group_shift:
+                return filled
+        elif amounts[target, last] == amount:
+            held = worths[target, last]
             if marginalisation == 0:
                 held = min(held, worth)
             elif marginalisation == 1:
@@ -102,17 +70,123 @@ def _merge(
                 held += worth
             else:
                 held = worths.dtype.type(max(held, worth) + np.log1p(np.exp(-np.float64(abs(held - worth)))))
-            worths[target, filled - 1] = held
+            worths[target, last] = held
+            return filled
+    amounts[target, filled] = amount
+    worths[target, filled] = worth
+    return filled + 1
+
+
+@jit
+def _push_rows(amounts: Any, worths: Any, begin: Any, run: Any, first: Any, rows: Any, add: Any, rule: Any) -> Any:
+    """Put a table's rows, shifted by an amount and combined with a value, on the stack; the stack's new end.
+
+    Parameters
+    ----------
+    amounts, worths : int64 and value dtype (lists, capacity), with room for the rows. begin : the stack's end.
+    run : (keys, values, key_base, value_base, mask) of the table. first, rows : its rows. add : (amount, value).
+    rule : (limit, guards, group_shift, keeps_staircase, combination, marginalisation); the limit with all guard bits.
+    """
+    keys, values, key_base, value_base, mask = run
+    amount_added, value_added = add
+    limit, guards, _, _, combination, _ = rule
+    filled = begin
+    for row in range(first, first + rows):
+        amount = np.int64(keys[key_base + row] & mask) + amount_added
+        if (limit - amount) & guards != guards:
             continue
-        amounts[target, filled] = amount
-        worths[target, filled] = worth
-        filled += 1
+        if combination == 0:
+            worth = values[value_base + row] + value_added
+        else:
+            worth = values[value_base + row] * value_added
+        filled = _appended(amounts, worths, STACK, begin, filled, amount, worth, rule)
     return filled
 
 
 @jit
-def join_consumptions(tables: Any, here: Any, leaf: Any, consumption: Any, amounts: Any, worths: Any) -> Any:
-    """All rows of one leaf: the list that holds them, their number, and the lists (larger ones where they had to grow).
+def _push_joined(amounts: Any, worths: Any, begin: Any, size: Any, add: Any, rule: Any) -> Any:
+    """The combination of the tables so far, shifted likewise, put on the stack; the stack's new end."""
+    amount_added, value_added = add
+    limit, guards, _, _, combination, _ = rule
+    filled = begin
+    for row in range(size):
+        amount = amounts[JOINED, row] + amount_added
+        if (limit - amount) & guards != guards:
+            continue
+        worth = worths[JOINED, row] + value_added if combination == 0 else worths[JOINED, row] * value_added
+        filled = _appended(amounts, worths, STACK, begin, filled, amount, worth, rule)
+    return filled
+
+
+@jit
+def _merge(amounts: Any, worths: Any, low: Any, middle: Any, high: Any, rule: Any, stop: Any) -> Any:
+    """Merge two neighbouring runs of the stack, which end at ``middle`` and ``high``, where they are; the new end.
+
+    :data:`GIVEN_UP` where ``stop``, int64 (1,), is set to another value than 0.
+    """
+    marginalisation = rule[5]
+    i, j, filled = low, middle, low
+    while i < middle or j < high:
+        if (i + j) & LOOK_UP_STEP == 0 and stop[0] != 0:
+            return np.int64(GIVEN_UP)
+        takes_lower = i < middle
+        if takes_lower and j < high:
+            if amounts[STACK, i] != amounts[STACK, j]:
+                takes_lower = amounts[STACK, i] < amounts[STACK, j]
+            elif marginalisation == 1:
+                takes_lower = worths[STACK, i] >= worths[STACK, j]
+            else:
+                takes_lower = worths[STACK, i] <= worths[STACK, j]
+        if takes_lower:
+            amount, worth = amounts[STACK, i], worths[STACK, i]
+            i += 1
+        else:
+            amount, worth = amounts[STACK, j], worths[STACK, j]
+            j += 1
+        filled = _appended(amounts, worths, SPARE, low, filled, amount, worth, rule)
+    amounts[STACK, low:filled] = amounts[SPARE, low:filled]
+    worths[STACK, low:filled] = worths[SPARE, low:filled]
+    return filled
+
+
+@jit
+def _settle(
+    amounts: Any, worths: Any, ends: Any, floor: Any, depth: Any, merges_all: Any, rule: Any, most: Any, stop: Any
+) -> Any:
+    """Merge the runs on the stack above ``floor`` while the upper one is no shorter than half of the one below it.
+
+    Parameters
+    ----------
+    ends : int64 (runs + 1,), where each run of the stack begins, and where the last one ends. depth : runs there are.
+    merges_all : merges all above the floor into one.
+    most : rows that the stack may have.
+
+    Returns
+    -------
+    The new depth; :data:`GIVEN_UP` where there are too many rows, or ``stop`` is set.
+    """
+    while depth - floor >= 2:
+        low, middle, high = ends[depth - 2], ends[depth - 1], ends[depth]
+        if not merges_all and 2 * (high - middle) < middle - low:
+            break
+        end = _merge(amounts, worths, low, middle, high, rule, stop)
+        if end < 0:
+            return np.int64(GIVEN_UP)
+        depth -= 1
+        ends[depth] = end
+    if ends[depth] > most or stop[0] != 0:
+        return np.int64(GIVEN_UP)
+    return depth
+
+
+@jit
+def join_consumptions(
+    tables: Any, here: Any, leaf: Any, consumption: Any, amounts: Any, worths: Any, row_limit: Any, stop: Any
+) -> Any:
+    """All rows of one leaf: their number, and the lists (larger ones where they had to grow), of which the first has
+    them.
+
+    The number is negative where a limit was passed or ``stop`` set, and the leaf given up.
 
     Parameters
     ----------
@@ -120,6 +194,8 @@ def join_consumptions(tables: Any, here: Any, leaf: Any, consumption: Any, amoun
     here : (low, high, index, base, mask_from, mask_to, function_to) — int64 (tables,), each table's rows at this leaf;
         the index of each mask and function; where the entries of each begin; where masks and functions are in both.
     amounts, worths : int64 and value dtype (:data:`LISTS`, capacity), overwritten.
+    row_limit : of the message; a leaf may pass it by as much as :data:`LEAF_FACTOR` says.
+    stop : int64 (1,), looked at now and then; another value than 0 makes the leaf give up.
     """
     keys, values, key_base, _, value_base, _, _, _ = tables
     low, high, index, base, mask_from, mask_to, function_to = here
@@ -129,11 +205,13 @@ def join_consumptions(tables: Any, here: Any, leaf: Any, consumption: Any, amoun
     count_tables = len(key_base)
     shift = U64(bits)
     amount_mask = (U64(1) << shift) - U64(1)
+    most = max(np.int64(LEAST_LEAF_ROWS), LEAF_FACTOR * min(np.int64(row_limit), np.int64(1) << 59))
     # A variable that begins as a literal has two types while types are inferred, and functions that it is given to are
     # compiled for both: so these begin as integers.
     zero = np.int64(0)
-    result, spare, joined, fresh, other = zero, zero + 1, zero + 2, zero + 3, zero + 4
-    filled = zero
+    given_up = zero + GIVEN_UP
+    ends = np.zeros(DEEPEST + 1, dtype=np.int64)
+    depth = zero
     block = -1
     allowed = U64(0)
     pointer = low.copy()
@@ -175,36 +253,54 @@ def join_consumptions(tables: Any, here: Any, leaf: Any, consumption: Any, amoun
                 else:
                     worth *= looked_up
             size = zero + 1
-            amounts[joined, 0] = own[x]
-            worths[joined, 0] = worth
+            amounts[JOINED, 0] = own[x]
+            worths[JOINED, 0] = worth
             for t in range(max(1, count_tables)):
-                is_last = t + 1 >= count_tables
-                first, rows = np.int64(0), np.int64(1)
-                run = (unit_key, unit_value, np.int64(0), np.int64(0), amount_mask)
+                first, rows = zero, zero + 1
+                run = (unit_key, unit_value, zero, zero, amount_mask)
                 if count_tables > 0:
                     first, rows = pointer[t], until[t] - pointer[t]
                     run = (keys, values, key_base[t], value_base[t], amount_mask)
-                made = filled if is_last else zero
-                for i in range(size):
-                    if made + rows > amounts.shape[1]:
-                        longer = 2 * (made + rows)
-                        amounts = grown(amounts, amounts.shape[1], longer)
-                        worths = grown(worths, worths.shape[1], longer)
-                    add = (amounts[joined, i], worths[joined, i])
-                    if is_last:
-                        made = _merge(amounts, worths, result, made, spare, run, first, rows, add, rule)
-                        result, spare = spare, result
+                # The last table's runs stay on the stack, with those of the values before.
+                is_last = t + 1 >= count_tables
+                floor = zero if is_last else depth
+                longer = max(size, rows)
+                for i in range(min(size, rows)):
+                    begin = ends[depth]
+                    if begin + longer > amounts.shape[1]:
+                        capacity = 2 * (begin + longer)
+                        amounts = grown(amounts, amounts.shape[1], capacity)
+                        worths = grown(worths, worths.shape[1], capacity)
+                    if size <= rows:
+                        add = (amounts[JOINED, i], worths[JOINED, i])
+                        filled = _push_rows(amounts, worths, begin, run, first, rows, add, rule)
                     else:
-                        made = _merge(amounts, worths, fresh, made, other, run, first, rows, add, rule)
-                        fresh, other = other, fresh
-                if is_last:
-                    filled = made
-                else:
-                    joined, fresh = fresh, joined
-                    size = made
+                        row = first + i
+                        add = (np.int64(run[0][run[2] + row] & amount_mask), run[1][run[3] + row])
+                        filled = _push_joined(amounts, worths, begin, size, add, rule)
+                    if filled > begin:
+                        depth += 1
+                        ends[depth] = filled
+                        depth = _settle(amounts, worths, ends, floor, depth, False, rule, most, stop)
+                        if depth < 0:
+                            return given_up, amounts, worths
+                if not is_last:
+                    depth = _settle(amounts, worths, ends, floor, depth, True, rule, most, stop)
+                    if depth < 0:
+                        return given_up, amounts, worths
+                    size = zero
+                    if depth > floor:
+                        begin, filled = ends[floor], ends[depth]
+                        size = filled - begin
+                        amounts[JOINED, :size] = amounts[STACK, begin:filled]
+                        worths[JOINED, :size] = worths[STACK, begin:filled]
+                        depth = floor
         for t in range(count_tables):
             pointer[t] = until[t]
-    return result, filled, amounts, worths
+    depth = _settle(amounts, worths, ends, zero, depth, True, rule, most, stop)
+    if depth < 0:
+        return given_up, amounts, worths
+    return ends[depth], amounts, worths
 
 
 @jit

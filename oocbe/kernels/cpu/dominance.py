@@ -15,6 +15,9 @@ from oocbe.kernels.cpu.jit import jit
 
 U64 = np.uint64
 
+LOOK_UP_STEP = (1 << 12) - 1
+"""Rows, less one, after which marking looks whether to give up; ones in the low bits."""
+
 
 @jit
 def mark_dominated(
@@ -28,6 +31,7 @@ def mark_dominated(
     pair_penalty: Any,
     sign: Any,
     dominated: Any,
+    stop: Any,
 ) -> Any:
     """Set ``dominated`` for rows that can be replaced by another one at no loss, substituting one variable.
 
@@ -42,6 +46,7 @@ def mark_dominated(
     pair_penalty : value dtype (pairs,), the worst that b can lose against a in what is still to come.
     sign : 1 where small values are better, -1 where large ones are.
     dominated : uint8 (rows,), written with 1 only, so that several variables may be worked on at once.
+    stop : int64 (1,), looked at now and then; set to another value than 0 it leaves the rest of the rows unmarked.
     """
     word, shift, mask = field
     words, rows = keys.shape
@@ -50,6 +55,8 @@ def mark_dominated(
     clear = ~(mask << shift)
     target = np.empty(words, dtype=np.uint64)
     for row in range(rows):
+        if row & LOOK_UP_STEP == 0 and stop[0] != 0:
+            break
         if dominated[row]:
             continue
         a = np.int64((keys[word, row] >> shift) & mask)

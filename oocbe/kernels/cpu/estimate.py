@@ -30,6 +30,7 @@ def estimate_rows(
     seed: Any,
     otherwise: Any,
     most: Any,
+    stop: Any,
 ) -> Any:
     """Estimated feasible rows of every separator, float64 (variables,).
 
@@ -42,6 +43,7 @@ def estimate_rows(
     masks : uint64. probes : random probes a separator. seed : of the probes.
     otherwise : float64 (variables,), what each bucket costs, in rows, where it is not made of rows.
     most : float64; where all buckets together, each by rows or otherwise, pass it, the rest is left at 0.
+    stop : int64 (1,); the same where it is set to another value than 0.
     """
     np.random.seed(seed)
     n = len(sizes)
@@ -52,6 +54,8 @@ def estimate_rows(
     tick = 0
     together = 0.0
     for v in range(n):
+        if stop[0] != 0:
+            break
         count = members_of(separators[v], members)
         total = 0.0
         complete = 1.0

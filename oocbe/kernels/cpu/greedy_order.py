@@ -68,7 +68,7 @@ def _score(adjacency: Any, v: Any, weights: Any, criterion: Any, neighbours: Any
 
 
 @jit
-def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factors: Any, most: Any) -> Any:
+def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factors: Any, most: Any, stop: Any) -> Any:
     """One greedy order and the assignments of its separators, hard constraints aside; ties are broken at random.
 
     Parameters
@@ -78,6 +78,7 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factor
     criterion : one of the three codes above.
     seed : of the tie breaks. factors : float64 (vertices,), what the score of each vertex is multiplied by.
     most : float64; where the separators have more assignments together, the order is left unfinished.
+    stop : int64 (1,); set to another value than 0 it ends the search, with the vertices left in any order.
 
     Returns
     -------
@@ -94,6 +95,13 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factor
     together = 0.0
     first = np.int64(np.random.random() * n)
     for step in range(n):
+        if stop[0] != 0:
+            place = step
+            for left in range(n):
+                if alive[left] != 0:
+                    order[place] = left
+                    place += 1
+            break
         best: Any = -1
         best_score = np.inf
         ties = 0
@@ -151,11 +159,16 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factor
 
 
 @jit
-def separators_of(adjacency: Any, order: Any) -> Any:
-    """Turn the primal graph (destroyed) into separators: row v ends as the separator of v's bucket."""
+def separators_of(adjacency: Any, order: Any, stop: Any) -> Any:
+    """Turn the primal graph (destroyed) into separators: row v ends as the separator of v's bucket.
+
+    Where ``stop``, int64 (1,), is set to another value than 0, they are left unfinished.
+    """
     n, words = adjacency.shape
     neighbours = np.empty(n, dtype=np.int64)
     for step in range(n):
+        if stop[0] != 0:
+            break
         v = order[step]
         degree = members_of(adjacency[v], neighbours)
         for i in range(degree):
@@ -170,50 +183,65 @@ def separators_of(adjacency: Any, order: Any) -> Any:
 
 
 @jit
-def linear_order(adjacency: Any, seed: Any) -> Any:
-    """One linear order from a random peripheral vertex; see the module. The graph is not changed."""
+def linear_order(adjacency: Any, seed: Any, stop: Any) -> Any:
+    """One linear order from a random peripheral vertex; see the module. The graph is not changed.
+
+    Where ``stop``, int64 (1,), is set to another value than 0, the vertices left are in any order.
+    """
     np.random.seed(seed)
     n = len(adjacency)
     order = np.empty(n, dtype=np.int64)
     alive = np.ones(n, dtype=np.uint8)
     frontier = np.zeros(n, dtype=np.uint8)
+    words = adjacency.shape[1]
+    outside = np.zeros(words, dtype=np.uint64)  # alive, and not in the frontier
+    for v in range(n):
+        outside[v >> 6] |= U64(1) << U64(v & 63)
     neighbours = np.empty(n, dtype=np.int64)
     queue = np.empty(n, dtype=np.int64)
     seen = np.full(n, -1, dtype=np.int64)
     for step in range(n):
         best = -1
         best_score = np.inf
+        if stop[0] != 0:
+            for v in range(n):
+                if alive[v] != 0:
+                    best = v
+                    break
         for v in range(n):
-            if alive[v] == 0 or frontier[v] == 0:
+            if alive[v] == 0 or frontier[v] == 0 or stop[0] != 0:
                 continue
             score = np.random.random()
-            degree = members_of(adjacency[v], neighbours)
-            for i in range(degree):
-                u = neighbours[i]
-                if alive[u] and not frontier[u]:
-                    score += 1.0
+            for w in range(words):
+                score += count_bits(adjacency[v, w] & outside[w])
             if score < best_score:
                 best, best_score = v, score
         if best < 0:
             best = _peripheral(adjacency, alive, neighbours, queue, seen, step)
         order[step] = best
         alive[best] = 0
+        outside[best >> 6] &= ~(U64(1) << U64(best & 63))
         degree = members_of(adjacency[best], neighbours)
         for i in range(degree):
-            frontier[neighbours[i]] = 1
+            u = neighbours[i]
+            frontier[u] = 1
+            outside[u >> 6] &= ~(U64(1) << U64(u & 63))
     return order
 
 
 @jit
-def best_linear_order(adjacency: Any, weights: Any, seed: Any, sweeps: Any) -> Any:
-    """Of several linear orders, the one whose largest frontier (in bits of its domains) is smallest."""
+def best_linear_order(adjacency: Any, weights: Any, seed: Any, sweeps: Any, stop: Any) -> Any:
+    """Of several linear orders, the one whose largest frontier (in bits of its domains) is smallest.
+
+    Where ``stop``, int64 (1,), is set to another value than 0, it is one of them, in part of any order.
+    """
     n = len(adjacency)
     best = np.empty(n, dtype=np.int64)
     best_peak = np.inf
     best_total = np.inf
     neighbours = np.empty(n, dtype=np.int64)
     for sweep in range(sweeps):
-        order = linear_order(adjacency, seed + sweep)
+        order = linear_order(adjacency, seed + sweep, stop)
         state = np.zeros(n, dtype=np.uint8)
         size, peak, total = 0.0, 0.0, 0.0
         for step in range(n):

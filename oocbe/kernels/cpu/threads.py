@@ -15,11 +15,15 @@ from itertools import pairwise
 from threading import Condition, Lock, local
 from typing import Any
 
-from oocbe.errors import UsageError
+from oocbe.deadline import Deadline, current
+from oocbe.errors import TimeLimitError, UsageError
 from oocbe.waiting import wait_for
 
 SMALLEST_SHARE = 1 << 14
 """Rows below which another thread costs more (some 20 microseconds to hand over) than it saves."""
+
+LARGEST_CALL = 1 << 25
+"""Rows or joined cells of a call at most: a tenth of a second or so, after which :func:`run_all` looks at the time."""
 
 _lock = Lock()
 _pool: ThreadPoolExecutor | None = None
@@ -97,7 +101,7 @@ def row_ranges(rows: int, piece_rows: int | None = None, pieces_a_thread: int = 
     if piece_rows is not None:
         pieces = max(1, -(-rows // max(1, piece_rows)))
     else:
-        pieces = max(1, min(thread_count() * pieces_a_thread, rows // SMALLEST_SHARE))
+        pieces = max(1, min(thread_count() * pieces_a_thread, rows // SMALLEST_SHARE), rows // LARGEST_CALL)
     return list(pairwise(rows * piece // pieces for piece in range(pieces + 1)))
 
 
@@ -107,13 +111,15 @@ def tiled_ranges(cells: int, tile: int, runs: int, work: int = 1) -> list[tuple[
     Where a run has many tiles, ranges are whole tiles of all runs; otherwise whole runs. work : what a cell costs, in
     rows: no range is below :data:`SMALLEST_SHARE` of them.
     """
-    pieces = max(1, min(4 * thread_count(), cells * runs * work // SMALLEST_SHARE))
+    total = cells * runs * work
+    pieces = max(1, min(4 * thread_count(), total // SMALLEST_SHARE), total // LARGEST_CALL)
     if pieces == 1:
         return [(0, cells, 0, runs)]
     tiles = -(-cells // tile)
     if tiles >= pieces:
         cuts = [min(cells, tiles * piece // pieces * tile) for piece in range(pieces + 1)]
         return [(low, high, 0, runs) for low, high in pairwise(cuts)]
+    pieces = min(pieces, runs)
     cuts = [runs * piece // pieces for piece in range(pieces + 1)]
     return [(0, cells, first, last) for first, last in pairwise(cuts) if last > first]
 
@@ -129,16 +135,21 @@ def run_all(
     One call, or one thread, runs in the caller (unless ``interrupt`` is given), and so does everything called from
     within the pool (a worker that waited for its own pool would wait for ever). All calls have ended when this returns
     or raises; the first error (in the order of the calls) is raised. An interrupt of the caller (Ctrl-C) cancels the
-    calls that have not begun.
+    calls that have not begun, and so does the deadline of the block that the caller is in.
+
+    Raises
+    ------
+    TimeLimitError : that deadline came before all calls had begun.
     """
     work = list(calls)
     threads = thread_count()
     sharing: Sharing | None = getattr(_inside, "sharing", None)
     most = threads if sharing is None else sharing.share(threads)
     is_small = interrupt is None and (len(work) <= 1 or most == 1)
+    deadline = current()
     if is_small or getattr(_inside, "worker", False):
-        return [function(*arguments) for arguments in work]
-    batch = _Batch(function, work)
+        return [_called(function, arguments, deadline) for arguments in work]
+    batch = _Batch(partial(_called, function, deadline=deadline), work)
     try:
         pool = _shared_pool(threads)
         # One future a thread and not one a call, which costs 30 microseconds: a sort has 256 calls for its buckets.
@@ -150,6 +161,13 @@ def run_all(
         batch.stop()
         raise
     return batch.results()
+
+
+def _called(function: Callable[..., Any], arguments: tuple[Any, ...], deadline: Deadline | None) -> Any:
+    """A call's result, unless the deadline has come."""
+    if deadline is not None:
+        deadline.check()
+    return function(*arguments)
 
 
 class _Batch:
@@ -175,9 +193,11 @@ class _Batch:
         try:
             while (number := self._next()) is not None:
                 try:
-                    self._results[number] = self._function(*self._calls[number])
+                    self._results[number] = self._function(self._calls[number])
                 except BaseException as error:
                     self._errors[number] = error
+                    with self._changed:
+                        self._stopped |= isinstance(error, TimeLimitError)  # it has come for all
         finally:
             with self._changed:
                 self._running -= 1

@@ -1,0 +1,98 @@
+"""Problems of extreme sizes: each is solved, or refused before anything large is allocated, naming the limit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.elimination import order
+from oocbe.errors import ResourceError, UnsupportedError
+from oocbe.problem import Constraint, Function, Problem, Variable
+
+FAST = {"order_seconds": 0.0, "backend": "cpu", "incumbent_seconds": 0.01}
+
+
+def large_domain(values: int, has_pair: bool = False) -> Problem:
+    """One function of each value, one beside a small variable, and perhaps one with a variable of the same size."""
+    own = np.random.default_rng(0).integers(1, 100, values)
+    own[values - 7] = 0
+    functions = [
+        Function((0,), np.arange(values)[:, None], own, None),
+        Function((0, 1), [[5, 1], [values - 1, 2]], [3, 4], 7),
+    ]
+    if has_pair:
+        functions.append(Function((0, 2), [[5, 1], [values - 1, 2]], [3, 4], 7))
+    return Problem((Variable("a", values), Variable("b", 3), Variable("c", values)), tuple(functions))
+
+
+def wide(arity: int, default: int | None, constraint: str = "") -> Problem:
+    """One function, or one constraint, over all of many variables, which have costs of their own."""
+    tuples = np.random.default_rng(1).integers(0, 2, (5, arity))
+    scope = tuple(range(arity))
+    functions = [Function((v,), [[0]], [1 + v % 9], 0) for v in scope]
+    constraints = []
+    if constraint:
+        constraints.append(Constraint(scope, tuples, allowed=constraint == "allowed"))
+    else:
+        functions.append(Function(scope, tuples, [1, 2, 3, 4, 5], default))
+    return Problem(tuple(Variable(f"x{v}", 2) for v in scope), tuple(functions), tuple(constraints))
+
+
+@pytest.mark.parametrize("values", [70_000, 100_000])
+def test_large_domains(values):
+    """A variable that no function mentions failed with an internal error."""
+    result = oocbe.solve(large_domain(values), **FAST)
+    assert result.value == 7
+    assert oocbe.count(large_domain(values), **FAST).value == values * values * 3
+
+
+@pytest.mark.parametrize("task", [oocbe.solve, oocbe.count])
+def test_pairs_of_large_domains_are_refused(task):
+    with pytest.raises(UnsupportedError, match=r"assignments to a default; written out, at most"):
+        task(large_domain(70_000, has_pair=True), **FAST)
+
+
+@pytest.mark.parametrize("arity", [64, 65, 200, 300])
+@pytest.mark.parametrize("kind", ["listed", "allowed"])
+def test_wide_scopes_with_listed_tuples(arity, kind):
+    problem = wide(arity, None) if kind == "listed" else wide(arity, None, "allowed")
+    part = problem.constraints[0] if problem.constraints else problem.functions[-1]
+    expected = min(v for v in (problem.evaluate(row) for row in part.tuples.tolist()) if v is not None)
+    result = oocbe.solve(problem, **FAST)
+    assert (result.value, problem.evaluate(result.assignment)) == (expected, expected)
+    assert oocbe.count(problem, **FAST).value == 5
+
+
+@pytest.mark.parametrize("problem", [wide(200, 0), wide(200, 0, "forbidden")], ids=["default", "forbidden"])
+def test_wide_scopes_with_a_default(problem):
+    """Bounds may solve them; where that is not enough, the limit is named."""
+    result = oocbe.solve(problem, **FAST)
+    assert result.value == problem.evaluate(result.assignment) == 0
+    with pytest.raises(UnsupportedError, match="written out, at most"):
+        oocbe.solve(problem, bounds="none", **FAST)
+
+
+def test_a_million_variables_are_refused():
+    """That asked for 931 GiB, and with fewer variables for all of the memory, before anything was said."""
+    count = order.MOST_VARIABLES + 1
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), (Function((0, 1), [[0, 0]], [1], 0),))
+    for task in (oocbe.solve, oocbe.count, oocbe.bound, oocbe.plan):
+        with pytest.raises(UnsupportedError, match=f"at most, and there are {count:,}"):
+            task(problem)
+
+
+def test_more_variables_than_memory_has_room_for_are_refused(monkeypatch):
+    monkeypatch.setattr(order, "available_memory", lambda: 10_000)
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(200)))
+    with pytest.raises(ResourceError, match="of memory here"):
+        oocbe.plan(problem)
+
+
+def test_the_primal_graph_has_an_edge_where_two_variables_share_a_scope():
+    scopes = [(0, 70), (3, 64, 65), (1,), (69, 70, 2, 63)]
+    functions = [Function(scope, [[0] * len(scope)], [1], 0) for scope in scopes]
+    graph = order.PrimalGraph(Problem(tuple(Variable(f"x{v}", 2) for v in range(71)), tuple(functions)))
+    bits = np.unpackbits(graph.adjacency.view(np.uint8), axis=1, bitorder="little")
+    edges = {(v, w) for scope in scopes for v in scope for w in scope if v != w}
+    assert {(int(v), int(w)) for v, w in np.argwhere(bits)} == edges

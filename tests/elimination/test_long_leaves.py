@@ -1,0 +1,144 @@
+"""Leaves whose rows carry what they consume, where tables are many, lopsided, or long: quick, right, and within limits.
+
+A bucket of unrelated parts has a table for each of them, and one leaf with all their combinations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.deadline import Deadline
+from oocbe.elimination import assignment
+from oocbe.errors import TimeLimitError
+from oocbe.kernels.cpu import consumption_leaf
+from oocbe.kernels.cpu.consumption_leaf import GIVEN_UP, LISTS, STACK, join_consumptions
+from oocbe.problem import Function, LinearConstraint, Problem, Variable
+
+PROMPT = 30.0
+"""Seconds for what takes less than one, on a machine that does much else; without a limit it took minutes."""
+
+
+def photographs(count: int, capacities: int, seed: int = 3, heaviest: int = 5000) -> Problem:
+    """Photographs in no conflict with one another: what leaving each out costs, and capacities that all share."""
+    random = np.random.default_rng(seed)
+    weights = random.integers(1, 1000, count).tolist()
+    functions = [Function((v,), [[0]], [weight], 0) for v, weight in enumerate(weights)]
+    use = [[np.append(0, random.integers(1, heaviest, 3)) for _ in range(count)] for _ in range(capacities)]
+    scope = tuple(range(count))
+    linear = tuple(LinearConstraint(scope, tuple(own), heaviest * count // 4) for own in use)
+    return Problem(tuple(Variable(f"p{v}", 4) for v in scope), tuple(functions), (), linear)
+
+
+def optimum(problem: Problem) -> int:
+    values = [problem.evaluate(a) for a in itertools.product(*(range(n) for n in problem.sizes))]
+    return min(value for value in values if value is not None)
+
+
+def test_short_tables_beside_a_long_result():
+    """Took 153 s, and did not look at the limit: every row so far went through the whole result."""
+    oocbe.solve(photographs(11, 1), dominance=False, time_limit=2.0, backend="cpu")  # compiled
+    begin = time.perf_counter()
+    with_all_rows = oocbe.solve(photographs(11, 1), dominance=False, time_limit=2.0, backend="cpu")
+    assert time.perf_counter() - begin < PROMPT
+    if with_all_rows.status == "optimal":
+        assert with_all_rows.value == oocbe.solve(photographs(11, 1), backend="cpu").value
+
+
+def test_choices_of_many_tables_in_the_backward_pass():
+    """Did not end in eleven minutes: all that two capacities can tell apart was kept, table by table."""
+    oocbe.solve(photographs(17, 2), time_limit=2.0, backend="cpu")  # compiled
+    begin = time.perf_counter()
+    result = oocbe.solve(photographs(17, 2), time_limit=2.0, backend="cpu")
+    assert time.perf_counter() - begin < PROMPT
+    assert result.status in ("optimal", "limit")
+    assert result.assignment is not None
+    assert photographs(17, 2).evaluate(result.assignment) == result.value
+
+
+@pytest.mark.parametrize("dominance", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_like_brute_force(seed, dominance):
+    problem = photographs(6, 1 + seed % 2, seed, heaviest=[3, 40, 5000][seed % 3])
+    result = oocbe.solve(problem, dominance=dominance, bounds="none", backend="cpu", order_seconds=0)
+    assert (result.status, result.value) == ("optimal", optimum(problem))
+    assert problem.evaluate(result.assignment) == result.value
+
+
+def leaf(lengths: list[int], marginalisation: int, keeps_staircase: bool, bits: int = 30):
+    """Arguments of a leaf: random tables of one variable with one value, and what each of their rows consumes."""
+    random = np.random.default_rng(len(lengths))
+    keys = [np.sort(random.choice(1 << (bits - 6), n, replace=False)).astype(np.uint64) for n in lengths]
+    values = [np.sort(random.integers(0, 1 << 20, n))[::-1].copy() for n in lengths]
+    rows = np.array(lengths, dtype=np.int64)
+    base = np.append(0, np.cumsum(rows)[:-1])
+    none = np.zeros(0, dtype=np.int64)
+    tables = (np.concatenate(keys), np.concatenate(values), base, rows, base, none, none, 1)
+    here = (np.zeros(len(rows), np.int64), rows, none, none, 0, 0, 0)
+    leaf_part = (1, np.int64(0), 0, np.zeros(0, np.uint64), np.zeros(0, np.int64), 0, marginalisation, np.int64(0))
+    guards, limit = 1 << (bits - 1), (1 << (bits - 1)) - 1
+    unit = (np.zeros(1, np.uint64), np.zeros(1, np.int64))
+    own = np.zeros(1, np.int64)
+    consumption = (bits, limit | guards, guards, bits, keeps_staircase, own, *unit, none, none, none)
+    return tables, here, leaf_part, consumption, keys, values
+
+
+def run(arguments, row_limit=1 << 62, stop=None):
+    lists = (np.empty((LISTS, 64), np.int64), np.empty((LISTS, 64), np.int64))
+    return join_consumptions(*arguments[:4], *lists, row_limit, np.zeros(1, np.int64) if stop is None else stop)
+
+
+@pytest.mark.parametrize("keeps_staircase", [True, False])
+@pytest.mark.parametrize("lengths", [[1], [5, 1], [1, 5], [7, 30], [30, 7], [4, 3, 5, 2], [40, 40]])
+def test_a_leaf_has_the_combinations_of_its_tables(lengths, keeps_staircase):
+    arguments = leaf(lengths, 0, keeps_staircase)
+    keys, values = arguments[4:]
+    best: dict[int, int] = {}
+    for rows in itertools.product(*(range(n) for n in lengths)):
+        amount = sum(int(k[row]) for k, row in zip(keys, rows, strict=True))
+        worth = sum(int(v[row]) for v, row in zip(values, rows, strict=True))
+        best[amount] = min(worth, best.get(amount, worth))
+    expected = sorted(best.items())
+    if keeps_staircase:
+        least = itertools.accumulate((worth for _, worth in expected), min, initial=1 << 60)
+        expected = [row for row, before in zip(expected, least, strict=False) if row[1] < before]
+    filled, amounts, worths = run(arguments)
+    assert list(zip(amounts[STACK, :filled].tolist(), worths[STACK, :filled].tolist(), strict=True)) == expected
+
+
+def test_a_leaf_gives_up_where_its_message_may_not_have_so_many_rows():
+    rows = consumption_leaf.LEAST_LEAF_ROWS
+    arguments = leaf([2000, 2000], 0, False)
+    assert run(arguments)[0] > rows
+    assert run(arguments, row_limit=10)[0] == GIVEN_UP
+
+
+def test_a_leaf_gives_up_when_it_is_told_to():
+    arguments = leaf([20_000, 20_000], 0, False)
+    stop = np.zeros(1, dtype=np.int64)
+    run(leaf([2, 2], 0, False))  # compiled
+    timer = threading.Timer(0.2, lambda: stop.__setitem__(0, 1))
+    timer.start()
+    assert run(arguments, stop=stop)[0] == GIVEN_UP
+
+
+def test_the_backward_pass_looks_at_the_deadline(monkeypatch):
+    passes = []
+    backward_pass = assignment.backward_pass
+
+    def late(prepared, buckets, deadline):
+        monkeypatch.setattr(Deadline, "passed", property(lambda self: True))
+        with pytest.raises(TimeLimitError):
+            backward_pass(prepared, buckets, deadline)
+        passes.append(deadline)
+        raise TimeLimitError("the time limit was reached")
+
+    monkeypatch.setattr("oocbe.elimination.solve.backward_pass", late)
+    result = oocbe.solve(photographs(6, 1), time_limit=60.0, backend="cpu", order_seconds=0)
+    assert passes
+    assert result.assignment is None or photographs(6, 1).evaluate(result.assignment) == result.value

@@ -1,0 +1,314 @@
+"""Every compiled loop looks at a flag that ends it, or cannot run for longer than about a second; which and why.
+
+A loop that is compiled runs without the interpreter: neither a time limit nor Ctrl-C gets through to it. So whoever
+writes one decides here how it ends. What is said to look at the flag, or to be called piece by piece, is checked to do
+so; the rest is said in words.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from oocbe import kernels
+from oocbe.deadline import Deadline, current, current_flag, look, unlimited
+from oocbe.errors import TimeLimitError
+from oocbe.kernels.cpu import threads
+from oocbe.kernels.cpu.dominance import mark_dominated
+from oocbe.kernels.cpu.estimate import estimate_rows
+from oocbe.kernels.cpu.greedy_order import MIN_FILL, best_linear_order, greedy_order, separators_of
+from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, tiled_ranges
+
+FOLDER = Path(kernels.__file__).parent / "cpu"
+
+FLAG = "looks at the flag"
+
+PIECES = "a piece of so many rows or cells that run_all, which calls it, looks at the deadline often enough"
+
+WITHIN_PIECE = "works on what the piece that calls it works on"
+
+A_ROW = "one row or one bit set: at most some thousands of steps"
+
+A_TABLE = "one pass over entries of lookups, of which there are at most 2^20 each"
+
+A_CHUNK = "one pass over a chunk of a stored table, about a million rows unless somebody asks for more"
+
+ONE_PASS = "a single pass over rows that are in memory, about a nanosecond each"
+
+NODES = "branch and bound over at most 64 literals, which gives up after some thousand nodes"
+
+SEARCH = "one call has so many iterations that they look at ten million slots, or 2000"
+
+LITERALS = "at most 256 cliques, or greedy attempts from 64 vertices, a call; the time is looked at between calls"
+
+SYNTHETIC = "synthetic tables, made and checked in chunks of a million rows; no time limit applies"
+
+LOOPS = {
+    "ascent.ascent": A_CHUNK,
+    "balls.grow_ball": NODES,
+    "balls.pack_ball": NODES,
+    "bit_pack._bit_length": A_ROW,
+    "bit_pack._turned": A_CHUNK,
+    "bit_pack._measure": A_CHUNK,
+    "bit_pack.best_rotation": A_CHUNK,
+    "bit_pack.measure_blocks": A_CHUNK,
+    "bit_pack.pack_blocks": A_CHUNK,
+    "bit_pack.check_headers": A_CHUNK,
+    "bit_pack.unpack_blocks": A_CHUNK,
+    "bit_pack._unpack": A_CHUNK,
+    "bucket_join.walk": FLAG,
+    "cliques._common": A_ROW,
+    "cliques._take": A_ROW,
+    "cliques._best_connected": LITERALS,
+    "cliques.covering_cliques": LITERALS,
+    "cliques.violated_cliques": LITERALS,
+    "complete_copy._copy_runs": PIECES,
+    "complete_dense._runs": PIECES,
+    "complete_dense._join_flat": WITHIN_PIECE,
+    "complete_dense._more_dense": WITHIN_PIECE,
+    "complete_dense._one_dense": WITHIN_PIECE,
+    "complete_dense._two_dense": WITHIN_PIECE,
+    "complete_dense._clamp": WITHIN_PIECE,
+    "complete_general._eliminate": PIECES,
+    "complete_general._join": WITHIN_PIECE,
+    "complete_general._clamp": WITHIN_PIECE,
+    "complete_general._accumulate": WITHIN_PIECE,
+    "complete_general._take_logarithm": WITHIN_PIECE,
+    "complete_loops.open_one": WITHIN_PIECE,
+    "complete_loops.open_two": WITHIN_PIECE,
+    "complete_loops.join_into": WITHIN_PIECE,
+    "complete_loops.fold_one": WITHIN_PIECE,
+    "complete_loops.fold_two": WITHIN_PIECE,
+    "complete_loops.fold_four": WITHIN_PIECE,
+    "complete_rows._cells": PIECES,
+    "complete_rows._list_rows": PIECES,
+    "consumption_dominance.mark_outdone": FLAG,
+    "consumption_dominance._is_at_most": A_ROW,
+    "consumption_leaf._push_rows": ONE_PASS + "; its caller looks at the flag after each",
+    "consumption_leaf._push_joined": ONE_PASS + "; its caller looks at the flag after each",
+    "consumption_leaf._merge": FLAG,
+    "consumption_leaf._settle": FLAG,
+    "consumption_leaf.join_consumptions": "hands the flag on to the merges, which make up its work",
+    "consumption_leaf.write_rows": ONE_PASS,
+    "dominance.mark_dominated": FLAG,
+    "dominance._is_below": A_ROW,
+    "dominance.compact_rows": ONE_PASS,
+    "dual_ascent.least_of_values": A_TABLE,
+    "dual_ascent.sweep": "a few passes over the cells of all functions, of which there are at most 2^24",
+    "dual_ascent.least_of_functions": "one pass over the cells of all functions, of which there are at most 2^24",
+    "estimate.estimate_rows": FLAG,
+    "estimators._least": A_ROW,
+    "estimators._least_entry": A_ROW,
+    "estimators.sum_outside": "four passes over the terms of a relaxation, which has as many as the problem's factors",
+    "fields._permute_rows": PIECES,
+    "fields.moved_word": A_ROW,
+    "filters._set_bits": "one pass over the tuples that a constraint forbids",
+    "filters._keep_by_bitmap": PIECES,
+    "filters._keep_by_search": PIECES,
+    "filters._compress": PIECES,
+    "greedy_order.members_of": A_ROW,
+    "greedy_order._score": "the neighbours of one vertex; its caller looks at the flag",
+    "greedy_order.greedy_order": FLAG,
+    "greedy_order.separators_of": FLAG,
+    "greedy_order.linear_order": FLAG,
+    "greedy_order.best_linear_order": "a few orders of linear_order, which looks at the flag, and a pass along each",
+    "greedy_order._peripheral": "three breadth-first searches; its caller looks at the flag",
+    "groups.differs": A_ROW,
+    "groups._count_starts": PIECES,
+    "groups._fill_starts": PIECES,
+    "groups._compare": A_ROW,
+    "groups._match": PIECES,
+    "join._gather_join": PIECES,
+    "join_reduce._next_run": "to the end of one group of rows",
+    "join_reduce._slot": A_ROW,
+    "join_reduce._read_values": WITHIN_PIECE,
+    "join_reduce._read_changes": WITHIN_PIECE,
+    "join_reduce._accumulate_bucket": WITHIN_PIECE,
+    "join_reduce._join_reduce": PIECES,
+    "local_cuts.heaviest": NODES,
+    "local_cuts.separate": NODES,
+    "local_cuts.lift": NODES,
+    "local_search._best_move": SEARCH,
+    "local_search._move": SEARCH,
+    "local_search._balance": SEARCH,
+    "local_search._record": SEARCH,
+    "local_search.search": SEARCH,
+    "local_search._kick": SEARCH,
+    "lookups.merge_constraints": A_TABLE,
+    "lookups.merge_leaf_masks": A_TABLE,
+    "lookups.merge_functions": A_TABLE,
+    "lookups.mark_free": A_TABLE,
+    "lookups.merge_bound_tables": A_TABLE,
+    "narrow._moved": A_CHUNK,
+    "narrow.narrow": A_CHUNK,
+    "narrow.widen": A_CHUNK,
+    "penalties.add_penalties": "pairs of values of one variable, of at most 256, for each factor that mentions it",
+    "penalties.collect_substitutions": "pairs of values, at most 256 of each variable, for a separator's variables",
+    "reduce._reduce": PIECES,
+    "search.find_row": A_ROW,
+    "search.find_rows": "a binary search for each row of a piece of at most some million",
+    "search_state._sparse_entry": SEARCH,
+    "search_state._add_costs": SEARCH,
+    "search_state.victim_of": SEARCH,
+    "search_state._add_shares": SEARCH,
+    "search_state.rebuild": SEARCH,
+    "search_state.assign": SEARCH,
+    "sort._differing_bits": PIECES,
+    "sort._count_digit": PIECES,
+    "sort._scatter_digit": PIECES,
+    "sort._gather_rows": PIECES,
+    "sort._sort_bucket": PIECES,
+    "synthetic._class_of": SYNTHETIC,
+    "synthetic.best_own": SYNTHETIC,
+    "synthetic.fill_rows": SYNTHETIC,
+    "synthetic.read_rank": SYNTHETIC,
+    "synthetic.check_join": SYNTHETIC,
+    "synthetic.check_maximum": SYNTHETIC,
+    "trie_search.group_end": A_ROW,
+    "trie_search.seek": A_ROW,
+    "walk_steps.gather": A_ROW,
+    "walk_steps.bound_part": A_ROW,
+    "walk_steps.least_value": A_ROW,
+    "walk_steps.grown": ONE_PASS,
+}
+"""How each compiled loop ends: by module and function."""
+
+
+def compiled_loops() -> dict[str, tuple[str, str]]:
+    """Source of each compiled function with a loop, and of its module, by the names of both."""
+    found = {}
+    for path in sorted(FOLDER.glob("*.py")):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                names = {d.id for d in node.decorator_list if isinstance(d, ast.Name)}
+                has_loop = any(isinstance(inner, ast.For | ast.While) for inner in ast.walk(node))
+                if names & {"jit", "inline"} and has_loop:
+                    source = ast.get_source_segment(text, node)
+                    assert source is not None
+                    found[f"{path.stem}.{node.name}"] = (source, text)
+    return found
+
+
+def test_every_loop_has_its_reason():
+    """A new loop is to be added to LOOPS, with what ends it; one that is gone, to be removed."""
+    assert set(compiled_loops()) == set(LOOPS)
+
+
+def test_what_is_said_to_look_at_the_flag_does():
+    loops = compiled_loops()
+    for name, reason in LOOPS.items():
+        assert (reason == FLAG) == ("stop[0] != 0" in loops[name][0]), name
+
+
+def test_what_is_said_to_be_called_in_pieces_is():
+    loops = compiled_loops()
+    for name, reason in LOOPS.items():
+        calls = re.search(rf"run_all\(\s*{name.split('.')[1]}\b", loops[name][1])
+        assert (reason == PIECES) == bool(calls), name
+
+
+def test_pieces_are_no_larger_than_a_call_may_be(monkeypatch):
+    monkeypatch.setattr(threads, "LARGEST_CALL", 1 << 15)
+    for rows in (0, 1, 1 << 15, (1 << 20) + 7):
+        ranges = row_ranges(rows)
+        assert ranges[0][0] == 0 and ranges[-1][1] == rows
+        assert all(b - a < 2 << 15 for a, b in ranges)
+        assert all(a[1] == b[0] for a, b in itertools.pairwise(ranges))
+    for cells, tile, runs, work in ((1 << 20, 256, 1, 1), (512, 256, 5000, 3), (300, 300, 1 << 12, 10)):
+        pieces = tiled_ranges(cells, tile, runs, work)
+        assert sum((high - low) * (last - first) for low, high, first, last in pieces) == cells * runs
+        largest = max((high - low) * (last - first) * work for low, high, first, last in pieces)
+        assert largest <= max(2 << 15, 2 * tile * work * min(runs, 2), 2 * cells * work)
+    assert LARGEST_CALL >> 20 > 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_no_call_begins_after_the_deadline(count, monkeypatch):
+    monkeypatch.setenv("OOCBE_THREADS", "2")
+    begun = []
+
+    def call(number, deadline):
+        begun.append(number)
+        deadline.interrupt()  # comes while this one works
+
+    with Deadline(1e9) as deadline:
+        if count == 1:
+            run_all(call, [(0, deadline)])
+        else:
+            with pytest.raises(TimeLimitError):
+                run_all(call, [(number, deadline) for number in range(count)] + [(count, deadline)] * 2)
+        assert 1 <= len(begun) <= 2  # each thread had begun one
+        with pytest.raises(TimeLimitError):
+            run_all(call, [(0, deadline)])
+    run_all(call, [(0, deadline)])  # outside of the block
+
+
+def test_deadlines_nest():
+    assert current() is None
+    look()
+    with Deadline(100.0) as outer:
+        with Deadline(1000.0) as inner:
+            assert current() is inner and inner.remaining <= 100
+            assert current_flag() is inner.flag
+            inner.interrupt()
+            with pytest.raises(TimeLimitError):
+                look()
+            with unlimited():
+                look()
+                assert current() is None and not current_flag().any()
+        assert current() is outer
+        look()
+        with Deadline() as unbounded:
+            assert unbounded.remaining <= 100
+        with Deadline(1.0) as shorter:
+            assert shorter.remaining <= 1
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(current()))
+        thread.start()
+        thread.join()
+        assert seen == [None]
+    assert current() is None
+
+
+STOPPED = np.ones(1, dtype=np.int64)
+
+
+def random_graph(count):
+    matrix = np.random.default_rng(0).random((count, count)) < 0.2
+    matrix = np.triu(matrix, 1)
+    matrix = matrix | matrix.T
+    packed = np.zeros((count, -(-count // 64) * 8), dtype=np.uint8)
+    bits = np.packbits(matrix, axis=1, bitorder="little")
+    packed[:, : bits.shape[1]] = bits
+    return packed.view(np.uint64)
+
+
+def test_stopped_searches_leave_orders_of_all_vertices():
+    graph, ones = random_graph(70), np.ones(70)
+    greedy, _ = greedy_order(graph.copy(), ones, MIN_FILL, 0, ones, np.inf, STOPPED)
+    linear = best_linear_order(graph, ones, 0, 3, STOPPED)
+    assert sorted(greedy.tolist()) == sorted(linear.tolist()) == list(range(70))
+    separators = graph.copy()
+    separators_of(separators, greedy, STOPPED)
+    assert (separators == graph).all()
+    none = np.zeros(71, dtype=np.int64)
+    limits = (np.full(70, np.inf), np.inf, STOPPED)
+    two = np.full(70, 2, dtype=np.int64)
+    assert not estimate_rows(graph, two, none, none[:0], none[:0], np.zeros(1, np.uint64), 8, 0, *limits).any()
+
+
+def test_stopped_marking_leaves_rows():
+    keys, values = np.arange(4, dtype=np.uint64)[None, :], np.array([5, 1, 7, 1])
+    field = (0, np.uint64(0), np.uint64(1))
+    pairs = (np.array([0, 1, 1]), np.array([1]), np.array([0]))
+    for stop, expected in ((np.zeros(1, np.int64), [1, 0, 1, 0]), (STOPPED, [0, 0, 0, 0])):
+        marked = np.zeros(4, dtype=np.uint8)
+        mark_dominated(keys, values, keys, values, field, *pairs, 1, marked, stop)
+        assert marked.tolist() == expected
