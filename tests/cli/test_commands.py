@@ -56,7 +56,8 @@ def test_inspect_describes_a_problem() -> None:
 def test_inspect_describes_a_run_before_and_after_its_end(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     limits = {"time_limit": 0, "bounds": "constant", "incumbent_seconds": 1}
-    result = oocbe.solve(GRID, workdir=folder, **limits)
+    # A path would be read within the limit.
+    result = oocbe.solve(oocbe.read(GRID), workdir=folder, **limits)
     assert result.status == "limit"
     content = json.loads(run(app, ["inspect", str(folder), "--json"]).stdout)
     assert (content["kind"], content["problem"], content["status"]) == ("run", "grid-6x6-d4-s1", "unfinished")
