@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from oocbe.interruption import Interrupted
     from oocbe.io import read, write
     from oocbe.observer import Observer
-    from oocbe.operators import join_maximise, join_sum, maximise, to_complete, to_rows
+    from oocbe.operators.convert import to_complete, to_rows
+    from oocbe.operators.join_maximise import join_maximise
+    from oocbe.operators.join_sum import join_sum
+    from oocbe.operators.maximise import maximise
     from oocbe.operators.result_memory import result_memory
     from oocbe.options import SolveOptions
     from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
