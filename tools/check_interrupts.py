@@ -226,6 +226,9 @@ def interrupt(command: Command, random_numbers: random.Random, allowed: float, r
             command.latencies.append(latency)
             if latency > allowed:
                 wrong.append(f"took {latency:.2f} s to end")
+        if "Fatal Python error: init_" in err and not out:
+            command.outcomes["before Python had started"] += 1
+            return
         if running and code == -number and not out:
             command.outcomes["killed while starting"] += 1
         elif running and code == 128 + number:
