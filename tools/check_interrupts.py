@@ -48,7 +48,7 @@ RESUMED_EACH = 10
 """Every so many interruptions of a run in a folder, the run is resumed to its end."""
 
 BEFORE_PYTHON = ("Fatal Python error: init_", "Could not import runpy module")
-"""What Python itself says of a Ctrl-C in its first hundredth of a second, and ends with 1: nothing of ours has begun."""
+"""What Python itself says of a Ctrl-C in its first hundredth of a second, before anything of ours has begun."""
 
 FINAL_CODES = (0, 2, 10, 11, 20, 30)
 """Exit codes of commands that had ended when the signal came."""
