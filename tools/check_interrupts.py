@@ -47,6 +47,9 @@ ALLOWED_SECONDS = 1.0
 RESUMED_EACH = 10
 """Every so many interruptions of a run in a folder, the run is resumed to its end."""
 
+BEFORE_PYTHON = ("Fatal Python error: init_", "Could not import runpy module")
+"""What Python itself says of a Ctrl-C in its first hundredth of a second, before anything of ours has begun."""
+
 FINAL_CODES = (0, 2, 10, 11, 20, 30)
 """Exit codes of commands that had ended when the signal came."""
 
@@ -226,6 +229,9 @@ def interrupt(command: Command, random_numbers: random.Random, allowed: float, r
             command.latencies.append(latency)
             if latency > allowed:
                 wrong.append(f"took {latency:.2f} s to end")
+        if err.startswith(BEFORE_PYTHON) and not out:
+            command.outcomes["before Python had started"] += 1
+            return
         if running and code == -number and not out:
             command.outcomes["killed while starting"] += 1
         elif running and code == 128 + number:
