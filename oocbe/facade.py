@@ -52,14 +52,17 @@ def solve(
     """
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
-    with Deadline(settings.time_limit):
-        loaded = load_problem(problem)
-        reading = time.perf_counter() - begin
-        from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
-        if loaded is problem:
-            return carried(lambda: run(loaded, settings, observer))
-        return carried(lambda: with_reading(run(loaded, settings, observer), reading))
+    def solved() -> Result:
+        with Deadline(settings.time_limit):
+            loaded = load_problem(problem)
+            reading = time.perf_counter() - begin
+            from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
+
+            result = run(loaded, settings, observer)
+        return result if loaded is problem else with_reading(result, reading)
+
+    return carried(solved)
 
 
 def with_reading(result: Timed, seconds: float) -> Timed:
@@ -96,15 +99,16 @@ def bound(
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
     wanted = [z] if isinstance(z, int | str) else list(z)
-    with Deadline(settings.time_limit):
-        loaded = load_problem(problem)
-        reading = time.perf_counter() - begin
-        from oocbe.elimination.mini_buckets_bound import bound as run
 
-        def bounded() -> BoundResult:
+    def bounded() -> BoundResult:
+        with Deadline(settings.time_limit):
+            loaded = load_problem(problem)
+            reading = time.perf_counter() - begin
+            from oocbe.elimination.mini_buckets_bound import bound as run
+
             return with_reading(run(loaded, settings, wanted, partition, cost_shifting, observer), reading)
 
-        return carried(bounded)
+    return carried(bounded)
 
 
 def verify(problem: Problem | str | Path, solution: str | Path) -> Verdict:

@@ -281,7 +281,10 @@ def send(number: int) -> None:
 def carried(work: Callable[[], Answer]) -> Answer:
     """What the work returns; where Ctrl-C came meanwhile, :class:`oocbe.Interrupted` with that as its ``result``."""
     with listening() as interruption:
-        answer = work()
+        try:
+            answer = work()
+        except RequestedEndError:  # before there was anything to be known
+            raise KeyboardInterrupt(interruption.reason) from None
     if interruption.is_requested:
         raise Interrupted(interruption.reason, answer)
     return answer

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from oocbe.deadline import Deadline, unlimited
 from oocbe.elimination.assignment import backward_pass
@@ -30,7 +30,7 @@ from oocbe.elimination.mini_bucket_rounds import MiniBucketRounds
 from oocbe.elimination.order import HEURISTICS, judge_order, search_orders
 from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.order_file import read_order
-from oocbe.elimination.race import CAP_FACTOR, Attempts, Finish, Race
+from oocbe.elimination.race import CAP_FACTOR, Finish, Keeper, Race
 from oocbe.elimination.scope import RunningOrder, Scope
 from oocbe.elimination.search_statistics import Statistics
 from oocbe.errors import OocbeError, ResourceError, TimeLimitError
@@ -66,17 +66,6 @@ LAST_SECONDS, LAST_BOUND_SECONDS = 0.2, 0.1
 
 Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
 """Told the problem, the order and the bound of each run; returns what to call after each bucket."""
-
-
-class Keeper(Attempts, Protocol):
-    """Also keeps what is known about the optimum, and how far from the lower bound the search had come."""
-
-    @property
-    def known(self) -> dict[str, Any] | None:
-        """What a run before this one has kept with :meth:`keep_known`."""
-
-    def keep_known(self, content: dict[str, Any]) -> None:
-        """Publish ``lower``, ``value``, ``assignment``, ``width``, ``attempt`` and ``running``, as JSON types."""
 
 
 class BoundedSolve:

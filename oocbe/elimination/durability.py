@@ -78,7 +78,7 @@ class TransientRun:
         return search()
 
     def keep_known(self, content: dict[str, Any]) -> None:
-        """Publish what is known about the optimum (:class:`oocbe.elimination.bounded.Keeper`)."""
+        """Publish what is known about the optimum (:class:`oocbe.elimination.race.Keeper`)."""
 
     def set_memory(self, limit: int) -> None:
         """Bytes that messages in memory may take."""

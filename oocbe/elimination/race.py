@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import Protocol
+from typing import Any, Protocol
 
 from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.forward import Forward, ForwardPass, RowCapError
@@ -62,6 +62,17 @@ class Attempts(Protocol):
     @property
     def keeps_messages(self) -> bool:
         """Whether messages outlive the process: then a full disk ends the run, to be resumed when there is space."""
+
+
+class Keeper(Attempts, Protocol):
+    """Also keeps what is known about the optimum, and how far from the lower bound the search had come."""
+
+    @property
+    def known(self) -> dict[str, Any] | None:
+        """What a run before this one has kept with :meth:`keep_known`."""
+
+    def keep_known(self, content: dict[str, Any]) -> None:
+        """Publish ``lower``, ``value``, ``assignment``, ``width``, ``attempt`` and ``running``, as JSON types."""
 
 
 @dataclass

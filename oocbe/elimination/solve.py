@@ -22,14 +22,11 @@ from oocbe.elimination.durability import TransientRun, open_run
 from oocbe.elimination.forms import INCOMPLETE
 from oocbe.elimination.incumbent_search import IncumbentSearch
 from oocbe.elimination.knowledge import Knowledge
-from oocbe.elimination.linear import left_out, why_left_out
 from oocbe.elimination.logarithms import in_logarithms, log_weights
 from oocbe.elimination.negate import negated
 from oocbe.elimination.order import longest_search
 from oocbe.elimination.order_choice import OrderChoice
 from oocbe.elimination.outcome import (
-    bound_can_bind,
-    minimises,
     result_of_bounds,
     result_of_elimination,
     result_of_logarithms,
@@ -39,17 +36,16 @@ from oocbe.elimination.pace import pace_of
 from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.race import Finish, race
 from oocbe.elimination.ranges import rounding_margin, value_dtype
+from oocbe.elimination.refusals import check_disk, checked, has_logarithms
 from oocbe.elimination.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.row_limits import predictions_are_exact
 from oocbe.elimination.search_statistics import Statistics
 from oocbe.errors import (
-    DiskError,
     FloatRangeError,
     RequestedEndError,
     ResourceError,
     TimeLimitError,
     UnsupportedError,
-    UsageError,
     ValueRangeError,
     interruption_in,
 )
@@ -60,7 +56,7 @@ from oocbe.problem import Problem
 from oocbe.pruning.dominance import applies_to
 from oocbe.pruning.incumbent import Incumbent
 from oocbe.result import Result
-from oocbe.semiring import MIN_SUM, Marginalisation, Semiring
+from oocbe.semiring import Marginalisation, Semiring
 from oocbe.tables.faults import passing
 
 if TYPE_CHECKING:
@@ -108,12 +104,12 @@ def solve(
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
-    problem = _checked(problem, semiring, options).in_semiring(semiring)
+    problem = checked(problem, semiring, options).in_semiring(semiring)
     with listening() as interruption:
         try:
             result = _solved(problem, semiring, options, observer, choices, begin, interruption)
         except FloatRangeError:
-            if options.workdir is not None or not _has_logarithms(problem):
+            if options.workdir is not None or not has_logarithms(problem):
                 raise
             result = _solved_in_logarithms(problem, options, observer, begin, interruption)
     if observer is not None:
@@ -147,12 +143,6 @@ def _solved(
     return result
 
 
-def _has_logarithms(problem: Problem) -> bool:
-    """Whether no value is negative."""
-    lowest = [min(float(f.values.min(initial=0)), f.default or 0) for f in problem.functions]
-    return min([problem.constant, *lowest]) >= 0
-
-
 def _solved_in_logarithms(
     problem: Problem, options: SolveOptions, observer: Observer | None, begin: float, interruption: Interruption
 ) -> Result:
@@ -165,30 +155,6 @@ def _solved_in_logarithms(
     result = result_of_logarithms(problem, result, rounding_margin(logarithms))
     check_claim(problem, result.value, result.assignment, "elimination of logarithms")
     return result
-
-
-def _checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Problem:
-    """The problem with the upper bound of the options, refused where nothing can enforce what it asks for."""
-    if options.tables == "complete" and options.bounds not in ("auto", "none"):
-        raise UsageError(
-            f"bounds: {options.bounds} drops rows, which complete tables do not have; use --bounds none with --tables "
-            "complete, or another form of tables"
-        )
-    if options.ub is not None and semiring != MIN_SUM:
-        raise UsageError(f"ub: only the min-sum semiring has an upper bound, not {semiring}")
-    if not minimises(semiring) and bound_can_bind(problem):
-        raise UnsupportedError(
-            f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and the "
-            f"{semiring} semiring cannot tell them apart; solve it in min-sum, or without the upper bound"
-        )
-    relaxed = left_out(problem)
-    if relaxed and not semiring.selects:
-        raise UnsupportedError(
-            f"{problem.name}: the {semiring} semiring needs every constraint enforced; {why_left_out(relaxed)}"
-        )
-    if options.ub is None or (problem.upper_bound is not None and problem.upper_bound <= options.ub):
-        return problem
-    return problem.below(options.ub)
 
 
 @dataclass
@@ -339,7 +305,7 @@ class _Run:
         is_request = False
         with self._incumbents() as incumbents:
             try:
-                self._check_disk(choices)
+                check_disk(problem, self.semiring, choices, options, self.kept.disk_available)
                 return race(
                     problem,
                     self.semiring,
@@ -385,17 +351,6 @@ class _Run:
             "backward": time.perf_counter() - forward_end,
         }
         return replace(result, seconds=seconds)
-
-    def _check_disk(self, choices: list[OrderChoice]) -> None:
-        """Refuse what cannot fit the disk with any of the orders; DiskError of the first."""
-        refusals = []
-        for choice in choices:
-            plan = plan_for(self.problem, self.semiring, choice, "", self.options)
-            refusals.append(replace(plan, disk=self.kept.disk_available).disk_refusal)
-            if not refusals[-1]:
-                return
-        if refusals:
-            raise DiskError(refusals[0])
 
     @contextmanager
     def _incumbents(self) -> Iterator[IncumbentSearch | None]:

@@ -57,12 +57,16 @@ def run_task(
     """
     settings = settings_from(options, overrides)
     begin = time.perf_counter()
-    of_task: dict[str, Any] = {"k": k, "temperature": temperature}
-    with Deadline(settings.time_limit):
-        loaded = load_problem(problem)
-        reading = time.perf_counter() - begin
-        load_engine()
-        return carried(lambda: with_reading(answered(task, loaded, settings, observer=observer, **of_task), reading))
+
+    def found() -> TaskResult:
+        with Deadline(settings.time_limit):
+            loaded = load_problem(problem)
+            reading = time.perf_counter() - begin
+            load_engine()
+            result = answered(task, loaded, settings, k=k, temperature=temperature, observer=observer)
+        return with_reading(result, reading)
+
+    return carried(found)
 
 
 def answered(

@@ -1,0 +1,62 @@
+"""What a solve refuses before anything is computed, as it could not be enforced, or would not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from oocbe.elimination.linear import left_out, why_left_out
+from oocbe.elimination.order_choice import OrderChoice
+from oocbe.elimination.outcome import bound_can_bind, minimises
+from oocbe.elimination.plan import plan_for
+from oocbe.errors import DiskError, UnsupportedError, UsageError
+from oocbe.options import SolveOptions
+from oocbe.problem import Problem
+from oocbe.semiring import MIN_SUM, Semiring
+
+
+def checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Problem:
+    """The problem with the upper bound of the options, refused where nothing can enforce what it asks for."""
+    if options.tables == "complete" and options.bounds not in ("auto", "none"):
+        raise UsageError(
+            f"bounds: {options.bounds} drops rows, which complete tables do not have; use --bounds none with --tables "
+            "complete, or another form of tables"
+        )
+    if options.ub is not None and semiring != MIN_SUM:
+        raise UsageError(f"ub: only the min-sum semiring has an upper bound, not {semiring}")
+    if not minimises(semiring) and bound_can_bind(problem):
+        raise UnsupportedError(
+            f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and the "
+            f"{semiring} semiring cannot tell them apart; solve it in min-sum, or without the upper bound"
+        )
+    relaxed = left_out(problem)
+    if relaxed and not semiring.selects:
+        raise UnsupportedError(
+            f"{problem.name}: the {semiring} semiring needs every constraint enforced; {why_left_out(relaxed)}"
+        )
+    if options.ub is None or (problem.upper_bound is not None and problem.upper_bound <= options.ub):
+        return problem
+    return problem.below(options.ub)
+
+
+def check_disk(
+    problem: Problem, semiring: Semiring, choices: Sequence[OrderChoice], options: SolveOptions, available: int
+) -> None:
+    """Refuse what cannot fit the disk with any of the orders; DiskError of the first.
+
+    available : bytes of the disk that may be used.
+    """
+    refusals = []
+    for choice in choices:
+        plan = plan_for(problem, semiring, choice, "", options)
+        refusals.append(replace(plan, disk=available).disk_refusal)
+        if not refusals[-1]:
+            return
+    if refusals:
+        raise DiskError(refusals[0])
+
+
+def has_logarithms(problem: Problem) -> bool:
+    """Whether no value is negative."""
+    lowest = [min(float(f.values.min(initial=0)), f.default or 0) for f in problem.functions]
+    return min([problem.constant, *lowest]) >= 0
