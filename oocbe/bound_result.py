@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_OPTIMAL
 from oocbe.numerals import finite
 from oocbe.problem import Variable
-
-BOUND_SCHEMA_VERSION = 2
-"""Version of the JSON layout, raised as :data:`oocbe.schema.SCHEMA_VERSION`; in 1, bounds of products were products."""
+from oocbe.schema import BOUND_SCHEMA_VERSION
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ import typer
 from oocbe.cli.output import note, print_json
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, EXIT_USAGE, OocbeError, interruption_in
 from oocbe.interruption import Interruption, heard
-from oocbe.schema import SCHEMA_VERSION
+from oocbe.schema import schema_version_of
 
 EXIT_INTERNAL = 1
 EXIT_TERMINATED = 128 + signal.SIGTERM
@@ -85,7 +85,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
 
 def nothing_known(command: str) -> dict[str, object]:
     """What ``--json`` prints where a command was interrupted before there was anything to say."""
-    return {"schema_version": SCHEMA_VERSION, "command": command, "status": "interrupted"}
+    return {"schema_version": schema_version_of(command), "command": command, "status": "interrupted"}
 
 
 def _raised() -> dict[int, Callable[[], BaseException]]:

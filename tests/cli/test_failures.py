@@ -19,6 +19,7 @@ from oocbe.cli import inspect, output
 from oocbe.cli.failures import Terminated, exit_code_of, guarded, message_of
 from oocbe.cli.main import app
 from oocbe.cli.progress import SilentObserver
+from oocbe.schema import schema_version_of
 
 cli_bound, cli_solve = import_module("oocbe.cli.bound"), import_module("oocbe.cli.solve")
 
@@ -161,7 +162,7 @@ def test_an_interrupted_command_prints_what_is_known(command, number, code, inte
     done = CliRunner().invoke(app, [*COMMANDS[command], "--json", "--order-seconds", "0"])
     assert done.exit_code == code, done.stderr
     content = json.loads(done.stdout)
-    assert (content["schema_version"], content["status"]) == (1, "interrupted")
+    assert (content["schema_version"], content["status"]) == (schema_version_of(command), "interrupted")
     assert content["notes"] == [f"interrupted by {'Ctrl-C' if number == signal.SIGINT else 'SIGTERM'}"]
     assert done.stderr.splitlines()[-1] == "oocbe: interrupted; temporary files are removed"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -176,7 +177,11 @@ def test_an_interrupted_command_that_knows_nothing_says_so_in_json(command, erro
     more = [GRID] if command == "verify" else []
     done = CliRunner().invoke(app, [command, GRID, *more, "--json"])
     assert done.exit_code == exit_code_of(error)
-    assert json.loads(done.stdout) == {"schema_version": 1, "command": command, "status": "interrupted"}
+    assert json.loads(done.stdout) == {
+        "schema_version": schema_version_of(command),
+        "command": command,
+        "status": "interrupted",
+    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

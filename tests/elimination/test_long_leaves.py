@@ -131,10 +131,10 @@ def test_the_backward_pass_looks_at_the_deadline(monkeypatch):
     passes = []
     backward_pass = assignment.backward_pass
 
-    def late(prepared, buckets, deadline):
+    def late(prepared, buckets, recomputation, deadline):
         monkeypatch.setattr(Deadline, "passed", property(lambda self: True))
         with pytest.raises(TimeLimitError):
-            backward_pass(prepared, buckets, deadline)
+            backward_pass(prepared, buckets, recomputation, deadline)
         passes.append(deadline)
         raise TimeLimitError("the time limit was reached")
 

@@ -91,8 +91,8 @@ def test_a_pass_that_takes_too_long_is_the_last_one(monkeypatch):
 
 
 def test_the_deadline_of_the_search_ends_it(monkeypatch):
-    with solving.Deadline(0.0) as deadline:
-        clock, _, known, made = rounds(monkeypatch, grid_network(4, 3, seed=1), deadline)
-        clock.now = 100.0
-        with pytest.raises(TimeLimitError):
-            made.improve(known)
+    deadline = solving.Deadline(0.0)
+    clock, _, known, made = rounds(monkeypatch, grid_network(4, 3, seed=1), deadline)
+    clock.now = 100.0
+    with deadline, pytest.raises(TimeLimitError):
+        made.improve(known)
