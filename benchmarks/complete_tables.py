@@ -18,9 +18,9 @@ import numpy as np
 from measuring import data_folder, describe_run
 
 import oocbe
-from oocbe.kernels.cpu.complete import eliminate_complete
+from oocbe.kernels.cpu.complete.complete import eliminate_complete
 from oocbe.kernels.interface import CompleteFunction, steps_of
-from oocbe.semiring import MAX_SUM, SUM_PRODUCT, Semiring
+from oocbe.model.semiring import MAX_SUM, SUM_PRODUCT, Semiring
 
 SHAPES: dict[str, tuple[Sequence[int], int, Sequence[Sequence[int]]]] = {
     "matrix product, 64 in common": ((1024, 1024, 64), 1, [(0, 2), (1, 2)]),

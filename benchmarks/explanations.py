@@ -26,8 +26,8 @@ from measuring import data_folder, describe_run, print_table, run_timed
 from peers import toulbar2
 
 import oocbe
-from oocbe.elimination.logarithms import in_logarithms
-from oocbe.semiring import MAX_PRODUCT
+from oocbe.elimination.preparation.logarithms import in_logarithms
+from oocbe.model.semiring import MAX_PRODUCT
 
 FAMILIES = ("grid", "pedigree", "protein")
 ROUNDING = 1e-4

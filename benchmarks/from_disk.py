@@ -30,10 +30,10 @@ from measuring import describe_run, print_table
 
 import oocbe
 from oocbe.kernels.cpu.threads import thread_count
-from oocbe.operators import join_maximise
 from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.sources import Buffers, StoredSource
 from oocbe.synth.tables import SyntheticTable
+from oocbe.table_algebra import join_maximise
 from oocbe.tables import disk
 from oocbe.tables.stored import StoredTable
 

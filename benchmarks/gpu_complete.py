@@ -20,7 +20,7 @@ from measuring import describe_run
 
 from oocbe.kernels import backend_named
 from oocbe.kernels.interface import CompleteFunction
-from oocbe.semiring import LOG_SUM_EXP, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 
 KERNELS = backend_named("cuda")
 RUNS = 5

@@ -13,9 +13,9 @@ import cupy as cp
 import numpy as np
 
 from oocbe.kernels import backend_named
-from oocbe.operators import join_maximise, join_sum, maximise
-from oocbe.operators.arrange import arrange, match
-from oocbe.semiring import MAX_SUM
+from oocbe.model.semiring import MAX_SUM
+from oocbe.table_algebra import join_maximise, join_sum, maximise
+from oocbe.table_algebra.arrange import arrange, match
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 

@@ -27,10 +27,10 @@ import cupy as cp
 import numpy as np
 
 from oocbe.kernels import backend_named
-from oocbe.kernels.cuda.groups import match_groups
-from oocbe.kernels.cuda.selection import PRODUCTS, prefix_sum
+from oocbe.kernels.cuda.pairs.groups import match_groups
+from oocbe.kernels.cuda.pairs.selection import PRODUCTS, prefix_sum
 from oocbe.kernels.interface import MatchedGroups
-from oocbe.semiring import Combination, Marginalisation
+from oocbe.model.semiring import Combination, Marginalisation
 
 KERNELS = backend_named("cuda")
 ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)

@@ -38,13 +38,13 @@ from measuring import data_folder, describe_run, print_table
 from published import BOUNDS, TABLES, Bounds, Setting
 
 import oocbe
-from oocbe.bound_result import BoundResult
-from oocbe.elimination.order import longest_search, search_orders
-from oocbe.elimination.pace import order_cell_work, pace_of
+from oocbe.elimination.orders.order import longest_search, search_orders
+from oocbe.elimination.orders.pace import order_cell_work, pace_of
 from oocbe.errors import LimitError, OocbeError, ResourceError
 from oocbe.kernels.choice import cuda_works
-from oocbe.problem import Problem
-from oocbe.result import Result
+from oocbe.model.problem import Problem
+from oocbe.results.bound_result import BoundResult
+from oocbe.results.result import Result
 from oocbe.synth import grid_network, random_network, scale_free_network
 
 OUT_OF_MEMORY = "out of memory"

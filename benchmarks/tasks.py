@@ -47,7 +47,7 @@ def _settings(task: str, k: int, temperature: float) -> dict[str, Any]:
 def answer(task: str, path: str, k: str, temperature: str) -> Run:
     """In a child: one task on one instance, and what is needed to check it."""
     import oocbe
-    from oocbe.machine import peak_memory
+    from oocbe.settings.machine import peak_memory
     from oocbe.tasks.verbs import run_task
 
     settings = _settings(task, int(k), float(temperature))

@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oocbe.bound_result import BoundResult
+    from oocbe.elimination.observer import Observer
     from oocbe.errors import (
         CorruptDataError,
         FormatError,
@@ -31,18 +31,9 @@ if TYPE_CHECKING:
         ValueRangeError,
     )
     from oocbe.facade import bound, plan, solve, verify
-    from oocbe.interruption import Interrupted
     from oocbe.io import read, write
-    from oocbe.observer import Observer
-    from oocbe.operators.convert import to_complete, to_rows
-    from oocbe.operators.join_maximise import join_maximise
-    from oocbe.operators.join_sum import join_sum
-    from oocbe.operators.maximise import maximise
-    from oocbe.operators.result_memory import result_memory
-    from oocbe.options import SolveOptions
-    from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
-    from oocbe.result import Result
-    from oocbe.semiring import (
+    from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+    from oocbe.model.semiring import (
         COUNTING,
         LOG_SUM_EXP,
         MAX_PRODUCT,
@@ -52,6 +43,16 @@ if TYPE_CHECKING:
         SUM_PRODUCT,
         Semiring,
     )
+    from oocbe.results.bound_result import BoundResult
+    from oocbe.results.result import Result
+    from oocbe.settings.options import SolveOptions
+    from oocbe.solutions.verification import Verdict
+    from oocbe.system.interruption import Interrupted
+    from oocbe.table_algebra.convert import to_complete, to_rows
+    from oocbe.table_algebra.join_maximise import join_maximise
+    from oocbe.table_algebra.join_sum import join_sum
+    from oocbe.table_algebra.maximise import maximise
+    from oocbe.table_algebra.result_memory import result_memory
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.layout import Layout
     from oocbe.tables.packed import PackedTable
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
         most_probable_explanation,
     )
     from oocbe.tracing.session import trace
-    from oocbe.verification import Verdict
 
 __version__ = "0.1.0"
 
@@ -137,17 +137,17 @@ _HOMES = {
         "CorruptDataError FormatError LimitError ModelError OocbeError ResourceError UnsupportedError "
         "UsageError ValueRangeError"
     ),
-    "oocbe.bound_result": "BoundResult",
+    "oocbe.results.bound_result": "BoundResult",
     "oocbe.facade": "bound plan solve verify",
-    "oocbe.interruption": "Interrupted",
+    "oocbe.system.interruption": "Interrupted",
     "oocbe.io": "read write",
-    "oocbe.observer": "Observer",
-    "oocbe.operators": "join_maximise join_sum maximise to_complete to_rows",
-    "oocbe.operators.result_memory": "result_memory",
-    "oocbe.options": "SolveOptions",
-    "oocbe.problem": "Constraint Function LinearConstraint Problem Variable",
-    "oocbe.result": "Result",
-    "oocbe.semiring": "COUNTING LOG_SUM_EXP MAX_PRODUCT MAX_SUM MIN_SUM SEMIRINGS SUM_PRODUCT Semiring",
+    "oocbe.elimination.observer": "Observer",
+    "oocbe.table_algebra": "join_maximise join_sum maximise to_complete to_rows",
+    "oocbe.table_algebra.result_memory": "result_memory",
+    "oocbe.settings.options": "SolveOptions",
+    "oocbe.model.problem": "Constraint Function LinearConstraint Problem Variable",
+    "oocbe.results.result": "Result",
+    "oocbe.model.semiring": "COUNTING LOG_SUM_EXP MAX_PRODUCT MAX_SUM MIN_SUM SEMIRINGS SUM_PRODUCT Semiring",
     "oocbe.tables.complete": "CompleteTable",
     "oocbe.tables.layout": "Layout",
     "oocbe.tables.packed": "PackedTable",
@@ -157,7 +157,7 @@ _HOMES = {
     "oocbe.tasks.result": "TaskResult",
     "oocbe.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals most_probable_explanation",
     "oocbe.tracing.session": "trace",
-    "oocbe.verification": "Verdict",
+    "oocbe.solutions.verification": "Verdict",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 

@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from oocbe.deadline import Deadline
-from oocbe.interruption import carried
-from oocbe.options import SolveOptions
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
+from oocbe.system.interruption import carried
 
 if TYPE_CHECKING:
-    from oocbe.bound_result import BoundResult
-    from oocbe.elimination.plan import Plan
-    from oocbe.observer import Observer
-    from oocbe.problem import Problem
-    from oocbe.result import Result
+    from oocbe.elimination.observer import Observer
+    from oocbe.elimination.plan.plan import Plan
+    from oocbe.model.problem import Problem
+    from oocbe.results.bound_result import BoundResult
+    from oocbe.results.result import Result
+    from oocbe.solutions.verification import Verdict
     from oocbe.tasks.result import TaskResult
-    from oocbe.verification import Verdict
 
 Timed = TypeVar("Timed", "Result", "TaskResult", "BoundResult")
 
@@ -73,7 +73,7 @@ def with_reading(result: Timed, seconds: float) -> Timed:
 
 def plan(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> Plan:
     """Choose an order and predict each bucket's rows and bytes without computing any; arguments as for ``solve``."""
-    from oocbe.elimination.plan import make_plan
+    from oocbe.elimination.plan.plan import make_plan
 
     return make_plan(load_problem(problem), settings_from(options, overrides))
 
@@ -93,7 +93,8 @@ def bound(
     Parameters
     ----------
     z : most variables of a mini-bucket, or several such numbers; ``auto`` chooses by the memory limit.
-    partition, cost_shifting : see :func:`oocbe.elimination.mini_buckets_bound.bound`, also for what is raised.
+    partition, cost_shifting : see :func:`oocbe.elimination.mini_buckets.mini_buckets_bound.bound`, also for what is
+        raised.
     problem, options, observer, overrides : as for :func:`solve`.
     """
     begin = time.perf_counter()
@@ -104,7 +105,7 @@ def bound(
         with Deadline(settings.time_limit):
             loaded = load_problem(problem)
             reading = time.perf_counter() - begin
-            from oocbe.elimination.mini_buckets_bound import bound as run
+            from oocbe.elimination.mini_buckets.mini_buckets_bound import bound as run
 
             return with_reading(run(loaded, settings, wanted, partition, cost_shifting, observer), reading)
 
@@ -112,8 +113,8 @@ def bound(
 
 
 def verify(problem: Problem | str | Path, solution: str | Path) -> Verdict:
-    """Judge the assignment in a solution file against a problem; see :mod:`oocbe.verification`."""
-    from oocbe.verification import read_solution, verify_solution
+    """Judge the assignment in a solution file against a problem; see :mod:`oocbe.solutions.verification`."""
+    from oocbe.solutions.verification import read_solution, verify_solution
 
     return verify_solution(load_problem(problem), read_solution(solution))
 

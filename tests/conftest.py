@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
-from oocbe.semiring import MIN_SUM, Semiring
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.semiring import MIN_SUM, Semiring
 
 # The first example may compile code, and how long one takes on a busy machine says nothing about the code.
 settings.register_profile("oocbe", deadline=None)

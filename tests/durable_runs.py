@@ -22,11 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
-from oocbe.elimination import checkpoint, messages
-from oocbe.elimination import race as racing
 from oocbe.elimination import solve as solving
-from oocbe.options import SolveOptions
-from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.elimination.buckets import messages
+from oocbe.elimination.runs import checkpoint
+from oocbe.elimination.search import race as racing
+from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.settings.options import SolveOptions
 from oocbe.tables import faults
 
 EMBEDDED_BYTES = 150

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from oocbe.checksums import crc32
+from oocbe.system.checksums import crc32
 
 
 def test_the_fast_one_is_used_where_there_is_one():

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.deadline import Deadline
-from oocbe.elimination import mini_buckets_bound, plan
+from oocbe.elimination.mini_buckets import mini_buckets_bound
+from oocbe.elimination.plan import plan
 from oocbe.errors import TimeLimitError, UnsupportedError
-from oocbe.options import SolveOptions
-from oocbe.problem import Function, Problem, Variable
-from oocbe.semiring import MAX_SUM
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MAX_SUM
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
 from oocbe.tasks import count as counting
 
 FAST = {"order_seconds": 0.0, "backend": "cpu"}

@@ -13,15 +13,15 @@ import pytest
 from cliques import clique
 
 import oocbe
-from oocbe import interruption
-from oocbe.deadline import Deadline
-from oocbe.elimination import bounded
+from oocbe.elimination.search import bounded
 from oocbe.errors import RequestedEndError
-from oocbe.interruption import heard, listening
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM
 from oocbe.pruning.linear_program import LinearProgram
 from oocbe.pruning.rows import Row
-from oocbe.semiring import MAX_PRODUCT, MAX_SUM
+from oocbe.system import interruption
+from oocbe.system.deadline import Deadline
+from oocbe.system.interruption import heard, listening
 
 SETTINGS = {"order_seconds": 0.0, "backend": "cpu"}
 LONG = 60.0

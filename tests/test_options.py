@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from oocbe.errors import UsageError
-from oocbe.machine import available_memory, control_group_limit, peak_memory
-from oocbe.options import OTHER_VARIABLES, SolveOptions
-from oocbe.semiring import COUNTING
+from oocbe.model.semiring import COUNTING
+from oocbe.settings.machine import available_memory, control_group_limit, peak_memory
+from oocbe.settings.options import OTHER_VARIABLES, SolveOptions
 
 
 def test_precedence_is_argument_then_environment_then_default() -> None:

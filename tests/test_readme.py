@@ -9,7 +9,7 @@ import pytest
 import oocbe
 from oocbe.cli.main import app
 from oocbe.io import formats
-from oocbe.options import ENVIRONMENT_PREFIX, OTHER_VARIABLES, SolveOptions
+from oocbe.settings.options import ENVIRONMENT_PREFIX, OTHER_VARIABLES, SolveOptions
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

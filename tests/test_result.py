@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from sample_results import make_result
 
-from oocbe.result import Result, Status
+from oocbe.results.result import Result, Status
 
 
 @pytest.mark.parametrize(("status", "code"), [("optimal", 0), ("exact", 0), ("infeasible", 10), ("limit", 20)])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oocbe.stretches import ALIGNMENT, Region, rounded, shorten
+from oocbe.system.stretches import ALIGNMENT, Region, rounded, shorten
 
 
 def region(pages, given_up=None):

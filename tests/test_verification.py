@@ -12,10 +12,10 @@ from sample_results import make_result
 
 import oocbe
 from oocbe.errors import FormatError, UsageError
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT
-from oocbe.solution_file import Solution, read_solution, write_solution
-from oocbe.verification import verify_solution, violations_of
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT
+from oocbe.solutions.solution_file import Solution, read_solution, write_solution
+from oocbe.solutions.verification import verify_solution, violations_of
 
 PROBLEM = Problem(
     variables=(Variable("a", 2, ("no", "yes")), Variable("b", 3)),

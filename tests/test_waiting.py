@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oocbe.waiting import LOOK_UP_SECONDS, wait_for
+from oocbe.system.waiting import LOOK_UP_SECONDS, wait_for
 
 
 def test_attempts_go_on_until_one_succeeds_and_are_checked_between():

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 import oocbe
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
 
 ROOT = Path(__file__).resolve().parents[1]
 

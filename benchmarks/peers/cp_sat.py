@@ -11,7 +11,7 @@ import time
 
 from ortools.sat.python import cp_model
 
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 
 from .columns import make_columns
 from .result import PeerResult, check_supported, make_result

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 
 from .result import PeerResult, check_supported, make_result
 

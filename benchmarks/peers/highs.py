@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 
 from .columns import Columns, make_columns, merge_conflicts
 from .result import PeerResult, check_supported, make_result

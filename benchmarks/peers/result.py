@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oocbe.errors import UnsupportedError
-from oocbe.problem import Problem
-from oocbe.semiring import MIN_SUM
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MIN_SUM
 
 OPTIMAL = "optimal"
 INFEASIBLE = "infeasible"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from oocbe.io import write
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 
 from .result import PeerResult, check_supported, make_result
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oocbe.errors import UnsupportedError
-from oocbe.interruption import listening
 from oocbe.io.files import without_compression, write_bytes
+from oocbe.system.interruption import listening
 
 if TYPE_CHECKING:
-    from oocbe.options import SolveOptions
-    from oocbe.problem import Problem
-    from oocbe.result import Result
+    from oocbe.model.problem import Problem
+    from oocbe.results.result import Result
+    from oocbe.settings.options import SolveOptions
 
 FORMATS = (".spot", ".wcsp")
 """Suffixes of the files that the checker reads by itself."""

@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 
 from oocbe.certificates.check_certificate import SCALE, WORK, Proof, check, members
 from oocbe.certificates.tables import nothing_better
-from oocbe.deadline import Deadline
-from oocbe.elimination.order import search_orders
-from oocbe.elimination.restrict import Restriction, restrict
+from oocbe.elimination.orders.order import search_orders
+from oocbe.elimination.preparation.restrict import Restriction, restrict
 from oocbe.errors import ValueRangeError
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 from oocbe.pruning.bounds import Conflicts, conflicts_of
 from oocbe.pruning.constant_bound import minimum_terms
 from oocbe.pruning.dear import DEAR, DearTuples, largest_saving
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.rows import Row
+from oocbe.system.deadline import Deadline
 
 ROW_WORK = 4_000
 """Nodes that checking a row may take (some 0.05 s); rows that need more are left out."""

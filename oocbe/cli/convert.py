@@ -12,7 +12,7 @@ from oocbe.cli.flags import DebugFlag, EvidenceFlag, FormatFlag, ProblemFile, lo
 from oocbe.cli.output import note
 
 if TYPE_CHECKING:
-    from oocbe.problem import Problem
+    from oocbe.model.problem import Problem
 
 
 @guarded

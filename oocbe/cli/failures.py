@@ -4,8 +4,8 @@ Every command is wrapped by :func:`guarded`. Errors are printed on standard erro
 unless ``--debug`` asks for it. Besides the codes in :mod:`oocbe.errors` there are those of the shell: 130 after Ctrl-C,
 143 after a request to terminate, 141 when the reader of our output went away.
 
-A first signal is a request where work can wind down (:mod:`oocbe.interruption`): the command then prints and writes
-what is known by itself. Anywhere else it raises, and what ``--json`` promised is printed here.
+A first signal is a request where work can wind down (:mod:`oocbe.system.interruption`): the command then prints and
+writes what is known by itself. Anywhere else it raises, and what ``--json`` promised is printed here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import typer
 
 from oocbe.cli.output import note, print_json
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, EXIT_USAGE, OocbeError, interruption_in
-from oocbe.interruption import Interruption, heard
-from oocbe.schema import schema_version_of
+from oocbe.results.schema import schema_version_of
+from oocbe.system.interruption import Interruption, heard
 
 EXIT_INTERNAL = 1
 EXIT_TERMINATED = 128 + signal.SIGTERM

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from oocbe.options import SolveOptions
-    from oocbe.problem import Problem
+    from oocbe.model.problem import Problem
+    from oocbe.settings.options import SolveOptions
 
 ProblemFile = Annotated[Path, typer.Argument(metavar="FILE", help="The problem; .gz and .xz are decompressed.")]
 FormatFlag = Annotated[str | None, typer.Option("--format", help="Format of FILE, where its suffix does not tell.")]
@@ -119,7 +119,7 @@ def options_from(parameters: Mapping[str, object]) -> SolveOptions:
     ----------
     parameters : a command's own, by name. Those called as an option are flags, None where they were not given.
     """
-    from oocbe.options import SolveOptions
+    from oocbe.settings.options import SolveOptions
 
     flags = {
         name: SolveOptions.parsed(name, parameters[name], f"--{name.replace('_', '-')}")

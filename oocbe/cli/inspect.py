@@ -14,7 +14,7 @@ from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, load
 from oocbe.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
-    from oocbe.problem import Problem
+    from oocbe.model.problem import Problem
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
 
@@ -43,7 +43,7 @@ def describe_folder(folder: Path) -> dict[str, object]:
     ------
     UsageError : neither is. CorruptDataError : what is there is damaged. UnsupportedError : of another version.
     """
-    from oocbe.elimination.run_description import describe_run, has_lock, is_run
+    from oocbe.elimination.runs.run_description import describe_run, has_lock, is_run
     from oocbe.errors import UsageError
     from oocbe.tables.group import is_table
     from oocbe.tables.stored_complete import open_table

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import typer
 
-from oocbe.interruption import current
-from oocbe.numerals import all_digits
+from oocbe.results.numerals import all_digits
+from oocbe.system.interruption import current
 
 
 def print_json(content: Mapping[str, object]) -> None:

@@ -56,7 +56,7 @@ def plan(
     Nothing is computed but the order. What cannot fit the disk ends with 30.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
-    from oocbe.elimination.plan import make_plan
+    from oocbe.elimination.plan.plan import make_plan
     from oocbe.errors import DiskError
 
     options = options_from(given)

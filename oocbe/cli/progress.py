@@ -17,8 +17,8 @@ from oocbe.cli.output import note, seconds
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from oocbe.elimination.plan import Plan
-    from oocbe.result import Result
+    from oocbe.elimination.plan.plan import Plan
+    from oocbe.results.result import Result
 
 LOG_INTERVAL_SECONDS = 60.0
 
@@ -41,18 +41,18 @@ class SilentObserver:
         """End what is shown."""
 
     def started(self, plan: Plan) -> None:
-        """See :class:`oocbe.observer.Observer`, here and below."""
+        """See :class:`oocbe.elimination.observer.Observer`, here and below."""
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
-        """See :class:`oocbe.observer.Observer`."""
+        """See :class:`oocbe.elimination.observer.Observer`."""
 
     def bounds_changed(
         self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
     ) -> None:
-        """See :class:`oocbe.observer.Observer`."""
+        """See :class:`oocbe.elimination.observer.Observer`."""
 
     def finished(self, result: Result) -> None:
-        """See :class:`oocbe.observer.Observer`."""
+        """See :class:`oocbe.elimination.observer.Observer`."""
 
 
 class VerboseObserver(SilentObserver):

@@ -48,11 +48,11 @@ from oocbe.cli.flags import (
 from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
 from oocbe.cli.progress import observer_for
 from oocbe.cli.trace import written_to
-from oocbe.numerals import all_digits
+from oocbe.results.numerals import all_digits
 
 if TYPE_CHECKING:
-    from oocbe.options import SolveOptions
-    from oocbe.result import Result
+    from oocbe.results.result import Result
+    from oocbe.settings.options import SolveOptions
 
 
 @guarded
@@ -100,10 +100,10 @@ def solve(
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
     from oocbe.certificates.asking import check_certifiable, write_certificate
-    from oocbe.deadline import Deadline
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
     from oocbe.facade import with_reading
-    from oocbe.solution_file import write_solution
+    from oocbe.solutions.solution_file import write_solution
+    from oocbe.system.deadline import Deadline
 
     options = options_from(given)
     # Other tasks keep no run: theirs is a place of scratch folders.
@@ -178,11 +178,11 @@ def _run_task(
     solution: Path | None,
 ) -> int:
     from oocbe.cli.task import print_task
-    from oocbe.deadline import Deadline
     from oocbe.errors import UsageError
     from oocbe.facade import with_reading
-    from oocbe.semiring import semiring_by_name
-    from oocbe.solution_file import write_assignment
+    from oocbe.model.semiring import semiring_by_name
+    from oocbe.solutions.solution_file import write_assignment
+    from oocbe.system.deadline import Deadline
     from oocbe.tasks.verbs import answered, load_engine
 
     if solution is not None and task != "mpe":

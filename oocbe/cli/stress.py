@@ -48,7 +48,7 @@ def stress(
     """Make synthetic tables, apply an operator out of core, and check every row of the result."""
     from oocbe.cli.synth import whole_number
     from oocbe.errors import UsageError
-    from oocbe.machine import peak_memory, resident_memory
+    from oocbe.settings.machine import peak_memory, resident_memory
     from oocbe.synth.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
@@ -123,7 +123,7 @@ def _text(key: str, content: object) -> str:
 def _apply(
     operator: str, tables: list[StoredTable], specs: list[SyntheticTable], output: Path, settings: dict[str, Any]
 ) -> StoredTable:
-    from oocbe.operators import join_maximise, join_sum, maximise
+    from oocbe.table_algebra import join_maximise, join_sum, maximise
 
     made: StoredTable
     if operator == "maximise":

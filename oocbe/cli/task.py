@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from oocbe.cli.output import print_json, print_rows, seconds
-from oocbe.numerals import all_digits
+from oocbe.results.numerals import all_digits
 
 if TYPE_CHECKING:
     from oocbe.tasks.result import TaskResult

@@ -42,7 +42,7 @@ def verify(
             raise UsageError("--certificate: the checker reads FILE by itself, without --evidence and --format")
         return _verify_certificate(file, certificate, json)
     assert solution is not None
-    from oocbe.verification import read_solution, verify_solution
+    from oocbe.solutions.verification import read_solution, verify_solution
 
     verdict = verify_solution(load(file, format, evidence), read_solution(solution))
     if json:

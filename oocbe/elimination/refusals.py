@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from oocbe.elimination.linear import left_out, why_left_out
-from oocbe.elimination.order_choice import OrderChoice
-from oocbe.elimination.outcome import bound_can_bind, minimises
-from oocbe.elimination.plan import plan_for
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.plan.plan import plan_for
+from oocbe.elimination.preparation.linear import left_out, why_left_out
+from oocbe.elimination.search.outcome import bound_can_bind, minimises
 from oocbe.errors import DiskError, UnsupportedError, UsageError
-from oocbe.options import SolveOptions
-from oocbe.problem import Problem
-from oocbe.semiring import MIN_SUM, Semiring
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MIN_SUM, Semiring
+from oocbe.settings.options import SolveOptions
 
 
 def checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Problem:

@@ -13,33 +13,32 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from oocbe.deadline import Deadline, unlimited
-from oocbe.elimination.assignment import backward_pass
-from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
-from oocbe.elimination.bounded import BoundedSolve
-from oocbe.elimination.claims import check_claim
-from oocbe.elimination.durability import TransientRun, open_run
-from oocbe.elimination.forms import INCOMPLETE
-from oocbe.elimination.incumbent_search import IncumbentSearch
-from oocbe.elimination.knowledge import Knowledge
-from oocbe.elimination.logarithms import in_logarithms, log_weights
-from oocbe.elimination.negate import negated
-from oocbe.elimination.order import longest_search
-from oocbe.elimination.order_choice import OrderChoice
-from oocbe.elimination.outcome import (
+from oocbe.elimination.buckets.assignment import backward_pass
+from oocbe.elimination.buckets.forms import INCOMPLETE
+from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.orders.order import longest_search
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.pace import pace_of
+from oocbe.elimination.orders.row_limits import predictions_are_exact
+from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
+from oocbe.elimination.preparation.logarithms import in_logarithms, log_weights
+from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.ranges import rounding_margin, value_dtype
+from oocbe.elimination.refusals import check_disk, checked, has_logarithms
+from oocbe.elimination.runs.durability import TransientRun, open_run
+from oocbe.elimination.search.attempts_without_bounds import AttemptsWithoutBounds
+from oocbe.elimination.search.bounded import BoundedSolve
+from oocbe.elimination.search.claims import check_claim
+from oocbe.elimination.search.incumbent_search import IncumbentSearch
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.outcome import (
     result_of_bounds,
     result_of_elimination,
     result_of_logarithms,
     result_of_nothing,
 )
-from oocbe.elimination.pace import pace_of
-from oocbe.elimination.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
-from oocbe.elimination.race import Finish, race
-from oocbe.elimination.ranges import rounding_margin, value_dtype
-from oocbe.elimination.refusals import check_disk, checked, has_logarithms
-from oocbe.elimination.resources import engine_for, memory_warning, message_memory
-from oocbe.elimination.row_limits import predictions_are_exact
-from oocbe.elimination.search_statistics import Statistics
+from oocbe.elimination.search.race import Finish, race
+from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import (
     FloatRangeError,
     RequestedEndError,
@@ -49,18 +48,19 @@ from oocbe.errors import (
     ValueRangeError,
     interruption_in,
 )
-from oocbe.interruption import Interruption, listening
-from oocbe.machine import peak_memory
-from oocbe.options import SolveOptions
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Marginalisation, Semiring
 from oocbe.pruning.dominance import applies_to
 from oocbe.pruning.incumbent import Incumbent
-from oocbe.result import Result
-from oocbe.semiring import Marginalisation, Semiring
+from oocbe.results.result import Result
+from oocbe.settings.machine import peak_memory
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline, unlimited
+from oocbe.system.interruption import Interruption, listening
 from oocbe.tables.faults import passing
 
 if TYPE_CHECKING:
-    from oocbe.observer import Observer
+    from oocbe.elimination.observer import Observer
 
 
 SHORTEST_LIMIT = 1e-3
@@ -86,7 +86,7 @@ def solve(
     Result : ``optimal`` with an assignment (semirings that select), ``exact`` (others), ``infeasible``,
         ``nothing-better`` than ``options.ub``, or ``limit`` with the best bound and assignment that were found, where
         time, gap or memory ended the search, or the optimum violates a linear constraint that elimination does not
-        enforce; or ``interrupted`` with the same, where a signal did (:mod:`oocbe.interruption`).
+        enforce; or ``interrupted`` with the same, where a signal did (:mod:`oocbe.system.interruption`).
 
     Raises
     ------
@@ -100,7 +100,7 @@ def solve(
         that can bind, in any semiring but min-sum.
     UsageError : ``options.ub`` in any semiring but min-sum.
     FormatError : the file named by ``options.order`` is no order of this problem.
-    InternalError : an assignment found is not worth its value (:mod:`oocbe.elimination.claims`).
+    InternalError : an assignment found is not worth its value (:mod:`oocbe.elimination.search.claims`).
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring

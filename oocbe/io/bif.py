@@ -21,12 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.deadline import look
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io.lexer import Lexer
 from oocbe.io.text import Text
-from oocbe.problem import Function, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT
+from oocbe.system.deadline import look
 
 LARGEST_TABLE = 2**27
 """Probabilities of one variable; a larger table would be a text of gigabytes."""

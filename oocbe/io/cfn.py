@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io.lexer import Lexer, parse_number
 from oocbe.io.text import Text
-from oocbe.problem import Constraint, Function, Problem, Variable
-from oocbe.row_numbers import tuples_at
-from oocbe.semiring import MAX_SUM, MIN_SUM
+from oocbe.kernels.row_numbers import tuples_at
+from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.semiring import MAX_SUM, MIN_SUM
 
 LARGEST_DOMAIN = 2**24
 LARGEST_TABLE = 2**27

@@ -8,7 +8,7 @@ from pathlib import Path
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.io.files import read_bytes
 from oocbe.io.text import SHOWN_CHARACTERS, Text
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 
 Evidence = str | Path | Mapping[int, int] | Sequence[str | Path]
 """A file, a pair such as ``rain=yes``, several of both, or variable index to value index."""

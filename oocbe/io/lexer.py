@@ -10,9 +10,9 @@ import math
 import re
 from collections.abc import Collection
 
-from oocbe.deadline import look
 from oocbe.errors import FormatError
 from oocbe.io.text import SHOWN_CHARACTERS, Text
+from oocbe.system.deadline import look
 
 LOOK_STEP = (1 << 12) - 1
 """Tokens, less one, after which reading looks whether the time limit has come; ones in the low bits."""

@@ -11,7 +11,7 @@ from oocbe.io import bif, cfn, spot, spot_writer, uai, wcsp, wcsp_writer
 from oocbe.io.evidence import Evidence, evidence_of
 from oocbe.io.files import check_there, read_bytes, without_compression, write_bytes
 from oocbe.io.text import Text
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import numpy as np
 
 from oocbe.errors import UnsupportedError
 from oocbe.io.spot import CONSUMPTION_UNIT, MOST_CONSUMPTION, RECORDER_CAPACITY, WRITTEN_CAPACITY
-from oocbe.problem import Constraint, Problem, Variable
-from oocbe.semiring import MIN_SUM
+from oocbe.model.problem import Constraint, Problem, Variable
+from oocbe.model.semiring import MIN_SUM
 
 
 def render(problem: Problem) -> str:

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.deadline import look
 from oocbe.errors import FormatError
 from oocbe.io.files import without_compression
+from oocbe.system.deadline import look
 
 SHORT_DIGITS = 18  # every number of so many decimal digits fits an int64
 SHOWN_CHARACTERS = 40  # of an offending token; a binary file may hold one of megabytes

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.io.text import Text
-from oocbe.problem import Function, Problem, Variable
-from oocbe.row_numbers import MOST_AXES, tuples_at
-from oocbe.semiring import MAX_PRODUCT, Combination
+from oocbe.kernels.row_numbers import MOST_AXES, tuples_at
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT, Combination
 
 LARGEST_TABLE = 2**27  # entries of one table; a larger one would be a text of gigabytes
 EXACT_INTEGER = 2**53  # integers up to here are doubles too

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, ValueRangeError
-from oocbe.model_checks import INT64
-from oocbe.problem import Function, LinearConstraint, Problem
-from oocbe.semiring import MIN_SUM
+from oocbe.model.model_checks import INT64
+from oocbe.model.problem import Function, LinearConstraint, Problem
+from oocbe.model.semiring import MIN_SUM
 
 
 def render(problem: Problem) -> str:

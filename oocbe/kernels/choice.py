@@ -12,8 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from oocbe.errors import UsageError
-from oocbe.machine import device_memory_limit
-from oocbe.option_values import BACKENDS
+from oocbe.settings.machine import device_memory_limit
+from oocbe.settings.option_values import BACKENDS
 from oocbe.tracing.recorder import active
 
 if TYPE_CHECKING:

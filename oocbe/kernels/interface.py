@@ -9,9 +9,9 @@ always NumPy's.
 
 Inputs are never written to; results are new arrays that the caller owns, except where a docstring says that an input
 comes back unchanged. Results are in the values' dtype: the operator has checked by range analysis
-(:mod:`oocbe.operators.ranges`) that it holds them, or widened the inputs. Work is cut into pieces of ``piece_rows``
+(:mod:`oocbe.table_algebra.ranges`) that it holds them, or widened the inputs. Work is cut into pieces of ``piece_rows``
 rows (None: the backend's choice); results do not depend on it. Semiring operations come as the codes of
-:mod:`oocbe.semiring`. A backend holds loops and nothing else: scopes and names end above it.
+:mod:`oocbe.model.semiring`. A backend holds loops and nothing else: scopes and names end above it.
 """
 
 from __future__ import annotations
@@ -226,16 +226,16 @@ class CompleteBackend(Backend, Protocol):
         sizes : domain size of each axis: the result's axes first, in the order of its scope, the least significant
             (fastest) first, then the eliminated ones. Each at least 1; no axes at all is one cell.
         eliminated : how many axes, the last ones, are marginalised out.
-        combination, marginalisation : codes of :mod:`oocbe.semiring`: max-sum, min-sum, max-product (of values that are
-            not negative), sum-product, and log-sum-exp (of floats).
+        combination, marginalisation : codes of :mod:`oocbe.model.semiring`: max-sum, min-sum, max-product (of values
+            that are not negative), sum-product, and log-sum-exp (of floats).
         dtype : int16, int32, int64, float32 or float64, of the functions and the result; sums are made in it as well.
             The caller has checked by range analysis that the sums and products of feasible values fit
-            (:mod:`oocbe.infeasible` for sums, the dtype's own range for products).
+            (:mod:`oocbe.model.infeasible` for sums, the dtype's own range for products).
         piece_rows : result cells that are worked on at a time; None: the backend's choice.
 
-        Infeasible assignments hold :func:`oocbe.infeasible.infeasible_value`, in functions as in the result. Where
-        integers are added, a sum of more than :data:`oocbe.infeasible.SUMMANDS` functions goes back to that value
-        before it could wrap around, and so does every result that lies beyond the feasible ones.
+        Infeasible assignments hold :func:`oocbe.model.infeasible.infeasible_value`, in functions as in the result.
+        Where integers are added, a sum of more than :data:`oocbe.model.infeasible.SUMMANDS` functions goes back to that
+        value before it could wrap around, and so does every result that lies beyond the feasible ones.
 
         Returns a new array (product of the result's sizes,), the first axis fastest.
         """

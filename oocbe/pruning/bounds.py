@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
-from oocbe.interruption import is_requested
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MIN_SUM
 from oocbe.pruning.constant_bound import constant_source, minimum_terms
 from oocbe.pruning.dear import DearTuples, split_dear
 from oocbe.pruning.estimators import AdditiveSource
@@ -26,7 +26,7 @@ from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import MOST_LITERALS, Forbidden, forbidden_sets
 from oocbe.pruning.local_polytope import DualAscent
 from oocbe.pruning.row_bounds import BoundSource
-from oocbe.semiring import MIN_SUM
+from oocbe.system.interruption import is_requested
 from oocbe.tracing.recorder import ELIMINATION, spanning
 
 ASCENT_SHARE = 0.3

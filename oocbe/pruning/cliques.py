@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.deadline import look
-from oocbe.kernels.cpu import cliques as kernels
+from oocbe.kernels.cpu.pruning import cliques as kernels
+from oocbe.system.deadline import look
 
 ROOM = 256
 """Cliques of a cover that one compiled call finds."""

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.deadline import look
-from oocbe.problem import Function, Problem
+from oocbe.model.problem import Function, Problem
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import LARGEST_PART, cost_limits
 from oocbe.pruning.rows import Row
+from oocbe.system.deadline import look
 
 DEAR = 2
 """A tuple is dear if it costs more than so many times what any variable alone can save, beyond its function's least."""

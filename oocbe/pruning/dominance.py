@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.deadline import look
-from oocbe.kernels.cpu.penalties import collect_substitutions
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.operators.consumption import Consumption
-from oocbe.operators.factors import FactorPool, PackedFactor
-from oocbe.operators.substitutions import Substitutions
-from oocbe.semiring import Combination, Marginalisation, Semiring
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.consumption import Consumption
+from oocbe.bucket_engine.factors import FactorPool, PackedFactor
+from oocbe.bucket_engine.substitutions import Substitutions
+from oocbe.kernels.cpu.pruning.penalties import collect_substitutions
+from oocbe.model.semiring import Combination, Marginalisation, Semiring
+from oocbe.system.deadline import look
 from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table
 
@@ -56,7 +56,8 @@ class SubstitutionDominance:
     ----------
     sizes : domain size of each variable. semiring : min-sum or max-sum.
     constraints, functions : packed factors. opaque : scopes of factors that are tables, never substituted into.
-    margin : what a substitution must gain beyond its penalty; see :func:`oocbe.elimination.ranges.rounding_margin`.
+    margin : what a substitution must gain beyond its penalty; see
+        :func:`oocbe.elimination.preparation.ranges.rounding_margin`.
     consumption : what rows carry, a staircase for each key without it; None: nothing.
 
     Attributes
@@ -97,7 +98,7 @@ class SubstitutionDominance:
         """One (size, size) matrix for each factor and variable; factors with the same entries share one.
 
         Returns use_start, use_factor, use_offset and the matrices, as
-        :func:`oocbe.kernels.cpu.penalties.add_penalties` takes them.
+        :func:`oocbe.kernels.cpu.pruning.penalties.add_penalties` takes them.
         """
         uses: list[list[tuple[int, int]]] = [[] for _ in self._sizes]
         matrices: list[NDArray[Any]] = []

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ValueRangeError
-from oocbe.kernels.cpu.estimators import ELIMINATED, OUTSIDE, SEPARATOR, SOFT, sum_outside
-from oocbe.problem import Problem
+from oocbe.kernels.cpu.pruning.estimators import ELIMINATED, OUTSIDE, SEPARATOR, SOFT, sum_outside
+from oocbe.model.problem import Problem
 from oocbe.pruning.fixed_point import LARGEST, ROUNDING, FixedPoint
 from oocbe.pruning.row_bounds import RowBound, ValueGrid
 
@@ -39,7 +39,7 @@ SWEEPS = 3
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms in one place, as :func:`oocbe.kernels.cpu.estimators.sum_outside` takes them.
+    """Terms in one place, as :func:`oocbe.kernels.cpu.pruning.estimators.sum_outside` takes them.
 
     Attributes
     ----------

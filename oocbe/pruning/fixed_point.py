@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ValueRangeError
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 
 MOST_SCALE_BITS = 20
 """Integers are counted in up to 2**-20: multipliers are small fractions, such as thirds of costs."""
@@ -33,7 +33,7 @@ LARGEST = 2**61
 """No sum of scaled constants and entries exceeds this, whatever is chosen."""
 
 ROUNDING = 2.0**-36
-"""Relative rounding error of a sum of floating-point costs, as in :mod:`oocbe.elimination.ranges`."""
+"""Relative rounding error of a sum of floating-point costs, as in :mod:`oocbe.elimination.preparation.ranges`."""
 
 
 @dataclass(frozen=True)

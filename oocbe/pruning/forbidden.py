@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.deadline import look
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import ROUNDING, FixedPoint
+from oocbe.system.deadline import look
 
 LARGEST_PART = 1 << 16
 """Cells of the largest function or constraint that is looked at; larger ones forbid nothing as far as bounds know."""

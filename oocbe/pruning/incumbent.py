@@ -3,7 +3,7 @@
 An incumbent bounds the optimum from the side that a bound cannot, so rows that cannot beat it need not be stored. The
 search moves one variable at a time to the value that costs least (Glover 1989), in variables whose *safe* value is in
 no conflict it lets the members of violated constraints give way (ejection, as in the tabu search for these problems by
-Vasquez and Hao 2001), and elsewhere it weights what stays violated. See :mod:`oocbe.kernels.cpu.local_search`.
+Vasquez and Hao 2001), and elsewhere it weights what stays violated. See :mod:`oocbe.kernels.cpu.pruning.local_search`.
 
 Nothing here is trusted: what is returned has been evaluated by the problem.
 """
@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from oocbe.errors import UnsupportedError
-from oocbe.kernels.cpu.local_search import Settings, search
-from oocbe.kernels.cpu.search_state import State
-from oocbe.problem import Problem
+from oocbe.kernels.cpu.pruning.local_search import Settings, search
+from oocbe.kernels.cpu.pruning.search_state import State
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.pruning.incumbent_model import SearchModel, search_model
-from oocbe.semiring import Combination, Marginalisation
 
 TENURE, LEAST_TENURE, TENURE_SHARE = 40, 10, 8
 """Iterations for which a value given up is tabu, at least (at most twice as many). Where most variables cannot give

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.deadline import look
-from oocbe.kernels.cpu.search_state import Factors
+from oocbe.kernels.cpu.pruning.search_state import Factors
+from oocbe.system.deadline import look
 
 LARGEST_DENSE = 1 << 20
 """Entries of a factor that is looked up in a dense table; larger ones are searched by key."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.deadline import look
-from oocbe.kernels.cpu.search_state import Factors, Model
-from oocbe.problem import Constraint, Function, Problem
+from oocbe.kernels.cpu.pruning.search_state import Factors, Model
+from oocbe.model.problem import Constraint, Function, Problem
+from oocbe.model.semiring import Marginalisation
 from oocbe.pruning.incumbent_lookups import Part, harmful_slots, lay_out, starts_of
-from oocbe.semiring import Marginalisation
+from oocbe.system.deadline import look
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SearchModel:
 
     Attributes
     ----------
-    model, soft, hard : for the kernels of :mod:`oocbe.kernels.cpu.search_state`; all costs are to be minimised.
+    model, soft, hard : for the kernels of :mod:`oocbe.kernels.cpu.pruning.search_state`; all costs are to be minimised.
     constant : added to every value.
     is_infeasible : a factor without variables, or the unary constraints of one variable, forbid everything.
     """

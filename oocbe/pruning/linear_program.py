@@ -13,9 +13,9 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.deadline import look
-from oocbe.interruption import current
 from oocbe.pruning.rows import Row
+from oocbe.system.deadline import look
+from oocbe.system.interruption import current
 
 LARGEST_OBJECTIVE = 1e4
 """Costs are scaled so that the largest is at most this: the solver's tolerances are absolute."""

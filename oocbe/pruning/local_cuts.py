@@ -1,10 +1,10 @@
 """Valid inequalities over small sets of literals, found by exact optimisation: rank cuts and their weighted relatives.
 
 Around a fractional literal a *ball* of literals that conflict with one another is taken. The inequality over the ball
-that the point violates most is found in floating point (:func:`oocbe.kernels.cpu.local_cuts.separate`), its weights are
-made integers, and its right-hand side is their exact maximum over the ball's feasible sets: whatever the weights, the
-inequality holds. Other literals are then lifted into it, one by one, each with the largest weight that keeps it valid
-(Padberg 1973).
+that the point violates most is found in floating point (:func:`oocbe.kernels.cpu.pruning.local_cuts.separate`), its
+weights are made integers, and its right-hand side is their exact maximum over the ball's feasible sets: whatever the
+weights, the inequality holds. Other literals are then lifted into it, one by one, each with the largest weight that
+keeps it valid (Padberg 1973).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.interruption import is_requested
-from oocbe.kernels.cpu.balls import grow_ball, pack_ball
-from oocbe.kernels.cpu.local_cuts import lift, separate
-from oocbe.problem import Problem
+from oocbe.kernels.cpu.pruning.balls import grow_ball, pack_ball
+from oocbe.kernels.cpu.pruning.local_cuts import lift, separate
+from oocbe.model.problem import Problem
 from oocbe.pruning.forbidden import Forbidden
 from oocbe.pruning.rows import Row
+from oocbe.system.interruption import is_requested
 
 WORD = 64
 """Most literals of an inequality: a set of them is one machine word."""
@@ -58,7 +58,7 @@ _Sets = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[n
 
 @dataclass(frozen=True)
 class _Ball:
-    """Literals with what restricts sets of them, as :func:`oocbe.kernels.cpu.local_cuts.heaviest` takes it."""
+    """Literals with what restricts sets of them, as :func:`oocbe.kernels.cpu.pruning.local_cuts.heaviest` takes it."""
 
     literals: NDArray[np.int64]
     adjacent: NDArray[np.uint64]

@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.interruption import is_requested
-from oocbe.kernels.cpu.dual_ascent import least_of_functions, sweep
-from oocbe.kernels.cpu.estimators import HARD, SOFT
-from oocbe.problem import Constraint, LinearConstraint, Problem
+from oocbe.kernels.cpu.pruning.dual_ascent import least_of_functions, sweep
+from oocbe.kernels.cpu.pruning.estimators import HARD, SOFT
+from oocbe.model.problem import Constraint, LinearConstraint, Problem
 from oocbe.pruning.constant_bound import minimum_terms
 from oocbe.pruning.estimators import Terms, first_values, joined
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import LARGEST_PART, cheapest, cost_limits
+from oocbe.system.interruption import is_requested
 
 MOST_CELLS = 1 << 24
 """Cells of all functions together; the largest functions beyond it count with their minimum."""

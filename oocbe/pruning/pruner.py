@@ -26,9 +26,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from oocbe.operators.consumption import Consumption
-from oocbe.operators.row_pruning import LARGEST_SUM, RowPruning
-from oocbe.problem import Problem
+from oocbe.bucket_engine.consumption import Consumption
+from oocbe.bucket_engine.row_pruning import LARGEST_SUM, RowPruning
+from oocbe.model.problem import Problem
 from oocbe.pruning.row_bounds import BoundSource, RowBound, ValueGrid
 
 

@@ -15,9 +15,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.interruption import is_requested
-from oocbe.kernels.cpu.estimators import CONSUMED, HARD, LITERAL
-from oocbe.problem import LinearConstraint, Problem
+from oocbe.kernels.cpu.pruning.estimators import CONSUMED, HARD, LITERAL
+from oocbe.model.problem import LinearConstraint, Problem
 from oocbe.pruning.cliques import bit_matrix, covering_cliques, violated_cliques
 from oocbe.pruning.dear import DearTuples
 from oocbe.pruning.estimators import AdditiveSource, Terms, joined
@@ -28,6 +27,7 @@ from oocbe.pruning.local_cuts import LocalCuts, sets_as_rows
 from oocbe.pruning.rounding import Rounding
 from oocbe.pruning.row_bounds import ValueGrid
 from oocbe.pruning.rows import Row
+from oocbe.system.interruption import is_requested
 
 BALLS = (20, 32, 48)
 """Literals of a ball; the next size is tried where the last one has little more to say."""

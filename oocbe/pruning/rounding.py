@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 from oocbe.pruning.cliques import bit_rows
 from oocbe.pruning.forbidden import Forbidden
 

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.model_checks import FEW_ROWS
-from oocbe.problem import Function, Problem
+from oocbe.model.model_checks import FEW_ROWS
+from oocbe.model.problem import Function, Problem
 
 
 @dataclass(frozen=True)

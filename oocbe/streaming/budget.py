@@ -2,7 +2,7 @@
 
 Parts of an operation *reserve* bytes before they take memory, under a name that the refusal shows. A reservation is an
 agreement, not an allocation: a piece of work reserves what its rows, sorting and result take at most, and is made
-small enough for that beforehand (:mod:`oocbe.operators.out_of_core.workplace`).
+small enough for that beforehand (:mod:`oocbe.table_algebra.out_of_core.workplace`).
 
 What the budget covers: rows, indices and buffers of the operation. What it does not: the interpreter, compiled code and
 loaded libraries, some 150 to 200 MiB that are there whatever the size of the tables, and the system's file cache.
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 from oocbe.errors import ResourceError
-from oocbe.machine import default_memory_limit
+from oocbe.settings.machine import default_memory_limit
 from oocbe.tables.table import format_bytes
 
 

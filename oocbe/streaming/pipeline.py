@@ -20,8 +20,8 @@ from queue import Empty, Full, Queue
 from typing import Generic, Protocol, TypeVar
 
 from oocbe.kernels.cpu.threads import Sharing, resting
+from oocbe.system.waiting import wait_for
 from oocbe.tracing.recorder import CALLER, STREAM, phase, rows_of, waiting, working_for
-from oocbe.waiting import wait_for
 
 Result = TypeVar("Result", covariant=True)
 Item = TypeVar("Item")

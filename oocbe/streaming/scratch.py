@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.checksums import crc32
 from oocbe.errors import CorruptDataError
 from oocbe.streaming.sources import even_ranges
+from oocbe.system.checksums import crc32
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.nameless_file import NamelessFile
@@ -98,7 +98,7 @@ class ScratchFile:
         return start
 
     def _write(self, words: NDArray[Any], how: _Column) -> None:
-        from oocbe.kernels.cpu.narrow import narrow
+        from oocbe.kernels.cpu.packing.narrow import narrow
 
         buffer = np.empty(min(len(words), STRIPE_ROWS) * how.size, dtype=np.uint8)
         for first in range(0, len(words), STRIPE_ROWS):
@@ -128,7 +128,7 @@ class ScratchFile:
             done += count
 
     def _read(self, words: NDArray[Any], how: _Column, low: int) -> None:
-        from oocbe.kernels.cpu.narrow import widen
+        from oocbe.kernels.cpu.packing.narrow import widen
 
         rows = min(len(words), STRIPE_ROWS)
         buffer = np.empty(rows * how.size, dtype=np.uint8)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
-from oocbe.problem import Function, Problem, Variable
+from oocbe.model.problem import Function, Problem, Variable
 
 HIGHEST_COST = 100
 """Costs are drawn from 0 to this, as in the paper."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
-from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.model.problem import Constraint, Function, Problem, Variable
 
 MONO, DOWN_ONLY, STEREO = ("1", "2", "3"), ("2",), ("13",)
 LEFT_OUT = "0"

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from oocbe.errors import UsageError
 from oocbe.kernels.cpu.synthetic import fill_rows
 from oocbe.kernels.cpu.threads import run_all, thread_count
-from oocbe.semiring import MAX_SUM
+from oocbe.model.semiring import MAX_SUM
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.writer import CHUNK_ROWS

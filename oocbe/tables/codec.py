@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import CorruptDataError
-from oocbe.kernels.cpu.bit_pack import (
+from oocbe.kernels.cpu.packing.bit_pack import (
     BLOCK,
     FRONT_WORDS,
     HEADER_WORDS,

@@ -2,7 +2,7 @@
 
 An assignment's value stands at its mixed-radix number: the first variable of the scope is the least significant digit,
 with its true domain size as the base (Bistaffa, Bombieri and Farinelli, ECAI 2016; Fioretto et al. 2018). What is
-infeasible holds the value of :mod:`oocbe.infeasible`. Compared with an incomplete table
+infeasible holds the value of :mod:`oocbe.model.infeasible`. Compared with an incomplete table
 (:class:`oocbe.tables.table.Table`) this saves the key of each feasible row and costs a value for each infeasible one.
 """
 
@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from oocbe.errors import ModelError, ResourceError, ValueRangeError
-from oocbe.infeasible import feasible_mask, infeasible_value, largest_feasible
 from oocbe.kernels.interface import CompleteFunction, steps_of
-from oocbe.machine import default_memory_limit
-from oocbe.semiring import MAX_SUM, Combination, Marginalisation, Semiring
+from oocbe.model.infeasible import feasible_mask, infeasible_value, largest_feasible
+from oocbe.model.semiring import MAX_SUM, Combination, Marginalisation, Semiring
+from oocbe.settings.machine import default_memory_limit
 from oocbe.tables.layout import Layout
 from oocbe.tables.numbers import check_numbers
 from oocbe.tables.table import Table, format_bytes
@@ -109,7 +109,7 @@ class CompleteTable:
         cls, source: Layout, pieces: Iterable[Table], semiring: Semiring, scope: Sequence[str], dtype: DTypeLike
     ) -> CompleteTable:
         """The same for a table that comes in pieces, of which one at a time is in memory; ``source``: their layout."""
-        from oocbe.kernels.cpu.complete_rows import cells_of_rows
+        from oocbe.kernels.cpu.complete.complete_rows import cells_of_rows
 
         layout, kind = source.select(scope), np.dtype(dtype)
         check_cells(layout, kind)
@@ -142,7 +142,7 @@ class CompleteTable:
         values: Any = self.values
         if isinstance(values, np.ndarray):
             return int(np.count_nonzero(self.feasible()))
-        from oocbe.kernels.cuda.complete_rows import count_feasible
+        from oocbe.kernels.cuda.complete.complete_rows import count_feasible
 
         return count_feasible(values, self.semiring)
 
@@ -190,7 +190,7 @@ class CompleteTable:
         ------
         ResourceError : keys and values would not fit in memory.
         """
-        from oocbe.kernels.cpu.complete_rows import rows_of_cells
+        from oocbe.kernels.cpu.complete.complete_rows import rows_of_cells
 
         ordered = self if scope is None else self.transposed(scope)
         layout = ordered.layout
@@ -204,7 +204,7 @@ class CompleteTable:
         """The same table with its variables in another order; itself where they have it."""
         if tuple(scope) == self.scope:
             return self
-        from oocbe.kernels.cpu.complete import eliminate_complete
+        from oocbe.kernels.cpu.complete.complete import eliminate_complete
 
         layout = self.layout.select(scope)
         check_cells(layout, self.values.dtype)
@@ -259,7 +259,8 @@ class CompleteTable:
 
 
 def key_fields(source: Layout, target: Layout) -> NDArray[np.int64]:
-    """Fields of a key and what they are worth in cells, for :func:`oocbe.kernels.cpu.complete_rows.cells_of_rows`.
+    """Fields of a key and what they are worth in cells, for
+    :func:`oocbe.kernels.cpu.complete.complete_rows.cells_of_rows`.
 
     ``target`` is the complete table's layout; variables that it lacks do not count.
     """

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.infeasible import feasible_mask
-from oocbe.kernels.cpu.complete_rows import rows_of_cells
-from oocbe.semiring import Semiring
+from oocbe.kernels.cpu.complete.complete_rows import rows_of_cells
+from oocbe.model.infeasible import feasible_mask
+from oocbe.model.semiring import Semiring
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import DiskError, ModelError
-from oocbe.infeasible import feasible_mask
-from oocbe.semiring import Semiring
+from oocbe.model.infeasible import feasible_mask
+from oocbe.model.semiring import Semiring
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group_writer import GroupWriter
 from oocbe.tables.layout import Layout

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import DiskError, ModelError, UsageError
 from oocbe.kernels.cpu.threads import run_all
-from oocbe.semiring import Semiring
+from oocbe.model.semiring import Semiring
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import PACKED
 from oocbe.tables.disk_budget import DiskBudget

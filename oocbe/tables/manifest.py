@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from oocbe.checksums import crc32
 from oocbe.errors import CorruptDataError, UnsupportedError
+from oocbe.system.checksums import crc32
 from oocbe.tables.disk import read_file, read_file_into
 from oocbe.tables.records import read_record, render_record
 from oocbe.tracing.recorder import READER, span

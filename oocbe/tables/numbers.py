@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from oocbe.errors import ModelError
-from oocbe.semiring import Semiring
+from oocbe.model.semiring import Semiring
 
 
 def check_numbers(what: str, values: Any, semiring: Semiring) -> None:

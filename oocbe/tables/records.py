@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from oocbe.checksums import crc32
 from oocbe.errors import CorruptDataError
+from oocbe.system.checksums import crc32
 from oocbe.tables.disk import read_file
 
 

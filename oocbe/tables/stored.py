@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from oocbe.checksums import crc32
 from oocbe.errors import CorruptDataError, ResourceError, UsageError
-from oocbe.row_numbers import key_number
-from oocbe.semiring import MAX_SUM, SEMIRINGS, Semiring
+from oocbe.kernels.row_numbers import key_number
+from oocbe.model.semiring import MAX_SUM, SEMIRINGS, Semiring
+from oocbe.system.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import BLOSC, KEY_NAMES, PACKED, VALUES_NAME, read_packed, read_packed_into, read_rows
 from oocbe.tables.group import attributes_of, check_extent, check_files, made_of

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from oocbe.checksums import crc32
 from oocbe.errors import UsageError
-from oocbe.infeasible import feasible_mask
 from oocbe.kernels.interface import steps_of
-from oocbe.semiring import MAX_SUM, SEMIRINGS, Semiring
+from oocbe.model.infeasible import feasible_mask
+from oocbe.model.semiring import MAX_SUM, SEMIRINGS, Semiring
+from oocbe.system.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import PACKED, VALUES_NAME, read_rows
 from oocbe.tables.complete import CompleteTable, check_cells, converted

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
-from oocbe.semiring import MAX_SUM, Semiring
+from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.tables.layout import Layout
 from oocbe.tables.numbers import check_numbers
 

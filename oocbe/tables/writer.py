@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import ModelError, UsageError
-from oocbe.row_numbers import key_number
-from oocbe.semiring import Semiring
+from oocbe.kernels.row_numbers import key_number
+from oocbe.model.semiring import Semiring
 from oocbe.tables.chunk_files import BLOSC, PACKED
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS, GroupWriter
@@ -137,7 +137,7 @@ class StoredTableWriter(GroupWriter):
             raise self._disk_error(error) from None
 
     def _check_order(self, keys: NDArray[np.uint64]) -> None:
-        from oocbe.kernels.cpu.ascent import ASCENDING, REPEATED, ascent  # Numba: only where rows are written
+        from oocbe.kernels.cpu.pairs.ascent import ASCENDING, REPEATED, ascent  # Numba: only where rows are written
 
         first, order = key_number(keys, 0), ascent(keys)
         if self._last_key == first or order == REPEATED:

@@ -27,27 +27,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.bucket_message import MessageMaker
-from oocbe.elimination.buckets import Bucket
-from oocbe.elimination.forward import Forward
-from oocbe.elimination.message import Message
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import Prepared, prepare
-from oocbe.elimination.zeros import without_zeros
+from oocbe.bucket_engine.consumption import Consumption
+from oocbe.elimination.buckets.bucket_message import MessageMaker
+from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation.prepare import Prepared, prepare
+from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.errors import CorruptDataError, FloatRangeError, LimitError
-from oocbe.operators.consumption import Consumption
-from oocbe.operators.join_sum import join_sum
-from oocbe.operators.residence import to_host
-from oocbe.options import SolveOptions
-from oocbe.problem import Function, Problem
-from oocbe.semiring import COUNTING, SUM_PRODUCT
+from oocbe.model.problem import Function, Problem
+from oocbe.model.semiring import COUNTING, SUM_PRODUCT
+from oocbe.settings.options import SolveOptions
+from oocbe.table_algebra.join_sum import join_sum
 from oocbe.tables.layout import Layout
+from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
 from oocbe.tasks.result import TaskResult, finished
 from oocbe.tasks.tables import Tables, compute_tables, without_upper_bound
 
 if TYPE_CHECKING:
-    from oocbe.observer import Observer
+    from oocbe.elimination.observer import Observer
 
 WRAP_BITS = 64
 """Counts modulo 2^64 come for free: integer arithmetic wraps around, and residues need not be taken."""

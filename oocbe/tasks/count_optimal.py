@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.bucket_rows import Evaluated
-from oocbe.elimination.buckets import Bucket
-from oocbe.elimination.outcome import unscaled
-from oocbe.elimination.ranges import rounding_margin
+from oocbe.elimination.buckets.bucket_rows import Evaluated
+from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.preparation.ranges import rounding_margin
+from oocbe.elimination.search.outcome import unscaled
 from oocbe.errors import UnsupportedError
-from oocbe.options import SolveOptions
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
+from oocbe.settings.options import SolveOptions
 from oocbe.tasks.result import TaskResult, finished
 from oocbe.tasks.tables import Tables, compute_tables
 from oocbe.tasks.top_down import descend, ties
 
 if TYPE_CHECKING:
-    from oocbe.observer import Observer
+    from oocbe.elimination.observer import Observer
 
 EXACT = 2.0**52
 """Up to here, sums and products of integers are exact in float64."""

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.bucket_rows import BucketRows, Evaluated
-from oocbe.elimination.claims import check_claim
-from oocbe.elimination.outcome import unscaled
-from oocbe.elimination.ranges import INT64_LIMIT
+from oocbe.elimination.buckets.bucket_rows import BucketRows, Evaluated
+from oocbe.elimination.preparation.ranges import INT64_LIMIT
+from oocbe.elimination.search.claims import check_claim
+from oocbe.elimination.search.outcome import unscaled
 from oocbe.errors import UnsupportedError
-from oocbe.options import SolveOptions
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
+from oocbe.settings.options import SolveOptions
 from oocbe.tasks.result import TaskResult, finished, unsatisfiable
 from oocbe.tasks.tables import Tables, compute_tables
 from oocbe.tasks.top_down import CACHE_SHARE, best_products, gaps, multiplies_integers
 
 if TYPE_CHECKING:
-    from oocbe.observer import Observer
+    from oocbe.elimination.observer import Observer
 
 
 def k_best(problem: Problem, options: SolveOptions, k: int, observer: Observer | None = None) -> TaskResult:

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.bucket_rows import Evaluated
-from oocbe.elimination.buckets import Bucket
-from oocbe.elimination.ranges import INT64_LIMIT
+from oocbe.elimination.buckets.bucket_rows import Evaluated
+from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.preparation.ranges import INT64_LIMIT
 from oocbe.errors import UnsupportedError, UsageError
-from oocbe.options import SolveOptions
-from oocbe.problem import Function, Problem
-from oocbe.semiring import LOG_SUM_EXP, Combination, Marginalisation
+from oocbe.model.problem import Function, Problem
+from oocbe.model.semiring import LOG_SUM_EXP, Combination, Marginalisation
+from oocbe.settings.options import SolveOptions
 from oocbe.tasks.result import TaskResult, finished, unsatisfiable
 from oocbe.tasks.tables import compute_tables, without_upper_bound
 from oocbe.tasks.top_down import descend, gaps
 
 if TYPE_CHECKING:
-    from oocbe.observer import Observer
+    from oocbe.elimination.observer import Observer
 
 
 def log_partition(

@@ -13,28 +13,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oocbe.elimination.claims import check_claim
-from oocbe.elimination.logarithms import in_logarithms
-from oocbe.elimination.order import HEURISTICS
-from oocbe.elimination.ranges import rounding_margin
-from oocbe.elimination.restrict import Restriction, restrict
+from oocbe.elimination.observer import Observer
+from oocbe.elimination.orders.order import HEURISTICS
+from oocbe.elimination.preparation.logarithms import in_logarithms
+from oocbe.elimination.preparation.ranges import rounding_margin
+from oocbe.elimination.preparation.restrict import Restriction, restrict
+from oocbe.elimination.search.claims import check_claim
 from oocbe.elimination.solve import solve
 from oocbe.errors import UnsupportedError
-from oocbe.observer import Observer
-from oocbe.options import SolveOptions
-from oocbe.problem import Problem
-from oocbe.result import Result
-from oocbe.semiring import MAX_PRODUCT, Combination
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_PRODUCT, Combination
+from oocbe.results.result import Result
+from oocbe.settings.options import SolveOptions
 from oocbe.tasks.result import TaskResult
 
 if TYPE_CHECKING:
-    from oocbe.elimination.plan import Plan
+    from oocbe.elimination.plan.plan import Plan
 
 
 def most_probable_explanation(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
     """The best assignment of a max-product or sum-product problem, with the natural logarithm of its value.
 
-    Evidence is what unary constraints fix (:meth:`oocbe.problem.Problem.with_evidence`). Limits, bounds, run
+    Evidence is what unary constraints fix (:meth:`oocbe.model.problem.Problem.with_evidence`). Limits, bounds, run
     directories and errors are those of :func:`oocbe.elimination.solve.solve`.
 
     Raises

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
-from oocbe.machine import peak_memory
-from oocbe.numerals import digits, finite
-from oocbe.problem import Problem, Variable
-from oocbe.schema import SCHEMA_VERSION
+from oocbe.model.problem import Problem, Variable
+from oocbe.results.numerals import digits, finite
+from oocbe.results.schema import SCHEMA_VERSION
+from oocbe.settings.machine import peak_memory
 
 if TYPE_CHECKING:
     from oocbe.tasks.tables import Tables

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.checksums import crc32
 from oocbe.errors import CorruptDataError
+from oocbe.system.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.nameless_file import NamelessFile

@@ -8,25 +8,25 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from oocbe.deadline import Deadline
-from oocbe.elimination.durability import TransientRun
-from oocbe.elimination.forward import ForwardPass
-from oocbe.elimination.linear import carried_in_rows, left_out, why_left_out
-from oocbe.elimination.message import Message
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.order_choice import OrderChoice
-from oocbe.elimination.plan import candidate_plans
-from oocbe.elimination.prepare import Prepared
-from oocbe.elimination.race import race
-from oocbe.elimination.resources import engine_for, message_memory
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets.forward import ForwardPass
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.resources import engine_for, message_memory
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.plan.plan import candidate_plans
+from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
+from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.elimination.runs.durability import TransientRun
+from oocbe.elimination.search.race import race
 from oocbe.errors import DiskError, UnsupportedError
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.options import SolveOptions
-from oocbe.problem import Constraint, Function, Problem
-from oocbe.semiring import Combination, Marginalisation
+from oocbe.model.problem import Constraint, Function, Problem
+from oocbe.model.semiring import Combination, Marginalisation
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
 
 if TYPE_CHECKING:
-    from oocbe.observer import Observer
+    from oocbe.elimination.observer import Observer
 
 
 @dataclass

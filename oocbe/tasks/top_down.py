@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.bucket_rows import CHUNK_ROWS, BucketRows, Evaluated, SeparatorRows
-from oocbe.elimination.buckets import Bucket
-from oocbe.elimination.prepare import Prepared
+from oocbe.elimination.buckets.bucket_rows import CHUNK_ROWS, BucketRows, Evaluated, SeparatorRows
+from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.errors import CorruptDataError
-from oocbe.semiring import Combination, Marginalisation
+from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.streaming.sorted_rows import ChunkCache
 from oocbe.tasks.row_weights import RowWeights
 from oocbe.tasks.tables import Tables

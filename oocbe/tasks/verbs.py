@@ -14,15 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oocbe.deadline import Deadline
 from oocbe.errors import UsageError
 from oocbe.facade import load_problem, settings_from, with_reading
-from oocbe.interruption import carried, listening
+from oocbe.system.deadline import Deadline
+from oocbe.system.interruption import carried, listening
 
 if TYPE_CHECKING:
-    from oocbe.observer import Observer
-    from oocbe.options import SolveOptions
-    from oocbe.problem import Problem
+    from oocbe.elimination.observer import Observer
+    from oocbe.model.problem import Problem
+    from oocbe.settings.options import SolveOptions
     from oocbe.tasks.result import TaskResult
 
 TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
@@ -85,7 +85,7 @@ def answered(
         raise UsageError(f"k: {k} is not at least 1")
     if math.isnan(temperature) or temperature <= 0:
         raise UsageError(f"temperature: {temperature} is not above 0")
-    from oocbe.elimination.resources import memory_warning
+    from oocbe.elimination.buckets.resources import memory_warning
     from oocbe.tasks import count_optimal as optimal
     from oocbe.tasks import k_best as best
     from oocbe.tasks import marginals as weights

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from oocbe.cli.main import app
 from oocbe.cli.task import print_task
-from oocbe.numerals import all_digits, digits, finite
-from oocbe.problem import Problem, Variable
-from oocbe.solution_file import read_solution, write_assignment
+from oocbe.model.problem import Problem, Variable
+from oocbe.results.numerals import all_digits, digits, finite
+from oocbe.solutions.solution_file import read_solution, write_assignment
 from oocbe.tasks.result import TaskResult
 from oocbe.tasks.verbs import count
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from durable_runs import small_problem, solve_in
 
-from oocbe.elimination import forward
+from oocbe.elimination.buckets import forward
 from oocbe.errors import CorruptDataError, UsageError
 from oocbe.tables.disk import hooked
 from oocbe.tables.records import render_record

@@ -15,7 +15,7 @@ import pytest
 from durable_runs import solve_in
 
 from oocbe.errors import CorruptDataError, DiskError, ResourceError
-from oocbe.problem import Function, Problem, Variable
+from oocbe.model.problem import Function, Problem, Variable
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.nameless_file import NamelessFile
@@ -186,7 +186,7 @@ def test_errors_in_a_scratch_folder_leave_nothing(error, stride, tmp_path, monke
 
 def test_the_disk_limit_ends_a_run_that_resumes_with_more(tmp_path, expected, monkeypatch):
     """Whatever the limit: an error with needed, used, limit and free; then the same answer with more."""
-    monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
+    monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
     folder = tmp_path / "run"
     for limit in (1, 1000, 3000, 6000, 9000, 12_000, 20_000):
         try:
@@ -226,8 +226,8 @@ def listed_problem() -> Problem:
 @pytest.fixture
 def scratch_files(monkeypatch):
     """Settings of a run that partitions rows in scratch files; those that were made."""
-    monkeypatch.setattr("oocbe.elimination.prepare.LOOKUP_BITS", 3)
-    monkeypatch.setattr("oocbe.elimination.complete_pieces.HELD_SHARE", 0.0)
+    monkeypatch.setattr("oocbe.elimination.preparation.prepare.LOOKUP_BITS", 3)
+    monkeypatch.setattr("oocbe.elimination.buckets.complete_pieces.HELD_SHARE", 0.0)
     made = []
     make = NamelessFile.__init__
     monkeypatch.setattr(NamelessFile, "__init__", lambda file, *a: made.append(a[0]) or make(file, *a))
@@ -258,7 +258,7 @@ def test_a_scratch_file_that_fills_the_disk_loses_no_message(tmp_path, scratch_f
 
 
 def test_the_disk_limit_holds_for_scratch_files(tmp_path, scratch_files, monkeypatch):
-    monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
+    monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
     problem, folder = listed_problem(), tmp_path / "run"
     used, files = [], []
     take = DiskBudget.take

@@ -14,10 +14,10 @@ import pytest
 from durable_runs import small_problem, solve_in
 
 import oocbe
-from oocbe.elimination import complete_pieces
-from oocbe.elimination.run_directory import RunDirectory
+from oocbe.elimination.buckets import complete_pieces
+from oocbe.elimination.runs.run_directory import RunDirectory
 from oocbe.errors import CorruptDataError, UnsupportedError, UsageError
-from oocbe.semiring import MAX_PRODUCT, MIN_SUM
+from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM
 from oocbe.tables import scratch
 from oocbe.tables.disk import hooked
 from oocbe.tables.folder_lock import FolderLock
@@ -50,7 +50,7 @@ def test_the_folder_is_made_for_this_user_alone(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from oocbe.elimination.run_directory import RunDirectory
+from oocbe.elimination.runs.run_directory import RunDirectory
 with RunDirectory(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -246,7 +246,7 @@ def test_orders_that_are_none_are_refused(tmp_path):
 
 def test_a_race_is_resumed_where_it_was(tmp_path, monkeypatch):
     """Attempts that were given up are not made again; the one that was running goes on."""
-    from oocbe.elimination.durability import DurableRun
+    from oocbe.elimination.runs.durability import DurableRun
 
     run, calls = tmp_path / "run", []
     make_store = DurableRun.make_store

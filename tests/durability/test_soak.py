@@ -11,7 +11,7 @@ import pytest
 from durable_runs import solve_in
 
 from oocbe.errors import DiskError
-from oocbe.machine import resident_memory
+from oocbe.settings.machine import resident_memory
 from oocbe.tables.disk import hooked
 
 GROWTH = 24 << 20

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from small_problems import all_values
 
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 from oocbe.pruning.row_bounds import RowBound
 
 

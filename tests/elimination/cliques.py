@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 
-from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.model.problem import Constraint, Function, Problem, Variable
 
 
 def clique(count: int, size: int, largest: int = 100, has_forbidden: bool = True) -> Problem:

@@ -13,13 +13,13 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from oocbe.elimination.assignment import backward_pass
-from oocbe.elimination.forward import Forward
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import prepare
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
-from oocbe.semiring import (
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets.assignment import backward_pass
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation.prepare import prepare
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.semiring import (
     COUNTING,
     LOG_SUM_EXP,
     MAX_PRODUCT,

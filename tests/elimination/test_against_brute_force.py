@@ -22,11 +22,11 @@ from small_problems import (
 )
 
 import oocbe
-from oocbe.elimination import prepare as preparation
-from oocbe.elimination.forward import Forward
-from oocbe.elimination.messages import MessageStore
-from oocbe.problem import Constraint, Function, Problem, Variable
-from oocbe.semiring import MAX_SUM, MIN_SUM, SEMIRINGS, Combination
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation import prepare as preparation
+from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.semiring import MAX_SUM, MIN_SUM, SEMIRINGS, Combination
 
 
 def check_orders(structure, **settings_of_run):

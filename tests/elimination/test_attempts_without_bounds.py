@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from small_problems import brute_force, check, make_problem, structures
 
 import oocbe
-from oocbe.elimination import attempts_without_bounds as attempts
-from oocbe.elimination import bounded, mini_bucket_rounds
 from oocbe.elimination import solve as solving
+from oocbe.elimination.search import attempts_without_bounds as attempts
+from oocbe.elimination.search import bounded, mini_bucket_rounds
 from oocbe.errors import DiskError, TimeLimitError
-from oocbe.problem import Function, Problem, Variable
-from oocbe.semiring import MAX_SUM, MIN_SUM
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.synth import grid_network, scale_free_network
 
 

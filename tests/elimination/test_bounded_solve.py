@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from small_problems import brute_force, check, make_problem, structures, without_bound
 
 import oocbe
-from oocbe.elimination import bounded, incumbent_search
 from oocbe.elimination import solve as solving
-from oocbe.elimination.run_description import describe_run
+from oocbe.elimination.runs.run_description import describe_run
+from oocbe.elimination.search import bounded, incumbent_search
 from oocbe.errors import TimeLimitError, UnsupportedError, UsageError
-from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.incumbent import Incumbent
-from oocbe.result import Result
-from oocbe.semiring import MAX_SUM, MIN_SUM
+from oocbe.results.result import Result
 
 SOURCES = ["constant", "lp", "local-polytope"]
 
@@ -211,7 +211,7 @@ def test_a_gap_ends_the_search(gap):
 
 def test_too_little_disk_still_gives_a_bound_and_an_assignment(monkeypatch):
     monkeypatch.setattr(solving, "message_memory", lambda options: 200_000)
-    monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
+    monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
     problem = chain(60, 6)
     result = solve(problem, max_disk=20_000, incumbent_seconds=0.2, bounds="constant")
     assert result.status == "limit"

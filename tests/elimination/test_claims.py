@@ -15,14 +15,15 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.elimination import bounded, mini_buckets_bound
 from oocbe.elimination import solve as solving
-from oocbe.elimination.claims import check_claim, value_of_assignment
-from oocbe.elimination.knowledge import Knowledge
+from oocbe.elimination.mini_buckets import mini_buckets_bound
+from oocbe.elimination.search import bounded
+from oocbe.elimination.search.claims import check_claim, value_of_assignment
+from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.errors import InternalError
-from oocbe.option_values import Gap
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
+from oocbe.settings.option_values import Gap
 
 FAST = {"order_seconds": 0, "backend": "cpu", "incumbent_seconds": 0}
 CHAIN = tuple(Variable(name, 3) for name in "abcd")

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from small_problems import ALL_SEMIRINGS, brute_force, check, eliminate, make_problem, structures, without_bound
 
 import oocbe
-from oocbe.elimination import complete_messages
-from oocbe.elimination import prepare as preparation
-from oocbe.elimination.forms import COMPLETE, INCOMPLETE
-from oocbe.elimination.forward import Forward, RowCapError
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import prepare
+from oocbe.elimination.buckets import complete_messages
+from oocbe.elimination.buckets.forms import COMPLETE, INCOMPLETE
+from oocbe.elimination.buckets.forward import Forward, RowCapError
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation import prepare as preparation
+from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import UsageError, ValueRangeError
-from oocbe.problem import Function, Problem, Variable
-from oocbe.semiring import LOG_SUM_EXP, MIN_SUM, SUM_PRODUCT
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import LOG_SUM_EXP, MIN_SUM, SUM_PRODUCT
 
 TABLES = st.sampled_from(["complete", "mixed", "auto"])
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from small_problems import ALL_SEMIRINGS, brute_force, check, make_problem, structures, without_bound
 
 import oocbe
-from oocbe.elimination import complete_messages, complete_pieces, messages
-from oocbe.elimination import prepare as preparation
-from oocbe.elimination.assignment import backward_pass
-from oocbe.elimination.forms import COMPLETE
-from oocbe.elimination.forward import Forward
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import prepare
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.problem import Function, Problem, Variable
-from oocbe.semiring import MIN_SUM, SUM_PRODUCT
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets import complete_messages, complete_pieces, messages
+from oocbe.elimination.buckets.assignment import backward_pass
+from oocbe.elimination.buckets.forms import COMPLETE
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation import prepare as preparation
+from oocbe.elimination.preparation.prepare import prepare
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MIN_SUM, SUM_PRODUCT
 
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination import order
+from oocbe.elimination.orders import order
 from oocbe.errors import ResourceError, UnsupportedError
-from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.model.problem import Constraint, Function, Problem, Variable
 
 FAST = {"order_seconds": 0.0, "backend": "cpu", "incumbent_seconds": 0.01}
 

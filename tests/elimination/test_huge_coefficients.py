@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.elimination import linear as enforcement
+from oocbe.elimination.preparation import linear as enforcement
 from oocbe.errors import ModelError, OocbeError, UnsupportedError, ValueRangeError
-from oocbe.problem import Function, LinearConstraint, Problem, Variable
+from oocbe.model.problem import Function, LinearConstraint, Problem, Variable
 from oocbe.pruning.forbidden import forbidden_sets
 from oocbe.pruning.local_cuts import _resources
 from oocbe.pruning.rounding import Rounding

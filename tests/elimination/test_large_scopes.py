@@ -13,12 +13,12 @@ import pytest
 from small_problems import check, eliminate
 
 import oocbe
-from oocbe.elimination.forward import Forward
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import prepare
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import UnsupportedError
-from oocbe.problem import Constraint, Function, Problem, Variable
-from oocbe.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
+from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
 
 
 def selection_problem(bits: int, seed: int, semiring=MIN_SUM) -> Problem:

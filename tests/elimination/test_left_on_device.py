@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination import message, messages
-from oocbe.elimination.assignment import backward_pass
-from oocbe.elimination.forward import Forward
-from oocbe.elimination.message import LESS
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import prepare
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets import message, messages
+from oocbe.elimination.buckets.assignment import backward_pass
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.message import LESS
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.operators import residence
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.operators.residence import is_on_device, rows_at_home, values_at_home
-from oocbe.problem import Problem
-from oocbe.semiring import MIN_SUM
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MIN_SUM
 from oocbe.synth.networks import grid_network, random_network
+from oocbe.tables import residence
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
+from oocbe.tables.residence import is_on_device, rows_at_home, values_at_home
 from oocbe.tables.table import Table
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")

@@ -18,17 +18,17 @@ from cliques import clique
 from small_problems import check, eliminate, star
 
 import oocbe
-from oocbe.elimination import race as racing
+from oocbe.bucket_engine import bucket_join
+from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination import solve as solving
-from oocbe.elimination.durability import TransientRun
-from oocbe.elimination.forward import Forward, RowCapError
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import prepare
+from oocbe.elimination.buckets.forward import Forward, RowCapError
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation.prepare import prepare
+from oocbe.elimination.runs.durability import TransientRun
+from oocbe.elimination.search import race as racing
 from oocbe.errors import DiskError, UsageError
-from oocbe.operators import bucket_join
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.problem import Function, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.tables.scratch import ScratchFolder
 
 
@@ -97,7 +97,7 @@ def test_a_race_with_tiny_caps_finds_the_same_optimum(monkeypatch):
 
 def test_a_race_that_no_order_finishes_fails_with_the_disk_s_error(monkeypatch):
     monkeypatch.setattr(solving, "message_memory", lambda options: 5000)
-    monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
+    monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
     with pytest.raises(DiskError, match=r"limit 4\.9 KiB"):
         oocbe.solve(clique(7, 4), order_seconds=0, max_disk=5000)
 
@@ -184,7 +184,7 @@ def test_an_interrupt_while_compiled_code_returns_is_an_interrupt(monkeypatch):
     def walk(*_):
         raise SystemError("returned a result with an exception set") from Stop()
 
-    monkeypatch.setattr("oocbe.operators.bucket_join.walk", walk)
+    monkeypatch.setattr("oocbe.bucket_engine.bucket_join.walk", walk)
     with pytest.raises(Stop):
         oocbe.solve(clique(7, 4), order_seconds=0, tables="incomplete")
 
@@ -229,7 +229,7 @@ def test_a_work_folder_that_cannot_be_made_is_a_resource_error(tmp_path, monkeyp
 
 def test_a_limit_that_the_program_itself_takes_up_is_told(monkeypatch):
     problem = clique(4, 4)
-    monkeypatch.setattr("oocbe.elimination.resources.resident_memory", lambda: 150 << 20)
+    monkeypatch.setattr("oocbe.elimination.buckets.resources.resident_memory", lambda: 150 << 20)
     for ask in (oocbe.solve, oocbe.count, oocbe.most_probable_explanation):
         asked = replace(problem, semiring=MAX_PRODUCT) if ask is oocbe.most_probable_explanation else problem
         notes = ask(asked, order_seconds=0, memory="200MiB", backend="cpu").notes

@@ -25,15 +25,15 @@ from small_problems import (
 )
 
 import oocbe
-from oocbe.elimination import linear as enforcement
-from oocbe.elimination.linear import carried_in_rows, left_out
-from oocbe.elimination.restrict import restrict
+from oocbe.bucket_engine.consumption import consumption_of
+from oocbe.elimination.preparation import linear as enforcement
+from oocbe.elimination.preparation.linear import carried_in_rows, left_out
+from oocbe.elimination.preparation.restrict import restrict
 from oocbe.errors import UnsupportedError
-from oocbe.operators.consumption import consumption_of
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.bounds import bound_sources
 from oocbe.pruning.pruner import RowPruner
-from oocbe.semiring import MAX_SUM, MIN_SUM
 
 SOURCES = ["constant", "lp", "local-polytope"]
 

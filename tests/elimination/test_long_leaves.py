@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.deadline import Deadline
-from oocbe.elimination import assignment
+from oocbe.elimination.buckets import assignment
 from oocbe.errors import TimeLimitError
-from oocbe.kernels.cpu import consumption_leaf
-from oocbe.kernels.cpu.consumption_leaf import GIVEN_UP, LISTS, STACK, join_consumptions
-from oocbe.problem import Function, LinearConstraint, Problem, Variable
+from oocbe.kernels.cpu.buckets import consumption_leaf
+from oocbe.kernels.cpu.buckets.consumption_leaf import GIVEN_UP, LISTS, STACK, join_consumptions
+from oocbe.model.problem import Function, LinearConstraint, Problem, Variable
+from oocbe.system.deadline import Deadline
 
 PROMPT = 30.0
 """Seconds for what takes less than one, on a machine that does much else; without a limit it took minutes."""

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import make_problem, structures, without_bound
 
-from oocbe.elimination.forward import Forward
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import prepare
-from oocbe.kernels.cpu import sort as sort_kernels
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation.prepare import prepare
 from oocbe.kernels.cpu.backend import CpuBackend
-from oocbe.kernels.cpu.search import find_row
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.problem import Constraint, Function, Problem, Variable
-from oocbe.semiring import MIN_SUM
+from oocbe.kernels.cpu.pairs import sort as sort_kernels
+from oocbe.kernels.cpu.pairs.search import find_row
+from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.table import Table
 
 SORTS = [

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from small_problems import brute_force, check, make_problem, structures
 
 import oocbe
-from oocbe.elimination import bounded, mini_bucket_rounds
 from oocbe.elimination import solve as solving
-from oocbe.elimination.knowledge import Knowledge
-from oocbe.elimination.mini_bucket_rounds import MiniBucketRounds
+from oocbe.elimination.search import bounded, mini_bucket_rounds
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.mini_bucket_rounds import MiniBucketRounds
 from oocbe.errors import TimeLimitError
-from oocbe.option_values import Gap
-from oocbe.semiring import MAX_SUM, MIN_SUM
+from oocbe.model.semiring import MAX_SUM, MIN_SUM
+from oocbe.settings.option_values import Gap
 from oocbe.synth import grid_network
 
 

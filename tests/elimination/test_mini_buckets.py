@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from small_problems import brute_force, make_problem, structures
 
 import oocbe
-from oocbe.elimination import complete_messages
-from oocbe.elimination.logarithms import in_logarithms
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.mini_buckets import MiniBuckets
-from oocbe.elimination.mini_buckets_partition import Part, by_scope, shape_of
-from oocbe.elimination.mini_buckets_shift import match, with_copies
-from oocbe.elimination.prepare import is_tabulated, prepare, scopes_of
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets import complete_messages
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.mini_buckets.mini_buckets import MiniBuckets
+from oocbe.elimination.mini_buckets.mini_buckets_partition import Part, by_scope, shape_of
+from oocbe.elimination.mini_buckets.mini_buckets_shift import match, with_copies
+from oocbe.elimination.preparation.logarithms import in_logarithms
+from oocbe.elimination.preparation.prepare import is_tabulated, prepare, scopes_of
 from oocbe.errors import UnsupportedError, UsageError, ValueRangeError
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.options import SolveOptions
-from oocbe.problem import Constraint, Function, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
+from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
+from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
 from oocbe.tables.table import Table
 

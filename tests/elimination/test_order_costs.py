@@ -7,17 +7,17 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from oocbe.elimination import pace
-from oocbe.elimination.durability import TransientRun, read_choices
-from oocbe.elimination.forms import COMPLETE, INCOMPLETE
-from oocbe.elimination.order import PrimalGraph, search_orders
-from oocbe.elimination.order_choice import OrderChoice
-from oocbe.elimination.pace import DEVICE, TWO_CORES, order_cell_work, pace_of
-from oocbe.elimination.plan import candidate_plans
-from oocbe.elimination.race import race
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets.forms import COMPLETE, INCOMPLETE
+from oocbe.elimination.orders import pace
+from oocbe.elimination.orders.order import PrimalGraph, search_orders
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.pace import DEVICE, TWO_CORES, order_cell_work, pace_of
+from oocbe.elimination.plan.plan import candidate_plans
+from oocbe.elimination.runs.durability import TransientRun, read_choices
+from oocbe.elimination.search.race import race
 from oocbe.errors import CorruptDataError
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.options import SolveOptions
+from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
 
 CHOICE = OrderChoice((0, 1, 2), "mine", 1, ((1, 2), (2,), ()), (10.0, 4.0, 1.0), (2.0, 100.0, 0.5))

@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from oocbe.elimination.order import CRITERIA, FINAL_PROBES, HEURISTICS, PrimalGraph, longest_search
-from oocbe.elimination.order_improvement import Chain
-from oocbe.kernels.cpu.greedy_order import MIN_FILL, greedy_order
-from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.elimination.orders.order import CRITERIA, FINAL_PROBES, HEURISTICS, PrimalGraph, longest_search
+from oocbe.elimination.orders.order_improvement import Chain
+from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
+from oocbe.model.problem import Constraint, Function, Problem, Variable
 
 NEVER = np.zeros(1, dtype=np.int64)
 """A flag that nobody sets."""

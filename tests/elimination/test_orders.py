@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.deadline import Deadline
-from oocbe.elimination.order import HEURISTICS, MOST_ROWS, PrimalGraph, search_orders
-from oocbe.elimination.order_file import read_order
+from oocbe.elimination.orders.order import HEURISTICS, MOST_ROWS, PrimalGraph, search_orders
+from oocbe.elimination.orders.order_file import read_order
 from oocbe.errors import FormatError, TimeLimitError
-from oocbe.kernels.cpu.greedy_order import count_bits, members_of
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.kernels.cpu.orders.greedy_order import count_bits, members_of
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.system.deadline import Deadline
 
 
 def random_graph(count: int, edges: int, seed: int, largest=4) -> Problem:

@@ -11,22 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import brute_force, make_problem, structures, without_bound
 
-from oocbe.elimination import piecewise
-from oocbe.elimination.assignment import backward_pass
-from oocbe.elimination.forward import Forward, RowCapError
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import prepare
+from oocbe.bucket_engine import bucket_cuts
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.bucket_stream import BucketStream
+from oocbe.elimination.buckets import piecewise
+from oocbe.elimination.buckets.assignment import backward_pass
+from oocbe.elimination.buckets.forward import Forward, RowCapError
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import CorruptDataError, DiskError, ResourceError
 from oocbe.io import read
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.operators import bucket_cuts
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.operators.bucket_stream import BucketStream
-from oocbe.operators.residence import to_host
-from oocbe.problem import Function, Problem, Variable
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.pruning.pruner import RowPruner
-from oocbe.semiring import MIN_SUM, SEMIRINGS
 from oocbe.tables import disk_budget
+from oocbe.tables.residence import to_host
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
 

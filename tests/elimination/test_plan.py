@@ -10,14 +10,14 @@ from cliques import clique
 from small_problems import star
 
 import oocbe
-from oocbe.elimination.forward import Forward
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.plan import candidate_plans, make_plan
-from oocbe.elimination.prepare import prepare
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.operators.complete_stream import CompleteStream
-from oocbe.options import SolveOptions
-from oocbe.problem import Function, Problem, Variable
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.complete_tables.complete_stream import CompleteStream
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.plan.plan import candidate_plans, make_plan
+from oocbe.elimination.preparation.prepare import prepare
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.settings.options import SolveOptions
 
 
 def chain(count=20, size=3) -> Problem:
@@ -92,8 +92,8 @@ def test_text_of_plans_with_astronomical_predictions():
         (Function(tuple(range(count)), np.zeros((1, count), dtype=int), [3]),),
     )
     order = tuple(range(count))
-    from oocbe.elimination.order_choice import OrderChoice
-    from oocbe.elimination.plan import plan_for
+    from oocbe.elimination.orders.order_choice import OrderChoice
+    from oocbe.elimination.plan.plan import plan_for
 
     separators = tuple(order[v + 1 :] for v in order)
     choice = OrderChoice(
@@ -137,7 +137,7 @@ def test_the_plan_says_what_goes_to_disk_and_in_how_many_pieces(monkeypatch, tmp
     buckets = oocbe.plan(problem, **UNPRUNED).buckets
     assert [(b.passage.pieces, b.passage.disk_bytes) for b in buckets] == [(1, 0)] * 6
     assert [b.passage.input_bytes for b in buckets] == [0, *(12 * 4**n for n in (5, 4, 3, 2, 1))]
-    monkeypatch.setattr("oocbe.elimination.plan.message_memory", lambda options: 12 * 700)
+    monkeypatch.setattr("oocbe.elimination.plan.plan.message_memory", lambda options: 12 * 700)
     plan = oocbe.plan(problem, **UNPRUNED)
     assert [b.passage.pieces > 1 for b in plan.buckets] == [True, True, *[False] * 4]
     assert [b.passage.disk_bytes > 0 for b in plan.buckets] == [True, True, *[False] * 4]
@@ -161,7 +161,7 @@ def test_the_plan_says_the_same_of_complete_messages(monkeypatch, tmp_path):
     assert [(b.passage.pieces, b.passage.disk_bytes) for b in buckets] == [(1, 0)] * 6
     assert [b.passage.input_bytes for b in buckets] == [0, *(4 * 4**n for n in (5, 4, 3, 2, 1))]
     memory = 4096
-    monkeypatch.setattr("oocbe.elimination.plan.message_memory", lambda options: memory)
+    monkeypatch.setattr("oocbe.elimination.plan.plan.message_memory", lambda options: memory)
     plan = oocbe.plan(problem, **given)
     assert {b.form for b in plan.buckets} == {"complete"}
     assert plan.disk_bytes >= 4 * (4**5 + 4**4)
@@ -181,7 +181,7 @@ def test_the_plan_says_the_same_of_complete_messages(monkeypatch, tmp_path):
 
 def test_what_cannot_fit_the_disk_is_refused_with_the_numbers(monkeypatch):
     problem = clique(6, 4, largest=9, has_forbidden=False)
-    monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
+    monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
     for module in ("plan", "solve"):
         monkeypatch.setattr(f"oocbe.elimination.{module}.message_memory", lambda options: 12 * 700)
     plan = oocbe.plan(problem, max_disk=100, **UNPRUNED)
@@ -199,7 +199,7 @@ def test_rows_that_eliminated_variables_forbid_are_no_reason_to_refuse(tmp_path,
     count = 13
     (tmp_path / "order").write_text(" ".join(f"x{v}" for v in range(count)))
     options = UNPRUNED | {"order": tmp_path / "order", "max_disk": 1000}
-    monkeypatch.setattr("oocbe.option_values.LEAST_MEMORY", 1)
+    monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
     for module in ("plan", "solve"):
         monkeypatch.setattr(f"oocbe.elimination.{module}.message_memory", lambda options: 12 * 700)
     plan = oocbe.plan(star(count), **options)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import oocbe
-from oocbe.solution_file import write_solution
+from oocbe.solutions.solution_file import write_solution
 
 SMALL = [
     "spot5/8.spot",

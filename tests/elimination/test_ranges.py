@@ -10,10 +10,10 @@ import pytest
 from small_problems import eliminate
 
 import oocbe
-from oocbe.elimination.ranges import check_product, largest_magnitude, rounding_margin, value_dtype
+from oocbe.elimination.preparation.ranges import check_product, largest_magnitude, rounding_margin, value_dtype
 from oocbe.errors import UnsupportedError, ValueRangeError
-from oocbe.problem import Constraint, Function, Problem, Variable
-from oocbe.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
+from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 
 
 def problem_of(*arrays, semiring=MIN_SUM, constant=0) -> Problem:

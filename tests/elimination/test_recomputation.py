@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination import recomputation
-from oocbe.elimination.assignment import backward_pass
-from oocbe.elimination.forward import Forward
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import prepare
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets import recomputation
+from oocbe.elimination.buckets.assignment import backward_pass
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation.prepare import prepare
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.operators import residence
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.problem import Function, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.synth.networks import grid_network, random_network
+from oocbe.tables import residence
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
 

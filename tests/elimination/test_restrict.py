@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import all_values, brute_force, check, eliminate, make_problem, structures, without_bound
 
-from oocbe.elimination.restrict import restrict
-from oocbe.problem import Function, Problem, Variable
+from oocbe.elimination.preparation.restrict import restrict
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MIN_SUM
 from oocbe.pruning.pruner import RowPruner
-from oocbe.semiring import MIN_SUM
 
 
 @settings(max_examples=200)

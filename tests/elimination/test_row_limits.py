@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.elimination.order import judge_order
-from oocbe.elimination.plan import make_plan
-from oocbe.elimination.row_limits import row_limits
-from oocbe.options import SolveOptions
-from oocbe.problem import Function, Problem, Variable
+from oocbe.elimination.orders.order import judge_order
+from oocbe.elimination.orders.row_limits import row_limits
+from oocbe.elimination.plan.plan import make_plan
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.settings.options import SolveOptions
 
 
 def sparse_problem(seed: int, count: int, arity: int, functions: int, rows: int) -> Problem:
@@ -55,7 +55,7 @@ def test_no_message_has_more_rows_than_its_limit(seed, arity, functions, rows):
 
 
 def test_the_plan_predicts_what_tables_over_many_variables_list():
-    plan = make_plan(sparse_problem(1, 120, 80, 2, 200), SolveOptions(semiring=oocbe.semiring.COUNTING))
+    plan = make_plan(sparse_problem(1, 120, 80, 2, 200), SolveOptions(semiring=oocbe.model.semiring.COUNTING))
     assert plan.largest.predicted_rows <= 201**2
 
 
@@ -70,7 +70,7 @@ def test_nothing_is_refused_for_rows_that_hidden_tables_may_forbid(tmp_path):
         made.append(Function(scope, tuples, np.zeros(len(tuples), int)))
     problem = Problem(tuple(Variable(f"x{v}", 4) for v in range(count)), tuple(made))
     options = {"semiring": "counting", "order_seconds": 0, "max_disk": 1 << 20}
-    plan = make_plan(problem, SolveOptions(semiring=oocbe.semiring.COUNTING, order_seconds=0, max_disk=1 << 20))
+    plan = make_plan(problem, SolveOptions(semiring=oocbe.model.semiring.COUNTING, order_seconds=0, max_disk=1 << 20))
     assert plan.least_disk_bytes > plan.disk
     assert plan.disk_refusal == ""
     assert oocbe.solve(problem, **options).value >= 1

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import brute_force, check, eliminate, make_problem, structures, without_bound
 
-from oocbe.problem import Function, Problem, Variable
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MIN_SUM
 from oocbe.pruning.pruner import RowPruner
 from oocbe.pruning.row_bounds import RowBound
-from oocbe.semiring import MIN_SUM
 
 
 def check_bounds(structure, above, with_tables=True, **settings_of_run):

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from small_problems import make_problem, structures
 
 import oocbe
-from oocbe.elimination.plan import make_plan
-from oocbe.elimination.zeros import without_zeros
-from oocbe.options import SolveOptions
-from oocbe.problem import Function, Problem, Variable
-from oocbe.semiring import COUNTING, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
+from oocbe.elimination.plan.plan import make_plan
+from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import COUNTING, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
+from oocbe.settings.options import SolveOptions
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oocbe.errors import OocbeError
 from oocbe.io import read
 from oocbe.io.text import Text
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 
 VALID = {
     "spot": b"3\n0 10 3 1 0 2 902.5 3 0 9 1\n7 20 1 13 0\n2 5 2 1 0 2 0\n3\n2 0 7 1 13 3 13\n3 0 7 2 1 13 2\n90000\n",

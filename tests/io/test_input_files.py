@@ -16,7 +16,7 @@ import pytest
 from oocbe.errors import FormatError, ResourceError, UnsupportedError, UsageError
 from oocbe.io import formats, read, write
 from oocbe.io.files import read_bytes, write_bytes
-from oocbe.problem import Function, Problem, Variable
+from oocbe.model.problem import Function, Problem, Variable
 
 SUFFIXES = ["bif", "cfn", "spot", "uai", "wcsp"]
 BOMB_BLOCKS = 96

@@ -12,8 +12,8 @@ import pytest
 
 from oocbe.errors import FormatError, ModelError, UnsupportedError, ValueRangeError
 from oocbe.io import read, write
-from oocbe.problem import Function, LinearConstraint, Problem, Variable
-from oocbe.semiring import COUNTING, MAX_PRODUCT, SUM_PRODUCT
+from oocbe.model.problem import Function, LinearConstraint, Problem, Variable
+from oocbe.model.semiring import COUNTING, MAX_PRODUCT, SUM_PRODUCT
 
 GOOD = """MARKOV
 3

@@ -12,8 +12,8 @@ import pytest
 
 from oocbe.errors import FormatError, UnsupportedError, ValueRangeError
 from oocbe.io import read, write
-from oocbe.problem import Function, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT
 
 GOOD = """small 3 3 4 100
 2 3 2

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oocbe.infeasible import feasible_mask, infeasible_value, largest_feasible
 from oocbe.kernels.interface import CompleteFunction
-from oocbe.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Combination, Semiring
+from oocbe.model.infeasible import feasible_mask, infeasible_value, largest_feasible
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Combination, Semiring
 
 SUMS = (MIN_SUM, MAX_SUM)
 INTEGERS, FLOATS = ("int16", "int32", "int64"), ("float32", "float64")

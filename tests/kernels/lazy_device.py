@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oocbe.kernels.cuda import columns, conveyor, home, pinned
-from oocbe.kernels.cuda.pinned import PinnedMemory, pinned_region
+from oocbe.kernels.cuda.transfer import columns, conveyor, home, pinned
+from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
 
 
 def take_the_place_of_cupy(monkeypatch: pytest.MonkeyPatch) -> LazyDevice:

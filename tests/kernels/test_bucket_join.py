@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
-from oocbe.operators.factors import PoolBuilder
-from oocbe.operators.join_program import BucketScope, ProgramBuilder
-from oocbe.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
+from oocbe.bucket_engine.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.bucket_engine.factors import PoolBuilder
+from oocbe.bucket_engine.join_program import BucketScope, ProgramBuilder
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 

@@ -9,7 +9,7 @@ import pytest
 from oocbe.errors import UsageError
 from oocbe.kernels import AUTO_ROWS, backend_for, backend_named, choice
 from oocbe.kernels.cuda import device
-from oocbe.machine import device_memory_limit
+from oocbe.settings.machine import device_memory_limit
 
 REASON = "this machine has no CUDA device"
 

@@ -164,8 +164,19 @@ def test_decorating_leaves_the_configuration_of_numba_as_it_was():
 
 
 def test_imports_are_written_so_that_the_key_finds_them():
-    for source in Path(jit.__file__).parent.glob("*.py"):
-        assert not re.search(r"^\s*(from oocbe\.kernels\.cpu import|from \.)", source.read_text(), re.MULTILINE), source
+    package = Path(jit.__file__).parent
+    folders = "|".join(["", *(rf"\.{path.name}" for path in package.iterdir() if path.is_dir())])
+    for source in package.rglob("*.py"):
+        wrong = re.search(
+            rf"^\s*(from oocbe\.kernels\.cpu({folders}) import|from \.)", source.read_text(), re.MULTILINE
+        )
+        assert not wrong, source
+
+
+def test_a_module_of_a_folder_is_found_by_its_dotted_name():
+    source = str(Path(jit.__file__).parent / "pairs" / "sort.py")
+    assert jit._package_and_module(source) == (str(Path(jit.__file__).parent), "pairs.sort")
+    assert jit._source(str(Path(jit.__file__).parent), "pairs.sort")[0]
 
 
 def test_a_changed_helper_is_compiled_into_its_callers_again(tmp_path):

@@ -10,10 +10,10 @@ from complete_buckets import CASES, FLOATS, INTEGERS, SUMS, Bucket, check, rando
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.infeasible import infeasible_value, largest_feasible
 from oocbe.kernels import backend_named
 from oocbe.kernels.interface import CompleteFunction
-from oocbe.semiring import LOG_SUM_EXP, MAX_SUM, SUM_PRODUCT, Combination
+from oocbe.model.infeasible import infeasible_value, largest_feasible
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, SUM_PRODUCT, Combination
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_against_broadcasting(kernels, semiring, dtype, sizes, eliminated, funct
 )
 def test_small_buckets_as_if_they_were_large(semiring, dtype, sizes, eliminated, functions, seed, piece_rows):
     """On the CPU, every bucket is arranged, and every result with few cells is made in two steps."""
-    from oocbe.kernels.cpu import complete, complete_copy
+    from oocbe.kernels.cpu.complete import complete, complete_copy
 
     backend = backend_named("cpu")
     bucket = random_bucket(np.random.default_rng(seed), semiring, dtype, sizes, min(eliminated, len(sizes)), functions)

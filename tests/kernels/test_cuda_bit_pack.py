@@ -31,7 +31,7 @@ def columns(rows: int, dtype: str):
 def test_chunks_are_unpacked(cuda, dtype, rows):
     import cupy as cp
 
-    from oocbe.kernels.cuda.bit_pack import Wanted, unpack
+    from oocbe.kernels.cuda.packing.bit_pack import Wanted, unpack
 
     wanted, expected = [], []
     for name, column in columns(rows, dtype):
@@ -50,7 +50,7 @@ def test_chunks_are_the_same(cuda, rows):
     """Columns of all kinds at once, more than one launch takes."""
     import cupy as cp
 
-    from oocbe.kernels.cuda.bit_pack import MOST_PARTS, Column, Measured
+    from oocbe.kernels.cuda.packing.bit_pack import MOST_PARTS, Column, Measured
 
     made = [
         (f"{name} of {dtype}", column)
@@ -77,7 +77,7 @@ def test_chunks_are_the_same(cuda, rows):
 def test_any_number_of_columns(cuda, parts):
     import cupy as cp
 
-    from oocbe.kernels.cuda.bit_pack import Column, Measured, Wanted, unpack
+    from oocbe.kernels.cuda.packing.bit_pack import Column, Measured, Wanted, unpack
 
     made = [np.arange(number, 1500 + 7 * number, dtype=np.int64) ** 2 for number in range(parts)]
     measured = Measured([Column(cp.asarray(column), 0) for column in made])
@@ -92,7 +92,7 @@ def test_any_number_of_columns(cuda, parts):
 def test_extents_at_both_ends_of_the_range(cuda):
     import cupy as cp
 
-    from oocbe.kernels.cuda.bit_pack import Column, Measured
+    from oocbe.kernels.cuda.packing.bit_pack import Column, Measured
 
     info = np.iinfo(np.int64)
     cases = [[info.max], [info.min], [info.min, info.max], [0, -1], [info.max] * 3000, [info.min] * 3000]

@@ -8,10 +8,10 @@ from complete_buckets import CASES, check, random_bucket
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.infeasible import feasible_mask, infeasible_value
-from oocbe.kernels.cuda import complete, complete_product
+from oocbe.kernels.cuda.complete import complete, complete_product
 from oocbe.kernels.interface import CompleteFunction
-from oocbe.semiring import LOG_SUM_EXP, MAX_SUM, MIN_SUM, SUM_PRODUCT
+from oocbe.model.infeasible import feasible_mask, infeasible_value
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, MIN_SUM, SUM_PRODUCT
 
 pytestmark = pytest.mark.gpu
 
@@ -131,7 +131,7 @@ def test_a_bucket_is_checked_against_the_processor(cuda):
     sizes = [5] * 8 + [5]
     scopes = [(8, 0, 1, 3, 5), (8, 2, 4, 6, 7), (8, 0, 7), (1, 2)]
     functions, _ = make(random, MIN_SUM, "int32", scopes, sizes)
-    from oocbe.kernels.cpu.complete import eliminate_complete
+    from oocbe.kernels.cpu.complete.complete import eliminate_complete
 
     codes = (MIN_SUM.combination, MIN_SUM.marginalisation)
     expected = eliminate_complete(functions, sizes, 1, *codes, dtype=np.dtype(np.int32))

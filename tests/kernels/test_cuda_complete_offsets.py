@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from oocbe.kernels.bucket_axes import Axis, bucket_axes, cells
-from oocbe.kernels.cuda import complete
-from oocbe.semiring import LOG_SUM_EXP, MIN_SUM
+from oocbe.kernels.cuda.complete import complete
+from oocbe.model.semiring import LOG_SUM_EXP, MIN_SUM
 
 BITS_32 = 1 << 32
 

@@ -7,10 +7,10 @@ from importlib import import_module
 
 import pytest
 
-from oocbe.kernels.cpu import bit_pack as cpu_bit_pack
-from oocbe.kernels.cpu import bucket_join as cpu_bucket_join
-from oocbe.kernels.cuda import bit_pack as cuda_bit_pack
+from oocbe.kernels.cpu.buckets import bucket_join as cpu_bucket_join
+from oocbe.kernels.cpu.packing import bit_pack as cpu_bit_pack
 from oocbe.kernels.cuda.modules import source_text
+from oocbe.kernels.cuda.packing import bit_pack as cuda_bit_pack
 
 PAIRS = [
     ("bit_pack", "MOST_PARTS", "bit_pack.MOST_PARTS"),

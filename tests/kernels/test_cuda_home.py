@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lazy_device import take_the_place_of_cupy
 
-from oocbe.kernels.cuda import home, search
-from oocbe.kernels.cuda.home import bring_home
-from oocbe.kernels.cuda.search import rows_around
+from oocbe.kernels.cuda.pairs import search
+from oocbe.kernels.cuda.pairs.search import rows_around
+from oocbe.kernels.cuda.transfer import home
+from oocbe.kernels.cuda.transfer.home import bring_home
 
 
 class Elsewhere(np.ndarray):

@@ -7,9 +7,9 @@ import pytest
 
 from oocbe.kernels import backend_named
 from oocbe.kernels.interface import MatchedGroups
-from oocbe.operators import drop_forbidden, join_maximise, join_sum, maximise
-from oocbe.operators.inputs import in_main_memory, is_on_device, on_device
-from oocbe.semiring import LOG_SUM_EXP, SEMIRINGS, Combination, Marginalisation
+from oocbe.model.semiring import LOG_SUM_EXP, SEMIRINGS, Combination, Marginalisation
+from oocbe.table_algebra import drop_forbidden, join_maximise, join_sum, maximise
+from oocbe.table_algebra.inputs import in_main_memory, is_on_device, on_device
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
 from oocbe.tables.table import Table
@@ -37,7 +37,7 @@ def same(found, expected, floats: bool = False) -> None:
 @pytest.mark.parametrize("bits", [1, 9, 33])
 @pytest.mark.parametrize("at_once", [False, True], ids=["a launch a pass", "one launch"])
 def test_sort(cuda, rows, bits, at_once, monkeypatch):
-    monkeypatch.setattr("oocbe.kernels.cuda.sort.ROWS_AT_ONCE", 1 << 22 if at_once else 0)
+    monkeypatch.setattr("oocbe.kernels.cuda.pairs.sort.ROWS_AT_ONCE", 1 << 22 if at_once else 0)
     keys, values = random_keys(rows, bits, rows), np.arange(rows, dtype=np.int32)
     same(cuda.sort_rows(keys, values, [(0, 0, 64)]), CPU.sort_rows(keys, values, [(0, 0, 64)]))
     wide = np.concatenate([keys << np.uint64(20), random_keys(rows, 5, 2), keys])
@@ -48,15 +48,15 @@ def test_sort(cuda, rows, bits, at_once, monkeypatch):
 def test_sort_of_keys_that_differ_in_few_digits(cuda, monkeypatch):
     """Digits of one value only are passed over, whatever their number leaves of the two buffers' turns."""
     for at_once in (0, 1 << 22):
-        monkeypatch.setattr("oocbe.kernels.cuda.sort.ROWS_AT_ONCE", at_once)
+        monkeypatch.setattr("oocbe.kernels.cuda.pairs.sort.ROWS_AT_ONCE", at_once)
         for mask in (0, 0xFF, 0xFF00FF, 0xF0F0F, 0xFFFFFF << 40, 0x0101010101010101):
             keys, values = random_keys(20_000, 63, 5) & np.uint64(mask), np.arange(20_000)
             same(cuda.sort_rows(keys, values, [(0, 0, 64)]), CPU.sort_rows(keys, values, [(0, 0, 64)]))
 
 
 def test_sort_with_room_for_counts_of_64_bits(cuda, monkeypatch):
-    monkeypatch.setattr("oocbe.kernels.cuda.sort.ROWS_AT_ONCE", 0)
-    monkeypatch.setattr("oocbe.kernels.cuda.sort.SHORT_ROWS", 1000)
+    monkeypatch.setattr("oocbe.kernels.cuda.pairs.sort.ROWS_AT_ONCE", 0)
+    monkeypatch.setattr("oocbe.kernels.cuda.pairs.sort.SHORT_ROWS", 1000)
     keys, values = random_keys(100_000, 20, 1), np.arange(100_000)
     same(cuda.sort_rows(keys, values, [(0, 0, 20)]), CPU.sort_rows(keys, values, [(0, 0, 20)]))
 
@@ -74,7 +74,7 @@ def test_owned_keys_in_one_launch(cuda, rows, mask):
 
 
 def test_owned_keys_are_overwritten_and_others_are_not(cuda, monkeypatch):
-    monkeypatch.setattr("oocbe.kernels.cuda.sort.ROWS_AT_ONCE", 0)
+    monkeypatch.setattr("oocbe.kernels.cuda.pairs.sort.ROWS_AT_ONCE", 0)
     for own in (False, True):
         keys = cuda.backend.upload(random_keys(50_000, 30, 3))
         before, values = keys.copy(), cuda.backend.upload(np.arange(50_000))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from oocbe.errors import ResourceError
-from oocbe.kernels.cuda import memory
-from oocbe.kernels.cuda.memory import free_blocks, held_bytes, relieved_by, set_limit, used_bytes, with_retry
-from oocbe.machine import device_memory_limit
-from oocbe.operators import join_sum, maximise
+from oocbe.kernels.cuda.transfer import memory
+from oocbe.kernels.cuda.transfer.memory import free_blocks, held_bytes, relieved_by, set_limit, used_bytes, with_retry
+from oocbe.settings.machine import device_memory_limit
+from oocbe.table_algebra import join_sum, maximise
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
@@ -70,7 +70,7 @@ def test_pinned_memory_of_a_copy_that_nobody_waits_for(cuda):
     """It must not be given to somebody else while the copy is on its way."""
     import cupy as cp
 
-    from oocbe.kernels.cuda.readback import Readback
+    from oocbe.kernels.cuda.transfer.readback import Readback
 
     work = cp.zeros(1 << 26)
     for _ in range(50):

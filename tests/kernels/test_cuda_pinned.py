@@ -5,8 +5,8 @@ import pytest
 
 from oocbe.errors import UsageError
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.kernels.cuda.pinned import PinnedMemory, pinned_memory, touched
-from oocbe.stretches import ALIGNMENT, Region
+from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_memory, touched
+from oocbe.system.stretches import ALIGNMENT, Region
 
 
 def pool():

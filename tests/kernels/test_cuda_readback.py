@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(why_unavailable() is not None,
 def test_numbers_arrive_in_order(dtype, count):
     import cupy
 
-    from oocbe.kernels.cuda.readback import Readback
+    from oocbe.kernels.cuda.transfer.readback import Readback
 
     numbers = (np.arange(500) * 1234567 - 9).astype(dtype)
     on_device = cupy.asarray(numbers)
@@ -27,7 +27,7 @@ def test_numbers_arrive_in_order(dtype, count):
 def test_later_work_does_not_change_what_is_read():
     import cupy
 
-    from oocbe.kernels.cuda.readback import Readback, last_entries
+    from oocbe.kernels.cuda.transfer.readback import Readback, last_entries
 
     array = cupy.arange(1000)
     readbacks = []

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 from oocbe import kernels
-from oocbe.deadline import Deadline, current, current_flag, look, unlimited
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu import threads
-from oocbe.kernels.cpu.dominance import mark_dominated
-from oocbe.kernels.cpu.estimate import estimate_rows
-from oocbe.kernels.cpu.greedy_order import MIN_FILL, best_linear_order, greedy_order, separators_of
+from oocbe.kernels.cpu.orders.estimate import estimate_rows
+from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, best_linear_order, greedy_order, separators_of
+from oocbe.kernels.cpu.pruning.dominance import mark_dominated
 from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, tiled_ranges
+from oocbe.system.deadline import Deadline, current, current_flag, look, unlimited
 
 FOLDER = Path(kernels.__file__).parent / "cpu"
 
@@ -183,7 +183,7 @@ LOOPS = {
 def compiled_loops() -> dict[str, tuple[str, str]]:
     """Source of each compiled function with a loop, and of its module, by the names of both."""
     found = {}
-    for path in sorted(FOLDER.glob("*.py")):
+    for path in sorted(FOLDER.rglob("*.py")):
         text = path.read_text()
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):

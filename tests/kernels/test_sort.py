@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.kernels.cpu.sort import BUCKET_ROWS
-from oocbe.kernels.cpu.sort import sort_rows as sort_on_cpu
+from oocbe.kernels.cpu.pairs.sort import BUCKET_ROWS
+from oocbe.kernels.cpu.pairs.sort import sort_rows as sort_on_cpu
 
 
 def bits_of(keys, ranges):

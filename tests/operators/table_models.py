@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from oocbe.semiring import Combination, Marginalisation, Semiring
+from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.tables.table import Table
 
 SIZES = {"a": 2, "b": 3, "c": 1, "d": 4, "e": 5}

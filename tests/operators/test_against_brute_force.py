@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from out_of_core_modes import MODES, also_out_of_core
 from table_models import check, model_join, model_maximise, model_of
 
-from oocbe.operators import drop_forbidden, join_maximise, join_sum, maximise
-from oocbe.semiring import SEMIRINGS, Combination, Semiring
+from oocbe.model.semiring import SEMIRINGS, Combination, Semiring
+from oocbe.table_algebra import drop_forbidden, join_maximise, join_sum, maximise
 from oocbe.tables.table import Table
 
 OUT_OF_CORE = st.sampled_from([None, *MODES])

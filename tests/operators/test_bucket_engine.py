@@ -9,17 +9,17 @@ import pytest
 from bound_sources import ExactSource
 from small_problems import brute_force
 
-from oocbe.elimination.forward import Forward, RowCapError
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import prepare
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets.forward import Forward, RowCapError
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import UsageError
 from oocbe.io import read
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.operators.bucket_engine import BucketEngine
-from oocbe.operators.residence import to_host
+from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.pruning.pruner import RowPruner
-from oocbe.semiring import MIN_SUM, SEMIRINGS
 from oocbe.synth.networks import random_network
+from oocbe.tables.residence import to_host
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
 
@@ -112,7 +112,7 @@ def test_a_day_of_photographs_and_buckets_on_both_sides(dominance, device_work):
 @pytest.mark.gpu
 @needs_device
 def test_little_device_memory_gives_smaller_pieces_and_the_same_rows(monkeypatch):
-    from oocbe.kernels.cuda import bucket_join
+    from oocbe.kernels.cuda.buckets import bucket_join
 
     problem = read("examples/daily.spot")
     order = list(range(len(problem.variables)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.operators import bucket_join
-from oocbe.operators.bucket_join import TooManyRowsError, join_and_eliminate
-from oocbe.operators.factors import FactorPool, PoolBuilder
-from oocbe.operators.join_program import BucketScope, ProgramBuilder
-from oocbe.semiring import MIN_SUM
+from oocbe.bucket_engine import bucket_join
+from oocbe.bucket_engine.bucket_join import TooManyRowsError, join_and_eliminate
+from oocbe.bucket_engine.factors import FactorPool, PoolBuilder
+from oocbe.bucket_engine.join_program import BucketScope, ProgramBuilder
+from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 

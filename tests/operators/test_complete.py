@@ -21,9 +21,9 @@ from oocbe import (
     join_sum,
     maximise,
 )
-from oocbe.infeasible import largest_feasible
-from oocbe.operators.complete import eliminate_tables
-from oocbe.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT
+from oocbe.model.infeasible import largest_feasible
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT
+from oocbe.table_algebra.complete import eliminate_tables
 
 
 def forms(data, table: Table):

@@ -24,7 +24,7 @@ from oocbe import (
     to_complete,
     to_rows,
 )
-from oocbe.semiring import MIN_SUM, SEMIRINGS
+from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 
 
 class Folder:

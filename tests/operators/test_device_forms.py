@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from oocbe.errors import ValueRangeError
-from oocbe.infeasible import infeasible_value, largest_feasible
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.kernels.interface import CompleteFunction
-from oocbe.operators.device_forms import listed, written_out
-from oocbe.operators.residence import is_on_device, to_device, to_host
-from oocbe.semiring import MAX_PRODUCT, MIN_SUM, SEMIRINGS
+from oocbe.model.infeasible import infeasible_value, largest_feasible
+from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM, SEMIRINGS
 from oocbe.tables.complete import COMPLETE_DTYPES, CompleteTable
+from oocbe.tables.device_forms import listed, written_out
 from oocbe.tables.layout import Layout
+from oocbe.tables.residence import is_on_device, to_device, to_host
 from oocbe.tables.table import Table
 
 pytestmark = [

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from oocbe.errors import ModelError, ValueRangeError
-from oocbe.operators import drop_forbidden, join_maximise, join_sum, maximise
-from oocbe.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
+from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
+from oocbe.table_algebra import drop_forbidden, join_maximise, join_sum, maximise
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.mark.parametrize("name", ["join_sum", "maximise", "join_maximise", "drop_forbidden"])
 def test_docstring(name):
-    module = importlib.import_module(f"oocbe.operators.{name}")
+    module = importlib.import_module(f"oocbe.table_algebra.{name}")
     result = doctest.testmod(module)
     assert result.attempted > 1
     assert result.failed == 0

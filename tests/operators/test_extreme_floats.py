@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe import CompleteTable, PackedTable, StoredTable, Table
 from oocbe.errors import ModelError, ValueRangeError
-from oocbe.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
 from oocbe.tables.stored_complete import StoredCompleteTable
 
 FLOATING = (MIN_SUM, MAX_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG_SUM_EXP)

@@ -17,11 +17,11 @@ from out_of_core_modes import MODES, also_out_of_core, same_rows
 
 from oocbe.errors import CorruptDataError, DiskError, ModelError, ResourceError, UsageError
 from oocbe.kernels.cpu.backend import CpuBackend
-from oocbe.operators import join_maximise, join_sum, maximise
-from oocbe.operators.out_of_core import workplace
-from oocbe.operators.out_of_core.streamed import streamed_to_disk
-from oocbe.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
+from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.streaming import partition
+from oocbe.table_algebra import join_maximise, join_sum, maximise
+from oocbe.table_algebra.out_of_core import workplace
+from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
 from oocbe.tables.disk import hooked
 from oocbe.tables.layout import Layout
 from oocbe.tables.nameless_file import NamelessFile
@@ -352,7 +352,9 @@ def test_memory_that_can_never_be_had_is_an_error_with_numbers(monkeypatch, fold
 PEAK = """
 import sys, resource
 import numpy as np
-from oocbe.operators import join_maximise, join_sum, maximise
+from oocbe.table_algebra import join_maximise
+from oocbe.table_algebra import join_sum
+from oocbe.table_algebra import maximise
 from oocbe.tables.stored import StoredTable
 folder, memory = sys.argv[1], int(sys.argv[2])
 f, g = StoredTable.open(folder + "/f"), StoredTable.open(folder + "/g")

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oocbe.errors import ModelError
-from oocbe.operators import join_maximise, join_sum, maximise
-from oocbe.semiring import MAX_SUM, SEMIRINGS
+from oocbe.model.semiring import MAX_SUM, SEMIRINGS
+from oocbe.table_algebra import join_maximise, join_sum, maximise
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table

@@ -6,13 +6,13 @@ import pytest
 import oocbe
 from oocbe.errors import ResourceError, UsageError
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.operators import device_results, result_memory, through_device
-from oocbe.operators.device_results import PackedResult, PlainResult
-from oocbe.operators.packed_chunks import PackedChunk
-from oocbe.operators.result_memory import kept_columns
-from oocbe.operators.sorted_cuts import SortedCuts
-from oocbe.semiring import MAX_SUM
-from oocbe.stretches import ALIGNMENT, Region
+from oocbe.model.semiring import MAX_SUM
+from oocbe.system.stretches import ALIGNMENT, Region
+from oocbe.table_algebra import device_results, result_memory, through_device
+from oocbe.table_algebra.device_results import PackedResult, PlainResult
+from oocbe.table_algebra.packed_chunks import PackedChunk
+from oocbe.table_algebra.result_memory import kept_columns
+from oocbe.table_algebra.sorted_cuts import SortedCuts
 from oocbe.tables.codec import encode
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
@@ -139,7 +139,7 @@ def test_tables_live_side_by_side_and_outlive_the_block(region):
 
 def test_the_block_opened_last_counts_in_whatever_order_they_end(monkeypatch):
     regions = [Region(np.zeros(8 * ALIGNMENT, np.uint8), lambda: None) for _ in range(2)]
-    monkeypatch.setattr("oocbe.kernels.cuda.pinned.pinned_region", lambda nbytes: regions[len(opened)])
+    monkeypatch.setattr("oocbe.kernels.cuda.transfer.pinned.pinned_region", lambda nbytes: regions[len(opened)])
     opened = []
     first, second = oocbe.result_memory("2MiB"), oocbe.result_memory("2MiB")
     for block in (first, second):

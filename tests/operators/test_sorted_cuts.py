@@ -15,10 +15,10 @@ from table_models import same_table
 from oocbe.errors import CorruptDataError
 from oocbe.kernels.cpu.threads import run_all
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.operators import join_maximise, join_sum, maximise, result_memory, sorted_cuts, through_device
-from oocbe.operators.out_of_core.workplace import Workplace
-from oocbe.operators.sorted_cuts import SortedCuts, leads_with
-from oocbe.row_numbers import key_number
+from oocbe.kernels.row_numbers import key_number
+from oocbe.table_algebra import join_maximise, join_sum, maximise, result_memory, sorted_cuts, through_device
+from oocbe.table_algebra.out_of_core.workplace import Workplace
+from oocbe.table_algebra.sorted_cuts import SortedCuts, leads_with
 from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.packed_files import ChunkFiles
 from oocbe.tables.stored import StoredTable
@@ -193,7 +193,7 @@ def memory_of_results(request, monkeypatch):
     """Fresh memory for results, kept memory that most of them outgrow, and kept memory with room for all."""
     if why_unavailable():
         pytest.skip(f"no GPU: {why_unavailable()}")
-    from oocbe.kernels.cuda.pinned import pinned_region
+    from oocbe.kernels.cuda.transfer.pinned import pinned_region
 
     regions = [] if request.param is None else [pinned_region(request.param)]
     monkeypatch.setattr(result_memory, "_regions", regions)
@@ -211,7 +211,7 @@ def test_streamed_through_the_device(shape, piece_rows, memory_of_results, monke
     streamed: list[int] = []
     run = through_device.through_device
     monkeypatch.setattr(
-        "oocbe.operators.streamed.through_device", lambda *arguments: (streamed.append(1), run(*arguments))[1]
+        "oocbe.table_algebra.streamed.through_device", lambda *arguments: (streamed.append(1), run(*arguments))[1]
     )
     gone = [name for name in first.scope if name in second.scope and name not in ("k", "l")] or ["k"]
     for operator, arguments in (

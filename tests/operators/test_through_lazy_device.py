@@ -11,11 +11,11 @@ from table_models import same_table
 
 from oocbe.errors import ResourceError
 from oocbe.kernels import backend_named
-from oocbe.kernels.cuda import pinned
-from oocbe.kernels.cuda.pinned import PinnedMemory, pinned_region
-from oocbe.operators import join_maximise, join_sum, maximise, result_memory, through_device
-from oocbe.operators.streamed import stream_elimination, stream_join, stream_maximise
-from oocbe.operators.through_device import PiecesThroughDevice
+from oocbe.kernels.cuda.transfer import pinned
+from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
+from oocbe.table_algebra import join_maximise, join_sum, maximise, result_memory, through_device
+from oocbe.table_algebra.streamed import stream_elimination, stream_join, stream_maximise
+from oocbe.table_algebra.through_device import PiecesThroughDevice
 from oocbe.tables.table import Table
 
 SHAPES = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.operators import join_maximise, join_sum, maximise
-from oocbe.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM
+from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM
+from oocbe.table_algebra import join_maximise, join_sum, maximise
 from oocbe.tables.table import Table
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination import bounded
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.elimination.search import bounded
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
 
 
 def chosen(seed: int, constraints: int = 1) -> Problem:

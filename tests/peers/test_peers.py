@@ -12,8 +12,8 @@ import pytest
 
 from oocbe.errors import UnsupportedError
 from oocbe.io import read
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT
 
 PACKAGES = {"cp_sat": "ortools", "highs": "scipy", "toulbar2": "pytoulbar2"}
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination.knowledge import Knowledge
-from oocbe.option_values import Gap
-from oocbe.options import SolveOptions
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.bounds import bound_sources
 from oocbe.pruning.dear import DearTuples
 from oocbe.pruning.fixed_point import LARGEST, FixedPoint
 from oocbe.pruning.forbidden import forbidden_sets
 from oocbe.pruning.relaxation import row_terms
 from oocbe.pruning.rows import Row
-from oocbe.semiring import MAX_SUM, MIN_SUM
+from oocbe.settings.option_values import Gap
+from oocbe.settings.options import SolveOptions
 
 OPTIONS = SolveOptions(order_seconds=0.0, incumbent_seconds=0.0, bound_seconds=0.3, backend="cpu")
 

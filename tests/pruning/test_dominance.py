@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from small_problems import all_values, make_problem, structures, without_bound
 
-from oocbe.elimination.forward import Forward
-from oocbe.elimination.messages import MessageStore
-from oocbe.elimination.prepare import prepare
-from oocbe.elimination.ranges import rounding_margin
-from oocbe.kernels.cpu.dominance import mark_dominated
-from oocbe.kernels.cpu.penalties import add_penalties
-from oocbe.problem import Constraint, Function, Problem, Variable
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation.prepare import prepare
+from oocbe.elimination.preparation.ranges import rounding_margin
+from oocbe.kernels.cpu.pruning.dominance import mark_dominated
+from oocbe.kernels.cpu.pruning.penalties import add_penalties
+from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
-from oocbe.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.tables.table import Table
 
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from small_problems import brute_force, make_problem, structures
 
 from oocbe.errors import ModelError, UnsupportedError
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.semiring import COUNTING, MAX_SUM, MIN_SUM
 from oocbe.pruning import incumbent, incumbent_lookups
 from oocbe.pruning.incumbent import find_incumbent
 from oocbe.pruning.incumbent_model import search_model
-from oocbe.semiring import COUNTING, MAX_SUM, MIN_SUM
 
 PLENTY = 3600.0
 """Seconds: what ends the search is the number of iterations, or the target."""

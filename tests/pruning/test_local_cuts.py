@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from oocbe.kernels.cpu.balls import grow_ball, pack_ball
-from oocbe.kernels.cpu.local_cuts import lift
+from oocbe.kernels.cpu.pruning.balls import grow_ball, pack_ball
+from oocbe.kernels.cpu.pruning.local_cuts import lift
 from oocbe.pruning.local_cuts import NODE_LIMIT, _flat
 
 LITERALS = 40

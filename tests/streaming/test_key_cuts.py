@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from out_of_core_modes import IN_MEMORY, same_rows
 
-from oocbe.operators import join_maximise, join_sum
 from oocbe.streaming import partition, sources
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.key_cuts import KeyIndex, cut_alike
 from oocbe.streaming.sources import StoredSource, TableSource
+from oocbe.table_algebra import join_maximise, join_sum
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from oocbe.errors import UsageError
-from oocbe.problem import Problem
+from oocbe.model.problem import Problem
 from oocbe.synth import grid_network, random_network, scale_free_network
 
 

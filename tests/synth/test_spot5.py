@@ -11,7 +11,7 @@ import pytest
 import oocbe
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.io.spot_writer import render
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
 from oocbe.synth import Spot5Settings, grid_network, spot5_day
 
 ROOT = Path(__file__).parents[2]

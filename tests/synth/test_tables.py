@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from oocbe.errors import UsageError
-from oocbe.operators import join_maximise, join_sum, maximise
-from oocbe.semiring import MAX_SUM
+from oocbe.model.semiring import MAX_SUM
 from oocbe.synth.answers import check_joined, check_maximised
 from oocbe.synth.tables import SyntheticTable
+from oocbe.table_algebra import join_maximise, join_sum, maximise
 from oocbe.tables.table import Table
 
 SHAPES = {

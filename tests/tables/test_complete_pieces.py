@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oocbe.semiring import MIN_SUM
+from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.complete_pieces import sorted_pieces
 from oocbe.tables.layout import Layout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oocbe.elimination.run_directory import RunDirectory
+from oocbe.elimination.runs.run_directory import RunDirectory
 from oocbe.errors import CorruptDataError, DiskError, UsageError
 from oocbe.tables.disk import hooked
 from oocbe.tables.disk_budget import DiskBudget

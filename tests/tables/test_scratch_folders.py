@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from table_models import same_table
 
-from oocbe.elimination.messages import MessageStore
+from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.errors import DiskError
-from oocbe.operators.inputs import OutOfCore
-from oocbe.operators.out_of_core import workplace
-from oocbe.operators.out_of_core.workplace import Workplace
-from oocbe.semiring import MIN_SUM
+from oocbe.model.semiring import MIN_SUM
+from oocbe.table_algebra.inputs import OutOfCore
+from oocbe.table_algebra.out_of_core import workplace
+from oocbe.table_algebra.out_of_core.workplace import Workplace
 from oocbe.tables import folder_lock
 from oocbe.tables.disk import hooked
 from oocbe.tables.folder_lock import FolderLock

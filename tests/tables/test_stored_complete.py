@@ -22,8 +22,8 @@ from oocbe import (
     to_complete,
 )
 from oocbe.errors import DiskError
-from oocbe.infeasible import infeasible_value
-from oocbe.semiring import MIN_SUM, SEMIRINGS
+from oocbe.model.infeasible import infeasible_value
+from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.streaming.cells import HeldCells, StoredCells, cells_touched, read_box
 from oocbe.tables.manifest import MANIFEST_NAME, FileRecord, Manifest
 from oocbe.tables.stored_complete import open_table

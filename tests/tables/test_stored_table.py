@@ -12,7 +12,7 @@ import pytest
 from packed_writing import write_packed
 
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
-from oocbe.semiring import MIN_SUM, SEMIRINGS
+from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.tables import chunk_store, disk
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME

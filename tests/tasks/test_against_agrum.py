@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from oocbe.options import SolveOptions
-from oocbe.problem import Function, Problem, Variable
-from oocbe.semiring import SUM_PRODUCT
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import SUM_PRODUCT
+from oocbe.settings.options import SolveOptions
 from oocbe.tasks.marginals import log_partition, marginals
 
 gum = pytest.importorskip("pyagrum")

@@ -3,9 +3,9 @@
 import pytest
 
 import oocbe
-from oocbe.options import SolveOptions
-from oocbe.problem import Function, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT
+from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT
+from oocbe.settings.options import SolveOptions
 from oocbe.tasks.count_optimal import count_optimal
 from oocbe.tasks.k_best import k_best
 

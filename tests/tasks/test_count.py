@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination import linear
+from oocbe.elimination.preparation import linear
 from oocbe.errors import CorruptDataError, LimitError, UnsupportedError
-from oocbe.options import SolveOptions
-from oocbe.problem import Constraint, Function, LinearConstraint, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT, SUM_PRODUCT
+from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
+from oocbe.settings.options import SolveOptions
 from oocbe.tasks import count as counting
 from oocbe.tasks.count import count
 from oocbe.tasks.count_optimal import count_optimal

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
-from oocbe.elimination.logarithms import in_logarithms
+from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.errors import UnsupportedError
-from oocbe.options import SolveOptions
-from oocbe.semiring import MAX_PRODUCT, SUM_PRODUCT
+from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
+from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")

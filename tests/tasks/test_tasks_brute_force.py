@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import all_values, make_problem, structures, without_bound
 
-from oocbe.options import SolveOptions
-from oocbe.problem import Constraint, Function, Problem, Variable
-from oocbe.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Combination
+from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Combination
+from oocbe.settings.options import SolveOptions
 from oocbe.tasks.count import count
 from oocbe.tasks.count_optimal import count_optimal
 from oocbe.tasks.k_best import k_best

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.errors import CorruptDataError, DiskError
-from oocbe.kernels.cpu.search import find_rows
-from oocbe.semiring import MIN_SUM
+from oocbe.kernels.cpu.pairs.search import find_rows
+from oocbe.model.semiring import MIN_SUM
 from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, StoredRows
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.stored import StoredTable

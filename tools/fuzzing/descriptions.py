@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .known_defects import avoids
 
 if TYPE_CHECKING:
-    from oocbe.problem import Problem
+    from oocbe.model.problem import Problem
 
 Description = dict[str, Any]
 
@@ -188,7 +188,7 @@ def problem_of(description: Description, name: str = "described") -> Problem:
     import numpy as np
 
     from oocbe import Constraint, Function, LinearConstraint, Problem, Variable
-    from oocbe.semiring import SEMIRINGS as KNOWN
+    from oocbe.model.semiring import SEMIRINGS as KNOWN
 
     sizes = description["sizes"]
 

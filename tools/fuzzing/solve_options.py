@@ -103,13 +103,15 @@ def inside_settings(settings: Settings) -> Iterator[None]:
         if "mixed_forms" in inside:
             coin = Random(inside["mixed_forms"])
             patched = mock.patch(
-                "oocbe.elimination.complete_messages.is_cheaper_complete", lambda *_, **__: coin.random() < 0.5
+                "oocbe.elimination.buckets.complete_messages.is_cheaper_complete", lambda *_, **__: coin.random() < 0.5
             )
             stack.enter_context(patched)
         if "first_cap" in inside:
-            stack.enter_context(mock.patch("oocbe.elimination.race.FIRST_CAP", inside["first_cap"]))
+            stack.enter_context(mock.patch("oocbe.elimination.search.race.FIRST_CAP", inside["first_cap"]))
         if "embedded_bytes" in inside:
-            stack.enter_context(mock.patch("oocbe.elimination.checkpoint.EMBEDDED_BYTES", inside["embedded_bytes"]))
+            stack.enter_context(
+                mock.patch("oocbe.elimination.runs.checkpoint.EMBEDDED_BYTES", inside["embedded_bytes"])
+            )
         if "threads" in inside:
             stack.enter_context(mock.patch.dict(os.environ, {"OOCBE_THREADS": str(inside["threads"])}))
         yield

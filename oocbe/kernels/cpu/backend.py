@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.complete import eliminate_complete
-from oocbe.kernels.cpu.fields import permute
-from oocbe.kernels.cpu.filters import drop_forbidden
-from oocbe.kernels.cpu.groups import common_groups, group_starts
-from oocbe.kernels.cpu.join import join_rows
-from oocbe.kernels.cpu.join_reduce import join_reduce
-from oocbe.kernels.cpu.reduce import reduce_groups
-from oocbe.kernels.cpu.sort import sort_rows
+from oocbe.kernels.cpu.complete.complete import eliminate_complete
+from oocbe.kernels.cpu.packing.fields import permute
+from oocbe.kernels.cpu.pairs.groups import common_groups, group_starts
+from oocbe.kernels.cpu.pairs.join import join_rows
+from oocbe.kernels.cpu.pairs.join_reduce import join_reduce
+from oocbe.kernels.cpu.pairs.reduce import reduce_groups
+from oocbe.kernels.cpu.pairs.sort import sort_rows
+from oocbe.kernels.cpu.pruning.filters import drop_forbidden
 
 
 def in_main_memory(array: Any) -> NDArray[Any]:
     """A NumPy array itself, or a copy of a device's array."""
     if isinstance(array, np.ndarray):
         return array
-    from oocbe.kernels.cuda.home import bring_home
+    from oocbe.kernels.cuda.transfer.home import bring_home
 
     return bring_home([array])[0]
 

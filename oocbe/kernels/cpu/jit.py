@@ -35,7 +35,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 
-_MODULE = re.compile(rb"oocbe\.kernels\.cpu\.(\w+)")
+_MODULE = re.compile(rb"oocbe\.kernels\.cpu\.(\w+(?:\.\w+)*)")
+
+PACKAGE = os.path.dirname(__file__)  # noqa: PTH120  (half the time of a Path, at every start)
+"""The folder of this module, below which all compiled loops of the engine are."""
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]
@@ -78,8 +81,7 @@ def _cache_folder(source: str, chosen: str) -> str | None:
 
     chosen : the folder that ``NUMBA_CACHE_DIR`` names, or nothing.
     """
-    package, file = os.path.split(source)
-    module = file.removesuffix(".py")
+    package, module = _package_and_module(source)
     place = _place(package, chosen)
     if place is None:
         return None
@@ -164,8 +166,14 @@ def _say(what: str) -> None:
     print(f"oocbe: {what}; {CACHE_VARIABLE} may name a better place", file=sys.stderr)
 
 
+def _package_and_module(source: str) -> tuple[str, str]:
+    """The folder that modules are named from, and a module's name there: dotted where it lies deeper."""
+    package = PACKAGE if source.startswith(PACKAGE + os.sep) else os.path.dirname(source)  # noqa: PTH120
+    return package, source[len(package) + 1 :].removesuffix(".py").replace(os.sep, ".")
+
+
 def source_digest(package: str, module: str) -> str:
-    """Digest of a module's source and of those of the same folder that it names, directly or not."""
+    """Digest of a module's source and of those below the same folder that it names, directly or not."""
     found = {module}
     waiting = [module]
     while waiting:
@@ -182,7 +190,7 @@ def source_digest(package: str, module: str) -> str:
 def _source(package: str, module: str) -> tuple[bytes, frozenset[str]]:
     """Digest of a module's source, and the modules of this package that it names."""
     try:
-        with open(f"{package}/{module}.py", "rb") as file:  # noqa: PTH123  (half the time of a Path, at every start)
+        with open(f"{package}/{module.replace('.', '/')}.py", "rb") as file:  # noqa: PTH123  (half the time of a Path, at every start)
             text = file.read()
     except OSError:  # a frozen program has no sources, and they do not change
         return b"", frozenset()

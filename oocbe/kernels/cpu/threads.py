@@ -15,9 +15,9 @@ from itertools import pairwise
 from threading import Condition, Lock, local
 from typing import Any
 
-from oocbe.deadline import Deadline, current
 from oocbe.errors import TimeLimitError, UsageError
-from oocbe.waiting import wait_for
+from oocbe.system.deadline import Deadline, current
+from oocbe.system.waiting import wait_for
 
 SMALLEST_SHARE = 1 << 14
 """Rows below which another thread costs more (some 20 microseconds to hand over) than it saves."""

@@ -1,9 +1,10 @@
 """The two operations of a semiring on values, by code, for use inside compiled loops.
 
-The codes are :class:`oocbe.semiring.Combination` and :class:`oocbe.semiring.Marginalisation`. They are arguments rather
-than separate compiled versions: the branch goes the same way in every row, which a processor predicts for nothing,
-and one compilation serves all semirings. Results are stored into arrays and never returned from a branch: a function
-that could return either an integer or the float of log-sum-exp would be typed as float throughout, and lose bits.
+The codes are :class:`oocbe.model.semiring.Combination` and :class:`oocbe.model.semiring.Marginalisation`. They are
+arguments rather than separate compiled versions: the branch goes the same way in every row, which a processor predicts
+for nothing, and one compilation serves all semirings. Results are stored into arrays and never returned from a branch:
+a function that could return either an integer or the float of log-sum-exp would be typed as float throughout, and lose
+bits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.jit import jit
-from oocbe.semiring import Combination, Marginalisation
+from oocbe.model.semiring import Combination, Marginalisation
 
 ADD = int(Combination.ADD)
 MIN = int(Marginalisation.MIN)

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cuda import complete, fields, filters, groups, join, join_reduce, reduce, sort
+from oocbe.kernels.cuda.complete import complete
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.home import bring_home
-from oocbe.kernels.cuda.memory import set_limit, with_retry
+from oocbe.kernels.cuda.packing import fields
+from oocbe.kernels.cuda.pairs import groups, join, join_reduce, reduce, sort
+from oocbe.kernels.cuda.pruning import filters
 from oocbe.kernels.cuda.spans import device_span
+from oocbe.kernels.cuda.transfer.home import bring_home
+from oocbe.kernels.cuda.transfer.memory import set_limit, with_retry
 from oocbe.tracing.recorder import HOST_TO_DEVICE
 
 

@@ -1,4 +1,4 @@
-"""CUDA sources of this folder, compiled on first use for the device at hand, and launched.
+"""CUDA sources of this folder and those below, compiled on first use for the device at hand, and launched.
 
 A ``.cu`` file holds ``extern "C"`` kernels. Types and other compile-time choices are macros (*definitions*), so that
 one source serves all value types and semirings; the line ``// variants: NAME=a|b NAME=c|d`` at its top lists the values
@@ -34,25 +34,31 @@ Definition = str | int
 
 
 def source_names() -> list[str]:
-    """All ``.cu`` files, without their ending."""
-    return sorted(path.stem for path in FOLDER.glob("*.cu"))
+    """All ``.cu`` files, without their ending; no two have the same name."""
+    return sorted(path.stem for path in _sources().values() if path.suffix == ".cu")
+
+
+@cache
+def _sources() -> dict[str, Path]:
+    """Sources and headers by the names of their files, in whichever folder they are."""
+    return {path.name: path for path in sorted(FOLDER.rglob("*.cu*")) if path.suffix in (".cu", ".cuh")}
 
 
 @cache
 def source_text(name: str) -> str:
-    """Text of ``name.cu`` with the headers of this folder put in, each once."""
+    """Text of ``name.cu`` with the headers put in, each once."""
     seen: set[str] = set()
 
     def put_in(match: re.Match[str]) -> str:
         if match[1] in seen:
             return ""
         seen.add(match[1])
-        return expand(FOLDER / match[1])
+        return expand(_sources()[match[1]])
 
     def expand(path: Path) -> str:
         return re.sub(r'^#include "([\w.]+)"$', put_in, path.read_text(encoding="utf-8"), flags=re.MULTILINE)
 
-    return expand(FOLDER / f"{name}.cu")
+    return expand(_sources()[f"{name}.cu"])
 
 
 def choices(name: str) -> dict[str, list[str]]:

@@ -1,5 +1,5 @@
 // The two operations of a semiring on values. VALUE is the values' type; COMBINATION and MARGINALISATION are the codes of
-// oocbe.semiring: combine by 0 add, 1 multiply; marginalise by 0 min, 1 max, 2 sum, 3 log-sum-exp. The operator has
+// oocbe.model.semiring: combine by 0 add, 1 multiply; marginalise by 0 min, 1 max, 2 sum, 3 log-sum-exp. The operator has
 // checked that integers do not overflow.
 
 __device__ __forceinline__ VALUE combine(VALUE a, VALUE b) {

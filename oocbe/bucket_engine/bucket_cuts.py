@@ -1,0 +1,214 @@
+"""Cut the key space of a bucket by its leading variables, so that the tables of each piece fit in memory.
+
+All tables of a bucket order their variables alike (elimination-order layout). The join walks the separator from its
+most significant variables down, in runs (*levels*) that the same tables take part in. So a range of the first level's
+values is a range of rows in each table that takes part in it, while the others keep all rows; where one value alone is
+too much, the next level is cut in the same way. Messages of the pieces, laid end to end, are the bucket's, sorted.
+
+A level in which no table takes part enumerates a variable's values. To cut there, a table over that variable and the
+eliminated one is added that has every row and says nothing: its values are the semiring's one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from oocbe.bucket_engine.factors import PackedFactor
+from oocbe.bucket_engine.join_program import BucketScope, JoinProgram, ProgramBuilder
+from oocbe.bucket_engine.row_pruning import RowPruning
+from oocbe.model.semiring import Semiring
+from oocbe.streaming.sorted_rows import HeldRows, SortedRows
+from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.table import Table
+
+
+@dataclass(frozen=True)
+class BucketJoin:
+    """What a bucket joins.
+
+    Attributes
+    ----------
+    builder : makes its programs. scope : its variables.
+    tables : scope (variable indices, the eliminated one first) and rows of each table.
+    constraints, functions, pruning : as for :meth:`ProgramBuilder.build`.
+    semiring, dtype : of the message's values.
+    rows : of the largest table.
+    """
+
+    builder: ProgramBuilder
+    scope: BucketScope
+    tables: tuple[tuple[tuple[int, ...], SortedRows], ...]
+    constraints: Sequence[PackedFactor]
+    functions: Sequence[PackedFactor]
+    pruning: RowPruning | None
+    semiring: Semiring
+    dtype: np.dtype[np.generic]
+    rows: int
+
+    def program(self) -> JoinProgram:
+        """The program that joins all tables, or the same rows of each."""
+        layouts = [(members, source.layout) for members, source in self.tables]
+        return self.builder.build(self.scope, layouts, self.constraints, self.functions, self.rows, self.pruning)
+
+    def with_every_value(self, variable: int, size: int) -> BucketJoin:
+        """The same join with a table more, over the eliminated variable and another one, that says nothing."""
+        sizes = (self.scope.size, size)
+        layout = Layout(("eliminated", "enumerated"), sizes)
+        tuples = np.indices((size, self.scope.size)).reshape(2, -1)[::-1].T
+        values = np.full(len(tuples), self.semiring.one, dtype=self.dtype)
+        table = Table(layout, layout.pack(tuples), values, self.semiring, is_sorted=True)
+        return replace(self, tables=(*self.tables, ((self.scope.variable, variable), HeldRows(table))))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One table's share in a level: its number, and where the level's field lies in its key (a number)."""
+
+    table: int
+    shift: int
+
+
+class _Levels:
+    """A join, its program, and the levels that it can be cut by."""
+
+    def __init__(self, join: BucketJoin) -> None:
+        self.join = join
+        self.program = program = join.program()
+        word, shift, mask, size, start, table, part_word, part_shift = (run.tolist() for run in program.runs)
+        self.bits = [int(m).bit_length() for m in mask]
+        self.parts = [
+            [_Part(table[p], WORD_BITS * part_word[p] + part_shift[p]) for p in range(start[level], start[level + 1])]
+            for level in range(program.levels)
+        ]
+        variable_at = {
+            (f.word, f.shift): v for v, f in zip(join.scope.separator, join.scope.layout.fields, strict=True)
+        }
+        # A level without a table is one variable's; that of a level with tables is of no account.
+        self._enumerated = [(variable_at[w, s], n) if n else None for w, s, n in zip(word, shift, size, strict=True)]
+        self._wider: dict[int, _Levels] = {}
+
+    def with_every_value(self, level: int) -> _Levels:
+        """The same with a table for the variable that a level enumerates; made once."""
+        if level not in self._wider:
+            enumerated = self._enumerated[level]
+            assert enumerated is not None
+            self._wider[level] = _Levels(self.join.with_every_value(*enumerated))
+        return self._wider[level]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A piece of a bucket: a range of rows of each table.
+
+    Attributes
+    ----------
+    levels : of the join that the tables belong to. low, high : row ranges.
+    level : first level that has more than one value in them, as far as is known.
+    share : of the whole bucket that the piece is, as rows of the tables that it was cut by tell.
+    """
+
+    levels: _Levels = field(repr=False)
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    level: int = 0
+    share: float = 1.0
+
+    @classmethod
+    def whole(cls, join: BucketJoin) -> Cut:
+        """All rows."""
+        return cls(_Levels(join), tuple(0 for _ in join.tables), tuple(s.rows for _, s in join.tables))
+
+    @property
+    def program(self) -> JoinProgram:
+        """What joins the piece's tables."""
+        return self.levels.program
+
+    @property
+    def sources(self) -> list[SortedRows]:
+        """The tables."""
+        return [source for _, source in self.levels.join.tables]
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of the table that has the most."""
+        return max((high - low for low, high in zip(self.low, self.high, strict=True)), default=0)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a table has no row left: then no row comes of the join."""
+        return any(low >= high for low, high in zip(self.low, self.high, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        ranges = zip(self.low, self.high, self.sources, strict=True)
+        return sum((high - low) * source.row_bytes for low, high, source in ranges)
+
+    def tables(self) -> list[Table]:
+        """The rows, read."""
+        return [s.read(low, high) for s, low, high in zip(self.sources, self.low, self.high, strict=True)]
+
+    def halves(self) -> list[Cut]:
+        """The piece in two, in the order of their keys; none where no row can come of it, itself where it has no half.
+
+        Rows that meet none of the tables that they would be joined with are left out.
+        """
+        cut = self
+        while not cut.is_empty and cut.level < cut.program.levels:
+            if not cut.levels.parts[cut.level]:
+                cut = cut._with_every_value()
+            first, last = cut._fields()
+            if first > last:
+                return []
+            cut = cut._between(first, last + 1)
+            if first == last:
+                cut = replace(cut, level=cut.level + 1)
+                continue
+            middle, table = cut._middle(first, last)
+            halves = [cut._between(first, middle), cut._between(middle, last + 1)]
+            rows = [half.high[table] - half.low[table] for half in halves]
+            shares = [self.share * count / max(1, sum(rows)) for count in rows]
+            return [replace(half, share=share) for half, share in zip(halves, shares, strict=True)]
+        return [] if cut.is_empty else [cut]
+
+    def _with_every_value(self) -> Cut:
+        levels = self.levels.with_every_value(self.level)
+        rows = levels.join.tables[-1][1].rows
+        return Cut(levels, (*self.low, 0), (*self.high, rows), self.level, self.share)
+
+    def _fields(self) -> tuple[int, int]:
+        """Least and greatest value of the level's field that all tables which take part may have."""
+        mask = (1 << self.levels.bits[self.level]) - 1
+        parts, sources = self.levels.parts[self.level], self.sources
+        first = max(sources[p.table].key(self.low[p.table]) >> p.shift & mask for p in parts)
+        last = min(sources[p.table].key(self.high[p.table] - 1) >> p.shift & mask for p in parts)
+        return first, last
+
+    def _middle(self, first: int, last: int) -> tuple[int, int]:
+        """Value of the field at which the table with the most bytes is cut in about two, and that table's number."""
+        sources = self.sources
+        sizes = [
+            ((self.high[p.table] - self.low[p.table]) * sources[p.table].row_bytes, p)
+            for p in self.levels.parts[self.level]
+        ]
+        _, part = max(sizes, key=lambda pair: pair[0])
+        low, high = self.low[part.table], self.high[part.table]
+        mask = (1 << self.levels.bits[self.level]) - 1
+        value = sources[part.table].key((low + high) // 2) >> part.shift & mask
+        return min(max(value, first + 1), last), part.table
+
+    def _between(self, first: int, stop: int) -> Cut:
+        """Rows whose field is ``first`` or above, and below ``stop``."""
+        low, high = list(self.low), list(self.high)
+        for p in self.levels.parts[self.level]:
+            source, bounds = self.sources[p.table], (self.low[p.table], self.high[p.table])
+            if bounds[0] == bounds[1]:
+                continue
+            above = p.shift + self.levels.bits[self.level]
+            prefix = source.key(bounds[0]) >> above << above
+            low[p.table] = source.place(prefix | first << p.shift, *bounds)
+            high[p.table] = source.place(prefix + (stop << p.shift), *bounds)
+        return replace(self, low=tuple(low), high=tuple(high))

@@ -1,0 +1,266 @@
+"""Where a bucket is computed: on the CPU, on the device, or on whichever its size suits.
+
+Messages are made where they are cheapest and stay there until they are needed elsewhere: a table whose arrays are
+CuPy's lives on the device. Small buckets belong to the CPU, since a device join launches two kernels a level and waits
+for two numbers. Where rows carry what they consume of linear constraints, only the CPU can join them. Results are the
+same rows in the same order, bit for bit for integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
+from oocbe.bucket_engine.join_program import JoinProgram
+from oocbe.errors import DiskError, ResourceError
+from oocbe.kernels.cpu.threads import thread_count
+from oocbe.model.semiring import Semiring
+from oocbe.settings.machine import device_memory_limit
+from oocbe.system.deadline import Deadline
+from oocbe.tables.layout import Layout
+from oocbe.tables.residence import is_on_device, to_device, to_host
+from oocbe.tables.table import Table
+from oocbe.tracing.recorder import KERNELS, span
+
+if TYPE_CHECKING:
+    from oocbe.bucket_engine.substitutions import Substitutions
+    from oocbe.kernels.interface import CompleteBackend
+
+DEVICE_WORK = 2048
+"""Expected work from which the device is faster. Measured on an H200 beside 16 cores: a device bucket costs about 1 ms
+whatever its size, and the CPU takes as long for some 2,000 rows (benchmarks/gpu_buckets.py)."""
+
+COMPLETE_DEVICE_CELLS = 1 << 22
+"""Joined cells of complete tables from which ``auto`` takes the device: below, the CPU needs a few milliseconds."""
+
+DEVICE_INPUT_SHARE = 0.2
+"""Share of the device's memory for the tables of a piece: its frontiers and rows are of unknown size, and halved."""
+
+MOST_STREAMS = 16
+"""More streams make pieces small."""
+
+LARGEST_DEVICE_ROWS = (1 << 32) - 1
+"""Row numbers are 32 bits wide on the device."""
+
+
+def streams_for(streams: int | None) -> int:
+    """Pieces at work at a time: what is asked for, or one a thread, but 2 at least so that one is read meanwhile."""
+    return max(2, min(MOST_STREAMS, thread_count())) if streams is None else streams
+
+
+class BucketEngine:
+    """Computes buckets.
+
+    Parameters
+    ----------
+    backend : ``cpu``, ``cuda``, or ``auto`` (the device for large buckets, where there is one).
+    device_memory : limit in bytes on device memory, for the whole process; None: ``OOCBE_DEVICE_MEMORY``, or all of it.
+    block_rows : see :func:`oocbe.bucket_engine.bucket_join.join_and_eliminate`.
+    device_work : expected work (see :meth:`JoinProgram.expected_work`) from which ``auto`` takes the device.
+    deadline : when to give up, looked at before each bucket and within the CPU's loops; None: never.
+    streams : pieces of a bucket that are at work at a time, where it does not fit in memory; None: one a thread, but 2
+        at least, so that one is read while the other is joined.
+    piece_rows : most rows of a table in a piece, and of its result; buckets with more are joined in pieces. None: as
+        many as fit.
+
+    Raises
+    ------
+    UsageError : ``cuda`` where no device can be used; the message says why.
+    """
+
+    def __init__(
+        self,
+        backend: str = "auto",
+        device_memory: int | None = None,
+        block_rows: int | None = None,
+        device_work: int = DEVICE_WORK,
+        deadline: Deadline | None = None,
+        streams: int | None = None,
+        piece_rows: int | None = None,
+    ) -> None:
+        self.streams = streams_for(streams)
+        self.piece_rows = piece_rows
+        self.deadline = deadline or Deadline()
+        self._device_turn = Lock()
+        self._block_rows = block_rows
+        self.insists = backend == "cuda"
+        self._device_work = 0 if self.insists else device_work
+        self.uses_device = False
+        if backend == "cpu":
+            return
+        from oocbe.kernels.choice import cuda_works
+        from oocbe.kernels.cuda.device import cupy
+        from oocbe.kernels.cuda.transfer import memory
+
+        if backend == "cuda":
+            cupy()  # raises where there is none
+        elif not cuda_works(wanted=False):
+            return
+
+        memory.set_limit(device_memory_limit() if device_memory is None else device_memory)
+        self.uses_device = True
+
+    def join(
+        self,
+        program: JoinProgram,
+        layout: Layout,
+        tables: Sequence[Table],
+        semiring: Semiring,
+        dtype: np.dtype[Any],
+        row_limit: int,
+        step_limit: int = NO_LIMIT,
+        may_fall_back: bool = True,
+    ) -> Table:
+        """Message of a bucket; arguments and errors as for :func:`oocbe.bucket_engine.bucket_join.join_and_eliminate`.
+
+        Where device memory runs out, ``auto`` falls back to the CPU if it may.
+
+        Raises
+        ------
+        ResourceError : device memory ran out, and the backend is ``cuda`` or nothing is to fall back.
+        """
+        self.deadline.check()
+        if not self._belongs_on_device(program, tables):
+            return self._join_on_host(program, layout, tables, semiring, dtype, row_limit, step_limit)
+        try:
+            made = _join_on_device(program, layout, tables, dtype, row_limit)
+        except ResourceError:
+            if self.insists or not may_fall_back:
+                raise
+            return self._join_on_host(program, layout, tables, semiring, dtype, row_limit, step_limit)
+        if made is None:
+            raise TooManyRowsError(len(layout.scope), row_limit)
+        return Table(layout, *made, semiring, is_sorted=True)
+
+    def join_piece(
+        self,
+        program: JoinProgram,
+        layout: Layout,
+        tables: Sequence[Table],
+        semiring: Semiring,
+        dtype: np.dtype[Any],
+        row_limit: int,
+        step_limit: int = NO_LIMIT,
+        may_halve: bool = True,
+    ) -> Table:
+        """The same for one piece of a bucket on the thread of its stream; the message's rows are in main memory.
+
+        may_halve : whether a piece that the device has no memory for is better halved; else it goes to the CPU.
+
+        Raises
+        ------
+        ResourceError : device memory ran out, and the piece may be halved or the backend is ``cuda``.
+        """
+        self.deadline.check()
+        if self._belongs_on_device(program, tables):
+            try:
+                with self._device_turn, span(KERNELS, "join piece"):
+                    made = _join_on_device(program, layout, tables, dtype, row_limit)
+                    if made is None:
+                        raise TooManyRowsError(len(layout.scope), row_limit)
+                    return to_host(Table(layout, *made, semiring, is_sorted=True))
+            except ResourceError:
+                if may_halve or self.insists:
+                    raise
+        # One block: other streams are at work meanwhile.
+        block_rows = max((t.rows for t in tables), default=0) + 1
+        limits = (row_limit, block_rows, self.deadline, step_limit)
+        with span(KERNELS, "join piece"):
+            return join_and_eliminate(program, layout, tables, semiring, dtype, *limits)
+
+    def piece_bytes(self) -> int:
+        """Bytes of tables that a piece on the device may have; frontiers and results take as much again, and more."""
+        return max(1, int(self.device_room() * DEVICE_INPUT_SHARE))
+
+    def _join_on_host(
+        self,
+        program: JoinProgram,
+        layout: Layout,
+        tables: Sequence[Table],
+        semiring: Semiring,
+        dtype: np.dtype[Any],
+        row_limit: int,
+        step_limit: int,
+    ) -> Table:
+        host = [to_host(t) for t in tables]
+        limits = (row_limit, self._block_rows, self.deadline, step_limit)
+        with span(KERNELS, "join bucket"):
+            return join_and_eliminate(program, layout, host, semiring, dtype, *limits)
+
+    def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
+        rows = max((t.rows for t in tables), default=0)
+        if program.consumes or not self.uses_device or program.expected_work(rows) < self._device_work:
+            return False
+        return self.can_take(tables)
+
+    @staticmethod
+    def can_take(tables: Sequence[Table]) -> bool:
+        """Whether the device's join takes so many tables, of so many rows."""
+        from oocbe.kernels.cuda.buckets.bucket_join import MOST_TABLES
+
+        return max((t.rows for t in tables), default=0) <= LARGEST_DEVICE_ROWS and len(tables) <= MOST_TABLES
+
+    def takes_complete(self, joined_cells: int) -> bool:
+        """Whether a bucket of complete tables with so many joined cells is one for the device."""
+        return self.insists or (self.uses_device and joined_cells >= COMPLETE_DEVICE_CELLS)
+
+    def device_room(self) -> int:
+        """Bytes of device memory that a bucket may take now."""
+        from oocbe.table_algebra.through_device import device_room
+
+        return device_room()
+
+    def complete_kernels(self, joined_cells: int) -> CompleteBackend:
+        """The kernels for a bucket of complete tables with so many joined cells.
+
+        Raises
+        ------
+        UnsupportedError : the backend that is asked for has none for complete tables.
+        """
+        from oocbe.table_algebra.complete import complete_kernels
+
+        self.deadline.check()
+        if self.insists:
+            return complete_kernels(joined_cells, "cuda")
+        return complete_kernels(joined_cells, "auto" if self.takes_complete(joined_cells) else "cpu")
+
+    def drop_dominated(self, table: Table, substitutions: Substitutions, sign: int) -> Table:
+        """A sorted table without the rows that a substitution dominates, computed where the table is.
+
+        sign : 1 where small values are better, -1 where large ones are.
+        """
+        if is_on_device(table):
+            from oocbe.kernels.cuda.pruning.dominance import drop_dominated
+            from oocbe.kernels.cuda.transfer.memory import with_retry
+
+            try:
+                keys, values = with_retry(drop_dominated)(table.keys, table.values, *substitutions.flat(), sign)
+            except DiskError:
+                raise
+            except ResourceError:
+                if self.insists:
+                    raise
+                return self.drop_dominated(to_host(table), substitutions, sign)
+        else:
+            with span(KERNELS, "drop dominated rows"):
+                keys, values = substitutions.drop_rows(table.keys, table.values, sign)
+        return table if values is table.values else Table(table.layout, keys, values, table.semiring, is_sorted=True)
+
+
+def _join_on_device(
+    program: JoinProgram, layout: Layout, tables: Sequence[Table], dtype: np.dtype[Any], row_limit: int
+) -> tuple[Any, Any] | None:
+    from oocbe.kernels.cuda.buckets.bucket_join import DeviceProgram
+    from oocbe.kernels.cuda.transfer.memory import with_retry
+
+    def join() -> tuple[Any, Any] | None:
+        pairs = [(t.keys, t.values) for t in map(to_device, tables)]
+        return DeviceProgram(
+            program.runs, program.lookups, program.leaf, program.bounds, pairs, layout.words, dtype
+        ).join(row_limit)
+
+    return with_retry(join)()

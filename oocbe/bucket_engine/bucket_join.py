@@ -1,0 +1,288 @@
+"""Join the tables and lookups of a bucket and eliminate its variable, over several threads.
+
+The walk (:mod:`oocbe.kernels.cpu.buckets.bucket_join`) is first taken a few levels deep by one thread; the partial
+walks it ends in are then cut into blocks of about equal work that any thread may finish. Blocks are laid end to end in
+order, so the message is sorted without a merge (DESIGN, elimination-order layout).
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bucket_engine.join_program import JoinProgram
+from oocbe.errors import LimitError
+from oocbe.kernels.cpu.buckets.bucket_join import walk
+from oocbe.kernels.cpu.buckets.walk_steps import Walk
+from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
+from oocbe.model.semiring import Semiring
+from oocbe.system.deadline import Deadline
+from oocbe.tables.layout import Layout
+from oocbe.tables.table import Table
+
+SERIAL_WORK = 1 << 15
+"""Below this much expected work one thread is faster than handing work over."""
+
+BLOCKS_A_THREAD = 4
+"""Blocks are uneven in cost; this many a thread let the fast ones even the slow ones out."""
+
+
+NO_LIMIT = 1 << 62
+
+
+class TooManyRowsError(LimitError):
+    """The message would pass the row limit.
+
+    Attributes
+    ----------
+    limit : the row limit.
+    """
+
+    def __init__(self, variables: int, limit: int) -> None:
+        super().__init__(f"the message over {variables} variables passes {limit:,} rows")
+        self.limit = limit
+
+
+class TooManyStepsError(TooManyRowsError):
+    """The join has taken too many steps before it reached the row limit."""
+
+
+def join_and_eliminate(
+    program: JoinProgram,
+    layout: Layout,
+    tables: Sequence[Table],
+    semiring: Semiring,
+    dtype: np.dtype[Any],
+    row_limit: int,
+    block_rows: int | None = None,
+    deadline: Deadline | None = None,
+    step_limit: int = NO_LIMIT,
+) -> Table:
+    """Message of a bucket.
+
+    Parameters
+    ----------
+    program : from :class:`oocbe.bucket_engine.join_program.ProgramBuilder`, made for these tables.
+    layout : of the message.
+    tables : sorted tables, the eliminated variable least significant in each.
+    semiring, dtype : of the message's values.
+    row_limit : most rows the message may have.
+    block_rows : rows of the largest table that make a block (None: from the number of threads).
+    deadline : when to give up; None: never.
+    step_limit : about how many steps the walks may take together; with a bound, many may lead to few rows.
+
+    Returns
+    -------
+    Sorted table over ``layout``; no rows where the bucket is infeasible.
+
+    Raises
+    ------
+    TooManyRowsError : the message would pass ``row_limit`` rows, or take more steps.
+    TimeLimitError : the deadline came.
+    """
+    deadline = deadline or Deadline()
+    flat = _flatten(tables, dtype)
+    flat = (*flat, *_priced(program, flat, tables))
+    largest = int(np.argmax([t.rows for t in tables])) if tables else 0
+    rows = tables[largest].rows if tables else 0
+    count = len(tables)
+    root = Walk(
+        np.zeros((layout.words, 1), dtype=np.uint64),
+        np.empty(0, dtype=dtype),
+        np.zeros((count, 1), dtype=np.int64),
+        np.array([[t.rows] for t in tables], dtype=np.int64).reshape(count, 1),
+        1,
+        True,
+    )
+    wanted_blocks = NO_LIMIT
+    is_short = program.expected_work(rows) < SERIAL_WORK
+    if block_rows is None:
+        serial = thread_count() == 1 or is_short
+        wanted_blocks = 1 if serial else BLOCKS_A_THREAD * thread_count()
+        block_rows = rows + 1 if serial else max(1, rows // wanted_blocks)
+    # Blocks of so many rows have no meaning where there is no table.
+    most_levels = 0 if count == 0 and wanted_blocks == NO_LIMIT else program.levels
+    level, items = 0, root
+    while level + 1 < most_levels and items.filled < wanted_blocks and not _is_fine(items, largest, block_rows):
+        # Prefixes that no table narrows can outnumber all rows: stop short of those.
+        most = max(rows, SERIAL_WORK)
+        unshared = (np.zeros(2, np.int64), deadline.flag)
+        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, most, step_limit, unshared)
+        if not narrower.complete:
+            break
+        items = narrower
+        level += 1
+    items = _cut_ranges(program, flat, items, level, block_rows)
+    blocks = _blocks(items, largest, block_rows, wanted_blocks)
+    shared = (np.zeros(2, dtype=np.int64), deadline.flag)
+    limits = (row_limit, step_limit, shared)
+    calls = [(program, flat, items, first, last, level, program.levels, *limits) for first, last in blocks]
+    parts: list[Walk] = run_all(_run, calls, None if is_short else deadline.interrupt)
+    deadline.check()
+    if sum(p.filled for p in parts) > row_limit:
+        raise TooManyRowsError(len(layout.scope), row_limit)
+    if not all(p.complete for p in parts):
+        # Walks that gave up for the rows of all have fewer of them each, and may have fewer together.
+        raise (TooManyStepsError if shared[0][1] > step_limit else TooManyRowsError)(len(layout.scope), row_limit)
+    keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
+    values = _laid_end_to_end([p.values[: p.filled] for p in parts])
+    return Table(layout, keys, values, semiring, is_sorted=True)
+
+
+def _laid_end_to_end(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenation; copies even a single part, so that no spare capacity is kept alive."""
+    return np.concatenate(parts, axis=-1)
+
+
+def _flatten(tables: Sequence[Table], dtype: np.dtype[Any]) -> tuple[NDArray[Any], ...]:
+    """All tables' keys and values end to end; a single table is used in place."""
+    rows = np.array([t.rows for t in tables], dtype=np.int64)
+    key_base = np.zeros(len(tables), dtype=np.int64)
+    value_base = np.zeros(len(tables), dtype=np.int64)
+    if len(tables) > 1:
+        np.cumsum([t.keys.size for t in tables[:-1]], out=key_base[1:])
+        np.cumsum(rows[:-1], out=value_base[1:])
+    keys = [t.keys.reshape(-1) for t in tables]
+    values = [t.values for t in tables]
+    if sum(map(len, values)) == 0:
+        # Compiled loops take the type of element 0 even where they read no row.
+        keys.append(np.zeros(1, dtype=np.uint64))
+        values.append(np.zeros(1, dtype=dtype))
+    flat_keys = keys[0] if len(keys) == 1 else np.concatenate(keys)
+    flat_values = values[0] if len(values) == 1 else np.concatenate(values)
+    return flat_keys, flat_values, key_base, rows, value_base
+
+
+def _priced(program: JoinProgram, flat: tuple[NDArray[Any], ...], tables: Sequence[Table]) -> tuple[Any, ...]:
+    """What bounds count for the tables' rows: the least of each table, all of them, and what they are multiplied by.
+
+    That is the values, times the bounds' scale, or where rows carry consumptions, the scaled values and their price.
+    Nothing is looked for where nothing is pruned.
+    """
+    kind, scale = program.bounds[5].dtype, program.bounds[7]
+    if not program.prunes:
+        return np.zeros(len(tables), dtype=kind), flat[1], scale
+    priced: list[NDArray[Any]] = [t.values for t in tables]
+    rows = flat[1]
+    shift, mask, price = program.consumption[8:]
+    if price.any():
+        priced = [p.astype(kind) * scale for p in priced]
+        for part, t in zip(priced, tables, strict=True):
+            for s, m, rate in zip(shift.tolist(), mask.tolist(), price, strict=True):
+                part += ((t.keys[0] >> np.uint64(s)) & np.uint64(m)).astype(kind) * rate
+        rows, scale = np.concatenate(priced) if any(map(len, priced)) else np.zeros(1, kind), kind.type(1)
+    return np.array([p.min() if len(p) else 0 for p in priced], dtype=kind), rows, scale
+
+
+def _run(
+    program: JoinProgram,
+    flat: tuple[NDArray[Any], ...],
+    items: Walk,
+    first: int,
+    last: int,
+    level: int,
+    stop: int,
+    row_limit: int,
+    step_limit: int,
+    shared: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> Walk:
+    start = (items.keys, items.low, items.high, first, last, level, stop)
+    return Walk(
+        *walk(
+            flat,
+            program.runs,
+            program.lookups,
+            program.leaf,
+            program.bounds,
+            program.consumption,
+            start,
+            row_limit,
+            step_limit,
+            shared,
+        )
+    )
+
+
+def _cut_ranges(program: JoinProgram, flat: tuple[NDArray[Any], ...], items: Walk, level: int, block_rows: int) -> Walk:
+    """Items whose next level reads a long row range, cut into several with the same prefix and consecutive ranges.
+
+    Cuts lie where the level's field changes, so that no group of rows is torn apart; the other tables keep their whole
+    ranges, in which the walk finds its place by itself.
+    """
+    if level >= program.levels:
+        return items
+    keys, _, key_base, rows, *_ = flat
+    mask, part_start, part_table, part_word, part_shift = (program.runs[i] for i in (2, 4, 5, 6, 7))
+    parts = range(int(part_start[level]), int(part_start[level + 1]))
+    if not parts:
+        return items
+    widths = np.stack(
+        [items.high[part_table[p], : items.filled] - items.low[part_table[p], : items.filled] for p in parts]
+    )
+    if widths.size == 0 or int(widths.max()) <= block_rows:
+        return items
+    source: list[int] = []
+    table_of: list[int] = []
+    bounds: list[tuple[int, int]] = []
+    for item in range(items.filled):
+        part = parts[int(widths[:, item].argmax())]
+        t = int(part_table[part])
+        low, high = int(items.low[t, item]), int(items.high[t, item])
+        begin = int(key_base[t]) + int(part_word[part]) * int(rows[t])
+        column = keys[begin + low : begin + high]
+        cuts = [low + cut for cut in _group_cuts(column, int(part_shift[part]), int(mask[level]), block_rows)]
+        for first, last in itertools.pairwise([*cuts, high]):
+            source.append(item)
+            table_of.append(t)
+            bounds.append((first, last))
+    low_rows, high_rows = items.low[:, source].copy(), items.high[:, source].copy()
+    places = np.arange(len(source))
+    low_rows[table_of, places] = [first for first, _ in bounds]
+    high_rows[table_of, places] = [last for _, last in bounds]
+    return Walk(np.ascontiguousarray(items.keys[:, source]), items.values, low_rows, high_rows, len(source), True)
+
+
+def _group_cuts(column: NDArray[np.uint64], shift: int, mask: int, block_rows: int) -> list[int]:
+    """Row 0 and first rows of later groups, about ``block_rows`` apart; a group is rows with one field's value."""
+
+    def field(row: int) -> int:
+        return (int(column[row]) >> shift) & mask
+
+    cuts = [0]
+    for wanted in range(block_rows, len(column), block_rows):
+        if wanted > cuts[-1]:
+            cut = bisect_left(range(len(column)), field(wanted), key=field)
+            if cut > cuts[-1]:
+                cuts.append(cut)
+    return cuts
+
+
+def _is_fine(items: Walk, table: int, block_rows: int) -> bool:
+    """Whether no partial walk is left with more rows of the largest table than a block should have."""
+    if items.filled == 0:
+        return True
+    if len(items.low) == 0:
+        return False
+    widths = items.high[table, : items.filled] - items.low[table, : items.filled]
+    return bool(widths.max() <= block_rows)
+
+
+def _blocks(items: Walk, table: int, block_rows: int, most: int) -> list[tuple[int, int]]:
+    """Consecutive partial walks that together have about ``block_rows`` rows of the largest table; about ``most``.
+
+    Walks that branched where no table takes part share their row ranges, so all of them may have many times its rows.
+    """
+    if items.filled <= 1:
+        return [(0, items.filled)]
+    if len(items.low) == 0:
+        return row_ranges(items.filled, max(1, items.filled // most))
+    work = np.cumsum(items.high[table, : items.filled] - items.low[table, : items.filled])
+    block = work // max(1, block_rows, int(work[-1]) // most)
+    cuts = np.flatnonzero(np.diff(block)) + 1
+    bounds = [0, *cuts.tolist(), items.filled]
+    return list(itertools.pairwise(bounds))

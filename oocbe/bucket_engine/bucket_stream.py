@@ -1,0 +1,228 @@
+"""Join a bucket piece by piece in streams: tables are read by key range, results come in the order of their keys.
+
+Each piece runs on a stream (:mod:`oocbe.streaming.pipeline`): a thread that reads and decodes its rows and joins them,
+while other streams are at other pieces and the caller encodes and writes what came before. On the CPU a piece is joined
+by the thread of its stream. On the device pieces take turns: one has the device, the others read or hand over.
+
+How many rows come of a piece is not known before. Pieces follow what the ones before them came to, and a piece that
+makes more rows than there is room for, or for which memory cannot be had, is halved, again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from oocbe.bucket_engine.bucket_cuts import BucketJoin, Cut
+from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
+from oocbe.errors import ResourceError
+from oocbe.streaming.pipeline import run_in_order
+from oocbe.tables.table import Table, format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.bucket_engine.bucket_engine import BucketEngine
+
+PIECES_SHARE = 0.7
+"""Share of the room for pieces at work; the rest is for tables held whole, chunks being read again, and one written."""
+
+INPUT_SHARE = 0.4
+"""Share of a piece for its tables; the rest is for the rows that come of them."""
+
+INPUT_COPIES, RESULT_COPIES = 2, 5
+"""A piece's tables are read, then laid end to end. Its result grows by doubling (the old array beside the new one of
+twice the size), is then copied once, and waits for the caller."""
+
+HOPED_SHARE = 0.5
+"""Pieces are made so large that their results are expected to take this share of the room for them."""
+
+
+@dataclass(frozen=True)
+class PieceRoom:
+    """How large a piece may be.
+
+    Attributes
+    ----------
+    room : bytes for all streams together.
+    streams : pieces at work at a time.
+    piece_rows : most rows of a table in a piece, and of a result; None: as many as fit.
+    """
+
+    room: int
+    streams: int
+    piece_rows: int | None = None
+
+    @property
+    def _piece(self) -> float:
+        return self.room * PIECES_SHARE / self.streams
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of a piece's rows."""
+        return int(self._piece * INPUT_SHARE) // INPUT_COPIES
+
+    def result_rows(self, row_bytes: int) -> int:
+        """Rows that a piece may come to; at least one."""
+        rows = max(1, int(self._piece * (1 - INPUT_SHARE)) // (RESULT_COPIES * row_bytes))
+        return rows if self.piece_rows is None else min(rows, self.piece_rows)
+
+
+class BucketStream:
+    """A bucket joined in pieces.
+
+    Parameters
+    ----------
+    join : the bucket. engine : computes the pieces.
+    room : how large they may be. row_limit : of all pieces together. step_limit : of each.
+
+    Attributes
+    ----------
+    pieces : joined so far, with those that were halved again. rows : given so far.
+    input_bytes : of tables read for pieces so far.
+    done : share of the bucket that has been joined, about. made : rows that came of it.
+    """
+
+    def __init__(
+        self,
+        join: BucketJoin,
+        engine: BucketEngine,
+        room: PieceRoom,
+        row_limit: int = NO_LIMIT,
+        step_limit: int = NO_LIMIT,
+    ) -> None:
+        self._join, self._engine, self._room = join, engine, room
+        self._row_limit, self._step_limit = row_limit, step_limit
+        layout = join.scope.layout
+        self._result_rows = room.result_rows(8 * layout.words + join.dtype.itemsize)
+        self._input_bytes = room.input_bytes
+        if engine.uses_device:
+            self._input_bytes = min(self._input_bytes, engine.piece_bytes())
+        self._lock = Lock()
+        self._most_bytes = float(self._input_bytes)
+        self.pieces = self.rows = self.input_bytes = self.made = 0
+        self.done = 0.0
+
+    @property
+    def forecast_rows(self) -> float:
+        """Rows that the whole bucket will come to if the rest is like what has been joined; 0 before."""
+        with self._lock:
+            return self.made / self.done if self.done else 0.0
+
+    def tables(self) -> Generator[Table, None, None]:
+        """The message's rows, sorted, in tables in main memory.
+
+        Raises
+        ------
+        TooManyRowsError : more than the limit. TimeLimitError : the engine's deadline came.
+        ResourceError : memory could not be had for a piece that has no half.
+        CorruptDataError : a table on disk is damaged.
+        """
+        with closing(run_in_order(self._pieces(), self._room.streams)) as results:
+            for table in results:
+                self.rows += table.rows
+                if self.rows > self._row_limit:
+                    raise TooManyRowsError(len(self._join.scope.separator), self._row_limit)
+                if table.rows:
+                    yield table
+
+    def _pieces(self) -> Iterator[_Piece]:
+        """Pieces that fit, in order; how large they are depends on what came of the ones before."""
+        todo = [Cut.whole(self._join)]
+        while todo:
+            cut = todo.pop()
+            if cut.is_empty:
+                self._count(cut, 0)
+                continue
+            if self._fits(cut):
+                yield _Piece(self, cut)
+                continue
+            halves = cut.halves()
+            if not halves:
+                self._count(cut, 0)
+            elif len(halves) == 1:
+                yield _Piece(self, halves[0])
+            else:
+                todo += reversed(halves)
+
+    def _fits(self, cut: Cut) -> bool:
+        if self._room.piece_rows is not None and cut.most_rows > self._room.piece_rows:
+            return False
+        with self._lock:
+            return cut.nbytes <= self._most_bytes
+
+    def joined(self, cut: Cut) -> Iterator[Table]:
+        """Results of a piece, halved where it has to be."""
+        try:
+            table = self._try(cut, may_halve=True)
+        except TooManyRowsError as error:
+            if isinstance(error, TooManyStepsError) or self._row_limit <= self._result_rows:
+                raise  # halves would not make it fewer
+            table = None
+        except (ResourceError, MemoryError):
+            table = None
+        if table is not None:
+            yield table
+            return
+        # Out of the handler: the error's traceback holds the failed call's arrays.
+        halves = cut.halves()
+        if len(halves) == 1:
+            yield self._alone(halves[0])
+            return
+        if not halves:
+            self._count(cut, 0)
+        for half in halves:
+            if half.is_empty:
+                self._count(half, 0)
+            else:
+                yield from self.joined(half)
+
+    def _try(self, cut: Cut, may_halve: bool) -> Table:
+        rows = self._result_rows if may_halve else NO_LIMIT
+        limits = (min(rows, self._row_limit), self._step_limit)
+        tables = cut.tables()
+        made = self._engine.join_piece(
+            cut.program, self._join.scope.layout, tables, self._join.semiring, self._join.dtype, *limits, may_halve
+        )
+        self._learn(cut.nbytes, made.rows)
+        self._count(cut, made.rows)
+        return made
+
+    def _alone(self, cut: Cut) -> Table:
+        """A piece that has no half: one row of the message at most, and the rows that it is made of."""
+        try:
+            return self._try(cut, may_halve=False)
+        except MemoryError:
+            raise ResourceError(
+                f"memory could not be had for a piece of one row of the message: requested {format_bytes(cut.nbytes)}, "
+                f"limit {format_bytes(self._room.room)} for {self._room.streams} streams; free some memory, or lower "
+                "the limit to what there is"
+            ) from None
+
+    def _count(self, cut: Cut, rows: int) -> None:
+        """A piece is done, and so many rows came of it."""
+        with self._lock:
+            self.done += cut.share
+            self.made += rows
+
+    def _learn(self, nbytes: int, rows: int) -> None:
+        """Make the next pieces of such a size that their results are likely to fit."""
+        with self._lock:
+            self.pieces += 1
+            self.input_bytes += nbytes
+            hoped = HOPED_SHARE * self._result_rows
+            wanted = nbytes * hoped / max(1, rows)
+            self._most_bytes = min(float(self._input_bytes), max(1.0, wanted, self._most_bytes / 2))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A piece as the pipeline takes it."""
+
+    bucket: BucketStream
+    cut: Cut
+
+    def compute(self, stream: int) -> Iterator[Table]:
+        """See :class:`oocbe.streaming.pipeline.Piece`."""
+        return self.bucket.joined(self.cut)

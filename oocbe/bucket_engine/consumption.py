@@ -1,0 +1,188 @@
+"""What rows consume of linear constraints, as one packed number that is part of their keys.
+
+A linear constraint over many variables is no factor that a join can look up. But its left-hand side is a sum, so a
+message can carry it: the rows of a separator's assignment then differ in what the variables eliminated below them
+*consume*, and a bucket adds up what its tables and its own variable do. Every variable takes the least of its
+coefficients in any case; consumption is what it takes beyond that, in units of the coefficients' greatest common
+divisor, and the *limit* is what is left of the capacity. So coefficients of any sign become numbers of at least 0, and
+a row whose consumption exceeds the limit can be dropped at once.
+
+Several constraints are carried side by side in one integer, a bit field each with one bit to spare: two rows' packed
+consumptions are added as one number, and one subtraction tells whether every field is within its limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.model.problem import LinearConstraint, Problem
+
+MOST_BITS = 32
+"""Bits that the packed consumption may take: beside it, any variable still fits the lowest word of a key."""
+
+
+@dataclass(frozen=True)
+class _Resource:
+    """One linear constraint with coefficients of at least 0: ``taken[v]`` for each variable that takes any."""
+
+    taken: dict[int, list[int]]
+    limit: int
+    unit: int
+
+    @property
+    def bits(self) -> int:
+        """Of its field, the one to spare included."""
+        return self.limit.bit_length() + 1
+
+    @staticmethod
+    def of(linear: LinearConstraint) -> _Resource:
+        """The constraint in units of what its coefficients have in common; the limit may be negative."""
+        taken, least = {}, 0
+        for v, coefficients in zip(linear.scope, linear.coefficients, strict=True):
+            own: list[int] = coefficients.tolist()
+            least += min(own)
+            if min(own) < max(own):
+                taken[v] = [amount - min(own) for amount in own]
+        unit = math.gcd(*(amount for own in taken.values() for amount in own)) or 1
+        scaled = {v: [amount // unit for amount in own] for v, own in taken.items()}
+        return _Resource(scaled, (linear.capacity - least) // unit, unit)
+
+
+@dataclass(frozen=True)
+class Consumption:
+    """How the linear constraints of a problem are carried in keys.
+
+    Attributes
+    ----------
+    numbers : the constraints carried, by their index in ``Problem.linear_constraints``.
+    limits : of each, in its unit. units : what one unit of each is in the constraint's own coefficients.
+    shifts, widths : bit field of each in the packed consumption, the spare bit included.
+    own : int64 (domain size,) for each of the problem's variables, packed consumption of its values; what exceeds a
+        limit counts as the limit and one.
+    """
+
+    numbers: tuple[int, ...]
+    limits: tuple[int, ...]
+    units: tuple[int, ...]
+    shifts: tuple[int, ...]
+    widths: tuple[int, ...]
+    own: tuple[NDArray[np.int64], ...]
+
+    @property
+    def bits(self) -> int:
+        """Bits of the packed consumption."""
+        return sum(self.widths)
+
+    @property
+    def guards(self) -> int:
+        """The spare bits."""
+        return sum(1 << (s + w - 1) for s, w in zip(self.shifts, self.widths, strict=True))
+
+    @property
+    def limit(self) -> int:
+        """All limits, packed."""
+        return sum(limit << s for limit, s in zip(self.limits, self.shifts, strict=True))
+
+    @property
+    def parts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Shift and mask of each constraint's field, int64 (constraints,)."""
+        masks = [(1 << width) - 1 for width in self.widths]
+        return np.array(self.shifts, dtype=np.int64), np.array(masks, dtype=np.int64)
+
+    def savings(self, v: int, replaced: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What some values of a variable consume more than others, int64 (pairs, constraints)."""
+        shifts, masks = self.parts
+        own = (self.own[v][:, None] >> shifts) & masks
+        difference: NDArray[np.int64] = own[replaced] - own[target]
+        return difference
+
+    def fits(self, packed: NDArray[np.int64], room: int | None = None) -> NDArray[np.bool_]:
+        """Whether packed consumptions are within the limits, or within a packed ``room`` that is.
+
+        They may be sums of two that are within the limits; with a room, they must be within the limits themselves.
+        """
+        guards = np.int64(self.guards)
+        limit = np.int64(self.limit if room is None else room)
+        within: NDArray[np.bool_] = (((limit | guards) - packed) & guards) == guards
+        return within
+
+
+def walk_arrays(
+    consumption: Consumption | None,
+    variable: int,
+    keeps_staircase: bool,
+    prices: Sequence[int | float],
+    dtype: np.dtype[Any],
+    one: Any,
+) -> tuple[Any, ...]:
+    """What :func:`oocbe.kernels.cpu.buckets.bucket_join.walk` calls ``consumption``.
+
+    Parameters
+    ----------
+    consumption : None where rows carry none. variable : the variable that is eliminated.
+    keeps_staircase : of the rows of one key, those go that consume no less than another and are no better.
+    prices : what bounds count for a unit of each constraint; none where nothing is pruned.
+    dtype : of the bounds, int64 or float64. one : neutral value of the messages' dtype.
+    """
+    unit = (np.zeros(1, dtype=np.uint64), np.array([one]))
+    if consumption is None:
+        none = np.zeros(0, dtype=np.int64)
+        return (0, 0, 0, 0, False, none, *unit, none, none, np.zeros(0, dtype=dtype))
+    shifts, masks = consumption.parts
+    given = np.zeros(len(masks), dtype=dtype)
+    given[: len(prices)] = prices
+    return (
+        consumption.bits,
+        consumption.limit | consumption.guards,
+        consumption.guards,
+        consumption.widths[0],
+        keeps_staircase,
+        consumption.own[variable],
+        *unit,
+        shifts,
+        masks,
+        given,
+    )
+
+
+def consumption_of(problem: Problem, numbers: Sequence[int]) -> Consumption | None:
+    """How to carry the constraints with these indices; None where there are none.
+
+    The limits of all of them must be at least 0 (:func:`carried` gives those that can be carried).
+    """
+    if not numbers:
+        return None
+    resources = [_Resource.of(problem.linear_constraints[number]) for number in numbers]
+    widths = tuple(r.bits for r in resources)
+    shifts = tuple(sum(widths[:i]) for i in range(len(widths)))
+    own = [np.zeros(size, dtype=np.int64) for size in problem.sizes]
+    for resource, shift in zip(resources, shifts, strict=True):
+        for v, amounts in resource.taken.items():
+            own[v] += np.array([min(a, resource.limit + 1) << shift for a in amounts], dtype=np.int64)
+    limits, units = tuple(r.limit for r in resources), tuple(r.unit for r in resources)
+    return Consumption(tuple(numbers), limits, units, shifts, widths, tuple(own))
+
+
+def is_impossible(linear: LinearConstraint) -> bool:
+    """Whether not even the least left-hand side is within the capacity."""
+    return sum(int(own.min()) for own in linear.coefficients) > linear.capacity
+
+
+def carried(problem: Problem, numbers: Iterable[int]) -> tuple[int, ...]:
+    """Those of some constraints, by index, that fit into a key together: in the order given, as long as there is room.
+
+    They must be possible (:func:`is_impossible`).
+    """
+    found, room = [], MOST_BITS
+    for number in numbers:
+        bits = _Resource.of(problem.linear_constraints[number]).bits
+        if bits <= room:
+            found.append(number)
+            room -= bits
+    return tuple(found)

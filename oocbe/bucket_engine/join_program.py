@@ -1,0 +1,364 @@
+"""Turn a bucket into the flat arrays that the join kernel walks: runs, lookups by level, lookups at the leaves.
+
+See :mod:`oocbe.kernels.cpu.buckets.bucket_join` for what a run, a level and a leaf are. Everything here is per bucket,
+not per row, but a problem has hundreds of buckets with a few rows each, so it is written to be quick in plain Python.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bucket_engine.consumption import Consumption, walk_arrays
+from oocbe.bucket_engine.factors import FactorPool, PackedFactor
+from oocbe.bucket_engine.row_pruning import MERGED_BITS, BoundArrays, RowPruning
+from oocbe.bucket_engine.segments import Segments
+from oocbe.kernels.cpu.buckets.lookups import mark_free, merge_constraints, merge_functions, merge_leaf_masks
+from oocbe.model.semiring import Semiring
+from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
+
+LARGEST_MERGED_BITS = 12
+"""Merged lookups stay within 4,096 entries: they must be built for each bucket and sit in the first-level cache."""
+
+
+@dataclass(frozen=True)
+class BucketScope:
+    """Variables of a bucket and where they sit in the keys.
+
+    Attributes
+    ----------
+    variable : the variable to eliminate. size : its domain size.
+    separator : the other variables, the one eliminated next first (least significant).
+    layout : layout of the separator, which is the message's; what rows consume may be a field below the variables'.
+    """
+
+    variable: int
+    size: int
+    separator: tuple[int, ...]
+    layout: Layout
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Bit field of each variable of the separator."""
+        return self.layout.fields[len(self.layout.fields) - len(self.separator) :]
+
+
+@dataclass(frozen=True)
+class JoinProgram:
+    """Flat arrays for :func:`oocbe.kernels.cpu.buckets.bucket_join.walk`, named as its parameters."""
+
+    levels: int
+    runs: tuple[NDArray[Any], ...]
+    lookups: tuple[NDArray[Any], ...]
+    leaf: tuple[Any, ...]
+    bounds: tuple[Any, ...]
+    consumption: tuple[Any, ...]
+
+    @property
+    def consumes(self) -> bool:
+        """Whether rows carry what they consume of linear constraints."""
+        return bool(self.consumption[0] > 0)
+
+    @property
+    def prunes(self) -> bool:
+        """Whether rows are held against a bound."""
+        return len(self.bounds[6]) > 0
+
+    def expected_work(self, rows: int) -> float:
+        """A guess at the rows that the walk visits, from the rows of the largest table (at least one).
+
+        Each row is extended by the variables that no table has: constraints leave some of their values, taken here as
+        the square root of how many there are.
+        """
+        sizes = self.runs[3]
+        return max(1, rows) * math.sqrt(math.prod(float(size) for size in sizes[sizes > 0]))
+
+
+@dataclass
+class _Merged:
+    """Several factors to be looked up as one, over ``scope`` (separator variables, ascending position)."""
+
+    members: int
+    bits: int
+    parts: list[PackedFactor]
+
+
+def _merge(factors: Iterable[PackedFactor], ignore: int, variable_bits: Sequence[int], limit: int) -> list[_Merged]:
+    """Group factors greedily so that each union of scopes (without ``ignore``) stays within ``limit`` bits."""
+    groups: list[_Merged] = []
+    cleared = [(f.members & ~ignore, f) for f in factors]
+    cleared.sort(key=lambda pair: pair[0])
+    for members, factor in cleared:
+        for group in groups:
+            fresh = members & ~group.members
+            extra = _bits_of(fresh, variable_bits)
+            if group.bits + extra <= limit:
+                group.members |= fresh
+                group.bits += extra
+                group.parts.append(factor)
+                break
+        else:
+            groups.append(_Merged(members, _bits_of(members, variable_bits), [factor]))
+    return groups
+
+
+def _bits_of(members: int, variable_bits: Sequence[int]) -> int:
+    total = 0
+    while members:
+        low = members & -members
+        total += variable_bits[low.bit_length() - 1]
+        members ^= low
+    return total
+
+
+def _word_bits(size: int) -> int:
+    """Bits that a set of ``size`` values adds to a lookup's index: none while the set fits in a word."""
+    return max(0, bits_for(size) - bits_for(WORD_BITS))
+
+
+class ProgramBuilder:
+    """Makes join programs for the buckets of one problem.
+
+    Parameters
+    ----------
+    sizes : domain size of each variable.
+    constraints : pool of packed constraints (uint8). functions : pool of packed functions (value dtype).
+    semiring : what joining and marginalising mean.
+    consumption : what the rows of all tables and messages carry, in the lowest field of their keys; None: nothing.
+    keeps_staircase : see :func:`oocbe.bucket_engine.consumption.walk_arrays`.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        constraints: FactorPool,
+        functions: FactorPool,
+        semiring: Semiring,
+        consumption: Consumption | None = None,
+        keeps_staircase: bool = False,
+    ) -> None:
+        self._bits = [bits_for(size) for size in sizes]
+        self._sizes = sizes
+        self._constraints = constraints
+        self._functions = functions
+        self._semiring = semiring
+        self._consumption = consumption
+        self._keeps_staircase = keeps_staircase
+
+    def build(
+        self,
+        scope: BucketScope,
+        tables: Sequence[tuple[tuple[int, ...], Layout]],
+        constraints: Iterable[PackedFactor],
+        functions: Iterable[PackedFactor],
+        rows: int,
+        pruning: RowPruning | None = None,
+    ) -> JoinProgram:
+        """Program for one bucket.
+
+        Parameters
+        ----------
+        scope : the bucket.
+        tables : scope (variable indices, the eliminated variable first) and layout of each table to join.
+        constraints : those to enforce, each covered by the bucket's scope.
+        functions : those to combine, each mentioning the eliminated variable.
+        rows : of the tables; few rows do not repay large merged lookups.
+        pruning : the bound to hold rows against; None: all are kept.
+        """
+        limit = min(LARGEST_MERGED_BITS, max(4, rows.bit_length() - 2))
+        levels, runs, level_of = self._runs(scope, tables)
+        at_level: list[list[PackedFactor]] = [[] for _ in range(levels)]
+        at_leaf: list[PackedFactor] = []
+        for c in constraints:
+            if c.scope and c.scope[0] == scope.variable:
+                at_leaf.append(c)
+            else:
+                at_level[max(level_of[v] for v in c.scope)].append(c)
+
+        place_of = {v: i for i, v in enumerate(scope.separator)}
+        fields = scope.fields
+        gathers = Segments()
+        level_start = [0]
+        base: list[int] = []
+        middle: list[int] = []
+        own_bits: list[int] = []
+        free_base: list[int] = []
+        bit_sets: list[NDArray[np.uint64]] = []
+        free_sets: list[NDArray[np.uint64]] = []
+        end = free_end = 0
+        for level, members in enumerate(at_level):
+            enumerated = int(runs[3][level]) if members else 0
+            for group in _merge(
+                members, 1 << members[0].scope[0] if enumerated else 0, self._bits, limit - _word_bits(enumerated)
+            ):
+                if enumerated:
+                    # The run is one variable, the last of each constraint here: its values are kept as bits.
+                    skip, mask_words = self._bits[members[0].scope[0]], -(-enumerated // WORD_BITS)
+                    parts = self._layout_group(group, gathers, place_of, fields, skip=skip)
+                    out = np.empty(mask_words << group.bits, dtype=np.uint64)
+                    merge_leaf_masks(self._constraints.entries, *parts, group.bits, skip, enumerated, mask_words, out)
+                    own, slices = 0, 0
+                    middle.append(gathers.start[-1])
+                else:
+                    own_scope = [v for v, there in level_of.items() if there == level and group.members >> v & 1]
+                    own = sum(self._bits[v] for v in own_scope)
+                    parts = self._layout_group(group, gathers, place_of, fields, 0, cut=own)
+                    out = np.empty(max(1, (1 << group.bits) >> 6), dtype=np.uint64)
+                    merge_constraints(self._constraints.entries, *parts, group.bits, out)
+                    slices = 1 << (group.bits - own)
+                    middle.append(gathers.middle)
+                free = np.empty(max(1, slices >> 6), dtype=np.uint64)
+                mark_free(out, own, slices, free)
+                base.append(end)
+                own_bits.append(own)
+                free_base.append(free_end * WORD_BITS)
+                bit_sets.append(out)
+                free_sets.append(free)
+                end += len(out)
+                free_end += len(free)
+            level_start.append(len(base))
+
+        variable, leaf_bits, size = 1 << scope.variable, self._bits[scope.variable], scope.size
+        mask_words = (size + WORD_BITS - 1) // WORD_BITS
+        masks: list[NDArray[np.uint64]] = []
+        end = 0
+        for group in _merge(at_leaf, variable, self._bits, limit - _word_bits(size)):
+            parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
+            out = np.empty(mask_words << group.bits, dtype=np.uint64)
+            merge_leaf_masks(self._constraints.entries, *parts, group.bits, leaf_bits, size, mask_words, out)
+            base.append(end)
+            masks.append(out)
+            end += len(out)
+        level_start.append(len(base))
+
+        dtype = self._functions.entries.dtype
+        one = dtype.type(self._semiring.one)
+        values: list[NDArray[Any]] = []
+        end = 0
+        for group in _merge(functions, variable, self._bits, limit - leaf_bits):
+            parts = self._layout_group(group, gathers, place_of, fields, skip=leaf_bits)
+            merged = np.empty(size << group.bits, dtype=dtype)
+            combination = int(self._semiring.combination)
+            merge_functions(self._functions.entries, *parts, group.bits, leaf_bits, size, combination, one, merged)
+            base.append(end)
+            values.append(merged)
+            end += len(merged)
+        level_start.append(len(base))
+
+        starts, *segments = gathers.arrays()
+        lookups = (
+            np.array(level_start, dtype=np.int64),
+            starts,
+            np.array(middle, dtype=np.int64),
+            *segments,
+            np.array(base, dtype=np.int64),
+            np.array(own_bits, dtype=np.int64),
+            np.array(free_base, dtype=np.int64),
+            np.concatenate(bit_sets) if bit_sets else np.zeros(1, dtype=np.uint64),
+            np.concatenate(free_sets) if free_sets else np.zeros(1, dtype=np.uint64),
+        )
+        leaf = (
+            size,
+            np.uint64((1 << leaf_bits) - 1),
+            mask_words,
+            np.concatenate(masks) if masks else np.zeros(1, dtype=np.uint64),
+            np.concatenate(values) if values else np.zeros(1, dtype=dtype),
+            int(self._semiring.combination),
+            int(self._semiring.marginalisation),
+            one,
+        )
+        bounds = BoundArrays.none(levels, dtype)
+        if pruning is not None:
+            least = sum(v.min().item() for v in values)
+            bits = min(MERGED_BITS, max(1, rows.bit_length() - 2))
+            bounds = BoundArrays.make(pruning, scope.separator, fields, level_of, levels, dtype, least, bits)
+        prices = () if pruning is None else pruning.prices
+        carried = (self._consumption, scope.variable, self._keeps_staircase, prices, bounds[5].dtype, one)
+        return JoinProgram(levels, runs, lookups, leaf, bounds, walk_arrays(*carried))
+
+    def _runs(
+        self, scope: BucketScope, tables: Sequence[tuple[tuple[int, ...], Layout]]
+    ) -> tuple[int, tuple[NDArray[Any], ...], dict[int, int]]:
+        """Cut the separator into runs, most significant first; see :mod:`oocbe.kernels.cpu.buckets.bucket_join`."""
+        owners: dict[int, list[tuple[int, Field]]] = {v: [] for v in scope.separator}
+        for t, (members, layout) in enumerate(tables):
+            for v, field in zip(members, layout.fields[len(layout.fields) - len(members) :], strict=True):
+                if v in owners:
+                    owners[v].append((t, field))
+        runs: list[tuple[Field, int, list[tuple[int, Field]]]] = []
+        level_of: dict[int, int] = {}
+        for v, field in zip(reversed(scope.separator), reversed(scope.fields), strict=True):
+            parts = owners[v]
+            if runs and parts and _extends(runs[-1], field, parts):
+                above, _, parts_above = runs[-1]
+                wider = [
+                    (t, Field(f.word, f.shift, g.bits + f.bits))
+                    for (t, f), (_, g) in zip(parts, parts_above, strict=True)
+                ]
+                runs[-1] = (Field(field.word, field.shift, above.bits + field.bits), 0, wider)
+            else:
+                runs.append((field, 0 if parts else self._sizes[v], parts))
+            level_of[v] = len(runs) - 1
+        starts = [0]
+        for _, _, parts in runs:
+            starts.append(starts[-1] + len(parts))
+        everyone = [part for _, _, parts in runs for part in parts]
+        arrays = (
+            np.array([f.word for f, _, _ in runs], dtype=np.int64),
+            np.array([f.shift for f, _, _ in runs], dtype=np.uint64),
+            np.array([f.mask for f, _, _ in runs], dtype=np.uint64),
+            np.array([size for _, size, _ in runs], dtype=np.int64),
+            np.array(starts, dtype=np.int64),
+            np.array([t for t, _ in everyone], dtype=np.int64),
+            np.array([f.word for _, f in everyone], dtype=np.int64),
+            np.array([f.shift for _, f in everyone], dtype=np.uint64),
+        )
+        return len(runs), arrays, level_of
+
+    def _layout_group(
+        self,
+        group: _Merged,
+        gathers: Segments,
+        place_of: dict[int, int],
+        fields: Sequence[Field],
+        skip: int,
+        cut: int = -1,
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Segments that read the group's index from a separator key, and each part's index from the group's."""
+        scope = sorted((v for v in place_of if group.members >> v & 1), key=place_of.__getitem__)
+        place: dict[int, int] = {}
+        end = 0
+        for v in scope:
+            place[v] = end
+            end += self._bits[v]
+        gathers.add((fields[place_of[v]] for v in scope), place.values(), cut)
+        inner = Segments()
+        for part in group.parts:
+            members = part.scope[1:] if skip else part.scope
+            sources, targets, target = [], [], 0
+            for v in members:
+                sources.append(Field(0, place[v], self._bits[v]))
+                targets.append(target)
+                target += self._bits[v]
+            inner.add(sources, targets)
+        start, _, shift, mask, where = inner.arrays()
+        offsets = np.array([part.offset for part in group.parts], dtype=np.int64)
+        return offsets, start, shift, mask, where
+
+
+def _extends(
+    above: tuple[Field, int, list[tuple[int, Field]]], field: Field, parts: Sequence[tuple[int, Field]]
+) -> bool:
+    """Whether a variable directly continues the run above it, in the output and in every table."""
+    run, _, parts_above = above
+    if run.word != field.word or run.shift != field.shift + field.bits or len(parts) != len(parts_above):
+        return False
+    return all(
+        t == s and f.word == g.word and g.shift == f.shift + f.bits
+        for (t, f), (s, g) in zip(parts, parts_above, strict=True)
+    )

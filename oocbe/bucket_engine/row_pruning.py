@@ -1,0 +1,152 @@
+"""What a join needs to drop rows that no completion makes better than what is known already.
+
+A bound on a message is additive over its separator: a row s with value h(s) is worth at least
+
+    (h(s) * scale + constant + sum over the separator's variables v of tables[v][s_v]) / scale
+
+however it is completed. It goes where that reaches the threshold. Where rows carry what they consume of linear
+constraints, each unit of that has a price that counts as well. The join asks the same of every prefix of a key, with
+the least value of each table for the variables still to come and the least value of each joined table's rows that agree
+with the prefix, so that most rows are dropped long before they exist.
+
+A row's tables are looked up in groups of neighbouring bit fields, up to :data:`MERGED_BITS` bits at once. All of it is
+in flat arrays, which the kernels of both backends use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.buckets.lookups import merge_bound_tables
+from oocbe.tables.layout import Field
+
+MERGED_BITS = 8
+"""Bits of a merged table's index: 256 entries of 8 bytes, of which a row needs one for every four binary variables."""
+
+LARGEST_SUM = 1 << 61
+"""Sums of values and bounds stay below this, so that none leaves 64 bits."""
+
+
+@dataclass(frozen=True)
+class RowPruning:
+    """A bound on the rows of one message, and the threshold that it must stay below.
+
+    Attributes
+    ----------
+    scale : fixed point: a value h counts h * scale; 1 where values are floats.
+    constant : bound on everything outside the message's subtree without the separator's part, scaled.
+    tables : variable of the separator -> int64 or float64 (domain size,), scaled; variables may be missing.
+    threshold : rows whose bound reaches it are dropped, scaled.
+    prices : of one unit of each constraint that rows carry a consumption of, scaled, at least 0.
+    """
+
+    scale: int
+    constant: int | float
+    tables: Mapping[int, NDArray[Any]]
+    threshold: int | float
+    prices: tuple[int | float, ...] = ()
+
+
+class BoundArrays:
+    """Makes the arrays that :func:`oocbe.kernels.cpu.buckets.bucket_join.walk` calls ``bounds``.
+
+    (level_start, word, shift, mask, base, entries, slack, scale): the tables of level i are level_start[i] to
+    level_start[i + 1] - 1; table b has the entry ``entries[base[b] + field]`` for the field of the separator's key that
+    word, shift and mask describe; entries[0] is 0. slack[i] is what the tables of the levels before i, and the scaled
+    least values of the joined tables, must stay below; slack[levels + 1] the same for a whole row and its value.
+    """
+
+    @staticmethod
+    def none(levels: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+        """Nothing is pruned; ``slack`` is empty. dtype : of the message's values."""
+        kind = np.dtype(np.float64 if dtype.kind == "f" else np.int64)
+        empty, unsigned = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
+        start = np.zeros(levels + 1, dtype=np.int64)
+        return start, empty, unsigned, unsigned, empty, np.zeros(1, kind), np.zeros(0, kind), kind.type(1)
+
+    @staticmethod
+    def make(
+        pruning: RowPruning,
+        separator: Sequence[int],
+        fields: Sequence[Field],
+        level_of: Mapping[int, int],
+        levels: int,
+        dtype: np.dtype[Any],
+        least_functions: int | float,
+        merged_bits: int = MERGED_BITS,
+    ) -> tuple[Any, ...]:
+        """Arrays for one bucket.
+
+        Parameters
+        ----------
+        separator, fields : variables and their places in the message's keys, the least significant first.
+        level_of : run of each variable. levels : number of runs.
+        dtype : of the message's values.
+        least_functions : least sum of the bucket's functions.
+        merged_bits : see :data:`MERGED_BITS`; fewer for buckets with few rows.
+        """
+        kind = np.dtype(np.float64 if dtype.kind == "f" else np.int64)
+        least_of = [kind.type(0)] * (levels + 1)
+        groups: list[tuple[Field, list[int]]] = []
+        starts = [0] * (levels + 1)
+        members = [(level_of[v], v, field) for v, field in zip(separator, fields, strict=True) if v in pruning.tables]
+        members.sort(key=lambda member: (member[0], member[2].shift))
+        previous = -1
+        for level, v, field in members:
+            least_of[level] += pruning.tables[v].min()
+            last = groups[-1][0] if groups else None
+            if last is not None and level == previous and field.shift + field.bits - last.shift <= merged_bits:
+                groups[-1] = (Field(last.word, last.shift, field.shift + field.bits - last.shift), groups[-1][1])
+                groups[-1][1].append(v)
+            else:
+                groups.append((field, [v]))
+                starts[level] += 1
+            previous = level
+        field_of = dict(zip(separator, fields, strict=True))
+        entries, base = _merged_tables(pruning, groups, field_of, kind)
+        least_after = [kind.type(0)] * (levels + 1)
+        for level in range(levels - 1, -1, -1):
+            least_after[level] = least_after[level + 1] + least_of[level]
+        number: Any = kind.type
+        room = number(pruning.threshold) - number(pruning.constant)
+        slack = np.empty(levels + 2, dtype=kind)
+        slack[:-1] = room - np.array(least_after) - number(least_functions) * pruning.scale
+        slack[-1] = room
+        return (
+            np.concatenate([[0], np.cumsum(starts[:levels])]).astype(np.int64),
+            np.array([f.word for f, _ in groups], dtype=np.int64),
+            np.array([f.shift for f, _ in groups], dtype=np.uint64),
+            np.array([f.mask for f, _ in groups], dtype=np.uint64),
+            base,
+            entries,
+            slack,
+            kind.type(pruning.scale),
+        )
+
+
+def _merged_tables(
+    pruning: RowPruning, groups: Sequence[tuple[Field, list[int]]], field_of: Mapping[int, Field], kind: np.dtype[Any]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The tables of each group of variables summed over its index, end to end after a zero, and their places."""
+    base = np.array([1, *(1 << f.bits for f, _ in groups)], dtype=np.int64).cumsum()
+    entries = np.zeros(base[-1], dtype=kind)
+    if groups:
+        parts = [(field_of[v].shift - f.shift, v, g) for g, (f, members) in enumerate(groups) for v in members]
+        tables = [pruning.tables[v] for _, v, _ in parts]
+        sizes = np.array([len(t) for t in tables], dtype=np.int64)
+        merge_bound_tables(
+            np.concatenate(tables).astype(kind, copy=False),
+            np.cumsum(sizes) - sizes,
+            sizes,
+            np.array([g for *_, g in parts], dtype=np.int64),
+            np.array([place for place, *_ in parts], dtype=np.int64),
+            np.array([field_of[v].bits for _, v, _ in parts], dtype=np.int64),
+            base,
+            entries,
+        )
+    return entries, base[:-1]

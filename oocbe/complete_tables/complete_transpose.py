@@ -1,0 +1,118 @@
+"""The variables of a complete table of any size in another order, in two passes over it.
+
+Blocks of neighbouring cells are read, transposed in memory, and written one after the other. Of such a block, a piece
+of the result (neighbouring cells again, in the new order) needs one range of neighbours. So the second pass reads, for
+each piece, one range of each block, and puts it where it belongs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts, Ranges
+from oocbe.kernels.cpu.complete.complete_copy import copy_function
+from oocbe.kernels.interface import CompleteFunction, steps_of
+from oocbe.streaming.cells import CellSource, read_box, runs_of
+
+Values = NDArray[np.generic]
+Scratch = Callable[[Iterable[Values]], AbstractContextManager[CellSource]]
+"""Writes values and gives them as a source; they are removed when the block ends."""
+
+COPIES = 4
+"""A block is read, transposed and written, a piece put together from ranges that are read, and handed over."""
+
+
+def transposed(
+    source: CellSource,
+    sizes: Sequence[int],
+    order: Sequence[int],
+    nbytes: int,
+    scratch: Scratch,
+    most: int | None = None,
+) -> Generator[Values, None, None]:
+    """Values in another order, piece by piece.
+
+    Parameters
+    ----------
+    sizes : domain sizes of the source's variables, the fastest first. order : numbers of these variables, the one that
+        is to change fastest first.
+    nbytes : memory to work in. most : cells of a piece; None: as many as fit.
+
+    Raises
+    ------
+    CorruptDataError : the source is on disk and damaged. DiskError : the disk is full.
+    """
+    axes = tuple(range(len(sizes)))
+    room = CellRoom(nbytes // COPIES // source.dtype.itemsize * source.dtype.itemsize, most)
+    if source.cells * source.dtype.itemsize <= room.piece_bytes and (most is None or source.cells <= most):
+        yield _transposed_block(source, sizes, order, {})
+        return
+    blocks = list(_cuts(axes, sizes, source, room).ranges())
+    with scratch(_transposed_block(source, sizes, order, block) for block in blocks) as between:
+        for piece in _cuts(tuple(order), sizes, source, room).ranges():
+            yield _assembled(between, sizes, order, blocks, piece)
+
+
+def _cuts(axes: tuple[int, ...], sizes: Sequence[int], source: CellSource, room: CellRoom) -> CompleteCuts:
+    """Cells in the order of some axes, cut into pieces of the room's size: nothing is read or joined besides."""
+    itemsize = source.dtype.itemsize
+    cells = max(1, room.piece_bytes // itemsize)
+    cells = cells if room.piece_cells is None else min(cells, room.piece_cells)
+    generous = CellRoom(16 * (room.piece_bytes + itemsize), cells)
+    return CompleteCuts(axes, (), (), dict(enumerate(sizes)), itemsize, generous)
+
+
+def _transposed_block(source: CellSource, sizes: Sequence[int], order: Sequence[int], block: Ranges) -> Values:
+    values = read_box(source, sizes, tuple(block.get(v, (0, size)) for v, size in enumerate(sizes)))
+    widths = [block[v][1] - block[v][0] if v in block else size for v, size in enumerate(sizes)]
+    steps, lengths = steps_of(widths), [widths[v] for v in order]
+    strides = tuple(steps[v] for v in order)
+    if strides == steps_of(lengths):
+        return values
+    made: Values = copy_function(CompleteFunction(values, strides), lengths)
+    return made
+
+
+def _assembled(
+    between: CellSource, sizes: Sequence[int], order: Sequence[int], blocks: Sequence[Ranges], piece: Ranges
+) -> Values:
+    """A piece of the result, from one range of each block that has cells of it."""
+    box = [piece.get(v, (0, sizes[v])) for v in order]
+    out = np.empty(math.prod(high - low for low, high in box), dtype=between.dtype)
+    offset = 0
+    for block in blocks:
+        mine = [block.get(v, (0, sizes[v])) for v in order]
+        offset += math.prod(high - low for low, high in mine)
+        met = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(box, mine, strict=True)]
+        if any(low >= high for low, high in met):
+            continue
+        cells = math.prod(high - low for low, high in mine)
+        inside = tuple((low - first, high - first) for (low, high), (first, _) in zip(met, mine, strict=True))
+        starts, length = runs_of([high - low for low, high in mine], inside)
+        values = np.empty(len(starts) * length, dtype=between.dtype)
+        for number, start in enumerate(starts.tolist()):
+            between.read_into(offset - cells + start, values[number * length : (number + 1) * length])
+        shape, place = zip(*(list(_merged(box, met)) or [(1, slice(None))]), strict=True)
+        view = out.reshape(shape[::-1])[place[::-1]]
+        view[...] = values.reshape(view.shape)
+    return out
+
+
+def _merged(box: Sequence[tuple[int, int]], met: Sequence[tuple[int, int]]) -> Iterator[tuple[int, slice]]:
+    """Axes of a piece, and what of each another box has; neighbouring axes that it has all of are one."""
+    run = 1
+    for (first, last), (low, high) in zip(box, met, strict=True):
+        if (first, last) == (low, high):
+            run *= last - first
+            continue
+        if run > 1:
+            yield run, slice(None)
+            run = 1
+        yield last - first, slice(low - first, high - first)
+    if run > 1:
+        yield run, slice(None)

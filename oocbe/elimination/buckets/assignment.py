@@ -1,0 +1,225 @@
+"""The backward pass: an optimal assignment from the kept messages (Dechter 1999).
+
+Buckets are visited against the elimination order. When a bucket's turn comes its separator is assigned already, so each
+value of its variable is judged by one row of every message the bucket received and one entry of every function. Where
+rows carry what they consume of linear constraints, a message may have several rows for an assignment of its scope, and
+each bucket has an *allotment*: the best value and one row of each message are taken that stay within it, and what these
+rows consume is the allotment of the buckets that sent them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bucket_engine.consumption import Consumption
+from oocbe.elimination.buckets.buckets import Bucket, entries_over, reading
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.buckets.recomputation import Recomputation
+from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.errors import CorruptDataError
+from oocbe.model.semiring import Combination
+from oocbe.system.deadline import Deadline
+from oocbe.tracing.recorder import ELIMINATION, spanning
+
+PAIRS = 1 << 20
+"""Pairs of a choice so far and a row of the next message that are looked at together."""
+
+
+@spanning(ELIMINATION, "backward pass")
+def backward_pass(
+    prepared: Prepared,
+    buckets: list[Bucket],
+    recomputation: Recomputation | None = None,
+    deadline: Deadline | None = None,
+) -> tuple[int, ...]:
+    """An optimal assignment, one value index a variable, in the problem's order.
+
+    Parameters
+    ----------
+    buckets : of a finished forward pass of a semiring that selects, in elimination order.
+    recomputation : finds the values of messages that were forgotten; None where none was.
+    deadline : when to give up; None: never.
+
+    Raises
+    ------
+    CorruptDataError : a message that was read back lacks the row that the forward pass was based on.
+    TimeLimitError : the deadline came.
+    """
+    deadline = deadline or Deadline()
+    chosen: dict[int, int] = {}
+    allotments: dict[int, int] = {}
+    consumption, is_better = prepared.consumption, prepared.semiring.is_better
+    for bucket in reversed(buckets):
+        kept = [m for m in bucket.messages if not m.is_forgotten]
+        forgotten = []
+        if len(kept) < len(bucket.messages):
+            assert recomputation is not None
+            with reading(prepared, bucket):
+                forgotten = [
+                    recomputation.cells(m, chosen, (bucket.variable,)) for m in bucket.messages if m.is_forgotten
+                ]
+        best: tuple[float, int] | None = None
+        best_shares: list[int] = []
+        for value in range(prepared.problem.sizes[bucket.variable]):
+            deadline.check()
+            chosen[bucket.variable] = value
+            shares: list[int] = []
+            with reading(prepared, bucket):
+                total = _own_value(prepared, bucket, chosen)
+                if total is not None and consumption is None:
+                    total = _with_messages(prepared, kept, chosen, total)
+                    for values, feasible in forgotten:
+                        if total is not None:
+                            total = _combined(prepared, total, values[value].item()) if feasible[value] else None
+                elif total is not None and consumption is not None:
+                    room = consumption.limit if bucket.sent is None else allotments[id(bucket.sent)]
+                    total, shares = _Shares(prepared, consumption, room, deadline).of(bucket, chosen, total)
+            if total is not None and (best is None or is_better(total, best[0])):
+                best, best_shares = (total, value), shares
+        if best is None:
+            name = prepared.problem.variables[bucket.variable].name
+            raise CorruptDataError(
+                f"{prepared.problem.name}, bucket of {name}: no value extends the assignment; a message has changed "
+                "since it was made"
+            )
+        chosen[bucket.variable] = best[1]
+        if consumption is not None:
+            allotments.update(zip(map(id, bucket.messages), best_shares, strict=True))
+    return tuple(chosen[v] for v in range(len(prepared.problem.variables)))
+
+
+def value_of(prepared: Prepared, bucket: Bucket, chosen: dict[int, int]) -> int | float | None:
+    """Combined value of a bucket under an assignment of its variables; None where it is infeasible.
+
+    In products it lacks the powers of two that functions and messages were divided by, the same for all values. For
+    messages whose rows carry no consumption.
+    """
+    total = _own_value(prepared, bucket, chosen)
+    return None if total is None else _with_messages(prepared, bucket.messages, chosen, total)
+
+
+def _own_value(prepared: Prepared, bucket: Bucket, chosen: dict[int, int]) -> int | float | None:
+    """Combined value of a bucket's functions under an assignment of its variables; None where it is infeasible."""
+    sizes = prepared.problem.sizes
+    for c in bucket.constraints:
+        if not entries_over(prepared.constraints, c, sizes, chosen, ()):
+            return None
+    total: int | float = prepared.semiring.one
+    for f in bucket.functions:
+        total = _combined(prepared, total, entries_over(prepared.functions, f, sizes, chosen, ()).item())
+    return total
+
+
+def _with_messages(
+    prepared: Prepared, messages: list[Message], chosen: dict[int, int], total: int | float
+) -> int | float | None:
+    """A value combined with one row of each message; None where there is none."""
+    for message in messages:
+        value = message.value_at(chosen)
+        if value is None:
+            return None
+        total = _combined(prepared, total, value)
+    return total
+
+
+def _combined(prepared: Prepared, one: int | float, other: int | float) -> int | float:
+    return one + other if prepared.semiring.combination is Combination.ADD else one * other
+
+
+class _Shares:
+    """The best choice of one row of each message that together consume no more than there is room for.
+
+    room : packed, as consumptions are (:mod:`oocbe.bucket_engine.consumption`). deadline : looked at now and then.
+    """
+
+    def __init__(self, prepared: Prepared, consumption: Consumption, room: int, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._semiring = prepared.semiring
+        self._dtype = np.dtype(np.int64 if prepared.dtype.kind == "i" else np.float64)
+        self._consumption = consumption
+        self._room = room
+
+    def of(self, bucket: Bucket, chosen: dict[int, int], own: int | float) -> tuple[int | float | None, list[int]]:
+        """Value of a bucket under an assignment of its variables, and what the row of each message consumes.
+
+        own : value of the bucket's functions. The value is None where nothing fits.
+        """
+        amounts = self._consumption.own[bucket.variable][[chosen[bucket.variable]]]
+        worths: NDArray[Any] = np.array([own], dtype=self._dtype)
+        keep = self._fits(amounts)
+        amounts, worths = amounts[keep], worths[keep]
+        steps: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        for message in bucket.messages:
+            theirs, values = message.rows_at(chosen, self._consumption.bits)
+            if not len(theirs) or not len(amounts):
+                return None, []
+            amounts, worths, before, row = self._joined(amounts, worths, theirs, values)
+            steps.append((before, theirs[row]))
+        if not len(amounts):
+            return None, []
+        place = int(np.lexsort((amounts, self._as_costs(worths)))[0])
+        value: int | float = worths[place].item()
+        shares = []
+        for before, share in reversed(steps):
+            shares.append(int(share[place]))
+            place = int(before[place])
+        return value, shares[::-1]
+
+    def _fits(self, amounts: NDArray[np.int64]) -> NDArray[np.bool_]:
+        fits = self._consumption.fits(amounts)
+        fits[fits] = self._consumption.fits(amounts[fits], self._room)
+        return fits
+
+    def _as_costs(self, worths: NDArray[Any]) -> NDArray[Any]:
+        return -worths if self._semiring.is_better(1, 0) else worths
+
+    def _joined(
+        self, amounts: NDArray[np.int64], worths: NDArray[Any], theirs: NDArray[np.int64], values: NDArray[Any]
+    ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+        """Choices so far with each row of a message that may be the best: amounts, values, choice and row."""
+        adds = self._semiring.combination is Combination.ADD
+        wide = values.astype(self._dtype)
+        found = []
+        step = max(1, PAIRS // len(theirs))
+        for first in range(0, len(amounts), step):
+            self._deadline.check()
+            mine, own = amounts[first : first + step], worths[first : first + step]
+            sums = (mine[:, None] + theirs).ravel()
+            totals = (own[:, None] + wide if adds else own[:, None] * wide).ravel()
+            pair = np.flatnonzero(self._fits(sums))
+            found.append(self._best(sums[pair], totals[pair], first + pair // len(theirs), pair % len(theirs)))
+        parts = [np.concatenate(column) for column in zip(*found, strict=True)]
+        return self._best(parts[0], parts[1], parts[2], parts[3])
+
+    def _best(
+        self, amounts: NDArray[np.int64], worths: NDArray[Any], before: NDArray[np.int64], row: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+        """The choices but those that consume no less than another and are no better.
+
+        As in the forward pass, choices are compared where they differ in what they consume of the first constraint.
+        """
+        costs = self._as_costs(worths)
+        order = np.lexsort((costs, amounts))
+        keep = order[staircase(amounts[order] >> self._consumption.widths[0], costs[order])]
+        return amounts[keep], worths[keep], before[keep], row[keep]
+
+
+def staircase(groups: NDArray[np.int64], costs: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows cost less than all before them in their group.
+
+    groups : int64 (rows,), ascending. costs : int64 or float64 (rows,).
+    """
+    keep = np.zeros(len(groups), dtype=bool)
+    if not len(groups):
+        return keep
+    # Ranks, so that each group's lie below those of all groups before it: the least so far is then that of the group.
+    _, ranks = np.unique(costs, return_inverse=True)
+    _, group = np.unique(groups, return_inverse=True)
+    placed = ranks.astype(np.int64) - group.astype(np.int64) * len(groups)
+    least = np.minimum.accumulate(placed)
+    keep[0] = True
+    keep[1:] = placed[1:] < least[:-1]
+    return keep

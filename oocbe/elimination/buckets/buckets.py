@@ -1,0 +1,114 @@
+"""Buckets: the factors of each variable, and the messages it receives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bucket_engine.factors import FactorPool, PackedFactor
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.errors import CorruptDataError
+from oocbe.tables.layout import bits_for
+
+
+@dataclass
+class Bucket:
+    """What one bucket holds, kept for the backward pass.
+
+    Attributes
+    ----------
+    variable : the variable eliminated.
+    separator : scope of the message sent, the variable eliminated next at the front.
+    functions, constraints : packed factors whose first variable (in elimination order) is the bucket's.
+    messages : received from earlier buckets, and factors too large to be packed.
+    sent : the message sent; None where it has no variables, and before it is made.
+    """
+
+    variable: int
+    separator: tuple[int, ...] = ()
+    functions: list[PackedFactor] = field(default_factory=list)
+    constraints: list[PackedFactor] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    sent: Message | None = None
+
+    def scope_members(self) -> int:
+        """All variables of the bucket as a bit set (bit v for variable v)."""
+        members = 1 << self.variable
+        for part in (*self.functions, *self.constraints):
+            members |= part.members
+        for message in self.messages:
+            members |= members_of(message.scope)
+        return members
+
+
+def fill_buckets(prepared: Prepared, store: MessageStore) -> list[Bucket]:
+    """Buckets in elimination order, with the problem's own factors."""
+    buckets = [Bucket(v) for v in prepared.order]
+    for f in prepared.functions.factors:
+        buckets[prepared.position[f.scope[0]]].functions.append(f)
+    for c in prepared.constraints.factors:
+        buckets[prepared.position[c.scope[0]]].constraints.append(c)
+    for t in prepared.tables:
+        buckets[prepared.position[t.scope[0]]].messages.append(store.add(t.scope, t.table, is_filtered=False))
+    return buckets
+
+
+def entries_over(
+    pool: FactorPool, factor: PackedFactor, sizes: Sequence[int], chosen: dict[int, int], axes: Sequence[int]
+) -> NDArray[Any]:
+    """Entries of a packed factor for all assignments of some variables, the others as chosen.
+
+    Returns an array with an axis for each of ``axes``, of length 1 where the factor does not depend on it.
+    """
+    index: Any = np.zeros((1,) * len(axes), dtype=np.int64)
+    shift = 0
+    for v in factor.scope:
+        if v in axes:
+            shape = [1] * len(axes)
+            shape[axes.index(v)] = sizes[v]
+            index = index + (np.arange(sizes[v]) << shift).reshape(shape)
+        else:
+            index = index + (chosen[v] << shift)
+        shift += bits_for(sizes[v])
+    found: NDArray[Any] = pool.entries[factor.offset + index]
+    return found
+
+
+@contextmanager
+def reading(prepared: Prepared, bucket: Bucket) -> Iterator[None]:
+    """Within the block, an error about a damaged table also names the bucket whose message it is."""
+    try:
+        yield
+    except CorruptDataError as error:
+        name = prepared.problem.variables[bucket.variable].name
+        raise CorruptDataError(f"{prepared.problem.name}, a message to the bucket of {name}: {error}") from None
+
+
+def members_of(scope: Iterable[int]) -> int:
+    """Variables as a bit set."""
+    members = 0
+    for v in scope:
+        members |= 1 << v
+    return members
+
+
+def subtree_members(subtree: NDArray[np.uint8]) -> int:
+    """Variables marked with 1 in an array with an entry a variable, as a bit set."""
+    return int.from_bytes(np.packbits(subtree, bitorder="little").tobytes(), "little")
+
+
+def elements_of(members: int) -> list[int]:
+    """Variables of a bit set, ascending."""
+    found = []
+    while members:
+        low = members & -members
+        found.append(low.bit_length() - 1)
+        members ^= low
+    return found

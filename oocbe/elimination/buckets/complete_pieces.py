@@ -1,0 +1,155 @@
+"""A complete message of any size: computed piece by piece from the cells that each piece needs, written as it is made.
+
+A message's variable that is eliminated next changes slowest. So a piece of the message that has some values of the
+first variables of its scope is neighbouring cells, and needs of each message of the bucket one range of neighbouring
+cells for each value of the bucket's variable (:mod:`oocbe.complete_tables.complete_cuts`). Nothing else is read, and
+pieces laid end to end are the message. Products of floats are scaled by the largest value of all, so their pieces are
+written to a scratch table first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.factors import PackedFactor
+from oocbe.complete_tables.complete_cuts import CellRoom
+from oocbe.complete_tables.complete_fill import filled
+from oocbe.complete_tables.complete_stream import CELLS_SHARE, CellFunction, CompleteStream
+from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.buckets.cells_to_come import CellsToCome
+from oocbe.elimination.buckets.complete_messages import CompleteMessages
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.piecewise import HELD_SHARE, WANTED_SHARE
+from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.elimination.preparation.scaling import exponent_of, out_of_range, rescale, scaled_values
+from oocbe.kernels import backend_named
+from oocbe.streaming.budget import Budget
+from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
+from oocbe.streaming.sources import source_of
+from oocbe.streaming.space import Space
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.residence import to_host
+from oocbe.tables.stored_complete import StoredCompleteTable
+
+FILL_SHARE = 0.5
+"""Share of the room for rows that are written out as a complete table, before any piece is at work."""
+
+
+class CompletePieces:
+    """Makes complete messages through the disk.
+
+    Parameters
+    ----------
+    prepared, store, engine : as for :class:`CompleteMessages`. messages : gives what is joined.
+    """
+
+    def __init__(
+        self, prepared: Prepared, store: MessageStore, engine: BucketEngine, messages: CompleteMessages
+    ) -> None:
+        self._prepared, self._store, self._engine, self._messages = prepared, store, engine, messages
+
+    def publish(
+        self, place: int, bucket: Bucket, separator: tuple[int, ...], covered: Sequence[PackedFactor]
+    ) -> tuple[Message, int] | None:
+        """Compute and publish the message of the bucket at ``place``; the exponent of its scaling as well.
+
+        None where products of floats are all too small for one: rows tell that from what is infeasible.
+
+        Raises
+        ------
+        DiskError : the disk, or what may be used of it, is full. TimeLimitError : the engine's deadline came.
+        ResourceError : memory has no room for the smallest piece. CorruptDataError : a table on disk is damaged.
+        """
+        prepared, store, engine = self._prepared, self._store, self._engine
+        store.bring_home(bucket.messages, as_rows=False)
+        store.make_room(int(store.memory_limit * WANTED_SHARE))
+        room = max(1, store.free)
+        scope = tuple(reversed(separator))
+        like = CellsToCome(prepared.layout(scope), prepared.dtype, prepared.semiring)
+        with ExitStack() as scratch:
+            tables = [CellFunction(tuple(reversed(m.scope)), self._cells(m, room, scratch)) for m in bucket.messages]
+            stream = CompleteStream(
+                scope,
+                (bucket.variable,),
+                dict(enumerate(prepared.problem.sizes)),
+                self._messages.factors(bucket.functions, covered),
+                tables,
+                prepared.semiring,
+                prepared.dtype,
+                engine.complete_kernels,
+                CellRoom(self._piece_bytes(room), engine.piece_rows),
+                engine.streams,
+            )
+            with closing(stream.values()) as values:
+                if not separator or like.layout.complete_rows * like.dtype.itemsize <= room * HELD_SHARE:
+                    made = np.concatenate(list(values))
+                    return self._publish_held(place, separator, CompleteTable(like.layout, made, like.semiring))
+                if exponent_of(like.semiring, like.dtype, 2.0) == 0:
+                    return store.publish_cells(place, separator, like, values, 0), 0
+                seen = _Largest(values)
+                with self._written(like, seen.values()) as unscaled:
+                    if unscaled.rows == 0:
+                        return None
+                    if not math.isfinite(seen.largest):
+                        raise out_of_range(prepared.problem.name)
+                    exponent = exponent_of(like.semiring, like.dtype, seen.largest)
+                    scaled = (scaled_values(part, exponent) for part in unscaled.pieces(unscaled.chunk_cells))
+                    return store.publish_cells(place, separator, like, scaled, exponent), exponent
+
+    def _publish_held(self, place: int, separator: tuple[int, ...], table: CompleteTable) -> tuple[Message, int] | None:
+        """A message that turned out small enough for memory."""
+        if table.rows == 0 and table.dtype.kind == "f":
+            return None
+        table, exponent = rescale(table, self._prepared.problem.name)
+        return self._store.publish(place, separator, table, exponent), exponent
+
+    def _piece_bytes(self, room: int) -> int:
+        nbytes = int(room * CELLS_SHARE)
+        if self._engine.uses_device:
+            nbytes = min(nbytes, self._engine.streams * self._engine.piece_bytes())
+        return nbytes
+
+    def _cells(self, message: Message, room: int, scratch: ExitStack) -> CellSource:
+        """A message's values as a complete table: in memory or on disk, as it is, or written out."""
+        if message.is_complete:
+            return message.cells()
+        prepared = self._prepared
+        layout = prepared.layout(tuple(reversed(message.scope)))
+        if layout.complete_rows * prepared.dtype.itemsize + 2 * message.nbytes <= room * HELD_SHARE:
+            return HeldCells(to_host(message.complete(prepared.dtype)).values)
+        like = CellsToCome(layout, prepared.dtype, prepared.semiring)
+        rows = message.rows_on_hand()
+        source = source_of(to_host(rows) if message.is_in_memory else rows)  # type: ignore[type-var]
+        space = Space(Budget(int(room * FILL_SHARE)), self._store.budget, 1, self._engine.piece_rows)
+        values = filled(source, layout, prepared.dtype, prepared.semiring, space, backend_named("cpu"))
+        return StoredCells(scratch.enter_context(self._written(like, values)))
+
+    @contextmanager
+    def _written(self, like: CellsToCome, values: Iterable[NDArray[np.generic]]) -> Iterator[StoredCompleteTable]:
+        """A complete table in the scratch folder, for as long as the block lasts."""
+        stored = self._store.write_cells(like, values)
+        try:
+            yield stored
+        finally:
+            self._store.remove_scratch(stored)
+
+
+class _Largest:
+    """Values that pass by, and the largest absolute one."""
+
+    def __init__(self, values: Iterable[NDArray[np.generic]]) -> None:
+        self._values = values
+        self.largest = 0.0
+
+    def values(self) -> Iterator[NDArray[np.generic]]:
+        """The values, once."""
+        for part in self._values:
+            self.largest = max(self.largest, abs(float(part.max())), abs(float(part.min())))
+            yield part

@@ -1,0 +1,222 @@
+"""The forward pass of bucket elimination (Dechter 1999): one message a bucket, in elimination order.
+
+A bucket holds the factors whose first variable (in elimination order) is the bucket's, and the messages that earlier
+buckets passed on. Joining them and eliminating the variable gives the bucket's message, which goes to the bucket of the
+first variable of its own scope. A message without variables is a number and is combined with the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.bucket_join import TooManyRowsError
+from oocbe.elimination.buckets.bucket_message import MessageMaker
+from oocbe.elimination.buckets.buckets import Bucket, elements_of, fill_buckets
+from oocbe.elimination.buckets.forms import INCOMPLETE
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.recomputation import Recomputation
+from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.elimination.preparation.scaling import split
+from oocbe.errors import LimitError
+from oocbe.model.semiring import Combination
+from oocbe.pruning.pruner import RowPruner
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.residence import to_host
+from oocbe.tables.table import Table
+from oocbe.tracing.recorder import ELIMINATION, span
+
+
+@dataclass
+class ForwardPass:
+    """Outcome of the forward pass.
+
+    Attributes
+    ----------
+    buckets : in elimination order (up to the one that proved infeasibility).
+    value : combined value of the problem, to be multiplied by 2 ** exponent; None where it is infeasible.
+    exponent : 0 but for floating-point products.
+    largest_rows, total_rows : rows of the largest message, and of all.
+    width : variables of the largest separator.
+    is_pruned : rows were held against an upper bound; no value then means that nothing below it exists.
+    recomputation : finds the values of messages that were forgotten; None where all are kept.
+    """
+
+    buckets: list[Bucket]
+    value: int | float | None
+    exponent: int = 0
+    largest_rows: int = 0
+    total_rows: int = 0
+    width: int = 0
+    is_pruned: bool = False
+    recomputation: Recomputation | None = None
+
+
+class RowCapError(LimitError):
+    """A message passed the row cap of a race between orders.
+
+    Attributes
+    ----------
+    position : of the bucket in the order.
+    rows_before : rows of all messages before it. cap : the row cap.
+    """
+
+    def __init__(self, position: int, rows_before: int, cap: int) -> None:
+        super().__init__(f"bucket {position + 1}: more than {cap:,} rows")
+        self.position = position
+        self.rows_before = rows_before
+        self.cap = cap
+
+
+class Forward:
+    """Runs the forward pass over a prepared problem; ``maker`` is the class that makes messages.
+
+    Parameters
+    ----------
+    prepared : the problem, packed for its order.
+    dominance : whether to drop dominated rows (where the semiring allows it).
+    store : where messages are kept.
+    row_cap : a message with more rows, or more steps than go with it, ends the run with :class:`RowCapError`; None:
+        only the disk limits it.
+    engine : computes the buckets; None: the CPU.
+    pruner : the bound to hold rows against, in min-sum; None: all are kept.
+    tables : form of the messages, see :mod:`oocbe.elimination.buckets.forms`; with a pruner all are incomplete,
+        and where rows carry what they consume.
+    """
+
+    maker = MessageMaker
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        dominance: bool,
+        store: MessageStore,
+        row_cap: int | None = None,
+        engine: BucketEngine | None = None,
+        pruner: RowPruner | None = None,
+        tables: str = INCOMPLETE,
+    ) -> None:
+        self._prepared = prepared
+        self._store = store
+        self._prunes = pruner is not None
+        self._maker = self.maker(prepared, dominance, store, row_cap, engine, pruner, tables)
+
+    def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = False) -> ForwardPass:
+        """Eliminate every variable.
+
+        Parameters
+        ----------
+        bucket_done : gets the bucket's number (from 1), rows and bytes.
+        may_forget : whether messages that were joined may be forgotten where memory is short, as a backward pass can
+            compute those few of their values again that it asks for.
+
+        Raises
+        ------
+        ResourceError : memory could not be had, or the disk is full.
+        RowCapError : a message passed the row cap.
+        TimeLimitError : the engine's deadline came.
+        ValueRangeError : a product of integers could leave the range of int64.
+        """
+        prepared = self._prepared
+        buckets = fill_buckets(prepared, self._store)
+        outcome = ForwardPass(buckets, prepared.constant, prepared.exponent, is_pruned=self._prunes)
+        if may_forget and prepared.consumption is None:
+            outcome.recomputation = Recomputation(prepared, buckets)
+            self._store.forgets = outcome.recomputation.forget
+        if prepared.is_infeasible:
+            outcome.value = None
+            return outcome
+        subtrees: dict[int, NDArray[np.uint8]] = {}
+        for place, bucket in enumerate(buckets):
+            subtree = subtrees.pop(place, None)
+            if subtree is None:
+                subtree = np.zeros(len(buckets), dtype=np.uint8)
+            subtree[bucket.variable] = 1
+            with span(ELIMINATION, f"bucket {place + 1}", variable=self._name_of(bucket)) as timed:
+                message, exponent = self._published(place, bucket) or self._computed(place, bucket, subtree, outcome)
+                timed.note(rows=message.rows, bytes=message.nbytes)
+            outcome.width = max(outcome.width, len(bucket.separator))
+            outcome.total_rows += message.rows
+            outcome.largest_rows = max(outcome.largest_rows, message.rows)
+            if bucket_done is not None:
+                bucket_done(place + 1, message.rows, message.nbytes)
+            if message.rows == 0:
+                outcome.value = None
+                del buckets[place + 1 :]
+                return outcome
+            outcome.exponent += exponent
+            if bucket.separator:
+                bucket.sent = message
+                if outcome.recomputation is not None:
+                    outcome.recomputation.made(message, bucket)
+            for received in bucket.messages:
+                self._store.joined(received)
+            if not bucket.separator:
+                self._absorb(outcome, message.table())
+                continue
+            target = prepared.position[bucket.separator[0]]
+            buckets[target].messages.append(message)
+            subtrees[target] = subtrees[target] | subtree if target in subtrees else subtree
+        return outcome
+
+    def _name_of(self, bucket: Bucket) -> str:
+        return self._prepared.problem.variables[bucket.variable].name
+
+    def _fill_separator(self, bucket: Bucket) -> tuple[int, ...]:
+        """The variables of the bucket's message, filled in.
+
+        Where rows carry what they consume, the consumptions of parts of the problem that share no variable add up as
+        well: the last bucket of each then sends its rows to the last bucket of all, once for each value there.
+        """
+        others = elements_of(bucket.scope_members() & ~(1 << bucket.variable))
+        last = self._prepared.order[-1]
+        if not others and self._prepared.consumption is not None and bucket.variable != last:
+            others = [last]
+        bucket.separator = tuple(sorted(others, key=self._prepared.position.__getitem__))
+        return bucket.separator
+
+    def _published(self, place: int, bucket: Bucket) -> tuple[Message, int] | None:
+        """The bucket's message and its exponent as an earlier run published them; fills in the bucket's separator."""
+        layout = self._prepared.layout(self._fill_separator(bucket))
+        return self._store.published(place, bucket.separator, layout, self._prepared.dtype)
+
+    def _computed(
+        self, place: int, bucket: Bucket, subtree: NDArray[np.uint8], outcome: ForwardPass
+    ) -> tuple[Message, int]:
+        """The bucket's message, computed and handed to the store, and its exponent."""
+        try:
+            return self._maker.make(place, bucket, subtree)
+        except TooManyRowsError as error:
+            raise RowCapError(place, outcome.total_rows, error.limit) from None
+
+    def _absorb(self, outcome: ForwardPass, table: Table) -> None:
+        """Combine a message without variables, and with all that it may consume, with the result."""
+        value = self._prepared.semiring.reduce(to_host(table).values).item()
+        assert outcome.value is not None
+        if self._prepared.semiring.combination is Combination.ADD:
+            outcome.value = outcome.value + value
+        else:
+            outcome.value, exponent = split(outcome.value * value)
+            outcome.exponent += exponent
+
+    def message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
+        """Join a bucket in memory and eliminate its variable; fills in the bucket's separator. Nothing is published.
+
+        subtree : uint8 (variables,), 1 for those eliminated into the message, the bucket's own included.
+
+        Raises
+        ------
+        ResourceError : the message does not fit the memory limit.
+        """
+        self._fill_separator(bucket)
+        return self._maker.table(bucket, subtree)
+
+    def cheapest_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
+        """The same in the form that is cheaper (see ``tables``)."""
+        self._fill_separator(bucket)
+        return self._maker.needed_message(bucket, subtree)

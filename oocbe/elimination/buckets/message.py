@@ -1,0 +1,297 @@
+"""A message: its scope, and its table in memory or on disk, as rows or with a value for every assignment."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.preparation.ranges import largest_magnitude
+from oocbe.errors import DiskError, ResourceError
+from oocbe.kernels.row_numbers import key_number
+from oocbe.model.infeasible import feasible_mask
+from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
+from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.device_forms import listed, written_out
+from oocbe.tables.residence import find_row, is_on_device, rows_at_home, to_device, to_host, values_at_home
+from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.table import Table
+
+if TYPE_CHECKING:
+    from oocbe.tables.stored import StoredTable
+
+PART_BYTES = 1 << 28
+"""Bytes of a part of a table on its way from the device, where nothing is kept of it."""
+
+LESS = 0.75
+"""Rows take less than a complete table where they take this share of its bytes."""
+
+
+def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the same kind with the widest range."""
+    return np.dtype(np.int64 if dtype.kind == "i" else np.float64)
+
+
+@contextmanager
+def _if_there_is_room() -> Iterator[None]:
+    """Within the block the device may run out of memory: main memory has room then, or says that it has none."""
+    try:
+        yield
+    except DiskError:
+        raise
+    except ResourceError:
+        pass
+
+
+@dataclass
+class Message:
+    """A message, in memory or on disk.
+
+    Attributes
+    ----------
+    scope : variable indices, the variable eliminated first at the front; the layout has the same order.
+    rows, nbytes : of the table.
+    is_filtered : whether the constraints that its scope covers have been applied; not so in a problem's own tables.
+    is_forgotten : whether nothing is kept of it (:mod:`oocbe.elimination.buckets.recomputation`).
+    """
+
+    scope: tuple[int, ...]
+    rows: int
+    nbytes: int
+    is_filtered: bool = True
+    is_forgotten: bool = False
+    _table: Table | CompleteTable | None = None
+    _stored: StoredTable | StoredCompleteTable | None = None
+    _least: float | None = None
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the rows are held in memory, main memory or the device's."""
+        return self._table is not None
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether the rows, or values, are in a device's memory."""
+        return self._table is not None and is_on_device(self._table)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values."""
+        if self._table is not None:
+            return self._table.values.dtype
+        assert self._stored is not None
+        return self._stored.dtype
+
+    @property
+    def main_memory(self) -> int:
+        """Bytes that it takes of main memory."""
+        return 0 if self._table is None or self.is_on_device else self.nbytes
+
+    def come_home(self) -> None:
+        """Bring it from the device to main memory."""
+        assert self._table is not None
+        self._table = to_host(self._table)
+
+    def forget(self) -> None:
+        """Keep nothing of it."""
+        self._table = None
+        self.is_forgotten = True
+
+    def list_there(self, share: float = math.inf) -> None:
+        """Where it is a complete table on the device, keep its rows instead, there, if they take less than a share of
+        its bytes, and the device has room."""
+        if isinstance(self._table, CompleteTable) and self.is_on_device and self.listed_bytes < self.nbytes * share:
+            with _if_there_is_room():
+                self._table = listed(self._table, tuple(reversed(self._table.scope)))
+                self.nbytes = self._table.nbytes
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is a complete table, in memory or on disk."""
+        return isinstance(self._table, CompleteTable) or isinstance(self._stored, StoredCompleteTable)
+
+    def table(self) -> Table:
+        """The rows in memory, read from disk where they are not, listed where they are a complete table's.
+
+        What is on the device stays there.
+        """
+        if isinstance(self._table, CompleteTable):
+            return self._rows_of(self._table)
+        if self._table is not None:
+            return self._table
+        assert self._stored is not None
+        if isinstance(self._stored, StoredCompleteTable):
+            return self._rows_of(self._stored.to_complete())
+        return self._stored.to_table()
+
+    def complete(self, dtype: np.dtype[np.generic], for_device: bool = False) -> CompleteTable:
+        """The message as a complete table of a dtype, the variable eliminated last changing fastest; made where it is
+        none. What is on the device stays there while it has room; ``for_device``: it is best made there.
+
+        Raises
+        ------
+        ResourceError : it does not fit in memory. ValueRangeError : a value that the dtype cannot hold.
+        """
+        if isinstance(self._table, CompleteTable):
+            return self._table
+        if isinstance(self._stored, StoredCompleteTable):
+            return self._stored.to_complete()
+        if self._table is not None and self._table.values.dtype == dtype and (for_device or self.is_on_device):
+            with _if_there_is_room():
+                return written_out(to_device(self._table), tuple(reversed(self._table.scope)))
+        source = self._stored if self._table is None else to_host(self._table)
+        assert source is not None
+        pieces = source.chunks() if not isinstance(source, Table) else iter([source])
+        scope = tuple(reversed(source.layout.scope))
+        return CompleteTable.from_pieces(source.layout, pieces, source.semiring, scope, dtype)
+
+    def value_pieces(self) -> Iterator[NDArray[Any]]:
+        """Values of the rows (of a complete table, of its feasible cells), a chunk of a table on disk at a time."""
+        if isinstance(self._table, CompleteTable):
+            codes = (self._table.semiring.combination, self._table.semiring.marginalisation)
+            for part in values_at_home(self._table, PART_BYTES):
+                yield part[feasible_mask(part, *codes)]
+        elif self._table is not None:
+            for rows in rows_at_home(self._table, PART_BYTES):
+                yield rows.values
+        elif isinstance(self._stored, StoredCompleteTable):
+            codes = (self._stored.semiring.combination, self._stored.semiring.marginalisation)
+            for part in self._stored.pieces(self._stored.chunk_cells):
+                yield part[feasible_mask(part, *codes)]
+        else:
+            assert self._stored is not None
+            for piece in self._stored.chunks():
+                yield piece.values
+
+    def cells(self) -> CellSource:
+        """The values of a complete message, to be read by boxes."""
+        if isinstance(self._stored, StoredCompleteTable):
+            return StoredCells(self._stored)
+        assert isinstance(self._table, CompleteTable)
+        return HeldCells(to_host(self._table).values)
+
+    def rows_on_hand(self) -> Table | StoredTable:
+        """The table of an incomplete message, wherever it is."""
+        table = self._table or self._stored
+        assert table is not None and not isinstance(table, CompleteTable | StoredCompleteTable)
+        return table
+
+    def _rows_of(self, table: CompleteTable) -> Table:
+        scope = tuple(reversed(table.scope))
+        if is_on_device(table):
+            with _if_there_is_room():
+                return listed(table, scope)
+        return to_host(table).to_table(scope)
+
+    @property
+    def listed_bytes(self) -> int:
+        """Bytes of all rows with their keys; of a complete table more than it takes itself."""
+        table = self._table or self._stored
+        if not isinstance(table, CompleteTable | StoredCompleteTable):
+            return self.nbytes
+        return self.rows * (8 * table.layout.words + table.dtype.itemsize)
+
+    def sorted_rows(self, cache: ChunkCache) -> SortedRows:
+        """The rows to be read by key range, wherever they are; those of a complete table are listed in memory
+        (:meth:`oocbe.elimination.buckets.messages.MessageStore.list_rows` lists them on disk)."""
+        if self._table is not None or isinstance(self._stored, StoredCompleteTable):
+            return HeldRows(self.table())
+        assert self._stored is not None
+        return StoredRows(self._stored, cache)
+
+    def least_magnitude(self) -> float:
+        """Smallest absolute value of a row, but 0, of a message of floats, 1 at most; looked for once."""
+        if self._least is None:
+            self._least = 1.0
+            for values in self.value_pieces():
+                sizes = np.abs(values)
+                self._least = min(self._least, float(sizes[sizes > 0].min(initial=1.0)))
+        return self._least
+
+    def largest_magnitude(self) -> int:
+        """Largest absolute value of an integer message of products; a table on disk tells."""
+        if self._table is not None:
+            return largest_magnitude(self._table.values)
+        assert self._stored is not None
+        low, high = self._stored.extent or (0, 0)
+        return max(abs(low), abs(high))
+
+    def value_at(self, assignment: dict[int, int]) -> int | float | None:
+        """Value of the row that an assignment of (at least) the scope's variables selects; None where there is none."""
+        if isinstance(self._table, CompleteTable):
+            return self._table.value_of([assignment[v] for v in reversed(self.scope)])
+        if isinstance(self._stored, StoredCompleteTable):
+            return self._stored.value_of([assignment[v] for v in reversed(self.scope)])
+        source = self._table if self._table is not None else self._stored
+        assert source is not None
+        indices = np.array([[assignment[v] for v in self.scope]], dtype=np.int64)
+        key = source.layout.pack(indices)[:, 0]
+        if self._table is None:
+            assert self._stored is not None
+            return self._stored.find(key)
+        row = find_row(self._table, key)
+        if row < 0:
+            return None
+        value: int | float = self._table.values[row].item()
+        return value
+
+    def cells_at(self, assignment: dict[int, int], free: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Values for all assignments of some of the scope's variables, and which of them are feasible.
+
+        Parameters
+        ----------
+        assignment : value index of each other variable of the scope, at least. free : variables of the scope.
+
+        Returns
+        -------
+        values : int64 or float64, an axis for each free variable. feasible : bool of the same shape; elsewhere values
+            mean nothing.
+        """
+        source = self._table if self._table is not None else self._stored
+        assert source is not None
+        scope = tuple(reversed(self.scope)) if self.is_complete else self.scope
+        sizes = dict(zip(scope, source.layout.sizes, strict=True))
+        shape = tuple(sizes[v] for v in free)
+        if isinstance(self._table, CompleteTable):
+            steps = dict(zip(scope, self._table.steps, strict=True))
+            numbers = np.full(shape, sum(assignment[v] * steps[v] for v in scope if v not in free), dtype=np.int64)
+            for axis, v in enumerate(free):
+                numbers += (np.arange(sizes[v]) * steps[v]).reshape([-1 if a == axis else 1 for a in range(len(free))])
+            found = self._table.values_of(numbers)
+            return found.astype(_widest(found.dtype)), self._table.is_feasible(found)
+        values, feasible = np.zeros(shape, dtype=_widest(self.dtype)), np.zeros(shape, dtype=np.bool_)
+        trial = dict(assignment)
+        for cell in np.ndindex(*shape):
+            trial.update(zip(free, cell, strict=True))
+            value = self.value_at(trial)
+            if value is not None:
+                values[cell], feasible[cell] = value, True
+        return values, feasible
+
+    def rows_at(self, assignment: dict[int, int], bits: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Rows that an assignment selects where keys begin with a field of so many bits that is none of the scope's.
+
+        Returns that field's values, ascending, and the rows' values.
+        """
+        source = self._table if self._table is not None else self._stored
+        assert source is not None and not self.is_complete
+        indices = np.array([[0, *(assignment[v] for v in self.scope)]], dtype=np.int64)
+        first = key_number(source.layout.pack(indices), 0)
+        last = first + (1 << bits) - 1
+        if self._table is None:
+            assert self._stored is not None and not isinstance(self._stored, StoredCompleteTable)
+            table = self._stored.read_between(first, last)
+        else:
+            assert not isinstance(self._table, CompleteTable)
+            table = self._table = to_host(self._table)
+        begin = bisect_left(range(table.rows), first, key=lambda row: key_number(table.keys, row))
+        end = bisect_right(range(table.rows), last, key=lambda row: key_number(table.keys, row))
+        mask = np.uint64((1 << bits) - 1)
+        return (table.keys[0, begin:end] & mask).astype(np.int64), table.values[begin:end]

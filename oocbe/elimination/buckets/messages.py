@@ -1,0 +1,400 @@
+"""Where messages live between the bucket that makes them and the end of the backward pass.
+
+Every message is needed twice: joined once in the bucket it goes to, and asked for one row in the backward pass. Until
+it is joined it must be quick to read; afterwards it may be anywhere. So messages stay in memory while they fit; beyond
+that, those already joined are written to stored tables in a scratch folder, then those that wait. A message that was
+made in pieces is on disk from the beginning. With a checkpoint, every message is published there as soon as it is made
+and left there for a run that is resumed; a large one is then read back, in one or in pieces, when its bucket comes.
+Messages of the device stay there while it has room, as the backward pass looks at a few of their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.complete_tables.complete_transpose import transposed
+from oocbe.elimination.buckets.cells_to_come import Cells, CellsToCome
+from oocbe.elimination.buckets.message import LESS, Message
+from oocbe.streaming.cells import CellSource, StoredCells
+from oocbe.tables import disk
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.complete_pieces import listed, sorted_pieces
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.residence import is_on_device, rows_at_home, stays_on_device, to_host, values_at_home
+from oocbe.tables.scratch import ScratchFolder, default_parent
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.table import Table
+
+if TYPE_CHECKING:
+    from oocbe.elimination.runs.checkpoint import OrderCheckpoint, PublishedMessage
+    from oocbe.tables.layout import Layout
+
+AnyStored = TypeVar("AnyStored", bound=StoredTable | StoredCompleteTable)
+
+CHUNK_SHARE, LEAST_CHUNK_ROWS = 0.015, 1 << 12
+"""A chunk's rows take this share of the memory limit at most, unless they are so few: one is being filled, one encoded,
+and some are decoded at a time."""
+
+COMPLETE_PIECE_BYTES, LISTED_SHARE, LEAST_ROOM = 32, 0.25, 0.1
+"""Of a cell of a complete table whose rows are listed: its value, key and place, and copies of them. Share of what is
+free, or of this share of the limit where that is more, for the cells that are listed at a time."""
+
+
+class MessageStore:
+    """Keeps the messages of one forward pass; a context manager that leaves nothing on disk but a checkpoint.
+
+    Parameters
+    ----------
+    memory_limit : bytes that messages in memory may take together.
+    workdir : parent of the scratch folder, which is made when first needed; every message is written there at once.
+        None: below the system's scratch folder, and only what does not fit in memory.
+    chunk_rows : rows of a chunk of a stored message.
+    checkpoint : where messages are published and left, or None.
+    max_disk : bytes that the scratch folder may take, or None; a checkpoint has a budget of its own, which counts then.
+
+    Attributes
+    ----------
+    budget : of the disk, and the folder there.
+    in_memory : bytes of messages in main memory.
+    forgets : forgets a message that has been joined where its values can be found otherwise, and says whether it did;
+        called where memory is short. None where all messages are needed.
+    """
+
+    def __init__(
+        self,
+        memory_limit: int,
+        workdir: Path | None = None,
+        chunk_rows: int = 1 << 20,
+        *,
+        checkpoint: OrderCheckpoint | None = None,
+        max_disk: int | None = None,
+    ) -> None:
+        self.memory_limit = memory_limit
+        self.in_memory = 0
+        self.forgets: Callable[[Message], bool] | None = None
+        self._checkpoint = checkpoint
+        self._write_all = workdir is not None
+        self._parent = default_parent() if workdir is None else workdir
+        if checkpoint is not None:
+            self._parent = checkpoint.folder.parent
+        self.budget = DiskBudget(self._parent, max_disk) if checkpoint is None else checkpoint.budget
+        self._chunk_rows = chunk_rows
+        self._scratch: ScratchFolder | None = None
+        self._scratch_bytes = 0
+        self._joined: list[Message] = []
+        self._waiting: list[Message] = []
+        self._left_on_device: list[Message] = []
+        self._written = 0
+        # Of a table on its way from the device to disk.
+        self._part_bytes = max(1 << 20, int(memory_limit * CHUNK_SHARE))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(interrupted=kind is not None)
+
+    @property
+    def free(self) -> int:
+        """Bytes of the limit that are free now."""
+        return self.memory_limit - self.in_memory
+
+    def add(self, scope: tuple[int, ...], table: Table | CompleteTable, is_filtered: bool = True) -> Message:
+        """Keep a new message, or a problem's own table; ``is_filtered`` as in :class:`Message`.
+
+        Raises
+        ------
+        DiskError : the disk, or what may be used of it, is full.
+        """
+        message = Message(scope, table.rows, table.nbytes, is_filtered, _table=table)
+        self.in_memory += message.main_memory
+        if self._write_all:
+            self._write(message)
+        elif is_filtered:  # the problem's own tables stay in memory whatever is written of them
+            self._waiting.append(message)
+        return message
+
+    def publish(self, place: int, scope: tuple[int, ...], table: Table | CompleteTable, exponent: int) -> Message:
+        """Keep the message of the bucket at ``place`` (from 0), in the checkpoint where there is one.
+
+        exponent : of the power of two that the values were divided by. Errors as for :meth:`add`.
+        """
+        if self._checkpoint is not None:
+            if not self._checkpoint.embeds(table.nbytes):
+                if isinstance(table, CompleteTable):
+                    return self.publish_cells(place, scope, table, values_at_home(table, self._part_bytes), exponent)
+                if is_on_device(table):
+                    return self.publish_stream(place, scope, table, rows_at_home(table, self._part_bytes), exponent)
+            host = to_host(table)
+            # A small message is rows in the message's record, whatever its form.
+            rows = Message(scope, host.rows, host.nbytes, _table=host).table()
+            stored = self._checkpoint.publish(place, scope, rows, exponent)
+            if stored is not None:
+                return Message(scope, table.rows, table.nbytes, _stored=stored)
+        return self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
+
+    def publish_stream(
+        self, place: int, scope: tuple[int, ...], head: Table, tables: Iterable[Table], exponent: int
+    ) -> Message:
+        """The same for a message that comes in pieces, in the order of their keys, and is written to disk.
+
+        head : a table of its layout, dtype and semiring.
+        """
+
+        def write(path: Path) -> StoredTable:
+            return self._stored(path, head, tables)
+
+        if self._checkpoint is not None:
+            stored = self._checkpoint.publish_table(place, scope, exponent, write)
+        else:
+            stored = self._in_scratch(write)
+        return Message(scope, stored.rows, stored.nbytes, _stored=stored)
+
+    def publish_cells(
+        self, place: int, scope: tuple[int, ...], like: Cells, values: Iterable[NDArray[Any]], exponent: int
+    ) -> Message:
+        """The same for a complete message whose values come in pieces, in the order of its cells."""
+
+        def write(path: Path) -> StoredCompleteTable:
+            return self._stored_cells(path, like, values)
+
+        checkpoint = self._checkpoint
+        stored = (
+            self._in_scratch(write) if checkpoint is None else checkpoint.publish_table(place, scope, exponent, write)
+        )
+        return Message(scope, stored.rows, stored.nbytes, _stored=stored)
+
+    def write_cells(self, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
+        """Write a complete table that comes in pieces, for later use; :meth:`remove_scratch` removes it."""
+        return self._in_scratch(lambda path: self._stored_cells(path, like, values))
+
+    def write_scratch(self, head: Table, tables: Iterable[Table]) -> StoredTable:
+        """Write a table that comes in pieces, for later use; :meth:`remove_scratch` removes it. Errors as for add."""
+        return self._in_scratch(lambda path: self._stored(path, head, tables))
+
+    def remove_scratch(self, table: StoredTable | StoredCompleteTable) -> None:
+        """Remove what :meth:`write_scratch` or :meth:`write_cells` has made."""
+        used = disk.size_of(table.path)
+        disk.remove(table.path)
+        self.budget.take(-used, self._parent)
+        self._scratch_bytes -= used
+
+    def published(
+        self, place: int, scope: tuple[int, ...], layout: Layout, dtype: np.dtype[np.generic]
+    ) -> tuple[Message, int] | None:
+        """The message that an earlier run published for the bucket at ``place``, checked, and its exponent; or None."""
+        if self._checkpoint is None:
+            return None
+        found: PublishedMessage | None = self._checkpoint.published(place, scope, layout, dtype)
+        if found is None:
+            return None
+        table = found.table
+        if not isinstance(table, Table):
+            return Message(scope, table.rows, table.nbytes, _stored=table), found.exponent
+        message = self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
+        return message, found.exponent
+
+    @contextmanager
+    def holding(self, nbytes: int) -> Iterator[None]:
+        """Within the block, a caller's own tables of so many bytes count as messages in memory."""
+        self.in_memory += nbytes
+        try:
+            yield
+        finally:
+            self.in_memory -= nbytes
+
+    def joined(self, message: Message) -> None:
+        """Note that a message has been joined: from now on it is only asked for single rows."""
+        if message._table is None or not message.is_filtered:  # see add
+            return
+        self._waiting = [m for m in self._waiting if m is not message]
+        if stays_on_device(message._table, self):
+            self._left_on_device.append(message)
+        else:
+            self._come_home(message)
+
+    def relieve(self) -> bool:
+        """Forget or bring home what has been joined and was left on the device; whether there was anything."""
+        has_brought = bool(self._left_on_device)
+        self._left_on_device = [message for message in self._left_on_device if not self._forget(message)]
+        while self._left_on_device:
+            message = self._left_on_device.pop()  # first: bringing one home may ask for relief
+            try:
+                self._come_home(message)
+            except BaseException:
+                self._left_on_device.append(message)
+                raise
+        return has_brought
+
+    def bring_home(self, messages: Sequence[Message], as_rows: bool) -> None:
+        """Bring messages that wait to be joined to main memory or disk, and all that were left on the device.
+
+        as_rows : whether complete tables there become rows, there.
+        """
+        self.relieve()
+        for message in messages:
+            if message.is_on_device:
+                if as_rows:
+                    message.list_there()
+                self._fetch(message, besides=[m for m in messages if m is not message])
+
+    @property
+    def left_on_device(self) -> int:
+        """Bytes on the device that :meth:`relieve` brings home."""
+        return sum(message.nbytes for message in self._left_on_device)
+
+    def _come_home(self, message: Message) -> None:
+        """Keep a message that has been joined in main memory, in the form that takes less where it comes from the
+        device; other messages go to disk where there is no room for it."""
+        if message.is_on_device:
+            if self._forget(message):
+                return
+            message.list_there(LESS)
+            self._fetch(message)
+        if message.is_in_memory:
+            self._joined.append(message)
+
+    def _forget(self, message: Message) -> bool:
+        """Forget a message that has been joined; whether that may be."""
+        before = message.main_memory
+        is_forgotten = self.forgets is not None and self.forgets(message)
+        self.in_memory -= before if is_forgotten else 0
+        return is_forgotten
+
+    def _fetch(self, message: Message, besides: Sequence[Message] = ()) -> None:
+        """Move a message from the device to main memory, or to disk where there is no room."""
+        self.make_room(message.nbytes, besides)
+        if self.free < message.nbytes:
+            self._write(message)
+            return
+        message.come_home()
+        self.in_memory += message.main_memory
+
+    def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> bool:
+        """Write messages to disk until ``wanted`` bytes of the limit are free; whether any has been written.
+
+        Those that have been joined go first, then those that wait to be joined, but for some; the largest first.
+        """
+        written = False
+        if self.free >= wanted:
+            return written
+        for messages in (self._joined, self._waiting):
+            messages.sort(key=lambda m: m.nbytes)
+            messages[:] = [m for m in messages if m.is_in_memory]
+            kept = [m for m in messages if m.is_on_device or any(m is other for other in besides)]
+            others = [m for m in messages if not any(m is other for other in kept)]
+            while others and self.free < wanted:
+                message = others.pop()
+                if messages is self._waiting or not self._forget(message):
+                    self._write(message)
+                written = True
+            messages[:] = others + kept
+        return written
+
+    def close(self, interrupted: bool = False) -> None:
+        """Remove what was written but to a checkpoint; ``interrupted``: perhaps in the middle of a write."""
+        self._left_on_device.clear()  # nobody asks for them any more
+        if self._scratch is None:
+            return
+        self._scratch.close(interrupted)
+        self._scratch = None
+        self.budget.take(-self._scratch_bytes, self._parent)
+        self._scratch_bytes = 0
+
+    def _write(self, message: Message) -> None:
+        """Write a message in memory to the scratch folder, in its form."""
+        assert message._table is not None
+        table = message._table
+        if isinstance(table, CompleteTable):
+            message._stored = self.write_cells(table, values_at_home(table, self._part_bytes))
+        else:
+            message._stored = self.write_scratch(table, rows_at_home(table, self._part_bytes))
+        self.in_memory -= message.main_memory
+        message._table = None
+        message.nbytes = message._stored.nbytes
+
+    def list_rows(self, messages: Sequence[Message]) -> None:
+        """Write those of some messages that are complete tables to disk as rows: these can be read by key range."""
+        for message in messages:
+            if not message.is_complete:
+                continue
+            stored = message._stored
+            source = message._table or stored
+            assert isinstance(source, CompleteTable | StoredCompleteTable)
+            layout = source.layout.select(tuple(reversed(source.scope)))
+            keys, values = np.empty((layout.words, 0), dtype=np.uint64), np.empty(0, dtype=source.dtype)
+            head = Table(layout, keys, values, source.semiring, is_sorted=True)
+            if isinstance(source, CompleteTable):
+                most = max(1, int(self.memory_limit * CHUNK_SHARE) // COMPLETE_PIECE_BYTES)
+                rows = self.write_scratch(head, sorted_pieces(to_host(source), most))
+                self.in_memory -= message.main_memory
+                for others in (self._joined, self._waiting, self._left_on_device):
+                    others[:] = [m for m in others if m is not message]
+            else:
+                rows = self.write_scratch(head, self._listed(source, layout))
+                if self._scratch is not None and source.path.parent == self._scratch.path:
+                    self.remove_scratch(source)
+            message._table, message._stored, message.nbytes = None, rows, rows.nbytes
+
+    def _listed(self, table: StoredCompleteTable, layout: Layout) -> Iterator[Table]:
+        """Rows of a complete table on disk, piece by piece, the variable eliminated first least significant."""
+        room = int(max(self.free, self.memory_limit * LEAST_ROOM) * LISTED_SHARE)
+        most = max(1, room // COMPLETE_PIECE_BYTES)
+
+        @contextmanager
+        def scratch(values: Iterable[NDArray[Any]]) -> Iterator[CellSource]:
+            stored = self.write_cells(CellsToCome(layout, table.dtype, table.semiring), values)
+            try:
+                yield StoredCells(stored)
+            finally:
+                self.remove_scratch(stored)
+
+        first = 0
+        order = tuple(reversed(range(len(layout.scope))))
+        for values in transposed(StoredCells(table), table.layout.sizes, order, room, scratch):
+            for low in range(0, len(values), most):
+                yield listed(layout, values[low : low + most], first + low, table.semiring)
+            first += len(values)
+
+    def _in_scratch(self, write: Callable[[Path], AnyStored]) -> AnyStored:
+        """Write a table to the scratch folder."""
+        if self._scratch is None:
+            self._scratch = ScratchFolder(self._parent)
+        path = self._scratch.path / f"message-{self._written:05d}"
+        self._written += 1
+        stored = write(path)  # gives back itself what it has taken of the budget where it fails
+        self._scratch_bytes += disk.size_of(path)
+        return stored
+
+    def _stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
+        """Write tables end to end as one."""
+        chunk_rows = self._rows_a_chunk(8 * head.layout.words + head.values.dtype.itemsize)
+        dtype, semiring, budget = head.values.dtype, head.semiring, self.budget
+        with StoredTable.create(path, head.layout, dtype, semiring, chunk_rows=chunk_rows, budget=budget) as writer:
+            for table in tables:
+                writer.append(table.keys, table.values)
+        return StoredTable.open(path)
+
+    def _stored_cells(self, path: Path, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
+        """Write a complete table."""
+        chunk_cells = self._rows_a_chunk(like.dtype.itemsize)
+        with StoredCompleteTable.create(
+            path, like.layout, like.dtype, like.semiring, chunk_cells=chunk_cells, budget=self.budget
+        ) as writer:
+            for part in values:
+                writer.append(part)
+        return StoredCompleteTable.open(path)
+
+    def _rows_a_chunk(self, row_bytes: int) -> int:
+        """Rows, or cells, of a chunk: small against the memory limit."""
+        return min(self._chunk_rows, max(LEAST_CHUNK_ROWS, int(self.memory_limit * CHUNK_SHARE) // row_bytes))

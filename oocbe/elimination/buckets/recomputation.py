@@ -1,0 +1,122 @@
+"""Messages that are forgotten, and computed again cell by cell where the backward pass asks for them.
+
+Once a message has been joined, the backward pass asks for as many of its cells as its receiver's variable has values.
+Keeping all of a message for that is out of proportion where it is one of gigabytes on a device that is filling up. Its
+value under one assignment of its scope needs, of each message that its own bucket received, one value for each value
+of the bucket's variable: where those were kept, it is looked up there. So messages may be forgotten as long as a chain
+of forgotten ones stays short: each link multiplies the lookups by a domain size. With two values a variable and
+:data:`MOST_LOOKUPS`, one message in nine is kept along a path of the bucket tree. The trade of memory for repeated
+work is that of recursive conditioning (Darwiche 2001), which caches what it has room for.
+
+It is for messages whose rows carry no consumption: of those a row, not only a value, is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.buckets.buckets import Bucket, entries_over
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.model.semiring import Combination, Marginalisation
+
+MOST_LOOKUPS = 256
+"""Most lookups in kept messages that one value of a forgotten message may take: about a millisecond."""
+
+SLOW_LOOKUPS = 16
+"""Lookups of a complete table in memory that take as long as one among rows or on disk, at least."""
+
+
+class Recomputation:
+    """Decides which messages of one forward pass may be forgotten, and computes their cells again.
+
+    Parameters
+    ----------
+    prepared : the problem, without consumption in its rows. buckets : of the forward pass, in elimination order.
+    """
+
+    def __init__(self, prepared: Prepared, buckets: Sequence[Bucket]) -> None:
+        self._prepared = prepared
+        self._buckets = buckets
+        self._maker: dict[int, Bucket] = {}
+
+    def made(self, message: Message, bucket: Bucket) -> None:
+        """Note which bucket has made a message."""
+        self._maker[id(message)] = bucket
+
+    def forget(self, message: Message) -> bool:
+        """Forget a message that has been joined, where its values take few lookups; whether it was."""
+        receiver = self._buckets[self._prepared.position[message.scope[0]]]
+        chain_goes_on = receiver.sent is not None and receiver.sent.is_forgotten
+        if id(message) not in self._maker or chain_goes_on or self._lookups_without(message) > MOST_LOOKUPS:
+            return False
+        message.forget()
+        return True
+
+    def _lookups_without(self, message: Message) -> int:
+        """Lookups that a value of a message takes once it is forgotten."""
+        bucket = self._maker[id(message)]
+        received = sum(self._lookups(m) for m in bucket.messages)
+        return self._prepared.problem.sizes[bucket.variable] * max(1, received)
+
+    def _lookups(self, message: Message) -> int:
+        if message.is_forgotten:
+            return self._lookups_without(message)
+        return 1 if message.is_in_memory and message.is_complete else SLOW_LOOKUPS
+
+    def cells(
+        self, message: Message, chosen: dict[int, int], free: tuple[int, ...]
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Values of a message for all assignments of some of its variables, the others as chosen.
+
+        Parameters
+        ----------
+        chosen : value index of each other variable of its scope. free : variables of its scope.
+
+        Returns
+        -------
+        values : int64 or float64, an axis for each free variable. A forgotten message of products lacks a power of two,
+            the same for all of these values.
+        feasible : bool of the same shape; elsewhere values mean nothing.
+        """
+        if not message.is_forgotten:
+            return message.cells_at(chosen, free)
+        prepared, bucket = self._prepared, self._maker[id(message)]
+        sizes, semiring = prepared.problem.sizes, prepared.semiring
+        axes = (*free, bucket.variable)
+        shape = tuple(sizes[v] for v in axes)
+        values: NDArray[Any] = np.full(
+            shape, semiring.one, dtype=np.int64 if prepared.dtype.kind == "i" else np.float64
+        )
+        feasible = np.ones(shape, dtype=np.bool_)
+        for c in bucket.constraints:
+            feasible &= entries_over(prepared.constraints, c, sizes, chosen, axes) != 0
+        for f in bucket.functions:
+            values = semiring.combine(values, entries_over(prepared.functions, f, sizes, chosen, axes))
+        for received in bucket.messages:
+            shared = tuple(v for v in axes if v in received.scope)
+            theirs, exist = self.cells(received, chosen, shared)
+            broadcast = tuple(slice(None) if v in shared else np.newaxis for v in axes)
+            values = semiring.combine(values, np.where(exist, theirs, semiring.one)[broadcast])
+            feasible = feasible & exist[broadcast]
+        return self._marginalised(values, feasible)
+
+    def _marginalised(
+        self, values: NDArray[Any], feasible: NDArray[np.bool_]
+    ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """The best feasible value along the last axis, and where there is one."""
+        semiring = self._prepared.semiring
+        exists: NDArray[np.bool_] = np.asarray(feasible.any(axis=-1))
+        limits = np.iinfo(values.dtype) if values.dtype.kind == "i" else np.finfo(values.dtype)
+        worst = limits.max if semiring.marginalisation is Marginalisation.MIN else limits.min
+        reduced = semiring.reduce(np.where(feasible, values, worst), axis=-1)
+        best: NDArray[Any] = np.where(exists, reduced, semiring.one)
+        if semiring.combination is Combination.MULTIPLY and best.dtype.kind == "f":
+            # Products along a chain of forgotten messages would leave the range of floats.
+            largest = float(np.abs(best).max(initial=0.0))
+            best = np.ldexp(best, -np.frexp(largest)[1]) if largest > 0 else best
+        return best, exists

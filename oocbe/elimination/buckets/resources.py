@@ -1,0 +1,64 @@
+"""What a solve's options come to: the engine that computes buckets, and the memory that messages may take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.settings.machine import give_back_large_blocks, resident_memory
+from oocbe.tables.table import format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.settings.options import SolveOptions
+    from oocbe.system.deadline import Deadline
+
+LEAST_BUDGET = 1 << 24
+"""Bytes that messages may take even where the process itself has used up the memory limit."""
+
+HEADROOM, HEADROOM_SHARE = 1 << 27, 0.125
+"""Bytes of the memory limit, and largest share of it, that messages leave to the process: compiled code that is loaded
+later, the stacks of threads, buffers of what is read and written, and what the allocator can't give back."""
+
+LEAST_SHARE = 0.25
+"""Share of the memory limit that messages may take even then."""
+
+
+def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:
+    """What computes the buckets; errors as for :class:`BucketEngine`."""
+    if options.memory is not None:
+        give_back_large_blocks()
+    return BucketEngine(
+        options.backend,
+        options.device_memory,
+        deadline=deadline,
+        streams=options.streams,
+        piece_rows=options.piece_rows,
+    )
+
+
+def message_memory(options: SolveOptions) -> int:
+    """Bytes that messages and the work on them may take: what the limit leaves beside the process as it is now.
+
+    Where that is too little to work with, they may take more, and the limit may not be kept.
+    """
+    return max(_left_to_messages(options), _least_for_messages(options))
+
+
+def memory_warning(options: SolveOptions) -> str:
+    """What to tell where the limit leaves too little to work with; empty otherwise."""
+    least = _least_for_messages(options)
+    if _left_to_messages(options) >= least:
+        return ""
+    return (
+        f"the memory limit of {format_bytes(options.memory_limit)} may not be kept: the program itself takes "
+        f"{format_bytes(resident_memory())} of it, and tables are given {format_bytes(least)} all the same"
+    )
+
+
+def _left_to_messages(options: SolveOptions) -> int:
+    limit = options.memory_limit
+    return limit - min(HEADROOM, int(limit * HEADROOM_SHARE)) - resident_memory()
+
+
+def _least_for_messages(options: SolveOptions) -> int:
+    return max(LEAST_BUDGET, int(options.memory_limit * LEAST_SHARE))

@@ -1,0 +1,1 @@
+"""Mini-bucket elimination: bounds where exact messages do not fit."""

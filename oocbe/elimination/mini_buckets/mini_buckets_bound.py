@@ -1,0 +1,363 @@
+"""Bounds on an optimum from both sides: mini-bucket elimination for one or several z, in any semiring that selects.
+
+Values to maximise are negated, products become sums of logarithms, so that mini-buckets see costs to minimise only;
+what is returned is in the problem's own terms again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets.buckets import elements_of
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.mini_buckets.mini_buckets import ULP, MiniBuckets
+from oocbe.elimination.mini_buckets.mini_buckets_assignment import greedy_assignment
+from oocbe.elimination.mini_buckets.mini_buckets_partition import PARTITIONS, Shape, largest_fitting
+from oocbe.elimination.mini_buckets.mini_buckets_shift import with_copies
+from oocbe.elimination.orders.order import PrimalGraph, search_orders
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.preparation.linear import is_tabulated
+from oocbe.elimination.preparation.logarithms import in_logarithms
+from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.prepare import prepare, scopes_of
+from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.search.claims import check_claim
+from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MIN_SUM, Combination, Marginalisation
+from oocbe.pruning.incumbent import find_incumbent
+from oocbe.results.bound_result import BoundOfZ, BoundResult
+from oocbe.settings.machine import peak_memory, resident_memory
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
+from oocbe.system.interruption import listening
+from oocbe.tables.layout import bits_for
+
+if TYPE_CHECKING:
+    from oocbe.elimination.observer import Observer
+
+AUTO = "auto"
+
+LEAST_BUDGET = 1 << 24
+"""Bytes that messages may take even where the process itself has used up the memory limit."""
+
+WORKING_COPIES = 2
+"""A message is held twice while its blocks are laid end to end."""
+
+PROBES = 16
+"""Random probes a separator when the rows of messages are predicted."""
+
+
+def bound(
+    problem: Problem,
+    options: SolveOptions,
+    z: Sequence[int | str] = (AUTO,),
+    partition: str = "scope",
+    cost_shifting: bool = False,
+    observer: Observer | None = None,
+) -> BoundResult:
+    """Bound a problem's optimum from both sides by mini-bucket elimination.
+
+    Parameters
+    ----------
+    problem : what to bound; ``options.semiring`` overrides its semiring, which must select.
+    options : order, seed, memory, backend and limits; bounds and dominance play no part.
+    z : most variables of a mini-bucket, the eliminated one included (see
+        :mod:`oocbe.elimination.mini_buckets.mini_buckets_partition`); several are run one after the other, without
+        those that can bring nothing beside the ones before, which are noted. ``auto``: the largest z whose messages are
+        predicted to fit the memory limit.
+    partition : ``scope`` or ``content``. cost_shifting : whether costs are shifted between mini-buckets.
+    observer : told about every bucket (:meth:`Observer.bucket_done`).
+
+    Returns
+    -------
+    BoundResult : for each z a bound and, where the backward pass found one, an assignment with its value.
+
+    Raises
+    ------
+    UsageError : an unknown partition, a z below 1, or the option ``ub``, ``resume`` or ``workdir``.
+    UnsupportedError : a semiring that does not select, or negative factors.
+    ResourceError : messages do not fit the memory limit with any z that was given.
+    TimeLimitError : the time limit was reached before the first z was done. (Where a signal ends it instead, there is a
+        result all the same, with the status ``interrupted`` and the entries that were done.)
+    ValueRangeError : sums that could leave 64-bit integers.
+    """
+    begin = time.perf_counter()
+    _check(options, z, partition)
+    semiring = options.semiring or problem.semiring
+    problem = problem.in_semiring(semiring)
+    entries: list[BoundOfZ] = []
+    notes: list[str] = []
+    run: Bounding | None = None
+    with listening() as interruption, Deadline(options.time_limit) as deadline:
+        order_end, is_cut_short = begin, False
+        try:
+            run = Bounding(problem, options, partition, cost_shifting, observer, deadline)
+            order_end = time.perf_counter()
+            _bound_with_each(run, z, deadline, entries, notes)
+        except BaseException as error:
+            if not interruption.caused(error):
+                raise
+            is_cut_short = True
+            notes.append(interruption.reason)
+    return BoundResult(
+        problem=problem.name,
+        semiring=semiring.name,
+        sense=problem.sense,
+        variables=problem.variables,
+        entries=tuple(entries),
+        width=0 if run is None else run.width,
+        order=() if run is None else run.choice.order,
+        partition=partition,
+        cost_shifting=cost_shifting,
+        dtype="" if run is None else value_dtype(run.target, MIN_SUM).name,
+        backend="cuda" if run is not None and run.uses_device else "cpu",
+        seconds={"order": order_end - begin, "total": time.perf_counter() - begin},
+        peak_memory_bytes=peak_memory(),
+        notes=(*(() if run is None else run.notes), *notes),
+        interrupted=is_cut_short,
+    )
+
+
+def _bound_with_each(
+    run: Bounding, z: Sequence[int | str], deadline: Deadline, entries: list[BoundOfZ], notes: list[str]
+) -> None:
+    """Add what each z gives to the entries, and what is to be said of those that give nothing to the notes.
+
+    Raises
+    ------
+    ResourceError : none fits. TimeLimitError : the time limit was reached before the first one was done.
+    """
+    beyond: list[tuple[int, ResourceError]] = []
+    for number, wanted in enumerate(z):
+        idle = _why_idle(wanted, entries, [limit for limit, _ in beyond])
+        if idle:
+            notes.append(f"z = {wanted} was skipped: {idle}")
+            continue
+        try:
+            entries.append(run.automatic(deadline, notes) if wanted == AUTO else run.with_z(int(wanted), deadline))
+        except TimeLimitError as error:
+            if not entries or isinstance(error, RequestedEndError):
+                raise
+            notes += [f"z = {left}: the time limit was reached" for left in z[number:]]
+            return
+        except ResourceError as error:
+            if wanted == AUTO:
+                raise
+            beyond.append((int(wanted), error))
+            notes.append(f"z = {wanted} did not fit: {error}")
+    if beyond and not entries:
+        raise beyond[0][1]
+
+
+def _why_idle(wanted: int | str, entries: Sequence[BoundOfZ], beyond: Sequence[int]) -> str:
+    """Why a z would bring nothing beside what was run; empty where it may.
+
+    entries : of the z that were run. beyond : those that did not fit memory or disk.
+    """
+    for entry in entries:
+        if entry.status == "infeasible":
+            return f"z = {entry.z} has shown that nothing is feasible"
+        if entry.split_buckets == 0 and (wanted == AUTO or int(wanted) > entry.z):
+            return f"z = {entry.z} divides no bucket, so larger ones change nothing"
+        if entry.z == wanted:
+            return "it has been run"
+    too_large = [limit for limit in beyond if wanted != AUTO and int(wanted) >= limit]
+    return f"z = {too_large[0]} did not fit, and it takes no less" if too_large else ""
+
+
+def _check(options: SolveOptions, z: Sequence[int | str], partition: str) -> None:
+    if partition not in PARTITIONS:
+        raise UsageError(f"partition: {partition!r} is none of {', '.join(PARTITIONS)}")
+    if not z:
+        raise UsageError("z: give at least one number, or auto")
+    for wanted in z:
+        if wanted != AUTO and (isinstance(wanted, str) or wanted < 1):
+            raise UsageError(f"z: {wanted!r} is neither {AUTO} nor a number of variables, at least 1")
+    for name in ("ub", "workdir"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"{name}: mini-buckets have no use for it; leave it out")
+    if options.resume:
+        raise UsageError("resume: a run of mini-buckets is not kept, so there is nothing to resume")
+
+
+@dataclass
+class Bounding:
+    """One problem and its order, bounded for one z after the other; parameters and errors as for :func:`bound`."""
+
+    problem: Problem
+    options: SolveOptions
+    partition: str
+    shifting: bool
+    observer: Observer | None
+    deadline: Deadline | None = None
+
+    def __post_init__(self) -> None:
+        problem, semiring = self.problem, self.problem.semiring
+        if not semiring.selects:
+            raise UnsupportedError(
+                f"{problem.name}: mini-buckets bound an optimum, and the {semiring} semiring has none; the tasks logz "
+                "and count compute sums exactly"
+            )
+        self.is_product = semiring.combination is Combination.MULTIPLY
+        self.target = problem
+        if self.is_product:
+            self.target = in_logarithms(problem)
+        elif semiring.marginalisation is Marginalisation.MAX:
+            self.target = negated(problem)
+        self.relaxed = [c for c in problem.linear_constraints if c.can_bind and not is_tabulated(problem, c)]
+        self.notes = [
+            f"{c.name} over {len(c.scope)} variables is left out of the bound, and holds for the assignments"
+            for c in self.relaxed
+        ]
+        options = self.options
+        seconds = (
+            options.order_seconds if self.deadline is None else min(options.order_seconds, self.deadline.remaining)
+        )
+        search = (self.target, options.order, seconds, options.seed)
+        self.choice: OrderChoice = search_orders(*search, deadline=self.deadline)[0]
+        self.width = max((len(s) for s in self.choice.separators), default=0)
+        self.memory = max(LEAST_BUDGET, options.memory_limit - resident_memory())
+        self.uses_device = False
+
+    def with_z(self, z: int, deadline: Deadline) -> BoundOfZ:
+        """Forward and backward pass for one z."""
+        options, target, begin = self.options, self.target, time.perf_counter()
+        engine = BucketEngine(options.backend, options.device_memory, deadline=deadline)
+        self.uses_device = engine.uses_device
+        if self.shifting:
+            prepared = with_copies(target, self.choice.order)
+        else:
+            prepared = prepare(target, MIN_SUM, self.choice.order, carries=False)
+        with MessageStore(self.memory, chunk_rows=options.chunk_rows, max_disk=options.max_disk) as store:
+            settings = (self.partition, self.shifting, options.seed, options.tables)
+            passed = MiniBuckets(prepared, z, store, engine, *settings)
+            done = passed.run(self._bucket_done())
+            forward_end = time.perf_counter()
+            lower, assignment, method = done.bound, None, None
+            if lower is not None and target.upper_bound is not None and lower >= target.upper_bound:
+                lower = None
+            if lower is not None:
+                assignment, method = greedy_assignment(prepared, done.buckets, self.relaxed), "greedy"
+                if assignment is None or target.evaluate(assignment) is None:
+                    assignment, method = self._searched(deadline)
+        end = time.perf_counter()
+        value = None if assignment is None else self.problem.evaluate(assignment)
+        log_value = None if assignment is None or not self.is_product else -_number(target.evaluate(assignment))
+        # The bound of a pass without divided buckets is the optimum, and its greedy assignment has it.
+        exact = done.split == 0 and not self.relaxed
+        status = "bounded"
+        if lower is None:
+            status = "infeasible"
+        elif assignment is not None and exact and method == "greedy":
+            check_claim(target, done.value, assignment, f"mini-buckets with z = {z}")
+            status = "optimal"
+        elif assignment is not None and target.evaluate(assignment) == lower:
+            status = "optimal"
+        if lower is not None and self.is_product:
+            lower -= (len(target.functions) + 2) * ULP  # products that others compute are rounded, too
+        own = None if lower is None else self._own(lower)
+        log_bound = None if lower is None or not self.is_product else -lower
+        return BoundOfZ(
+            z=z,
+            status=status,
+            bound=own,
+            incumbent=value,
+            log_bound=log_bound,
+            log_incumbent=log_value,
+            assignment=assignment,
+            method=method if assignment is not None else None,
+            exact=exact,
+            split_buckets=done.split,
+            mini_buckets=done.mini_buckets,
+            width=done.width,
+            largest_message_rows=done.largest_rows,
+            total_rows=done.total_rows,
+            seconds={"forward": forward_end - begin, "backward": end - forward_end, "total": end - begin},
+        )
+
+    def automatic(self, deadline: Deadline, notes: list[str]) -> BoundOfZ:
+        """The largest z whose messages are predicted to fit; a smaller one where they do not after all."""
+        scopes = scopes_of(self.target)
+        z = largest_fitting(scopes, self.choice.order, self.width, self.memory, self._predicted_bytes)
+        least = max((len(s) for s in scopes), default=1)
+        while True:
+            try:
+                return self.with_z(z, deadline)
+            except ResourceError as error:
+                if z <= least:
+                    raise
+                notes.append(f"z = {z} did not fit: {error}")
+                z -= 1
+
+    @cached_property
+    def _graph(self) -> PrimalGraph:
+        return PrimalGraph(self.target)
+
+    def _predicted_bytes(self, shape: Shape) -> float:
+        """Bytes of all messages, and of the working copies of the largest; with shifting, of the joins of a bucket."""
+        target, separators = self.target, shape.separators
+        if not separators:
+            return 0.0
+        graph, sizes = self._graph, target.sizes
+        count, words = graph.adjacency.shape
+        bits = np.zeros((-(-len(separators) // count) * count, words), dtype=np.uint64)
+        for row, members in enumerate(separators):
+            bits[row] = np.frombuffer(members.to_bytes(8 * words, "little"), dtype=np.uint64)
+        predicted = [graph.predict(bits[i : i + count], PROBES, self.options.seed) for i in range(0, len(bits), count)]
+        rows = np.concatenate(predicted)[: len(separators)]
+        key_bits = [sum(bits_for(sizes[v]) for v in elements_of(m)) for m in separators]
+        value_bytes = 8 if self.shifting else value_dtype(target, MIN_SUM).itemsize
+        sent: list[float] = [
+            r * (8 * (-(-b // 64)) + value_bytes) for r, b in zip(rows.tolist(), key_bits, strict=True)
+        ]
+        working = WORKING_COPIES * max(sent)
+        if self.shifting:
+            working = max(WORKING_COPIES * sizes[v] * sum(sent[i] for i in group) for v, group in shape.groups)
+        return sum(sent) + working
+
+    def _searched(self, deadline: Deadline) -> tuple[tuple[int, ...] | None, str | None]:
+        """An assignment from local search, where the backward pass ended in dead ends."""
+        seconds = min(self.options.incumbent_seconds, deadline.remaining)
+        if seconds <= 0:
+            return None, None
+        found = find_incumbent(self.target, seconds, self.options.seed)
+        return (None, None) if found is None else (found.assignment, found.method)
+
+    def _own(self, value: float) -> int | float:
+        """A bound in min-sum in the problem's own terms."""
+        if self.is_product:
+            return _exp(-value)
+        return value if self.target is self.problem else -value
+
+    def _bucket_done(self) -> Callable[[int, int, int], None] | None:
+        told = self.observer
+        if told is None:
+            return None
+        names = [self.problem.variables[v].name for v in self.choice.order]
+
+        def bucket_done(number: int, rows: int, size: int) -> None:
+            told.bucket_done(number, len(names), names[number - 1], rows, size)
+
+        return bucket_done
+
+
+def _exp(logarithm: float) -> float:
+    """Exponential; rounded up, so that it stays a bound."""
+    try:
+        return math.nextafter(math.exp(logarithm) * (1 + 4 * ULP), math.inf)
+    except OverflowError:
+        return math.inf
+
+
+def _number(value: float | None) -> float:
+    assert value is not None
+    return value

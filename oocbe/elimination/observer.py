@@ -1,0 +1,55 @@
+"""How a solve tells about itself while it runs: a progress bar, a log, a test that counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from oocbe.elimination.plan.plan import Plan
+    from oocbe.results.result import Result
+
+
+class Observer(Protocol):
+    """Receives the events of one solve on the thread that called ``solve``.
+
+    All methods do nothing unless overridden: each returns, which tells type checkers that none must be.
+    """
+
+    def started(self, plan: Plan) -> None:
+        """The plan is made and elimination begins.
+
+        Called again where that order's elimination is given up for another one: buckets then count from 1 again.
+        """
+        return
+
+    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
+        """Bucket ``number`` (1-based) of ``total`` has passed its message on.
+
+        Parameters
+        ----------
+        variable : name of the variable that was eliminated.
+        rows : rows of the message.
+        bytes : bytes of the message's keys and values.
+        """
+        return
+
+    def bounds_changed(
+        self,
+        lower: int | float | None,
+        value: int | float | None,
+        why: str,
+        assignment: tuple[int, ...] | None,
+    ) -> None:
+        """More is known about the optimum; called before, between and after eliminations.
+
+        Parameters
+        ----------
+        lower : proven bound on the optimum (from below where costs are minimised, from above where values are
+            maximised), or None. value : of the best assignment so far, or None. why : what found it.
+        assignment : the best one so far, one value index a variable, or None.
+        """
+        return
+
+    def finished(self, result: Result) -> None:
+        """The solve ended with this result; not called where it ends with an exception."""
+        return

@@ -1,0 +1,1 @@
+"""Elimination orders: found, judged, improved."""

@@ -1,0 +1,101 @@
+"""Better elimination orders by changing how a greedy heuristic judges variables, a few variables at a time.
+
+What a greedy order costs is a matter of luck: of two runs that break ties otherwise, one may have a hundred times the
+rows of the other, and restarts draw from this wide distribution again and again. But a greedy run can be steered: each
+variable has a *factor* that its score is multiplied by, so that it is eliminated earlier or later than its score says.
+Then one good order leads to better ones: change the factors of a few variables, run the heuristic again, and keep the
+change where it makes no more rows (a hill climbing in the space of factors; random restarts with noise on the scores,
+as in Kask, Gelfand, Otten and Dechter 2011, *Pushing the power of stochastic greedy ordering schemes*, are its first
+step only). Runs end as soon as their separators pass the rows of the best one.
+"""
+
+from __future__ import annotations
+
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.orders import greedy_order as greedy
+from oocbe.kernels.cpu.threads import run_all, thread_count
+from oocbe.system.deadline import current_flag, look
+
+if TYPE_CHECKING:
+    from oocbe.elimination.orders.order import PrimalGraph
+
+CHANGED = 0.05
+"""Part of the variables whose factors are changed at a time, on average; one at least."""
+
+SPREAD = 0.7
+"""Standard deviation of a change, in the logarithm of a factor."""
+
+FIRST_SPREAD = 0.1
+"""The same for the factors that a chain begins with: enough to tell equal scores apart."""
+
+SEEDS = 1 << 31
+
+
+class Chain:
+    """Orders of one greedy criterion, each with no more work than the one before it.
+
+    Parameters
+    ----------
+    graph : of the problem. criterion : one of the codes of :mod:`oocbe.kernels.cpu.orders.greedy_order`.
+    probes : of each separator, where there are hard constraints to probe. seed : of the changes.
+    cell_work : see :func:`oocbe.elimination.orders.order.search_orders`.
+
+    Attributes
+    ----------
+    work : predicted for the last order, in rows; infinite before the first one. Where no constraint is known, the
+        assignments of all separators.
+    """
+
+    def __init__(
+        self, graph: PrimalGraph, criterion: int, probes: int, seed: int, cell_work: float = float("inf")
+    ) -> None:
+        self._graph = graph
+        self._criterion = criterion
+        self._probes = probes
+        self._cell_work = cell_work
+        self._random = np.random.default_rng([seed, criterion])
+        self._logarithms = FIRST_SPREAD * self._random.normal(size=len(graph.sizes))
+        self.work = float("inf")
+
+    def step(self) -> NDArray[np.int64] | None:
+        """Try a change in each thread; the order of the best one, None where all have more work than before."""
+        count = len(self._logarithms)
+        trials = [self._logarithms]
+        if self.work < float("inf"):
+            trials = []
+            for _ in range(thread_count()):
+                chosen = self._random.random(count) < CHANGED
+                chosen[self._random.integers(0, count)] = True
+                changes = np.zeros(count)
+                changes[chosen] = SPREAD * self._random.normal(size=np.count_nonzero(chosen))
+                trials.append(self._logarithms + changes)
+        seeds = self._random.integers(0, SEEDS, size=len(trials)).tolist()
+        calls = [(np.exp(t), seed, copy_context()) for t, seed in zip(trials, seeds, strict=True)]
+        found = run_all(self._judged, calls)
+        best = min(range(len(trials)), key=lambda trial: found[trial][0])
+        work: float = found[best][0]
+        order: NDArray[np.int64] = found[best][1]
+        if work > self.work:
+            return None
+        self.work, self._logarithms = work, trials[best]
+        return order
+
+    def _judged(self, factors: NDArray[np.float64], seed: int, context: Context) -> tuple[float, NDArray[np.int64]]:
+        """The same on a thread that knows the caller's deadline from its context."""
+        return context.run(self._judge, factors, seed)
+
+    def _judge(self, factors: NDArray[np.float64], seed: int) -> tuple[float, NDArray[np.int64]]:
+        """Work of the greedy order with some factors, more than that of the last order where it was given up."""
+        graph = self._graph
+        most = self.work if graph.is_complete else float("inf")
+        limits = (factors, most, current_flag())
+        order, work = greedy.greedy_order(graph.adjacency.copy(), graph.weights, self._criterion, seed, *limits)
+        look()
+        if not graph.is_complete:
+            work = graph.work(order, self._probes, seed, self.work, self._cell_work)
+        return work, order

@@ -1,0 +1,113 @@
+"""Most rows that messages can have, by what tables list: sound where random probes see no constraint at all.
+
+Probes (:mod:`oocbe.kernels.cpu.orders.estimate`) know pairwise constraints only. An incomplete function over many
+variables, with few rows, is then invisible to them, though a join never has more rows than the product of its inputs'
+rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from oocbe.model.problem import Constraint, Function, Problem
+
+
+def hidden_supports(problem: Problem, probed_size: int) -> list[Constraint | Function]:
+    """Incomplete functions and constraints that probes know nothing of: not pairwise, or over large domains.
+
+    Parameters
+    ----------
+    probed_size : largest domain that probes look at.
+    """
+    supports: list[Constraint | Function] = [*problem.constraints]
+    supports += [f for f in problem.functions if f.default is None]
+    return [s for s in supports if len(s.scope) != 2 or max(problem.sizes[v] for v in s.scope) > probed_size]
+
+
+def leaves_few(problem: Problem, support: Constraint | Function) -> bool:
+    """Whether a support permits less than half of its assignments: estimates without it then mean little."""
+    listed, complete = len(support.tuples), math.prod(problem.sizes[v] for v in support.scope)
+    permitted = complete - listed if isinstance(support, Constraint) and not support.allowed else listed
+    return 2 * permitted < complete
+
+
+def extends_always(problem: Problem) -> bool:
+    """Whether each variable has a value that no hard constraint forbids, whatever the other variables are.
+
+    Then every assignment of a separator that satisfies the constraints within it is a row of the message. Elsewhere
+    what was eliminated may leave far fewer: equalities with one variable make all others equal.
+    """
+    if problem.linear_constraints:
+        return False
+    free = [np.ones(size, dtype=np.bool_) for size in problem.sizes]
+    supports: list[Constraint | Function] = [*problem.constraints]
+    supports += [f for f in problem.functions if f.default is None]
+    for support in supports:
+        forbids = isinstance(support, Constraint) and not support.allowed
+        others = math.prod(problem.sizes[v] for v in support.scope)
+        for place, v in enumerate(support.scope):
+            listed = np.bincount(support.tuples[:, place], minlength=problem.sizes[v])
+            free[v] &= listed == (0 if forbids else others // problem.sizes[v])
+    return all(values.any() for values in free)
+
+
+def predictions_are_exact(problem: Problem) -> bool:
+    """Whether every assignment is feasible: then each bucket has the rows that its scope says, along any order."""
+    return (
+        not problem.constraints
+        and not any(c.can_bind for c in problem.linear_constraints)
+        and all(
+            f.default is not None or len(f.values) == math.prod(problem.sizes[v] for v in f.scope)
+            for f in problem.functions
+        )
+    )
+
+
+def row_limits(
+    problem: Problem,
+    supports: Sequence[Constraint | Function],
+    order: Sequence[int],
+    separators: Sequence[Sequence[int]],
+    predicted: Sequence[float],
+) -> list[float]:
+    """Predicted rows of each message, lowered to what the rows of its inputs permit.
+
+    Inputs are taken greedily, the one with the fewest rows for each variable that it adds first, until they cover the
+    separator or nothing is left that lists fewer rows than the domains of what it adds have assignments.
+
+    Parameters
+    ----------
+    supports : what lists its feasible assignments; constraints that list forbidden ones are skipped.
+    order : variable indices. separators : of each bucket. predicted : rows of each message; all by position.
+    """
+    position = {v: place for place, v in enumerate(order)}
+    bits = [math.log2(max(1, size)) for size in problem.sizes]
+    inputs: list[list[tuple[float, frozenset[int]]]] = [[] for _ in order]
+    for support in supports:
+        if support.scope and not (isinstance(support, Constraint) and not support.allowed):
+            first = min(position[v] for v in support.scope)
+            inputs[first].append((math.log2(max(1, len(support.tuples))), frozenset(support.scope)))
+    limits = []
+    for place in range(len(order)):
+        separator = frozenset(separators[place])
+        left, rows, candidates = set(separator), 0.0, list(inputs[place])
+        while left and candidates:
+            price = [(size - sum(bits[u] for u in scope & left), i) for i, (size, scope) in enumerate(candidates)]
+            gain, best = min(price)
+            if gain >= 0:
+                break
+            size, scope = candidates.pop(best)
+            rows += size
+            left -= scope
+        rows += sum(bits[u] for u in left)
+        if len(separator) == len(left):
+            limits.append(predicted[place])
+        else:
+            limits.append(min(predicted[place], 2.0 ** min(rows, 1000.0)))
+        if separator:
+            target = min(position[u] for u in separator)
+            inputs[target].append((math.log2(max(1.0, limits[-1])), separator))
+    return limits

@@ -1,0 +1,1 @@
+"""What a solve is predicted to take, before anything is computed."""

@@ -1,0 +1,386 @@
+"""The plan: an order and what each bucket is predicted to cost, before anything is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from oocbe.bucket_engine.bucket_engine import streams_for
+from oocbe.elimination.buckets.forms import CELLS_A_ROW, COMPLETE, INCOMPLETE, expected_work, forecast, possible_tables
+from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.orders.order import MASKED_SIZE, longest_search, search_orders
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.pace import order_cell_work, pace_of
+from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
+from oocbe.elimination.plan.passage import IN_MEMORY, MessageForecast, Passage, forecast_passages
+from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Semiring
+from oocbe.pruning.dominance import applies_to
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
+from oocbe.tables.disk import free_bytes
+from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.scratch import default_parent
+from oocbe.tables.table import format_bytes
+
+SCHEMA_VERSION = 1
+
+PRINTED_BUCKETS = 12
+"""Buckets that ``str(plan)`` lists, the largest ones; ``to_json`` has all."""
+
+
+@dataclass(frozen=True)
+class PlannedBucket:
+    """One bucket of a plan.
+
+    Attributes
+    ----------
+    variable : index of the variable eliminated. name : its name.
+    separator : variable indices of the message's scope, the one eliminated next at the front.
+    bits : of the message's keys.
+    predicted_rows : estimated feasible rows of the message, dominance not counted.
+    complete_rows : rows of a complete table over the separator.
+    predicted_bytes : of the message in its form.
+    form : ``complete`` (values only) or ``incomplete`` (rows with keys); forecast, see
+        :mod:`oocbe.elimination.buckets.forms`.
+    passage : how the bucket passes through memory and disk.
+    """
+
+    variable: int
+    name: str
+    separator: tuple[int, ...]
+    bits: int
+    predicted_rows: int
+    complete_rows: int
+    predicted_bytes: int
+    form: str = INCOMPLETE
+    passage: Passage = IN_MEMORY
+
+    @property
+    def density(self) -> float:
+        """Predicted rows over complete ones."""
+        return self.predicted_rows / self.complete_rows
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An elimination order with its buckets; prints itself.
+
+    Attributes
+    ----------
+    problem : what is to be solved. semiring, dtype : of the messages' values.
+    choice : the order and how it was found.
+    buckets : in elimination order.
+    bounds : what rows are held against, a sentence; empty where nothing is pruned.
+    memory : bytes that messages may take. disk : bytes that may be written.
+    is_certain : whether all predicted rows are made: neither dominance nor bounds drop any, and the prediction knows
+        every constraint that forbids much, also by what it leaves of variables that are gone.
+    """
+
+    problem: Problem
+    semiring: str
+    dtype: str
+    choice: OrderChoice
+    buckets: tuple[PlannedBucket, ...]
+    bounds: str = ""
+    memory: int = 0
+    disk: int = 0
+    is_certain: bool = False
+
+    @cached_property
+    def disk_bytes(self) -> int:
+        """Bytes that are predicted to be written to disk, before compression."""
+        return sum(b.passage.disk_bytes for b in self.buckets)
+
+    @cached_property
+    def least_disk_bytes(self) -> int:
+        """Fewest bytes that they may take there."""
+        return sum(b.passage.least_disk_bytes for b in self.buckets)
+
+    @property
+    def disk_refusal(self) -> str:
+        """Why this cannot fit the disk, as far as is known before it begins, with the numbers; empty where it may."""
+        if not self.is_certain or self.least_disk_bytes <= self.disk:
+            return ""
+        spilled = [b for b in self.buckets if b.passage.disk_bytes]
+        largest = max(spilled, key=lambda b: b.passage.disk_bytes)
+        rows = sum(b.predicted_rows for b in spilled)
+        return (
+            f"{self.problem.name}: by the plan {len(spilled)} messages with {_powers(rows)} rows go to disk and take "
+            f"{_size(self.least_disk_bytes)} there at least "
+            f"({_size(self.disk_bytes)} before compression), most of it the bucket of {largest.name} with "
+            f"{_powers(largest.predicted_rows)} rows; {_size(self.disk)} may be used (--max-disk, free space). "
+            "Use bounds or dominance, raise --memory, or let the search for an order take longer (--order-seconds)"
+        )
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Variable indices, the one eliminated first at the front."""
+        return self.choice.order
+
+    @cached_property
+    def width(self) -> int:
+        """Induced width: variables of the largest separator."""
+        return max((len(b.separator) for b in self.buckets), default=0)
+
+    @cached_property
+    def largest(self) -> PlannedBucket | None:
+        """Bucket with the largest predicted message; None without variables."""
+        return max(self.buckets, key=lambda b: b.predicted_rows, default=None)
+
+    def to_json(self) -> dict[str, object]:
+        """Everything as JSON types; variables by name."""
+        names = [v.name for v in self.problem.variables]
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "problem": self.problem.name,
+            "semiring": self.semiring,
+            "dtype": self.dtype,
+            "heuristic": self.choice.heuristic,
+            "candidates": self.choice.candidates,
+            "bounds": self.bounds,
+            "width": self.width,
+            "predicted_rows": sum(b.predicted_rows for b in self.buckets),
+            "predicted_bytes": sum(b.predicted_bytes for b in self.buckets),
+            "memory": self.memory,
+            "disk": self.disk,
+            "disk_bytes": self.disk_bytes,
+            "least_disk_bytes": self.least_disk_bytes,
+            "order": [names[v] for v in self.order],
+            "buckets": [
+                {
+                    "variable": b.name,
+                    "separator": [names[v] for v in b.separator],
+                    "bits": b.bits,
+                    "predicted_rows": b.predicted_rows,
+                    "complete_rows": b.complete_rows,
+                    "predicted_bytes": b.predicted_bytes,
+                    "form": b.form,
+                    "density": b.density,
+                    "input_bytes": b.passage.input_bytes,
+                    "pieces": b.passage.pieces,
+                    "disk_bytes": b.passage.disk_bytes,
+                }
+                for b in self.buckets
+            ],
+        }
+
+    def __str__(self) -> str:
+        rows = sum(b.predicted_rows for b in self.buckets)
+        size = sum(b.predicted_bytes for b in self.buckets)
+        lines = [
+            f"Plan for {self.problem.name}: {len(self.buckets)} variables, order {self.choice.heuristic} "
+            f"(best of {self.choice.candidates}), induced width {self.width}, {self.semiring} over {self.dtype}",
+            f"  predicted without dominance: {_powers(rows)} rows, {_size(size)} in all messages",
+        ]
+        if self.bounds:
+            lines.append(f"  bounds: {self.bounds}")
+        if self.largest is not None:
+            largest = self.largest
+            lines.append(
+                f"  largest message: bucket of {largest.name}, {_powers(largest.predicted_rows)} rows predicted, "
+                f"{_size(largest.predicted_bytes)}, complete {_powers(largest.complete_rows)}"
+            )
+        lines.append(
+            f"  memory for messages {_size(self.memory)}; to disk {_size(self.disk_bytes)}, at least "
+            f"{_size(self.least_disk_bytes)} once packed; {_size(self.disk)} may be used"
+        )
+        lines.append(
+            f"  {'bucket':>6}  {'variable':<14}{'scope':>6}{'bits':>6}{'rows':>16}{'complete':>14}{'bytes':>12}"
+            f"  {'form':<10}{'density':>8}{'pieces':>8}{'to disk':>12}"
+        )
+        ranked = sorted(range(len(self.buckets)), key=lambda i: -self.buckets[i].predicted_rows)[:PRINTED_BUCKETS]
+        for place in sorted(ranked):
+            b = self.buckets[place]
+            to_disk = _size(b.passage.disk_bytes) if b.passage.disk_bytes else ""
+            lines.append(
+                f"  {place + 1:>6}  {b.name:<14.14}{len(b.separator) + 1:>6}{b.bits:>6}{_powers(b.predicted_rows):>16}"
+                f"{_powers(b.complete_rows):>14}{_size(b.predicted_bytes):>12}  {b.form:<10}{b.density:>8.2g}"
+                f"{_powers(b.passage.pieces):>8}{to_disk:>12}"
+            )
+        if len(self.buckets) > len(ranked):
+            lines.append(f"  … and {len(self.buckets) - len(ranked)} smaller buckets (--json lists all)")
+        return "\n".join(lines)
+
+
+def _powers(rows: int) -> str:
+    """Row counts beyond a billion as powers of two."""
+    return f"{rows:,}" if rows < 10**9 else f"2^{math.log2(rows):.1f}"
+
+
+def _size(count: int) -> str:
+    """Bytes for people, beyond any disk as powers of two."""
+    return format_bytes(count) if count < 1 << 60 else f"2^{math.log2(count):.1f} B"
+
+
+def make_plan(problem: Problem, options: SolveOptions) -> Plan:
+    """Choose an order and predict what it costs.
+
+    Raises
+    ------
+    FormatError : the file named by ``options.order`` is no order of this problem.
+    ValueRangeError : sums of values may leave 64-bit integers.
+    """
+    return candidate_plans(problem, options)[0]
+
+
+def candidate_plans(problem: Problem, options: SolveOptions, deadline: Deadline | None = None) -> list[Plan]:
+    """The most promising plan of each heuristic that the options allow, the best first.
+
+    Parameters
+    ----------
+    deadline : of everything, of which the search takes a part at most; None: there is none.
+
+    Raises
+    ------
+    TimeLimitError : the deadline came; besides the errors of :func:`make_plan`.
+    """
+    semiring = options.semiring or problem.semiring
+    problem = problem.in_semiring(semiring)
+    left = math.inf if deadline is None else deadline.remaining
+    longest = longest_search(options.order_seconds, left) if options.bounds == "none" else 0.0
+    return [
+        plan_for(problem, semiring, choice, bounds_to_come(problem, semiring, choice, options), options)
+        for choice in thorough_orders(problem, semiring, options, left, longest, deadline)
+    ]
+
+
+def thorough_orders(
+    problem: Problem,
+    semiring: Semiring,
+    options: SolveOptions,
+    left: float,
+    longest: float,
+    deadline: Deadline | None = None,
+) -> list[OrderChoice]:
+    """Orders for elimination, the best first, searched for as long as the options allow; judged for their backend.
+
+    Parameters
+    ----------
+    left : seconds left of a time limit. longest, deadline : as for
+        :func:`oocbe.elimination.orders.order.search_orders`.
+
+    Raises
+    ------
+    TimeLimitError : the deadline came. FormatError : the file named by ``options.order`` is no order of this problem.
+    ValueRangeError : sums of values may leave 64-bit integers.
+    """
+    tables = possible_tables(problem, semiring, value_dtype(problem, semiring), options.tables)
+    cell_work = order_cell_work(pace_of(options.backend), tables)
+    search = (problem, options.order, min(options.order_seconds, left), options.seed)
+    return search_orders(*search, cell_work=cell_work, deadline=deadline, longest=longest)
+
+
+EASY_ROWS = 500_000.0
+"""Predicted rows up to which ``auto`` goes ahead without bounds: a tenth of a second or two."""
+
+
+def easy_orders(problem: Problem, options: SolveOptions) -> list[OrderChoice]:
+    """One order of each heuristic, the best first; none where all of them are certainly too much without bounds."""
+    cell_work = math.inf if options.tables == INCOMPLETE else 1 / CELLS_A_ROW
+    return search_orders(problem, options.order, 0.0, options.seed, EASY_ROWS, cell_work)
+
+
+def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> bool:
+    """Whether elimination with an order is over before a bound could be had."""
+    if options.tables == INCOMPLETE or sum(choice.predicted_rows) <= EASY_ROWS:
+        return sum(choice.predicted_rows) <= EASY_ROWS
+    dtype = value_dtype(problem, semiring)
+    tables = possible_tables(problem, semiring, dtype, options.tables)
+    predicted = (choice.order, choice.separators, choice.predicted_rows)
+    work = expected_work(problem.sizes, *predicted, dtype, tables, options.memory_limit)
+    return work <= EASY_ROWS
+
+
+def bounds_to_come(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> str:
+    """What a solve would do about bounds, as far as that is known before it begins."""
+    if options.bounds == "none" or options.tables == COMPLETE or not applies_to(semiring):
+        return ""
+    if options.bounds != "auto":
+        return f"{options.bounds}, in {options.bound_seconds:g} s"
+    if needs_no_bounds(problem, semiring, choice, options):
+        return "none: elimination is over before they are there"
+    return (
+        f"incumbent in {options.incumbent_seconds:g} s and the best at the root of constant, local-polytope and lp in "
+        f"{options.bound_seconds:g} s, then elimination of what they leave open"
+    )
+
+
+def plan_for(
+    problem: Problem, semiring: Semiring, choice: OrderChoice, bounds: str = "", options: SolveOptions | None = None
+) -> Plan:
+    """The plan of one order; ``bounds`` as in :class:`Plan`."""
+    dtype = value_dtype(problem, semiring)
+    options = options or SolveOptions()
+    # Bounds drop rows as they are made, which complete tables do not have.
+    tables = INCOMPLETE if bounds and not bounds.startswith("none") else options.tables
+    tables, memory = possible_tables(problem, semiring, dtype, tables), options.memory_limit
+    buckets = []
+    for v, separator, rows in zip(choice.order, choice.separators, choice.predicted_rows, strict=True):
+        names = tuple(problem.variables[u].name for u in separator)
+        layout = Layout(names, tuple(problem.sizes[u] for u in separator))
+        predicted = min(layout.complete_rows, round(rows))
+        row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
+        name = problem.variables[v].name
+        form = forecast(layout, rows, dtype, tables, memory)
+        size = layout.complete_rows * dtype.itemsize if form == COMPLETE else predicted * row_bytes
+        buckets.append(PlannedBucket(v, name, separator, layout.bits, predicted, layout.complete_rows, size, form))
+    room = message_memory(options)
+    planned = tuple(
+        replace(bucket, passage=passage)
+        for bucket, passage in zip(buckets, _passages(problem, choice, buckets, dtype, room, options), strict=True)
+    )
+    drops_rows = (options.dominance and applies_to(semiring)) or (bounds and not bounds.startswith("none"))
+    disk = disk_available(options)
+    is_certain = not drops_rows and _knows_every_row(without_zeros(problem))
+    return Plan(problem, semiring.name, dtype.name, choice, planned, bounds, room, disk, is_certain)
+
+
+def _knows_every_row(problem: Problem) -> bool:
+    """Whether predictions know every constraint that forbids much, also by what it leaves of variables gone."""
+    hides = any(leaves_few(problem, s) for s in hidden_supports(problem, MASKED_SIZE))
+    return not hides and extends_always(problem)
+
+
+def disk_available(options: SolveOptions) -> int:
+    """Bytes that a new run may write: what is free where it would, or the limit where that is less."""
+    free = free_bytes(default_parent() if options.workdir is None else options.workdir)
+    return free if options.max_disk is None else min(free, options.max_disk)
+
+
+def _passages(
+    problem: Problem,
+    choice: OrderChoice,
+    buckets: Sequence[PlannedBucket],
+    dtype: np.dtype[Any],
+    memory: int,
+    options: SolveOptions,
+) -> list[Passage]:
+    position = {v: place for place, v in enumerate(choice.order)}
+    messages = []
+    for b in buckets:
+        target = position[b.separator[0]] if b.separator else None
+        words = max(1, -(-b.bits // WORD_BITS))
+        listed = b.predicted_rows * (words * WORD_BITS // 8 + dtype.itemsize)
+        messages.append(
+            MessageForecast(
+                target,
+                b.predicted_rows,
+                b.predicted_bytes,
+                listed,
+                b.complete_rows,
+                b.form == COMPLETE,
+                b.variable,
+                b.separator,
+            )
+        )
+    streams = streams_for(options.streams)
+    keeps_all = options.workdir is not None
+    return forecast_passages(messages, memory, streams, options.piece_rows, keeps_all, problem.sizes)

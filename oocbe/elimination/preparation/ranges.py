@@ -1,0 +1,127 @@
+"""Which dtype holds every value that a solve can meet; sums and products never wrap around.
+
+Sums are bounded before anything is computed: no partial sum exceeds the constant plus the largest absolute value of
+each function. Products have no such useful bound, so theirs is checked bucket by bucket from the values that are
+really there (:func:`check_product`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from oocbe.errors import ValueRangeError
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Combination, Semiring
+
+INT32_LIMIT = 2**31 - 1
+INT64_LIMIT = 2**63 - 1
+
+FRACTION = 2.0**-20
+"""Multiples of this add up exactly in float64 while their sum is below :data:`EXACT_SUM`."""
+
+EXACT_SUM = 2.0**31
+"""Two such sums and their difference need 20 + 32 bits, within the 53 of a float64."""
+
+ROUNDING = 2.0**-36
+"""Rounding error of a sum relative to the sum of magnitudes: 2**-52 for each of at most 2**16 additions."""
+
+
+def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
+    """Dtype of message values: int32 or int64 where everything is an integer, float64 otherwise.
+
+    Raises
+    ------
+    ValueRangeError : a sum of integers may leave the range of int64, or sums of floats that of float64 in both
+        directions.
+    """
+    if semiring.counts:
+        return np.dtype(np.int64)
+    if semiring.needs_floats or not problem.is_integral:
+        if semiring.combination is Combination.ADD and all(map(math.isinf, float_sum_bounds(problem))):
+            raise ValueRangeError(
+                f"{problem.name}: sums of values may leave the range of float64 in both directions, and infinities of "
+                "both signs add up to nothing; scale the values down"
+            )
+        return np.dtype(np.float64)
+    if semiring.combination is Combination.MULTIPLY:
+        return np.dtype(np.int64)
+    # Dominance adds penalties, differences of two values of one function: twice the bound leaves room for them.
+    bound = 2 * sum_bound(problem)
+    if bound <= INT32_LIMIT:
+        return np.dtype(np.int32)
+    if bound <= INT64_LIMIT:
+        return np.dtype(np.int64)
+    raise ValueRangeError(
+        f"{problem.name}: sums of values can reach {bound // 2:.3g}, beyond 64-bit integers; "
+        "scale the costs down, or give them as floating-point numbers"
+    )
+
+
+def sum_bound(problem: Problem) -> int:
+    """Largest absolute value of any sum of integer values, the constant included: no partial sum exceeds it."""
+    return abs(int(problem.constant)) + sum(_largest(f.values, f.default) for f in problem.functions)
+
+
+def float_sum_bounds(problem: Problem) -> tuple[float, float]:
+    """What no sum of values is below, and what none is above; infinite where float64 does not hold it."""
+    low = high = 0.0
+    for part in (np.array([problem.constant]), *(f.values for f in problem.functions)):
+        low += min(0.0, float(part.min(initial=0)))
+        high += max(0.0, float(part.max(initial=0)))
+    for f in problem.functions:
+        low += min(0.0, float(f.default or 0))
+        high += max(0.0, float(f.default or 0))
+    return low, high
+
+
+def rounding_margin(problem: Problem) -> float:
+    """A difference between two sums of the problem's values that rounding cannot make; 0 where sums are exact.
+
+    Sums are exact where every value is an integer, or a multiple of :data:`FRACTION`, and they stay small.
+    """
+    if problem.is_integral:
+        return 0
+    bound = abs(problem.constant)
+    exact = _is_exact(problem.constant)
+    for f in problem.functions:
+        bound += max(abs(float(f.default or 0)), float(np.abs(f.values).max(initial=0)))
+        exact = exact and _is_exact(f.values) and _is_exact(f.default or 0)
+    if exact and bound < EXACT_SUM:
+        return 0
+    return float(bound) * ROUNDING
+
+
+def _is_exact(values: object) -> bool:
+    with np.errstate(over="ignore"):  # far beyond what is exact
+        scaled = np.asarray(values, dtype=np.float64) / FRACTION
+    return bool((scaled == np.rint(scaled)).all())
+
+
+def _largest(values: np.ndarray[Any, Any], default: float | None) -> int:
+    return max(largest_magnitude(values), abs(int(default or 0)))
+
+
+def largest_magnitude(values: np.ndarray[Any, Any]) -> int:
+    """Largest absolute value of integers, exactly (the lowest integer of a dtype has no positive twin); 0 of none."""
+    return max(abs(int(values.max())), abs(int(values.min()))) if len(values) else 0
+
+
+def check_product(where: str, dtype: np.dtype[Any], factors: Iterable[float], size: int) -> None:
+    """Refuse a bucket whose products, summed over ``size`` values, may leave int64; floats always pass.
+
+    Parameters
+    ----------
+    where : the bucket, for the message. factors : largest absolute value of each table and lookup joined.
+    """
+    if dtype.kind != "i":
+        return
+    bound = math.prod(abs(int(f)) for f in factors) * size
+    if bound > INT64_LIMIT:
+        raise ValueRangeError(
+            f"{where}: products can reach {bound:.3g}, beyond 64-bit integers; give the values as "
+            "floating-point numbers (to count, 1.0 each in the sum-product semiring)"
+        )

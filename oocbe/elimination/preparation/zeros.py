@@ -1,0 +1,63 @@
+"""Products that are 0 count as infeasible: what is worth 0 is forbidden, like what has no row.
+
+Elimination drops such rows (see :mod:`oocbe.elimination.preparation.prepare`). What only looks at a problem's parts, to
+plan or to count in another semiring, does not know that by itself; written as constraints, zeros mean the same to
+everyone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from oocbe.model.problem import Constraint, Function, Problem
+from oocbe.model.semiring import Combination, Semiring
+
+
+def zeros_forbid(semiring: Semiring) -> bool:
+    """Whether an assignment worth 0 is infeasible: where values are multiplied, and not only counted."""
+    return semiring.combination is Combination.MULTIPLY and not semiring.counts
+
+
+def without_zeros(problem: Problem) -> Problem:
+    """The same feasible assignments and values, all zeros of a product problem written as what they forbid.
+
+    Listed zeros lose their row, beside a default they become a constraint as well; a default of 0 becomes none; and a
+    constant of 0 becomes a constraint that nothing satisfies. Problems without zeros, and of other semirings, come back
+    as they are.
+    """
+    if not zeros_forbid(problem.semiring):
+        return problem
+    known = _KNOWN.get(problem)
+    if known is None:
+        known = _without_zeros(problem)
+        if known is not problem:
+            _KNOWN[problem] = known
+    return known
+
+
+_KNOWN: WeakKeyDictionary[Problem, Problem] = WeakKeyDictionary()
+"""Of problems with zeros the ones without: the search for orders, each plan and tasks ask for them."""
+
+
+def _without_zeros(problem: Problem) -> Problem:
+    functions: list[Function] = []
+    constraints = list(problem.constraints)
+    for f in problem.functions:
+        keep = f.values != 0
+        default = None if f.default == 0 else f.default
+        if keep.all() and default == f.default:
+            functions.append(f)
+            continue
+        if default is not None:
+            constraints.append(Constraint(f.scope, f.tuples[~keep]))
+        functions.append(Function(f.scope, f.tuples[keep], f.values[keep], default))
+    constant = problem.constant
+    if constant == 0:
+        constraints.append(Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True))
+        constant = type(constant)(problem.semiring.one)
+    elif functions == list(problem.functions):
+        return problem
+    return replace(problem, functions=tuple(functions), constraints=tuple(constraints), constant=constant)

@@ -1,0 +1,1 @@
+"""Runs on disk: what is published, and how a killed one is resumed."""

@@ -1,0 +1,348 @@
+"""What a solve keeps on disk and for how long: nothing beyond its end, or a run that can be resumed.
+
+A solve talks to one of two runs with the same methods. A :class:`TransientRun` has messages in memory and, where they
+do not fit, in a scratch folder. A :class:`DurableRun` has them in a run directory
+(:mod:`oocbe.elimination.runs.run_directory`), where a later process finds what this one published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import oocbe
+from oocbe.elimination.buckets.forward import RowCapError
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.runs.checkpoint import OrderCheckpoint
+from oocbe.elimination.runs.run_directory import RunDirectory
+from oocbe.errors import CorruptDataError, DiskError, ResourceError, UnsupportedError, UsageError
+from oocbe.model.problem import Problem
+from oocbe.model.problem_digest import problem_digest
+from oocbe.results.result import UNPROVEN, Result
+from oocbe.settings.option_values import ORDER_NAMES
+from oocbe.settings.options import SolveOptions
+from oocbe.tables.disk import free_bytes
+from oocbe.tables.scratch import default_parent
+
+FREE_OPTIONS = {
+    *("memory", "device_memory", "workdir", "max_disk", "resume", "chunk_rows", "backend", "streams", "piece_rows"),
+    *("time_limit", "gap", "incumbent_seconds", "bound_seconds"),
+}
+"""Options that may differ between a run and its continuation: limits and effort, which make no message wrong. All
+others, also those that are added later, must be the same. (Semirings are compared by themselves, problem's or
+option's.)"""
+
+_FROM_THE_PROBLEM = {"variables", "problem"}
+
+
+class TransientRun:
+    """A run of which nothing is left when it ends; a work folder, where there is one, holds its scratch folder.
+
+    Attributes
+    ----------
+    result : the answer that is there already; always None here. notes : for the result, about what was found on disk.
+    keeps_messages : whether messages outlive the process.
+    """
+
+    result: Result | None = None
+    keeps_messages = False
+    known: dict[str, Any] | None = None
+
+    def __init__(self, problem: Problem, options: SolveOptions) -> None:
+        self._problem = problem
+        self._options = options
+        self._memory = 0
+        self.notes: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    @property
+    def disk_available(self) -> int:
+        """Bytes that the run may have on disk, with those it has already."""
+        free = free_bytes(default_parent())
+        return free if self._options.max_disk is None else min(free, self._options.max_disk)
+
+    def orders(self, search: Callable[[], list[OrderChoice]]) -> list[OrderChoice]:
+        """Orders to try, the most promising first: those that ``search`` finds, or found when the run began."""
+        return search()
+
+    def keep_known(self, content: dict[str, Any]) -> None:
+        """Publish what is known about the optimum (:class:`oocbe.elimination.search.race.Keeper`)."""
+
+    def set_memory(self, limit: int) -> None:
+        """Bytes that messages in memory may take."""
+        self._memory = limit
+
+    def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
+        """Say which attempt the methods below are about."""
+
+    def make_store(self) -> MessageStore:
+        """A place for the messages of this attempt; those of all others are removed."""
+        options = self._options
+        return MessageStore(self._memory, options.workdir, options.chunk_rows, max_disk=options.max_disk)
+
+    def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
+        """How this attempt was given up by a run before this one, or None."""
+        return None
+
+    def give_up(self, cap: int | None, error: RowCapError | ResourceError, repeatable: bool) -> None:
+        """Remove this attempt's messages; where it is repeatable, remember how it ended."""
+
+    def finish(self, result: Result) -> Result:
+        """Called with the answer; returns it, with notes."""
+        return result
+
+
+class DurableRun(TransientRun):
+    """A run in a run directory, new or resumed; locked until the end of the ``with`` block.
+
+    Raises
+    ------
+    UsageError : an unfinished run is there and ``options.resume`` is not set, or another problem's or one with other
+        options and it is; besides the errors of :class:`RunDirectory`.
+    """
+
+    keeps_messages = True
+
+    def __init__(self, problem: Problem, options: SolveOptions, workdir: Path) -> None:
+        super().__init__(problem, options)
+        self._directory = RunDirectory(workdir, options.max_disk)
+        try:
+            self._found = self._directory.read()
+            self._identity = ""
+            if self._found is not None:
+                self._judge(self._found)
+            self._ended = self._read_attempts() if self._found else []
+            self.known = self._read("known", "what was known is found out again").get("known") if self._found else None
+        except BaseException:
+            self._directory.__exit__(None, None, None)
+            raise
+        self._checkpoint: OrderCheckpoint | None = None
+        self._key = ""
+        self._semiring = problem.semiring
+        self._damaged: list[str] = []
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._directory.__exit__(kind, error, trace)
+
+    @property
+    def disk_available(self) -> int:
+        """See :class:`TransientRun`; here and below."""
+        budget = self._directory.budget
+        return budget.used + budget.available
+
+    def orders(self, search: Callable[[], list[OrderChoice]]) -> list[OrderChoice]:
+        """The published orders of a run that is resumed, or new ones, which are published."""
+        if self._found is not None:
+            return read_choices(self._found["orders"], len(self._problem.variables))
+        choices = search()
+        orders = [asdict(choice) for choice in choices]
+        self._identity = self._directory.begin({**self._description(), "orders": orders})
+        self._found = {"orders": orders}
+        return choices
+
+    def keep_known(self, content: dict[str, Any]) -> None:
+        """See :class:`TransientRun`."""
+        self._directory.keep("known", {"identity": self._identity, "known": content})
+
+    def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
+        """Give the attempt a key that says what its messages depend on.
+
+        That is the problem (what bounds left of it, and the threshold, which is its upper bound), the order and
+        dominance, but not the bound that rows were held against: a message holds all rows that can be part of something
+        below the threshold, and any number of others.
+        """
+        content = f"{problem_digest(problem)} {order} {dominance}"
+        self._key = hashlib.sha256(content.encode()).hexdigest()[:16]
+        self._semiring = problem.semiring
+
+    def make_store(self) -> MessageStore:
+        """A store that publishes messages; those of other attempts are removed."""
+        self._directory.remove_orders(but=self._key)
+        budget, rows = self._directory.budget, self._options.chunk_rows
+        folder = self._directory.order_folder(self._key)
+        found = 0 if self._checkpoint is None else self._checkpoint.found
+        checkpoint = OrderCheckpoint(folder, self._identity, self._semiring, budget, rows, self._damaged.append)
+        checkpoint.found, self._checkpoint = found, checkpoint
+        return MessageStore(self._memory, chunk_rows=rows, checkpoint=checkpoint)
+
+    def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
+        """See :class:`TransientRun`."""
+        for attempt in self._ended:
+            if (attempt["order"], attempt["cap"]) == (self._key, cap):
+                if "resources" in attempt:
+                    return ResourceError(attempt["resources"])
+                return RowCapError(attempt["position"], attempt["rows_before"], attempt["passed"])
+        return None
+
+    def give_up(self, cap: int | None, error: RowCapError | ResourceError, repeatable: bool) -> None:
+        """Publish how the attempt ended, then remove its messages."""
+        if repeatable:
+            attempt: dict[str, Any] = {"order": self._key, "cap": cap}
+            if isinstance(error, RowCapError):
+                attempt |= {"position": error.position, "rows_before": error.rows_before, "passed": error.cap}
+            else:
+                attempt["resources"] = str(error)
+            self._ended.append(attempt)
+            self._directory.keep("race", {"identity": self._identity, "attempts": self._ended})
+        self._directory.remove_orders()
+
+    def finish(self, result: Result) -> Result:
+        """Publish the answer and remove the messages; where a limit ended the run, leave it to be resumed.
+
+        An answer is not lost because the disk has no room for it: it is returned all the same, with a note.
+        """
+        notes = [*self.notes, *(f"{text}; it was computed again" for text in self._damaged)]
+        if self._checkpoint is not None and self._checkpoint.found:
+            notes.insert(0, f"resumed: {self._checkpoint.found} messages were found in {self._directory.path}")
+        told = replace(result, notes=(*result.notes, *notes))
+        if result.status in UNPROVEN:
+            messages = self._directory.message_count()
+            if result.status == "interrupted" and messages:
+                left = f"{messages} messages are published in {self._directory.path}; --resume goes on from there"
+                told = replace(told, notes=(*told.notes, left))
+            return told
+        content = {f.name: getattr(result, f.name) for f in fields(result) if f.name not in _FROM_THE_PROBLEM}
+        try:
+            self._publish_result({"identity": self._identity, "result": content})
+            self._directory.remove_orders()
+        except DiskError as error:
+            left = (
+                f"{error}. So not all is in {self._directory.path} as it should be; --resume computes what is missing"
+            )
+            return replace(told, notes=(*told.notes, left))
+        return told
+
+    def _publish_result(self, content: dict[str, Any]) -> None:
+        """Publish the answer, where need be in the place of messages: it does not need them any more."""
+        try:
+            self._directory.keep("result", content)
+        except DiskError as error:
+            if not error.is_full:
+                raise
+            self._directory.remove_orders()
+            self._directory.keep("result", content)
+
+    def _description(self) -> dict[str, Any]:
+        problem = self._problem
+        return {
+            "program": oocbe.__version__,
+            "problem": problem.name,
+            "digest": problem_digest(problem),
+            "semiring": problem.semiring.name,
+            "options": _settings(self._options),
+        }
+
+    def _judge(self, found: dict[str, Any]) -> None:
+        """Whether the run that is there is to be resumed, replaced, or in the way."""
+        path, resume = self._directory.path, self._options.resume
+        self._identity = str(found.get("identity"))
+        result = self._read_result()
+        if not resume:
+            messages = self._directory.message_count()
+            if result is None and messages:
+                raise UsageError(
+                    f"{path}: holds an unfinished run of {found.get('problem')} with {messages} published messages; "
+                    "continue it with --resume, or remove the folder (or choose another) to start anew"
+                )
+            self._found = None
+            return
+        mine = self._description()
+        start_anew = "choose another --workdir, or remove this one"
+        if found.get("program") != mine["program"]:
+            raise UnsupportedError(
+                f"{path}: begun by version {found.get('program')} of oocbe, this is {mine['program']}; messages of "
+                f"different versions do not mix. Resume with that version, or {start_anew}"
+            )
+        if found.get("semiring") != mine["semiring"] or found.get("digest") != mine["digest"]:
+            if (found.get("problem"), found.get("semiring")) == (mine["problem"], mine["semiring"]):
+                # The upper bound is part of the problem, but was given as an option.
+                _compare(path, found.get("options"), mine["options"], start_anew)
+            what = f"{found.get('problem')} in {found.get('semiring')}"
+            raise UsageError(
+                f"{path}: holds a run of another problem ({what}; this is {mine['problem']} in {mine['semiring']}), or "
+                f"its file has changed; {start_anew}"
+            )
+        _compare(path, found.get("options"), mine["options"], start_anew)
+        if result is not None:
+            self._directory.remove_orders()
+            self.result = self._restored(result)
+
+    def _read_result(self) -> dict[str, Any] | None:
+        """The published answer of this very run; a damaged one is as good as none, it can be computed again."""
+        found: dict[str, Any] | None = self._read("result", "the answer is computed again").get("result")
+        return found
+
+    def _restored(self, content: dict[str, Any]) -> Result:
+        note = f"the run in {self._directory.path} had ended already; this is its answer"
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in content.items()}
+        values["notes"] = (*values["notes"], note)
+        values |= {"variables": self._problem.variables, "problem": self._problem.name}
+        return Result(**values)
+
+    def _read_attempts(self) -> list[dict[str, Any]]:
+        return list(self._read("race", "orders that were given up are tried again").get("attempts", []))
+
+    def _read(self, what: str, remedy: str) -> dict[str, Any]:
+        """A record of this run that only saves time: a damaged one is as good as none."""
+        try:
+            content = self._directory.kept(what)
+        except CorruptDataError as error:
+            self.notes.append(f"{error}; {remedy}")
+            return {}
+        return content if content is not None and content.get("identity") == self._identity else {}
+
+
+def open_run(problem: Problem, options: SolveOptions) -> TransientRun:
+    """The run of a solve, to be used in a ``with`` statement; errors as for :class:`DurableRun`."""
+    if options.workdir is None:
+        if options.resume:
+            raise UsageError("resume: which run? Give its folder with --workdir")
+        return TransientRun(problem, options)
+    return DurableRun(problem, options, options.workdir)
+
+
+def _settings(options: SolveOptions) -> dict[str, object]:
+    """Options that a continuation must share; an order file by its content."""
+    settings = {k: v for k, v in options.to_json().items() if k not in FREE_OPTIONS | {"semiring"}}
+    if options.order not in ORDER_NAMES:
+        settings["order"] = "file with SHA-256 " + hashlib.sha256(Path(options.order).read_bytes()).hexdigest()
+    return settings
+
+
+def _compare(path: Path, theirs: object, mine: dict[str, object], start_anew: str) -> None:
+    theirs = theirs if isinstance(theirs, dict) else {}
+    for name in sorted({*theirs, *mine}):
+        if theirs.get(name) != mine.get(name):
+            raise UsageError(
+                f"{path}: its run has {name} = {theirs.get(name)}, this one {mine.get(name)}, which would change the "
+                f"messages; resume with the same value, or {start_anew}"
+            )
+
+
+def read_choices(entries: list[dict[str, Any]], variables: int) -> list[OrderChoice]:
+    """Orders from a record of a run; CorruptDataError where one is no order of so many variables."""
+    choices = []
+    for entry in entries:
+        separators = tuple(tuple(s) for s in entry["separators"])
+        rows = tuple(entry["predicted_rows"])
+        costs = tuple(entry.get("cell_costs", ()))  # runs of older versions know none
+        fits = len(separators) == len(rows) == variables and len(costs) in (0, variables)
+        if sorted(entry["order"]) != list(range(variables)) or not fits:
+            raise CorruptDataError("run.json: an order that is none of this problem; remove the folder to start anew")
+        order, heuristic, candidates = tuple(entry["order"]), entry["heuristic"], entry["candidates"]
+        choices.append(OrderChoice(order, heuristic, candidates, separators, rows, costs))
+    return choices

@@ -1,0 +1,229 @@
+"""The run directory: what of a run is on disk, so that a killed one can be resumed (``--workdir``, ``--resume``).
+
+    lock             held while a process works there; says which one
+    run.json         format version, problem digest, options that change the result, the orders of the race
+    race.json        which orders were given up, at which row cap
+    known.json       with bounds: the proven bound and the best assignment so far
+    order-…/         published messages of one order (:mod:`oocbe.elimination.runs.checkpoint`); named by a digest of
+    the
+                     problem (or what bounds left of it) and the order
+    result.json      the answer, once there is one; the messages are then removed
+    oocbe-…/         scratch tables of the process at work (an empty file of such a name: one that was to have none)
+
+A run begins with the search for orders; the candidates are published in ``run.json`` before the first bucket, because
+the search depends on time. Without bounds, the race between orders (:mod:`oocbe.elimination.search.race`) is a function
+of the candidates and of how each attempt ended. So attempts that were given up are recorded, a resumed race replays
+them and comes to the attempt that was running, and that one finds its messages. Messages of orders given up are
+removed. An order is not tried again once it was given up, also where more memory is allowed by then.
+
+With bounds (:mod:`oocbe.elimination.search.bounded`) the race is one of several, each below another threshold, and both
+bounds and orders depend on time. What is proven and found is published before each, and with every order that begins,
+what bounds had left of the problem by then (:mod:`oocbe.elimination.search.scope`). A resumed run goes on with that
+order, on just what was left, and finds its messages; which other orders were given up in such rounds is not remembered.
+
+Whatever is missing or damaged among the messages is computed again; a damaged ``run.json`` cannot be made up for and is
+an error. Nothing is read before its checksum holds, links are not followed, and what was not made by a run is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from oocbe.errors import CorruptDataError, UnsupportedError, UsageError
+from oocbe.tables import disk
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.faults import passing
+from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
+from oocbe.tables.records import read_record, render_record
+from oocbe.tables.scratch import is_orphaned_file, remove_orphans
+
+FORMAT_VERSION = 1
+RUN_FORMAT = "oocbe-run"
+
+LARGEST_RECORD = 1 << 28
+"""Bytes above which a record is not even read: orders of ten thousand variables take a hundredth."""
+
+ORDER_PREFIX = "order-"
+
+
+class RunDirectory:
+    """A run directory that this process has locked; a context manager that gives the lock back.
+
+    Parameters
+    ----------
+    path : made, with mode 0700, where missing. max_disk : bytes that it may grow to; None: what the disk has.
+
+    Raises
+    ------
+    UsageError : it is a file, another process works there, it belongs to another user, or it holds files that are not
+        a run's.
+    DiskError : it cannot be made or locked.
+
+    Attributes
+    ----------
+    budget : counts the bytes in it.
+    """
+
+    def __init__(self, path: Path, max_disk: int | None = None) -> None:
+        self.path = path.absolute()
+        self.budget = DiskBudget(self.path, max_disk)
+        try:
+            disk.make_folder_of_user(self.path, 0o700)
+            self._refuse_foreign_files()
+            self._lock = FolderLock.take(self.path)
+            try:
+                passing("lock:taken")
+                self._refuse_foreign_files()
+                self.path.chmod(0o700)
+                self._clean()
+                self.budget.used = disk.size_of(self.path)
+            except BaseException:
+                self._lock.release()
+                raise
+        except OSError as error:
+            raise self.budget.failure(error, str(self.path)) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        messages = 0 if error is None else self.message_count()
+        if error is not None and messages:
+            error.add_note(f"{messages} messages are published in {self.path}; --resume goes on from there")
+        self._lock.release()
+
+    def begin(self, content: dict[str, Any]) -> str:
+        """Start a new run with this content in ``run.json``, in place of what was there; returns its identity."""
+        identity = secrets.token_hex(16)
+        # The record of the run before goes last: messages without one are damage and no remains of a new beginning.
+        self._remove_records("result", "known", "race")
+        self.remove_orders()
+        self._publish("run", {"version": FORMAT_VERSION, "identity": identity, **content})
+        return identity
+
+    def read(self) -> dict[str, Any] | None:
+        """What ``run.json`` holds; None where there is no run.
+
+        Raises
+        ------
+        CorruptDataError : damaged. UnsupportedError : written by another version of the format.
+        """
+        try:
+            content = read_record(self.path / "run.json", LARGEST_RECORD, RUN_FORMAT)
+        except FileNotFoundError:
+            if self.message_count():
+                raise CorruptDataError(
+                    f"{self.path / 'run.json'} is missing, and without it the messages beside it cannot be used; "
+                    f"remove {self.path} to start anew"
+                ) from None
+            return None
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{error}; the run cannot be resumed: remove {self.path} to start anew") from None
+        if content.get("version") != FORMAT_VERSION:
+            raise UnsupportedError(
+                f"{self.path}: a run directory of format version {content.get('version')}; this program goes on with "
+                f"version {FORMAT_VERSION} only. Use the program that began it, or remove {self.path} to start anew"
+            )
+        return content
+
+    def keep(self, what: str, content: dict[str, Any]) -> None:
+        """Publish a record ``what``.json (``race``, ``known`` or ``result``) of this run, over the one before."""
+        self._publish(what, content)
+
+    def kept(self, what: str) -> dict[str, Any] | None:
+        """Content of a record; None where there is none. :class:`CorruptDataError` where it is damaged."""
+        return record_in(self.path, what)
+
+    def order_folder(self, key: str) -> Path:
+        """Where the messages of an order go."""
+        return self.path / f"{ORDER_PREFIX}{key}"
+
+    def message_count(self) -> int:
+        """Messages that have been published, sound or not."""
+        return messages_in(self.path)
+
+    def remove_orders(self, but: str | None = None) -> None:
+        """Remove the messages of all orders (but one)."""
+        kept = None if but is None else self.order_folder(but)
+        unwanted = [p for p in self.path.glob(f"{ORDER_PREFIX}*") if p != kept]
+        if not unwanted:
+            return
+        passing("tables:removing")
+        try:
+            for folder in unwanted:
+                disk.remove(folder)
+            disk.synchronise(self.path)
+        except OSError as error:
+            raise self.budget.failure(error, str(self.path)) from None
+        passing("tables:removed")
+        self.budget.used = disk.size_of(self.path)
+
+    def _publish(self, what: str, content: dict[str, Any]) -> None:
+        path = self.path / f"{what}.json"
+        data = render_record({"format": RUN_FORMAT, **content})
+        try:
+            self.budget.take(len(data) - (path.stat().st_size if path.exists() else 0), path)
+            disk.publish_file(path, data, what)
+        except OSError as error:
+            raise self.budget.failure(error, str(path), len(data)) from None
+
+    def _remove_records(self, *names: str) -> None:
+        try:
+            for what in names:
+                path = self.path / f"{what}.json"
+                if path.exists():
+                    disk.remove(path)
+                    disk.synchronise(self.path)
+        except OSError as error:
+            raise self.budget.failure(error, str(self.path)) from None
+
+    def _refuse_foreign_files(self) -> None:
+        if self.path.stat().st_uid != os.geteuid():
+            raise UsageError(f"{self.path}: belongs to another user; choose a folder of your own for --workdir")
+        foreign = sorted(p.name for p in self.path.iterdir() if not _is_ours(p))
+        if foreign:
+            raise UsageError(
+                f"{self.path}: holds {foreign[0]!r}, which no run has made; give --workdir a folder of its own"
+            )
+
+    def _clean(self) -> None:
+        """Remove what killed processes left unfinished: temporary names, and scratch."""
+        for path in [*self.path.glob(".*"), *self.path.glob(f"{ORDER_PREFIX}*/.*")]:
+            if disk.is_partial(path.name) and not path.parent.is_symlink():
+                disk.remove(path)
+        remove_orphans(self.path)
+
+
+def record_in(folder: Path, what: str) -> dict[str, Any] | None:
+    """Content of a record ``what``.json of a run; None where there is none. CorruptDataError where it is damaged."""
+    try:
+        return read_record(folder / f"{what}.json", LARGEST_RECORD, RUN_FORMAT)
+    except FileNotFoundError:
+        return None
+
+
+def messages_in(folder: Path) -> int:
+    """Messages published in a run directory, also while the process at work there removes orders."""
+    count = 0
+    for order in folder.glob(f"{ORDER_PREFIX}*"):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            count += sum(path.match("message-*.json") for path in order.iterdir())
+    return count
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a run may have made a file or folder of this name; never a link."""
+    name = path.name
+    if path.is_symlink():
+        return False
+    if path.is_dir():
+        return name.startswith((ORDER_PREFIX, "oocbe-"))
+    records = ("run.json", "race.json", "known.json", "result.json")
+    return name in (LOCK_NAME, *records) or disk.is_partial(name) or is_orphaned_file(path)

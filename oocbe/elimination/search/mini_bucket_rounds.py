@@ -1,0 +1,84 @@
+"""Mini-buckets beside a search with bounds: better and better bounds on both sides, for a part of the time.
+
+Where a linear program or a dual ascent leaves a gap, as on dense networks of costs, mini-bucket elimination often has
+the better bound; and its backward pass gives an assignment. z grows as long as all passes together stay within a part
+of the time that the search has taken.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from oocbe.elimination.mini_buckets.mini_buckets_bound import Bounding
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.errors import OocbeError
+from oocbe.model.problem import Problem
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
+
+TIME_SHARE = 0.2
+"""Part of the time of the search so far that all passes together are to take."""
+
+LONGEST_SHARE = 0.5
+"""Part of that time after which a single pass is given up: larger ones are beyond reach."""
+
+LEAST_Z, FIRST_COST = 3, 0.1
+"""The first z, and seconds that its pass is expected to take, the search for an order included."""
+
+GROWTH = 8.0
+"""How much longer than the last pass the next one is expected to take."""
+
+
+class MiniBucketRounds:
+    """Passes of growing z over one min-sum problem.
+
+    Parameters
+    ----------
+    problem, options : what is solved. deadline : of the search; TimeLimitError where it comes in a pass.
+
+    Attributes
+    ----------
+    seconds : that all passes have taken.
+    """
+
+    def __init__(self, problem: Problem, options: SolveOptions, deadline: Deadline) -> None:
+        self._problem, self._deadline = problem, deadline
+        self._options = replace(options, order_seconds=0.0, incumbent_seconds=0.0, semiring=None)
+        self._begin = time.perf_counter()
+        self.seconds, self._next_cost = 0.0, FIRST_COST
+        self._z = LEAST_Z
+        self._bounding: Bounding | None = None
+        self._is_open = options.bounds == "auto"
+
+    def improve(self, known: Knowledge) -> None:
+        """Run the passes that there is time for, and tell what they find."""
+        while self._is_open:
+            begin = time.perf_counter()
+            elapsed = begin - self._begin
+            if self.seconds + self._next_cost > TIME_SHARE * elapsed:
+                return
+            try:
+                with Deadline(min(self._deadline.remaining, LONGEST_SHARE * elapsed)) as deadline:
+                    self._pass(known, deadline)
+            except OocbeError:  # no time or room for more, or a problem that mini-buckets cannot take
+                self._is_open = False
+                self._deadline.check()
+            finally:
+                taken = time.perf_counter() - begin
+                self.seconds += taken
+            self._next_cost = GROWTH * taken
+            self._z += 1
+
+    def _pass(self, known: Knowledge, deadline: Deadline) -> None:
+        if self._bounding is None:
+            self._bounding = Bounding(self._problem, self._options, "scope", False, None)
+        found = self._bounding.with_z(self._z, deadline)
+        self._is_open = found.split_buckets > 0
+        why = f"mini-buckets with z = {self._z}"
+        if found.assignment is not None:
+            value = self._problem.evaluate(found.assignment)
+            assert value is not None
+            known.offer(value, found.assignment, why)
+        # Without a bound nothing is below the problem's upper bound.
+        known.raise_lower(known.upper_bound if found.bound is None else found.bound, why)

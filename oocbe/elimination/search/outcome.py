@@ -1,0 +1,267 @@
+"""From what elimination found to a result: scaling, infeasibility, linear constraints, notes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from oocbe.elimination.buckets.forward import ForwardPass
+from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
+from oocbe.elimination.search.claims import value_of_assignment
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.race import Finish
+from oocbe.elimination.search.search_statistics import Statistics
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Combination, Marginalisation, Semiring
+from oocbe.pruning.dominance import applies_to
+from oocbe.results.result import LinearHandling, Result, Status
+from oocbe.settings.options import SolveOptions
+
+
+def result_of_elimination(
+    problem: Problem,
+    semiring: Semiring,
+    options: SolveOptions,
+    finish: Finish,
+    assignment: tuple[int, ...] | None,
+    backend: str,
+) -> Result:
+    """Everything but times and memory, after elimination without bounds."""
+    outcome, choice = finish.outcome, finish.choice
+    value, notes = unscaled(outcome, semiring)
+    if finish.attempts:
+        notes += (_attempts(finish.attempts),)
+    bound = None
+    status: Status = "optimal" if semiring.selects else "exact"
+    if is_worthless(problem, semiring, value):
+        status, value, assignment = ("infeasible" if options.ub is None else "nothing-better"), None, None
+        bound = options.ub
+    handling, note = linear_handling(problem, assignment)
+    if note:
+        notes += (note,)
+    if handling == "relaxed":
+        status, bound, value, assignment = "limit", value, None, None
+    return Result(
+        status=status,
+        value=value,
+        bound=bound,
+        assignment=assignment,
+        variables=problem.variables,
+        problem=problem.name,
+        semiring=semiring.name,
+        sense=semiring.marginalisation.name.lower() if semiring.selects else "sum",
+        width=outcome.width,
+        order=choice.order,
+        largest_message_rows=outcome.largest_rows,
+        total_rows=outcome.total_rows,
+        seconds={},
+        peak_memory_bytes=0,
+        dominance=options.dominance and applies_to(semiring),
+        dtype=finish.prepared.dtype.name,
+        backend=backend,
+        linear_constraints=handling,
+        notes=notes,
+    )
+
+
+def result_of_bounds(
+    problem: Problem, options: SolveOptions, known: Knowledge, statistics: Statistics, dtype: str, backend: str
+) -> Result:
+    """Everything but times and memory, after a search with bounds of a min-sum problem (perhaps a negated one).
+
+    Parameters
+    ----------
+    problem : as it was given, in its own semiring. known, statistics : of the problem solved.
+    dtype : of values where no elimination ended.
+    """
+    sign = 1 if problem.semiring.marginalisation is Marginalisation.MIN else -1
+    value, bound, assignment = known.value, known.lower, known.assignment
+    status: Status = "limit"
+    if known.is_closed:
+        bound = None
+        status = "optimal"
+        if value is None:
+            status, bound = ("infeasible", None) if options.ub is None else ("nothing-better", options.ub)
+    notes: tuple[str, ...] = ()
+    if statistics.attempts:
+        notes += (_attempts(statistics.attempts),)
+    if status == "limit":
+        notes += (statistics.stopped or f"ended within the gap of {options.gap}",)
+    handling: LinearHandling = "none"
+    if problem.linear_constraints:
+        handling = "enforced"
+        if status == "limit" and statistics.spoiled:
+            handling = "relaxed"
+            notes = (*notes[:-1], linear_note(problem))
+        elif assignment is not None and _uses(problem, assignment):
+            notes += (_uses(problem, assignment),)
+    return Result(
+        status=status,
+        value=None if value is None else sign * value,
+        bound=None if bound is None else (bound if status == "nothing-better" else sign * bound),
+        assignment=assignment,
+        variables=problem.variables,
+        problem=problem.name,
+        semiring=problem.semiring.name,
+        sense=problem.semiring.marginalisation.name.lower(),
+        width=statistics.width,
+        order=statistics.order,
+        largest_message_rows=statistics.largest_rows,
+        total_rows=statistics.total_rows,
+        seconds={},
+        peak_memory_bytes=0,
+        dominance=options.dominance,
+        dtype=statistics.dtype or dtype,
+        backend=backend,
+        linear_constraints=handling,
+        notes=notes,
+        bounds=statistics.bounds,
+    )
+
+
+def result_of_nothing(problem: Problem, semiring: Semiring, options: SolveOptions, why: str, backend: str) -> Result:
+    """The result of a solve that a signal has ended before anything was known."""
+    return Result(
+        status="interrupted",
+        value=None,
+        assignment=None,
+        variables=problem.variables,
+        problem=problem.name,
+        semiring=semiring.name,
+        sense=semiring.marginalisation.name.lower() if semiring.selects else "sum",
+        width=0,
+        order=(),
+        largest_message_rows=0,
+        total_rows=0,
+        seconds={},
+        peak_memory_bytes=0,
+        dominance=options.dominance and applies_to(semiring),
+        dtype="",
+        backend=backend,
+        notes=(why,),
+    )
+
+
+def result_of_logarithms(problem: Problem, result: Result, tolerance: float) -> Result:
+    """A product problem's result from that of its logarithms, added up in min-sum or in log-sum-exp.
+
+    tolerance : how far below the greatest product's logarithm the one found may be.
+    """
+    sign = -1 if problem.semiring.selects else 1
+    value = None if result.value is None else _power(sign * result.value)
+    if result.assignment is not None:
+        value = value_of_assignment(problem, result.assignment)
+    notes = ["products underflow or overflow float64 on the way: solved by sums of their logarithms"]
+    if problem.semiring.selects and tolerance:
+        notes[0] += f", so that no product is greater by more than one part in {1 / tolerance:.3g}"
+    if value is not None and result.value is not None and (value == 0 or math.isinf(value)):
+        notes.append(_outside(sign * result.value))
+    return replace(
+        result,
+        value=value,
+        bound=None if result.bound is None else _power(sign * result.bound),
+        problem=problem.name,
+        semiring=problem.semiring.name,
+        sense=problem.sense,
+        notes=(*notes, *result.notes),
+    )
+
+
+def _power(logarithm: float) -> float:
+    try:
+        return math.exp(logarithm)
+    except OverflowError:
+        return math.inf
+
+
+def _outside(logarithm: float) -> str:
+    return f"the value is outside the range of float64; its natural logarithm is {logarithm:.12g}"
+
+
+def _attempts(number: int) -> str:
+    return f"{number} runs with other orders or smaller row caps were given up before this one"
+
+
+def linear_note(problem: Problem) -> str:
+    """Why a bound and an assignment may not meet: constraints that elimination does not enforce."""
+    why = why_left_out(left_out(problem))
+    return f"the optimum without a constraint violates it, so bound and value may stay apart: {why}"
+
+
+def unscaled(outcome: ForwardPass, semiring: Semiring) -> tuple[int | float | None, tuple[str, ...]]:
+    """The value with its power of two multiplied in, and a note where float64 cannot hold that."""
+    value = outcome.value
+    if value is None and semiring.counts:
+        return 0, ()
+    if isinstance(value, float) and value == 0 and semiring.combination is Combination.MULTIPLY:
+        return value, ("the value is 0: terms cancel, or products underflow float64, which cannot be told apart",)
+    if value is None or outcome.exponent == 0:
+        return value, ()
+    try:
+        scaled = math.ldexp(value, outcome.exponent)
+    except OverflowError:
+        scaled = math.inf
+    logarithm = math.log(abs(value)) + outcome.exponent * math.log(2) if value else -math.inf
+    if value and (scaled == 0 or math.isinf(scaled)):
+        return scaled, (_outside(logarithm),)
+    return scaled, ()
+
+
+def minimises(semiring: Semiring) -> bool:
+    """Whether a semiring looks for the least sum."""
+    return semiring.combination is Combination.ADD and semiring.marginalisation is Marginalisation.MIN
+
+
+def bound_can_bind(problem: Problem) -> bool:
+    """Whether some assignment may reach the upper bound: the sum of the functions' largest values does."""
+    if problem.upper_bound is None:
+        return False
+    largest = problem.constant
+    for f in problem.functions:
+        entries = f.values.tolist() if f.default is None else [*f.values.tolist(), f.default]
+        largest += max(entries, default=0)
+    return largest >= problem.upper_bound
+
+
+def is_worthless(problem: Problem, semiring: Semiring, value: int | float | None) -> bool:
+    """No assignment is feasible, or none is below the upper bound that the file sets."""
+    if value is None:
+        return True
+    return minimises(semiring) and problem.upper_bound is not None and value >= problem.upper_bound
+
+
+def linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tuple[LinearHandling, str]:
+    """What became of the linear constraints, and a sentence about it.
+
+    A linear constraint for which rows have no room is left out of elimination. The optimum of what remains is a bound,
+    and where its assignment satisfies the constraint it is the optimum: the constraint is then shown not to bind. Where
+    there is no assignment, because what remains is already infeasible or the semiring picks none (and so left no
+    constraint out that can bind), "shown not to bind" means that the constraint was not needed for the proof.
+    """
+    if not problem.linear_constraints:
+        return "none", ""
+    loose = [c for c in problem.linear_constraints if not c.can_bind]
+    relaxed = left_out(problem)
+    if assignment is None:
+        return ("shown not to bind" if loose or relaxed else "enforced"), ""
+    for c in relaxed:
+        used = c.consumption(assignment)
+        if used > c.capacity:
+            return "relaxed", (
+                f"{c.name}: the optimum without it uses {used} of {c.capacity}, so the value is a bound only: "
+                f"{why_left_out(relaxed)}"
+            )
+    if relaxed:
+        c = relaxed[0]
+        return "shown not to bind", (
+            f"{c.name}: shown not to bind, the optimum without it uses {c.consumption(assignment)} of {c.capacity}"
+        )
+    if loose:
+        return "shown not to bind", f"{loose[0].name}: cannot bind, whatever is chosen"
+    return "enforced", _uses(problem, assignment)
+
+
+def _uses(problem: Problem, assignment: tuple[int, ...]) -> str:
+    """How much an assignment takes of each large linear constraint; empty where there is none."""
+    large = [problem.linear_constraints[number] for number in carried_in_rows(problem)]
+    return "; ".join(f"{c.name}: {c.consumption(assignment)} of {c.capacity} are used" for c in large)

@@ -1,0 +1,224 @@
+"""Solve with the best of a few orders, found by trying them: a race with a row cap.
+
+No static estimate ranks orders reliably: dominance removes a hundred rows of one order's messages for each row of
+another's. So the best candidates of each heuristic run in the real engine, and a run ends when a message passes a cap.
+How many rows it had up to there, over what was predicted, corrects the prediction of what lies ahead of it. In the next
+round the cap is higher, and only those run whose corrected prediction comes close to the best. The first run to reach
+the end has solved the problem. A run that is given up costs about what its cap allows, so with a cap that grows by a
+factor all of them together cost a fraction of the successful one.
+
+Without bounds, what an attempt comes to depends on its problem, order and cap alone. So a resumed run need not repeat
+those that were given up: it is told how they ended (:class:`Attempts`), and goes on with the one that was running from
+its published messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Protocol
+
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets.forms import INCOMPLETE
+from oocbe.elimination.buckets.forward import Forward, ForwardPass, RowCapError
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.preparation.prepare import Prepared, prepare
+from oocbe.errors import DiskError, ResourceError, without_frames
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Semiring
+from oocbe.pruning.pruner import RowPruner
+
+FIRST_CAP = 1 << 20
+"""Rows of a message (before dominance) in the first round: a fraction of a second's work."""
+
+CAP_FACTOR = 8
+"""How much the cap grows a round."""
+
+HOPELESS = 1000.0
+"""Orders predicted to have so many times the best one's rows do not run in the first round: dominance and what
+predictions don't know have been seen to make up for a hundred."""
+
+CONTENTION = 2.0
+"""Orders predicted to cost up to this many times the best one's rows run in the same round."""
+
+
+class Attempts(Protocol):
+    """Where races keep messages, and what is remembered of attempts of runs before this one."""
+
+    def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
+        """Say which attempt the other methods are about."""
+
+    def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
+        """How this attempt was given up by a run before this one, or None."""
+
+    def make_store(self) -> MessageStore:
+        """A place for the messages of this attempt; those of all others are removed."""
+
+    def give_up(self, cap: int | None, error: RowCapError | ResourceError, repeatable: bool) -> None:
+        """Remove the messages of this attempt, and where it would end in the same way again, remember how it ended."""
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether messages outlive the process: then a full disk ends the run, to be resumed when there is space."""
+
+
+class Keeper(Attempts, Protocol):
+    """Also keeps what is known about the optimum, and how far from the lower bound the search had come."""
+
+    @property
+    def known(self) -> dict[str, Any] | None:
+        """What a run before this one has kept with :meth:`keep_known`."""
+
+    def keep_known(self, content: dict[str, Any]) -> None:
+        """Publish ``lower``, ``value``, ``assignment``, ``width``, ``attempt`` and ``running``, as JSON types."""
+
+
+@dataclass
+class Finish:
+    """The winner of a race.
+
+    Attributes
+    ----------
+    choice : its order. prepared, outcome : its forward pass.
+    store : holds its messages; the caller closes it.
+    attempts : runs that were given up.
+    """
+
+    choice: OrderChoice
+    prepared: Prepared
+    outcome: ForwardPass
+    store: MessageStore
+    attempts: int
+
+
+class Race:
+    """Orders of one problem that run under a cap, round after round, until one ends.
+
+    Parameters
+    ----------
+    problem, semiring : what is solved.
+    choices : orders, the most promising first.
+    dominance : whether to drop dominated rows.
+    keeper : keeps messages and remembers attempts. engine : computes the buckets.
+    start : called when a run begins; returns what to call after each bucket.
+    pruner : the bound to hold rows against; None: all are kept.
+    tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`.
+
+    Attributes
+    ----------
+    attempts : runs that were given up.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        semiring: Semiring,
+        choices: list[OrderChoice],
+        dominance: bool,
+        keeper: Attempts,
+        engine: BucketEngine,
+        start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
+        pruner: RowPruner | None = None,
+        tables: str = INCOMPLETE,
+    ) -> None:
+        self._problem = problem
+        self._semiring = semiring
+        self._dominance = dominance
+        self._keeper = keeper
+        self._engine = engine
+        self._start = start
+        self._pruner = pruner
+        self._tables = tables
+        self._standing = [_Runner(number, choice, choice.cost()) for number, choice in enumerate(choices)]
+        self._turn = 0
+        self.attempts = 0
+
+    @property
+    def contenders(self) -> int:
+        """Orders that have not run out of memory."""
+        return len(self._standing)
+
+    def round(self, cap: int | None) -> Finish | None:
+        """Run the orders that may still be the best one; None where all were given up.
+
+        Parameters
+        ----------
+        cap : a message with more rows ends its run; None: only memory limits it.
+
+        Raises
+        ------
+        ResourceError : no order fits the memory limit (the error of the one that got furthest).
+        TimeLimitError : the engine's deadline came.
+        """
+        self._standing.sort(key=lambda r: (r.expected_cost, r.number))
+        # Before anything has run, predictions are uncorrected and most of them are worth a try.
+        line = self._standing[0].expected_cost * (CONTENTION if self._turn else HOPELESS)
+        self._turn += 1
+        failure: ResourceError | None = None
+        for runner in [r for r in self._standing if r.expected_cost <= line]:
+            self._keeper.attempt(self._problem, runner.choice.order, self._dominance)
+            error = self._keeper.ended(cap) if self._pruner is None else None
+            if error is None:
+                store = self._keeper.make_store()
+                prepared = prepare(self._problem, self._semiring, runner.choice.order)
+                forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner, self._tables)
+                try:
+                    outcome = forward.run(self._start(runner.choice), may_forget=self._semiring.selects)
+                    return Finish(runner.choice, prepared, outcome, store, self.attempts)
+                except (RowCapError, ResourceError) as reached:
+                    store.close()
+                    if isinstance(reached, DiskError) and self._keeper.keeps_messages:
+                        raise
+                    error = without_frames(reached)  # they hold the run's tables, and this frame holds the error
+                except BaseException:
+                    store.close(interrupted=True)
+                    raise
+                if isinstance(error, RowCapError) or len(self._standing) > 1:
+                    # The last order's messages are worth keeping: with more memory it may go on from them.
+                    self._keeper.give_up(cap, error, self._pruner is None)
+            if isinstance(error, RowCapError):
+                runner.correct(error)
+            else:
+                failure = error
+                self._standing.remove(runner)
+            self.attempts += 1
+        if not self._standing:
+            assert failure is not None
+            raise failure
+        return None
+
+
+def race(
+    problem: Problem,
+    semiring: Semiring,
+    choices: list[OrderChoice],
+    dominance: bool,
+    keeper: Attempts,
+    engine: BucketEngine,
+    start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
+    tables: str = INCOMPLETE,
+) -> Finish:
+    """Run rounds of a :class:`Race` with growing caps until an order ends; the last one standing has no cap."""
+    contest = Race(problem, semiring, choices, dominance, keeper, engine, start, tables=tables)
+    for turn in count():
+        finish = contest.round(FIRST_CAP * CAP_FACTOR**turn if contest.contenders > 1 else None)
+        if finish is not None:
+            return finish
+    raise AssertionError("unreachable")
+
+
+@dataclass
+class _Runner:
+    """An order in the race; ``expected_cost`` is what a complete run is now expected to cost, in rows."""
+
+    number: int
+    choice: OrderChoice
+    expected_cost: float
+
+    def correct(self, reached: RowCapError) -> None:
+        """Scale the prediction of what lies ahead by what was really seen over what was predicted for it."""
+        predicted = sum(self.choice.predicted_rows[: reached.position])
+        ratio = (reached.rows_before + 1) / (predicted + 1)
+        self.expected_cost = reached.rows_before + self.choice.cost(reached.position, ratio)

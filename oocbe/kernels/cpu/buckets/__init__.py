@@ -1,0 +1,1 @@
+"""Loops over a whole bucket: all tables and lookups walked together."""

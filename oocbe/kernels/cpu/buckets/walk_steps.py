@@ -1,0 +1,73 @@
+"""Small steps of the walk that joins a bucket (:mod:`oocbe.kernels.cpu.buckets.bucket_join`), to be inlined into it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.jit import inline, jit
+
+U64 = np.uint64
+
+
+class Walk(NamedTuple):
+    """Result of one call: ``filled`` rows of output, or of partial walks where it stopped above the leaves.
+
+    Attributes
+    ----------
+    keys : uint64 (words, capacity), separator keys (or their prefixes), ascending.
+    values : value dtype (capacity,), one a leaf; unused for partial walks.
+    low, high : int64 (tables, capacity), row range of each table; used for partial walks only.
+    filled : rows in use.
+    complete : False where a limit was passed, or ``stop`` was set, and the walk given up.
+    pruned : prefixes and rows dropped because no completion of them is below the threshold.
+    """
+
+    keys: NDArray[np.uint64]
+    values: NDArray[Any]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    filled: int
+    complete: bool
+    pruned: int = 0
+
+
+@inline
+def gather(key: Any, segments: Any, first: Any, last: Any) -> Any:
+    """Index made of some fields of a key: segments ``first`` to ``last - 1`` of (word, shift, mask, place)."""
+    word, shift, mask, place = segments
+    index = U64(0)
+    for s in range(first, last):
+        index |= ((key[word[s]] >> shift[s]) & mask[s]) << place[s]
+    return np.int64(index)
+
+
+@inline
+def bound_part(key: Any, bounds: Any, level: Any) -> Any:
+    """What the bound's tables say of the variables of one level."""
+    start, word, shift, mask, base, entries = bounds[:6]
+    total = entries[0]  # always 0: a number of the right type
+    for b in range(start[level], start[level + 1]):
+        total += entries[base[b] + np.int64((key[word[b]] >> shift[b]) & mask[b])]
+    return total
+
+
+@inline
+def least_value(values: Any, first: Any, last: Any) -> Any:
+    """Least of some neighbouring values."""
+    least = values[first]
+    for row in range(first + 1, last):
+        least = min(least, values[row])
+    return least
+
+
+@jit
+def grown(array: Any, count: Any, capacity: Any) -> Any:
+    """A copy of a matrix's first columns with room for more."""
+    larger = np.empty((array.shape[0], capacity), dtype=array.dtype)
+    for row in range(array.shape[0]):
+        for column in range(count):
+            larger[row, column] = array[row, column]
+    return larger

@@ -1,0 +1,285 @@
+"""Join and elimination of complete functions over runs of neighbouring cells: the vectorised inner loops.
+
+In a run each function is either *dense*, neighbouring cells as in the result, or *flat*, one value. The flat ones are
+combined first, one value for each combination of the eliminated axes. Then four combinations at a time go into the run:
+four loads, additions and maxima for one load and store of the accumulator, all in vectors. A tile is so long that the
+cells of all combinations stay in the second-level cache, where other runs find them again that share them: as in a
+product of matrices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.complete.complete_arrange import Arrangement
+from oocbe.kernels.cpu.complete.complete_loops import (
+    CODES,
+    fold_four,
+    fold_one,
+    fold_two,
+    join_into,
+    open_one,
+    open_two,
+)
+from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.native import array_at, plus, times
+from oocbe.kernels.cpu.threads import run_all, tiled_ranges
+from oocbe.model.infeasible import infeasible_value, largest_feasible
+from oocbe.model.semiring import Combination, Marginalisation
+
+ADD = int(Combination.ADD)
+MIN = int(Marginalisation.MIN)
+
+TILE_BYTES = 1 << 18
+"""Bytes of a dense function that a tile of runs reads: a quarter of a common second-level cache."""
+
+LEAST_TILE = 256
+"""Cells of a tile at least, however many combinations are eliminated."""
+
+MOST_TILE_BYTES = 1 << 14
+"""Bytes of a tile of the result at most: it is gone over several times and stays in the first-level cache."""
+
+
+def eliminate_dense(
+    bucket: Arrangement,
+    combination: int,
+    marginalisation: int,
+    dtype: np.dtype[Any],
+    piece_rows: int | None = None,
+) -> NDArray[Any]:
+    """Result cells in the arrangement's order. Marginalisation is min, max or sum, and some function is dense."""
+    kept = len(bucket.sizes) - bucket.eliminated
+    run = bucket.sizes[0]
+    outer = np.array(bucket.sizes[1:kept], dtype=np.int64)
+    runs = int(np.prod(outer, dtype=np.int64))
+    functions = sorted(bucket.functions, key=lambda f: -f.strides[0])
+    dense = sum(f.strides[0] for f in functions)
+    steps = np.array([f.strides[1:kept] for f in functions], dtype=np.int64).reshape(len(functions), len(outer))
+    offsets = np.stack([_offsets(f.strides[kept:], bucket.sizes[kept:]) for f in functions])
+    addresses = np.array([(f.values.ctypes.data, len(f.values)) for f in functions], dtype=np.int64)
+    out = np.empty(runs * run, dtype=dtype)
+    limit = largest_feasible(dtype) if dtype.kind == "i" and combination == ADD else 0
+    codes = (
+        combination,
+        marginalisation,
+        infeasible_value(dtype, combination, marginalisation),
+        dtype.type(limit if marginalisation == MIN else -limit),
+    )
+    terms = offsets.shape[1]
+    tile = max(LEAST_TILE, min(MOST_TILE_BYTES, TILE_BYTES // terms) // dtype.itemsize)
+    if piece_rows is not None:
+        tile = min(tile, max(1, piece_rows))
+    one = dtype.type(0 if combination == ADD else 1)
+    code = CODES[Combination(combination), Marginalisation(marginalisation)]
+    arrays = (
+        addresses,
+        dense,
+        one,
+        code,
+        steps,
+        offsets,
+        outer,
+        *codes,
+        limit > 0,
+        run,
+        tile,
+        out.ctypes.data,
+        out[:0],
+    )
+    calls = [(*arrays, *piece) for piece in tiled_ranges(run, tile, runs, terms)]
+    run_all(_runs, calls)
+    return out
+
+
+def _offsets(strides: tuple[int, ...], sizes: tuple[int, ...]) -> NDArray[np.int64]:
+    """Where each combination of the eliminated axes lies, relative to the first one: int64 (combinations,)."""
+    places = np.zeros(1, dtype=np.int64)
+    for n, s in zip(sizes, strides, strict=True):
+        places = (np.arange(n, dtype=np.int64)[:, None] * s + places[None, :]).ravel()
+    return places
+
+
+@jit
+def _runs(
+    addresses: NDArray[np.int64],
+    dense: int,
+    one: Any,
+    code: int,
+    steps: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    outer: NDArray[np.int64],
+    combination: int,
+    marginalisation: int,
+    infeasible: Any,
+    limit: Any,
+    clamps: bool,
+    run: int,
+    tile: int,
+    out_address: int,
+    like: NDArray[Any],
+    begin: int,
+    end: int,
+    first: int,
+    last: int,
+) -> None:
+    """Cells ``begin`` to ``end`` of the runs ``first`` to ``last``, tile by tile."""
+    functions = len(offsets)
+    base, digits = np.empty(functions, dtype=np.int64), np.zeros(len(outer), dtype=np.int64)
+    flat = np.full(offsets.shape[1], one, dtype=like.dtype)
+    buffer = np.empty(tile if dense > 2 else 1, dtype=like.dtype)
+    for low in range(begin, end, tile):
+        high = min(end, low + tile)
+        base[:] = 0
+        rest = first
+        for axis in range(len(outer)):
+            rest, digits[axis] = divmod(rest, outer[axis])
+            for f in range(functions):
+                base[f] += digits[axis] * steps[f, axis]
+        for number in range(first, last):
+            if dense < functions:
+                _join_flat(
+                    addresses, dense, base, offsets, combination, marginalisation, infeasible, limit, clamps, flat
+                )
+            # Not a slice: that counts references, with a locked instruction each.
+            target = array_at(out_address, number * run + low, high - low, flat)
+            if dense == 1:
+                _one_dense(addresses[0, 0], base[0] + low, offsets[0], flat, code, target)
+            elif dense == 2:
+                _two_dense(addresses, base, low, offsets, flat, code, target)
+            else:
+                _more_dense(
+                    addresses, dense, base, low, offsets, flat, code, marginalisation, infeasible, limit, clamps,
+                    buffer[: high - low], target,
+                )  # fmt: skip
+            if clamps:
+                _clamp(target, marginalisation, infeasible, limit)
+            for axis in range(len(outer)):  # the next run: count up, carry over
+                digits[axis] += 1
+                for f in range(functions):
+                    base[f] += steps[f, axis]
+                if digits[axis] < outer[axis]:
+                    break
+                for f in range(functions):
+                    base[f] -= steps[f, axis] * outer[axis]
+                digits[axis] = 0
+
+
+@jit
+def _join_flat(
+    addresses: NDArray[np.int64],
+    dense: int,
+    base: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    combination: int,
+    marginalisation: int,
+    infeasible: Any,
+    limit: Any,
+    clamps: bool,
+    flat: NDArray[Any],
+) -> None:
+    """Combine the flat functions: a value for each combination of the eliminated axes."""
+    for f in range(dense, len(offsets)):
+        source = array_at(addresses[f, 0], 0, addresses[f, 1], flat)
+        for term in range(len(flat)):
+            value = source[base[f] + offsets[f, term]]
+            if f == dense:
+                flat[term] = value
+            elif combination == ADD:
+                flat[term] = plus(flat[term], value)
+            else:
+                flat[term] = times(flat[term], value)
+        if clamps and f > dense:
+            _clamp(flat, marginalisation, infeasible, limit)
+
+
+@jit
+def _more_dense(
+    addresses: NDArray[np.int64],
+    dense: int,
+    base: NDArray[np.int64],
+    low: int,
+    offsets: NDArray[np.int64],
+    flat: NDArray[Any],
+    code: int,
+    marginalisation: int,
+    infeasible: Any,
+    limit: Any,
+    clamps: bool,
+    buffer: NDArray[Any],
+    target: NDArray[Any],
+) -> None:
+    """Join and reduce three dense functions or more with the flat ones: all but the last into a buffer first."""
+    many = len(target)
+    for term in range(len(flat)):
+        for f in range(dense - 1):
+            source = array_at(addresses[f, 0], base[f] + offsets[f, term] + low, many, target)
+            if f == 0:
+                for i in range(many):
+                    buffer[i] = source[i]
+            else:
+                join_into(code, buffer, source)
+                if clamps and f % 2 == 0:
+                    _clamp(buffer, marginalisation, infeasible, limit)
+        last = dense - 1
+        source = array_at(addresses[last, 0], base[last] + offsets[last, term] + low, many, target)
+        if term == 0:
+            open_two(code, target, buffer, source, flat[term])
+        else:
+            fold_two(code, target, buffer, source, flat[term])
+
+
+@jit
+def _one_dense(
+    address: int, first: int, offsets: NDArray[np.int64], flat: NDArray[Any], code: int, target: Any
+) -> None:
+    """Join and reduce one dense function with the flat ones."""
+    many, terms = len(target), len(offsets)
+    open_one(code, target, array_at(address, first + offsets[0], many, target), flat[0])
+    term = 1
+    while term + 4 <= terms:
+        four = (
+            array_at(address, first + offsets[term], many, target),
+            array_at(address, first + offsets[term + 1], many, target),
+            array_at(address, first + offsets[term + 2], many, target),
+            array_at(address, first + offsets[term + 3], many, target),
+        )
+        fold_four(code, target, four, (flat[term], flat[term + 1], flat[term + 2], flat[term + 3]))
+        term += 4
+    while term < terms:
+        fold_one(code, target, array_at(address, first + offsets[term], many, target), flat[term])
+        term += 1
+
+
+@jit
+def _two_dense(
+    addresses: NDArray[np.int64],
+    base: NDArray[np.int64],
+    low: int,
+    offsets: NDArray[np.int64],
+    flat: NDArray[Any],
+    code: int,
+    target: NDArray[Any],
+) -> None:
+    """Join and reduce two dense functions with the flat ones."""
+    many = len(target)
+    for term in range(offsets.shape[1]):
+        a = array_at(addresses[0, 0], base[0] + offsets[0, term] + low, many, target)
+        b = array_at(addresses[1, 0], base[1] + offsets[1, term] + low, many, target)
+        if term == 0:
+            open_two(code, target, a, b, flat[term])
+        else:
+            fold_two(code, target, a, b, flat[term])
+
+
+@jit
+def _clamp(values: NDArray[Any], marginalisation: int, infeasible: Any, limit: Any) -> None:
+    """Sums of integers beyond the feasible ones become the infeasible value."""
+    if marginalisation == MIN:
+        for i in range(len(values)):
+            values[i] = infeasible if values[i] > limit else values[i]
+    else:
+        for i in range(len(values)):
+            values[i] = infeasible if values[i] < limit else values[i]

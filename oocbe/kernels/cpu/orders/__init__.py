@@ -1,0 +1,1 @@
+"""Loops that find and judge elimination orders."""

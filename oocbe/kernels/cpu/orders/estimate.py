@@ -1,0 +1,97 @@
+"""Estimate how many feasible assignments each separator has, by random probes (Knuth 1975).
+
+A probe assigns a separator's variables one after the other, in random order, each to a random value among those that
+the pairwise constraints with the values chosen before leave; the product of the numbers of choices is an unbiased
+estimate of the number of assignments that satisfy these constraints. Constraints over three or more variables are
+ignored, so the estimate is of a superset.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.orders.greedy_order import count_bits, members_of
+
+U64 = np.uint64
+
+
+@jit
+def estimate_rows(
+    separators: Any,
+    sizes: Any,
+    use_start: Any,
+    neighbour: Any,
+    offset: Any,
+    masks: Any,
+    probes: Any,
+    seed: Any,
+    otherwise: Any,
+    most: Any,
+    stop: Any,
+) -> Any:
+    """Estimated feasible rows of every separator, float64 (variables,).
+
+    Parameters
+    ----------
+    separators : uint64 (variables, words), row v: the separator of v's bucket as a bit set.
+    sizes : int64 (variables,); variables with more than 64 values count as unconstrained.
+    use_start, neighbour, offset : CSR of pairwise constraints by variable; the constraint between u = x and its
+        neighbour leaves the neighbour the values in masks[offset + x].
+    masks : uint64. probes : random probes a separator. seed : of the probes.
+    otherwise : float64 (variables,), what each bucket costs, in rows, where it is not made of rows.
+    most : float64; where all buckets together, each by rows or otherwise, pass it, the rest is left at 0.
+    stop : int64 (1,); the same where it is set to another value than 0.
+    """
+    np.random.seed(seed)
+    n = len(sizes)
+    result = np.zeros(n, dtype=np.float64)
+    domain = np.zeros(n, dtype=np.uint64)
+    stamp = np.full(n, -1, dtype=np.int64)
+    members = np.empty(n, dtype=np.int64)
+    tick = 0
+    together = 0.0
+    for v in range(n):
+        if stop[0] != 0:
+            break
+        count = members_of(separators[v], members)
+        total = 0.0
+        complete = 1.0
+        for i in range(count):
+            complete *= sizes[members[i]]
+        for _ in range(probes):
+            tick += 1
+            for i in range(count - 1, 0, -1):
+                j = np.random.randint(i + 1)
+                members[i], members[j] = members[j], members[i]
+            for i in range(count):
+                u = members[i]
+                stamp[u] = tick
+                domain[u] = ~U64(0) if sizes[u] >= 64 else (U64(1) << U64(sizes[u])) - U64(1)
+            weight = 1.0
+            for i in range(count):
+                u = members[i]
+                if sizes[u] > 64:
+                    weight *= sizes[u]
+                    continue
+                choices = count_bits(domain[u])
+                if choices == 0:
+                    weight = 0.0
+                    break
+                weight *= choices
+                word = domain[u]
+                for _skip in range(np.random.randint(choices)):
+                    word &= word - U64(1)
+                x = count_bits((word & (~word + U64(1))) - U64(1))
+                stamp[u] = -1
+                for use in range(use_start[u], use_start[u + 1]):
+                    if stamp[neighbour[use]] == tick:
+                        domain[neighbour[use]] &= masks[offset[use] + x]
+            total += weight
+        result[v] = min(complete, max(1.0, total / probes))
+        together += min(result[v], otherwise[v])
+        if together > most:
+            break
+    return result

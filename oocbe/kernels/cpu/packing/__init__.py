@@ -1,0 +1,1 @@
+"""Loops over the bits of keys and packed columns."""

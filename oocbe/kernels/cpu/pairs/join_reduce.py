@@ -1,0 +1,318 @@
+"""Join and marginalise at once: no joined row is ever written.
+
+Within a group (one assignment of the shared variables that stay) the result is a matrix product in the semiring: rows
+are the outer table's own variables, columns the inner table's, and the eliminated variables run over the inner
+dimension. Gustavson's row-wise scheme (1978) fits sparse operands: for one outer assignment after the other, the inner
+rows that agree on the eliminated variables are marginalised into an array with one place a column.
+
+For a group, inner rows are first put into buckets by the eliminated variables' values (a small hash table from value to
+bucket, direct where the values have few bits), each row with the rank of its column. The group stays in the first
+or second cache meanwhile. The first pass counts the result's rows, the second one writes them to their final places:
+that costs less than allocating for the worst case, and pieces can run in any order on any number of threads.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.packing.fields import moved_word
+from oocbe.kernels.cpu.pairs.groups import differs
+from oocbe.kernels.cpu.threads import row_ranges, run_all
+from oocbe.kernels.cpu.values import ADD, MAX, MIN, accumulate, combine, neutral_value
+from oocbe.kernels.interface import EliminationPlan, MatchedGroups
+
+DIRECT_BITS = 10
+"""Eliminated values of up to this many bits index the bucket table themselves; 1,024 entries stay in first cache."""
+
+MASK_RANKS = 64
+"""Up to this many columns, which of them occur is a bit mask, and the first pass needs no values at all."""
+
+BLOCK = 1024
+"""Outer rows whose eliminated values and run starts are read at a time, in loops that vectorise."""
+
+PIECES_A_THREAD = 8
+"""Enough to even out groups of unequal work; a piece that starts inside a group prepares the group once more."""
+
+LARGE_GROUP = 1 << 16
+"""Inner rows of a group from which preparing it once more costs more than evenness saves: then one piece a thread. A
+thread's buffers take some 70 bytes a row of the largest inner group."""
+
+
+def join_reduce(
+    outer: tuple[NDArray[np.uint64], NDArray[Any]],
+    inner: tuple[NDArray[np.uint64], NDArray[Any]],
+    groups: MatchedGroups,
+    plan: EliminationPlan,
+    combination: int,
+    marginalisation: int,
+    piece_rows: int | None = None,
+) -> tuple[NDArray[np.uint64], NDArray[Any]]:
+    """Join and marginalise; see :meth:`oocbe.kernels.interface.Backend.join_reduce`."""
+    keys, values = outer
+    largest = int(groups.counts2.max()) if len(groups.counts2) else 0
+    direct = plan.eliminated_bits <= DIRECT_BITS
+    table_bits = plan.eliminated_bits if direct else max(1, (2 * largest - 1).bit_length())
+    ranges = row_ranges(keys.shape[1], piece_rows, PIECES_A_THREAD if largest < LARGE_GROUP else 1)
+    pieces = _run_aligned(keys, plan.outer_run, ranges)
+    shared = (
+        *outer, *inner, groups.starts1, groups.counts1, groups.starts2, groups.counts2, largest, table_bits, direct,
+        plan.outer_eliminated, plan.inner_eliminated, plan.outer_run, plan.inner_rank, plan.outer_move, plan.inner_move,
+        combination, marginalisation, neutral_value(marginalisation, values.dtype),
+    )  # fmt: skip
+    no_keys, no_values = np.empty((plan.words, 0), dtype=np.uint64), np.empty(0, dtype=values.dtype)
+    counts = run_all(_join_reduce, [(*shared, no_keys, no_values, False, 0, *piece) for piece in pieces])
+    places = np.concatenate(([0], np.cumsum(counts)))
+    rows = int(places[-1])
+    out_keys, out_values = np.empty((plan.words, rows), dtype=np.uint64), np.empty(rows, dtype=values.dtype)
+    run_all(
+        _join_reduce,
+        [(*shared, out_keys, out_values, True, int(places[i]), *piece) for i, piece in enumerate(pieces)],
+    )
+    return out_keys, out_values
+
+
+def _run_aligned(
+    keys: NDArray[np.uint64], masks: NDArray[np.uint64], ranges: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """The ranges with their bounds moved on to where the next run starts; empty ones left out (but for the last)."""
+    bounds = [0, *(_next_run(keys, masks, stop) for _, stop in ranges)]
+    pieces = [(a, b) for a, b in pairwise(bounds) if b > a]
+    return pieces or [(0, 0)]
+
+
+@jit
+def _next_run(keys: NDArray[np.uint64], masks: NDArray[np.uint64], row: int) -> int:
+    while 0 < row < keys.shape[1] and not differs(keys, masks, row, row - 1):
+        row += 1
+    return row
+
+
+@jit
+def _slot(
+    value: np.uint64,
+    slot_value: NDArray[np.uint64],
+    slot_bucket: NDArray[np.int32],
+    table_bits: int,
+    direct: bool,
+    last_slot: np.uint64,
+) -> np.uint64:
+    """Where an eliminated value is in the bucket table, or would be (linear probing, Fibonacci hashing)."""
+    if direct:
+        return value
+    slot = (value * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - table_bits)
+    while slot_bucket[slot] >= 0 and slot_value[slot] != value:
+        slot = (slot + np.uint64(1)) & last_slot
+    return slot
+
+
+@jit
+def _read_values(
+    keys: NDArray[np.uint64], plan: NDArray[np.int64], start: int, count: int, out: NDArray[np.uint64]
+) -> None:
+    """Eliminated values of some rows, in one word each."""
+    out[:count] = np.uint64(0)
+    for move in range(plan.shape[0]):
+        shift, back = np.uint64(plan[move, 1]), np.uint64(plan[move, 4])
+        mask = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - plan[move, 2])
+        source = keys[plan[move, 0], start : start + count]
+        for i in range(count):
+            out[i] |= ((source[i] >> shift) & mask) << back
+
+
+@jit
+def _read_changes(
+    keys: NDArray[np.uint64], masks: NDArray[np.uint64], start: int, count: int, out: NDArray[np.bool_]
+) -> None:
+    """Which of some rows differ from the row before in the masked bits (the table's first row counts as different)."""
+    skip = 1 if start == 0 else 0
+    out[:skip] = True
+    out[skip:count] = False
+    for word in range(masks.shape[0]):
+        here = keys[word, start + skip : start + count]
+        before = keys[word, start + skip - 1 : start + count - 1]
+        for i in range(count - skip):
+            out[i + skip] |= (here[i] ^ before[i]) & masks[word] != 0
+
+
+@jit
+def _accumulate_bucket(
+    held: NDArray[Any],
+    ranks: NDArray[np.uint32],
+    values: NDArray[Any],
+    low: int,
+    high: int,
+    factor: Any,
+    combination: int,
+    marginalisation: int,
+) -> None:
+    """Marginalise the products of one outer value with the values of a bucket into the places of their ranks."""
+    # The two semirings of optimisation have loops without a choice in them: half the time of the general one.
+    if combination == ADD and marginalisation == MAX:
+        for i in range(low, high):
+            held[ranks[i]] = max(held[ranks[i]], factor + values[i])
+    elif combination == ADD and marginalisation == MIN:
+        for i in range(low, high):
+            held[ranks[i]] = min(held[ranks[i]], factor + values[i])
+    else:
+        for i in range(low, high):
+            accumulate(held, ranks[i], combine(factor, values[i], combination), marginalisation)
+
+
+@jit
+def _ones(bits: np.uint64) -> int:
+    """Number of ones (Warren, Hacker's Delight, section 5-1)."""
+    bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    bits = (bits & np.uint64(0x3333333333333333)) + ((bits >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    bits = (bits + (bits >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    ones: int = np.int64((bits * np.uint64(0x0101010101010101)) >> np.uint64(56))  # type: ignore[assignment]
+    return ones
+
+
+@jit
+def _join_reduce(
+    outer_keys: NDArray[np.uint64],
+    outer_values: NDArray[Any],
+    inner_keys: NDArray[np.uint64],
+    inner_values: NDArray[Any],
+    outer_starts: NDArray[np.int64],
+    outer_counts: NDArray[np.int64],
+    inner_starts: NDArray[np.int64],
+    inner_counts: NDArray[np.int64],
+    largest: int,
+    table_bits: int,
+    direct: bool,
+    outer_eliminated: NDArray[np.int64],
+    inner_eliminated: NDArray[np.int64],
+    outer_run: NDArray[np.uint64],
+    inner_rank: NDArray[np.uint64],
+    outer_move: NDArray[np.int64],
+    inner_move: NDArray[np.int64],
+    combination: int,
+    marginalisation: int,
+    neutral: Any,
+    out_keys: NDArray[np.uint64],
+    out_values: NDArray[Any],
+    fill: bool,
+    place: int,
+    first: int,
+    last: int,
+) -> int:
+    one = np.uint64(1)
+    last_slot = (one << np.uint64(table_bits)) - one
+    slot_value = np.zeros(1 << table_bits, dtype=np.uint64)
+    slot_bucket = np.full(1 << table_bits, -1, dtype=np.int32)
+    inner_value, inner_new = np.empty(largest, dtype=np.uint64), np.empty(largest, dtype=np.bool_)
+    outer_value, outer_new = np.empty(BLOCK, dtype=np.uint64), np.empty(BLOCK, dtype=np.bool_)
+    row_bucket, row_rank = np.empty(largest, dtype=np.int32), np.empty(largest, dtype=np.int32)
+    bucket_slot, bucket_mask = np.empty(largest, dtype=np.uint64), np.empty(largest, dtype=np.uint64)
+    bucket_end = np.empty(largest, dtype=np.int64)
+    bucket_ranks, bucket_values = np.empty(largest, dtype=np.uint32), np.empty(largest, dtype=inner_values.dtype)
+    rank_keys = np.empty((out_keys.shape[0], largest), dtype=np.uint64)
+    held = np.full(largest, neutral, dtype=outer_values.dtype)
+    touched, seen = np.empty(largest, dtype=np.uint32), np.zeros(largest, dtype=np.bool_)
+    fixed = np.empty(out_keys.shape[0], dtype=np.uint64)
+    block_start = block_stop = first
+    group = int(np.searchsorted(outer_starts, first, side="right"))
+    group -= group > 0
+    while group < len(outer_starts) and outer_starts[group] < last:
+        row = max(first, outer_starts[group])
+        end = min(last, outer_starts[group] + outer_counts[group])
+        if row >= end:
+            group += 1
+            continue
+
+        # Buckets by eliminated value; ranks by the inner table's own variables, which its rows are sorted by.
+        start, count = inner_starts[group], inner_counts[group]
+        _read_values(inner_keys, inner_eliminated, start, count, inner_value)
+        _read_changes(inner_keys, inner_rank, start, count, inner_new)
+        inner_new[0] = True
+        buckets, ranks = 0, 0
+        for i in range(count):
+            if inner_new[i]:
+                if fill:
+                    for word in range(rank_keys.shape[0]):
+                        rank_keys[word, ranks] = moved_word(inner_keys, start + i, inner_move, word)
+                ranks += 1
+            slot = _slot(inner_value[i], slot_value, slot_bucket, table_bits, direct, last_slot)
+            bucket = slot_bucket[slot]
+            if bucket < 0:
+                bucket = buckets
+                slot_value[slot], slot_bucket[slot], bucket_slot[bucket] = inner_value[i], bucket, slot
+                bucket_end[bucket], bucket_mask[bucket] = 0, 0
+                buckets += 1
+            row_bucket[i], row_rank[i] = bucket, ranks - 1
+            bucket_end[bucket] += 1
+            bucket_mask[bucket] |= one << np.uint64((ranks - 1) & 63)
+        if fill or ranks > MASK_RANKS:
+            total = 0
+            for bucket in range(buckets):
+                total, bucket_end[bucket] = total + bucket_end[bucket], total
+            for i in range(count):
+                target = bucket_end[row_bucket[i]]
+                bucket_end[row_bucket[i]] = target + 1
+                bucket_ranks[target], bucket_values[target] = row_rank[i], inner_values[start + i]
+            # bucket_end[b] is now the end of bucket b and the start of bucket b + 1.
+
+        while row < end:
+            run, matches, touches, present = row, 0, 0, np.uint64(0)
+            while row < end:
+                if row >= block_stop:
+                    block_start, block_stop = row, min(row + BLOCK, last)
+                    _read_values(outer_keys, outer_eliminated, row, block_stop - row, outer_value)
+                    _read_changes(outer_keys, outer_run, row, block_stop - row, outer_new)
+                if outer_new[row - block_start] and row > run:
+                    break
+                slot = _slot(outer_value[row - block_start], slot_value, slot_bucket, table_bits, direct, last_slot)
+                row += 1
+                bucket = slot_bucket[slot]
+                if bucket < 0:
+                    continue
+                matches += 1
+                present |= bucket_mask[bucket]
+                if ranks <= MASK_RANKS and not fill:
+                    continue
+                low = bucket_end[bucket - 1] if bucket > 0 else 0
+                factor = outer_values[row - 1]
+                _accumulate_bucket(
+                    held, bucket_ranks, bucket_values, low, bucket_end[bucket], factor, combination, marginalisation
+                )
+                if ranks > MASK_RANKS:
+                    for i in range(low, bucket_end[bucket]):
+                        rank = bucket_ranks[i]
+                        if not seen[rank]:
+                            seen[rank], touched[touches] = True, rank
+                            touches += 1
+            if ranks <= MASK_RANKS and not fill:
+                place += _ones(present)
+                continue
+            if ranks <= MASK_RANKS:
+                for rank in range(ranks):
+                    touched[touches] = rank
+                    touches += (present >> np.uint64(rank)) & one != 0
+            elif matches > 1 and touches * 8 < ranks:
+                touched[:touches].sort()
+            elif matches > 1:
+                touches = 0
+                for rank in range(ranks):
+                    touched[touches] = rank
+                    touches += seen[rank]
+            if fill:
+                for word in range(fixed.shape[0]):
+                    fixed[word] = moved_word(outer_keys, run, outer_move, word)
+                for word in range(fixed.shape[0]):
+                    for i in range(touches):
+                        out_keys[word, place + i] = fixed[word] | rank_keys[word, touched[i]]
+                for i in range(touches):
+                    out_values[place + i] = held[touched[i]]
+            for i in range(touches):
+                held[touched[i]], seen[touched[i]] = neutral, False
+            place += touches
+        for bucket in range(buckets):
+            slot_bucket[bucket_slot[bucket]] = -1
+        group += 1
+    return place

@@ -1,0 +1,1 @@
+"""Loops that drop rows, or compute what they are held against."""

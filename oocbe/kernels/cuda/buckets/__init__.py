@@ -1,0 +1,1 @@
+"""Kernels for a whole bucket: all tables and lookups joined level by level."""

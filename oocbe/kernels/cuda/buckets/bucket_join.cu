@@ -1,0 +1,306 @@
+// Join all tables of a bucket level by level; see bucket_join.py and, for what runs, levels and leaves are,
+// oocbe/kernels/cpu/buckets/bucket_join.py. A level takes two launches: count_children decides for every unit of work (a row of
+// an item's range, or a value of an enumerating run) whether it makes a child, write_children writes the children at
+// places that the prefix sums of the counts give them. Children keep the order of their units, so rows come out sorted.
+// With PRUNES, units go whose bound reaches the slack of their level (oocbe/bucket_engine/row_pruning.py).
+// variants: WORDS=2 VALUE=int|double COMBINATION=0|1 MARGINALISATION=1|3 PRUNES=0|1
+#include "integers.cuh"
+#include "values.cuh"
+#include "flags.cuh"
+
+#define MOST_TABLES 32
+
+#define SCANNED_ROWS 8  // as on the CPU: the least value of longer ranges is taken to be their table's
+
+// A bound that is additive over the key: tables of bit fields, of one level or of all.
+struct Bounds {
+    i64 from, to;
+    const u64 *word, *shift, *mask;
+    const i64 *base;
+    const wide *entries;
+    wide slack, scale;
+    const wide *least;  // (tables,): least value of each
+    const wide *totals; // (items,): bound on each item, least values included; unused for leaves
+};
+
+// All members are 8 bytes wide: the host passes the struct as an array of uint64.
+struct Level {
+    const u64 *tables;          // (tables, 3): address of keys, rows, address of values
+    const u64 *parts;           // (parts, 3): table, word, shift; parts of this level
+    i64 part_count, table_count;
+    const i64 *segment_start, *segment_middle;
+    const u64 *segment_word, *segment_shift, *segment_mask, *segment_place;
+    const i64 *base, *own_bits, *free_base;
+    const u64 *bits;
+    i64 filter_from, filter_to;
+    i64 word; u64 shift, mask; i64 size;
+    const u64 *item_keys;       // (WORDS, items)
+    const u32 *item_low, *item_high;  // (tables, items)
+    i64 items;
+    const i64 *unit_end;        // (items,): inclusive prefix sum of the driving table's range widths
+    i64 units;
+    Bounds bounds;
+};
+
+struct Leaf {
+    const u64 *tables;
+    i64 table_count;
+    const i64 *segment_start;
+    const u64 *segment_word, *segment_shift, *segment_mask, *segment_place;
+    const i64 *base;
+    const u64 *masks;
+    const VALUE *values;
+    i64 mask_from, function_from, function_to;
+    i64 size; u64 mask; i64 mask_words;
+    const u64 *item_keys;
+    const u32 *item_low, *item_high;
+    i64 items;
+    Bounds bounds;
+};
+
+template <typename Program>
+__device__ __forceinline__ i64 gather(const Program &p, const u64 *key, i64 from, i64 to) {
+    u64 index = 0;
+    for (i64 s = from; s < to; s++) {
+        u64 word = key[0];
+        #pragma unroll
+        for (int w = 1; w < WORDS; w++) if (p.segment_word[s] == (u64)w) word = key[w];
+        index |= ((word >> p.segment_shift[s]) & p.segment_mask[s]) << p.segment_place[s];
+    }
+    return (i64)index;
+}
+
+__device__ __forceinline__ bool bit_at(const u64 *bits, i64 i) { return (bits[i >> 6] >> (i & 63)) & 1; }
+
+// First row of [low, high) whose field is at least (or, with `above`, greater than) `wanted`.
+__device__ __forceinline__ u32 field_bound(const u64 *column, u32 low, u32 high, u64 shift, u64 mask, u64 wanted, bool above) {
+    while (low < high) {
+        u32 middle = low + ((high - low) >> 1);
+        u64 here = (column[middle] >> shift) & mask;
+        if (here < wanted || (above && here == wanted)) low = middle + 1; else high = middle;
+    }
+    return low;
+}
+
+// The item a unit belongs to; the block's first and last units bound the search.
+__device__ __forceinline__ i64 item_of(const Level &p, i64 unit, i64 *bounds) {
+    if (p.part_count == 0) return unit / p.size;
+    i64 first = (i64)blockIdx.x * THREADS;
+    if (threadIdx.x < 2) {
+        i64 wanted = threadIdx.x == 0 ? first : min(first + THREADS, p.units) - 1;
+        bounds[threadIdx.x] = upper_bound(p.unit_end, (i64)0, p.items, wanted);
+    }
+    __syncthreads();
+    if (unit >= p.units) return 0;
+    return upper_bound(p.unit_end, bounds[0], bounds[1], unit);
+}
+
+// What the tables of a bound say of a key.
+__device__ __forceinline__ wide bound_of(const Bounds &bounds, const u64 *key) {
+    wide total = 0;
+    for (i64 b = bounds.from; b < bounds.to; b++) {
+        u64 word = key[0];
+        #pragma unroll
+        for (int w = 1; w < WORDS; w++) if (bounds.word[b] == (u64)w) word = key[w];
+        total += bounds.entries[bounds.base[b] + (i64)(word >> bounds.shift[b] & bounds.mask[b])];
+    }
+    return total;
+}
+
+// Least value of a range of a table's rows, or of all of them where the range is long.
+__device__ __forceinline__ wide least_of(const Level &p, i64 table, u32 low, u32 high) {
+    if (high - low > SCANNED_ROWS) return p.bounds.least[table];
+    const VALUE *values = (const VALUE *)p.tables[3 * table + 2];
+    VALUE least = values[low];
+    for (u32 row = low + 1; row < high; row++) least = values[row] < least ? values[row] : least;
+    return least;
+}
+
+// By how much the least value of a table's rows grows where an item's range shrinks to one with the field `wanted`.
+__device__ __forceinline__ wide growth(const Level &p, i64 part, i64 item, u32 low, u64 wanted) {
+    i64 t = (i64)p.parts[3 * part];
+    u32 begin = p.item_low[t * p.items + item], end = p.item_high[t * p.items + item], high = low + 1;
+    const u64 *column = (const u64 *)p.tables[3 * t] + p.parts[3 * part + 1] * p.tables[3 * t + 1];
+    u64 shift = p.parts[3 * part + 2];
+    while (high < end && high - low <= SCANNED_ROWS && (column[high] >> shift & p.mask) == wanted) high++;
+    return least_of(p, t, low, high) - least_of(p, t, begin, end);
+}
+
+// Whether a unit makes a child; `field` is what the run's bits become, `row` the driving table's row.
+__device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item, u64 &field, u32 &row) {
+#if PRUNES
+    wide more = 0;
+#endif
+    if (p.part_count == 0) {
+        field = (u64)(unit - item * p.size);
+    } else {
+        i64 t = (i64)p.parts[0];
+        const u64 *column = (const u64 *)p.tables[3 * t] + p.parts[1] * p.tables[3 * t + 1];
+        u32 low = p.item_low[t * p.items + item];
+        i64 begin = item == 0 ? 0 : p.unit_end[item - 1];
+        row = low + (u32)(unit - begin);
+        field = (column[row] >> p.parts[2]) & p.mask;
+        if (row > low && ((column[row - 1] >> p.parts[2]) & p.mask) == field) return false;
+#if PRUNES
+        more = growth(p, 0, item, row, field);
+#endif
+        for (i64 part = 1; part < p.part_count; part++) {
+            t = (i64)p.parts[3 * part];
+            column = (const u64 *)p.tables[3 * t] + p.parts[3 * part + 1] * p.tables[3 * t + 1];
+            u32 end = p.item_high[t * p.items + item];
+            u64 shift = p.parts[3 * part + 2];
+            u32 at = field_bound(column, p.item_low[t * p.items + item], end, shift, p.mask, field, false);
+            if (at == end || ((column[at] >> shift) & p.mask) != field) return false;
+#if PRUNES
+            more += growth(p, part, item, at, field);
+#endif
+        }
+    }
+    u64 key[WORDS];
+    #pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+        key[w] = p.item_keys[w * p.items + item];
+        if (p.word == w) key[w] |= field << p.shift;
+    }
+    for (i64 f = p.filter_from; f < p.filter_to; f++) {
+        if (p.part_count == 0) {
+            i64 stride = (p.size + 63) >> 6;
+            i64 index = gather(p, key, p.segment_start[f], p.segment_start[f + 1]);
+            if (!((p.bits[p.base[f] + index * stride + (i64)(field >> 6)] >> (field & 63)) & 1)) return false;
+        } else {
+            i64 index = gather(p, key, p.segment_start[f], p.segment_start[f + 1]);
+            if (!bit_at(p.bits + p.base[f], index)) return false;
+        }
+    }
+#if PRUNES
+    if (p.bounds.totals[item] + bound_of(p.bounds, key) + more * p.bounds.scale >= p.bounds.slack) return false;
+#endif
+    return true;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+count_children(Level p, u32 *ballots, i64 *block_counts) {
+    __shared__ i64 bounds[2];
+    __shared__ u32 warp_counts[THREADS / 32];
+    i64 unit = (i64)blockIdx.x * THREADS + threadIdx.x;
+    i64 item = item_of(p, unit, bounds);
+    u64 field = 0;
+    u32 row = 0;
+    bool flag = unit < p.units && evaluate(p, unit, item, field, row);
+    record(flag, unit, ballots, block_counts, warp_counts);
+}
+
+// Children, the range widths of the table that drives the next level (-1: none does), and the bounds on the children.
+extern "C" __global__ void __launch_bounds__(THREADS)
+write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u32 *lows, u32 *highs, i64 children,
+               i64 next_driver, i64 *widths, wide *totals) {
+    __shared__ i64 bounds[2];
+    i64 unit = (i64)blockIdx.x * THREADS + threadIdx.x;
+    i64 item = item_of(p, unit, bounds);
+    if (unit >= p.units || !(ballots[unit >> 5] >> lane_number() & 1)) return;
+    i64 place = place_of(unit, ballots, block_ends);
+    u64 field;
+    u32 row = 0;
+    if (p.part_count == 0) {
+        field = (u64)(unit - item * p.size);
+    } else {
+        i64 t = (i64)p.parts[0];
+        const u64 *column = (const u64 *)p.tables[3 * t] + p.parts[1] * p.tables[3 * t + 1];
+        row = p.item_low[t * p.items + item] + (u32)(unit - (item == 0 ? 0 : p.unit_end[item - 1]));
+        field = (column[row] >> p.parts[2]) & p.mask;
+    }
+    u64 key[WORDS];
+    #pragma unroll
+    for (int w = 0; w < WORDS; w++) {
+        key[w] = p.item_keys[w * p.items + item];
+        if (p.word == w) key[w] |= field << p.shift;
+        keys[w * children + place] = key[w];
+    }
+#if PRUNES
+    wide more = 0;
+#endif
+    for (i64 t = 0; t < p.table_count; t++) {
+        lows[t * children + place] = p.item_low[t * p.items + item];
+        highs[t * children + place] = p.item_high[t * p.items + item];
+    }
+    for (i64 part = 0; part < p.part_count; part++) {
+        i64 t = (i64)p.parts[3 * part];
+        const u64 *column = (const u64 *)p.tables[3 * t] + p.parts[3 * part + 1] * p.tables[3 * t + 1];
+        u64 shift = p.parts[3 * part + 2];
+        u32 end = p.item_high[t * p.items + item];
+        u32 low = part == 0 ? row : field_bound(column, p.item_low[t * p.items + item], end, shift, p.mask, field, false);
+        // Groups are short as a rule: double the step from the group's first row before bisecting.
+        u32 known = low, step = 1;
+        while (step < end - known && ((column[known + step] >> shift) & p.mask) == field) { known += step; step += step; }
+        lows[t * children + place] = low;
+        highs[t * children + place] = field_bound(column, known + 1, known + min(step, end - known), shift, p.mask, field, true);
+#if PRUNES
+        more += growth(p, part, item, low, field);
+#endif
+    }
+#if PRUNES
+    totals[place] = p.bounds.totals[item] + bound_of(p.bounds, key) + more * p.bounds.scale;
+#endif
+    if (next_driver >= 0) widths[place] = highs[next_driver * children + place] - lows[next_driver * children + place];
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *block_counts) {
+    __shared__ u32 warp_counts[THREADS / 32];
+    i64 item = (i64)blockIdx.x * THREADS + threadIdx.x;
+    bool found = false;
+    VALUE total = 0;
+    if (item < p.items) {
+        u64 key[WORDS];
+        #pragma unroll
+        for (int w = 0; w < WORDS; w++) key[w] = p.item_keys[w * p.items + item];
+        u32 pointer[MOST_TABLES];
+        i64 candidates = p.size;
+        u32 first = 0;
+        if (p.table_count > 0) {
+            first = p.item_low[item];
+            candidates = p.item_high[item] - first;
+            for (i64 t = 1; t < p.table_count; t++) pointer[t] = p.item_low[t * p.items + item];
+        }
+        i64 block = -1;
+        u64 allowed = 0;
+        for (i64 c = 0; c < candidates; c++) {
+            i64 x = c;
+            if (p.table_count > 0) x = (i64)(((const u64 *)p.tables[0])[first + c] & p.mask);
+            if (x >> 6 != block) {
+                block = x >> 6;
+                allowed = ~0ull;
+                for (i64 f = p.mask_from; f < p.function_from; f++) {
+                    i64 index = gather(p, key, p.segment_start[f], p.segment_start[f + 1]);
+                    allowed &= p.masks[p.base[f] + index * p.mask_words + block];
+                }
+            }
+            if (!((allowed >> (x & 63)) & 1)) continue;
+            VALUE value = COMBINATION == 0 ? 0 : 1;
+            bool present = true;
+            if (p.table_count > 0) {
+                value = ((const VALUE *)p.tables[2])[first + c];
+                for (i64 t = 1; t < p.table_count && present; t++) {
+                    const u64 *column = (const u64 *)p.tables[3 * t];
+                    u32 at = pointer[t], end = p.item_high[t * p.items + item];
+                    while (at < end && (i64)(column[at] & p.mask) < x) at++;
+                    pointer[t] = at;
+                    present = at < end && (i64)(column[at] & p.mask) == x;
+                    if (present) value = combine(value, ((const VALUE *)p.tables[3 * t + 2])[at]);
+                }
+            }
+            if (!present) continue;
+            for (i64 f = p.function_from; f < p.function_to; f++) {
+                i64 index = gather(p, key, p.segment_start[f], p.segment_start[f + 1]);
+                value = combine(value, p.values[p.base[f] + index * p.size + x]);
+            }
+            total = found ? marginalise(total, value) : value;
+            found = true;
+        }
+#if PRUNES
+        if (found && bound_of(p.bounds, key) + (wide)total * p.bounds.scale >= p.bounds.slack) found = false;
+#endif
+        totals[item] = total;
+    }
+    record(found, item, ballots, block_counts, warp_counts);
+}

@@ -1,0 +1,1 @@
+"""Kernels over the bits of keys and packed columns."""

@@ -1,0 +1,201 @@
+"""Packed chunks (:mod:`oocbe.tables.codec`) made and read on the device: fewer bytes over the bus.
+
+Chunks are the same, word for word, as the CPU's. What is read must have been checked before, on the host, where chunks
+come from (:func:`oocbe.tables.codec.checked`). One launch does the work for many columns: a piece has dozens of chunks,
+and the thread that queues kernels is what a stream of packed pieces waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.packing.bit_pack import BLOCK, FRONT_WORDS, HEADER_WORDS, front_word
+from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.modules import kernel, launch
+from oocbe.kernels.cuda.pairs.selection import COUNTS, prefix_sum
+from oocbe.kernels.cuda.transfer.readback import Readback
+
+THREADS = 128
+
+MOST_PARTS = 64
+"""Columns of one launch, as in the source: they travel as an argument of the kernel, by value."""
+
+SUMMARY_WORDS = 4
+SIGN = 1 << 63
+ALL_ONES = (1 << 64) - 1
+
+SOURCE = np.dtype(
+    [("chunk", "u8"), ("out", "u8"), ("rows", "i8"), ("start", "i8"), ("wanted", "i8"), ("first_block", "u4"),
+     ("item_bytes", "u4")]
+)  # fmt: skip
+COLUMN = np.dtype(
+    [("column", "u8"), ("rows", "i8"), ("first_block", "u4"), ("item_bytes", "u4"), ("rotation", "u4"),
+     ("is_signed", "u4")]
+)  # fmt: skip
+TARGET = np.dtype(
+    [("column", "u8"), ("chunk", "u8"), ("rows", "i8"), ("payload_words", "i8"), ("front", "u8"),
+     ("first_block", "u4"), ("item_bytes", "u4"), ("rotation", "u4"), ("unused", "u4")]
+)  # fmt: skip
+
+
+class Wanted(NamedTuple):
+    """Rows of a chunk to be unpacked.
+
+    Attributes
+    ----------
+    chunk : uint64 (words,) on the device, checked. rows : rows in it.
+    out : (wanted rows,) on the device, of the dtype that was packed; to be filled with rows ``start`` and following.
+    """
+
+    chunk: Any
+    rows: int
+    out: Any
+    start: int
+
+
+def unpack(parts: Sequence[Wanted]) -> None:
+    """Unpack rows of chunks."""
+    parts = [part for part in parts if len(part.out)]
+    for first in range(0, len(parts), MOST_PARTS):
+        here = parts[first : first + MOST_PARTS]
+        blocks = _block_starts(-(-(p.start + len(p.out)) // BLOCK) - p.start // BLOCK for p in here)
+        sources = _argument(
+            SOURCE,
+            (
+                (p.chunk.data.ptr, p.out.data.ptr, p.rows, p.start, len(p.out), begin, p.out.itemsize)
+                for p, begin in zip(here, blocks, strict=False)
+            ),
+        )
+        launch(kernel("bit_pack", "unpack_blocks"), blocks[-1], THREADS, sources, len(here))
+
+
+class Column(NamedTuple):
+    """A column that is to become a packed chunk: (rows,) on the device, at least one row; rotated so far to the right.
+
+    Only unsigned columns are rotated.
+    """
+
+    items: Any
+    rotation: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the host has to know of a column that becomes a chunk.
+
+    Attributes
+    ----------
+    payload_words : of the chunk. first, last : the first and the last item, as unsigned 64-bit words.
+    extent : least and greatest item, where items are signed integers.
+    """
+
+    payload_words: int
+    first: int
+    last: int
+    extent: tuple[int, int] | None
+
+
+class Measured:
+    """Columns on their way into packed chunks: what each block needs is found, and on its way to the host.
+
+    Parameters
+    ----------
+    columns : on the device.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._columns = columns
+        self._starts = _block_starts(-(-len(items) // BLOCK) for items, _ in columns)
+        total = self._starts[-1]
+        self._headers = cupy().empty(HEADER_WORDS * total, dtype=np.uint64)
+        sizes = cupy().empty(total, dtype=np.int64)
+        summaries = cupy().zeros((len(columns), SUMMARY_WORDS), dtype=np.uint64)
+        for first, last, begin in self._launches():
+            described = _argument(
+                COLUMN,
+                (
+                    (items.data.ptr, len(items), start - begin, items.itemsize, rotation, items.dtype.kind != "u")
+                    for (items, rotation), start in zip(columns[first:last], self._starts[first:last], strict=True)
+                ),
+            )
+            launch(
+                kernel("bit_pack", "measure_blocks"), self._starts[last] - begin, THREADS, described, last - first,
+                self._headers[HEADER_WORDS * begin :], sizes[begin:], summaries[first:],
+            )  # fmt: skip
+        self._places = prefix_sum(COUNTS, sizes)
+        ends = [self._places[stop : stop + 1].view(np.uint64) for stop in self._starts[1:]]
+        self._read = Readback(summaries.reshape(-1), *ends)
+        self._words: list[int] = []
+
+    def summaries(self) -> list[Summary]:
+        """What was found, column by column; waits for it."""
+        numbers = self._read.numbers().tolist()
+        count = len(self._columns)
+        ends = [0, *numbers[SUMMARY_WORDS * count :]]
+        self._words = [stop - start for start, stop in pairwise(ends)]
+        found = []
+        for number, (items, _) in enumerate(self._columns):
+            first, last, least, greatest = numbers[SUMMARY_WORDS * number : SUMMARY_WORDS * (number + 1)]
+            extent = _signed(~least & ALL_ONES), _signed(greatest)
+            found.append(Summary(self._words[number], first, last, extent if items.dtype.kind == "i" else None))
+        return found
+
+    def packed(self) -> list[Any]:
+        """The chunks, uint64 (words,) each, end to end in one array on the device."""
+        if len(self._words) < len(self._columns):
+            self.summaries()
+        sizes = [
+            FRONT_WORDS + HEADER_WORDS * -(-len(items) // BLOCK) + words + 1
+            for (items, _), words in zip(self._columns, self._words, strict=True)
+        ]
+        ends = list(accumulate(sizes))
+        made = cupy().empty(ends[-1], dtype=np.uint64)
+        chunks = [made[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+        for first, last, begin in self._launches():
+            described = _argument(
+                TARGET,
+                (
+                    (
+                        items.data.ptr, chunk.data.ptr, len(items), words, front_word(items.itemsize, rotation),
+                        start - begin, items.itemsize, rotation, 0,
+                    )
+                    for (items, rotation), chunk, words, start in zip(
+                        self._columns[first:last], chunks[first:last], self._words[first:last],
+                        self._starts[first:last], strict=True,
+                    )
+                ),
+            )  # fmt: skip
+            launch(
+                kernel("bit_pack", "pack_blocks"), self._starts[last] - begin, THREADS, described, last - first,
+                self._places[begin:], self._headers[HEADER_WORDS * begin :],
+            )  # fmt: skip
+        return chunks
+
+    def _launches(self) -> Iterator[tuple[int, int, int]]:
+        """First column of each launch, the one behind its last, and the first one's first block."""
+        for first in range(0, len(self._columns), MOST_PARTS):
+            yield first, min(first + MOST_PARTS, len(self._columns)), self._starts[first]
+
+
+def _block_starts(counts: Iterator[int]) -> list[int]:
+    """Where each part's blocks begin in a grid, and the number of all blocks."""
+    return [0, *accumulate(counts)]
+
+
+def _argument(dtype: np.dtype[Any], parts: Iterator[tuple[Any, ...]]) -> NDArray[np.void]:
+    """Parts as the kernels' struct."""
+    argument = np.zeros(MOST_PARTS, dtype=dtype)
+    made = list(parts)
+    argument[: len(made)] = made
+    return argument
+
+
+def _signed(word: int) -> int:
+    """A word that was shifted by SIGN as the signed number that it was."""
+    return word - SIGN

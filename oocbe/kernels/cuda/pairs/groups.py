@@ -1,0 +1,65 @@
+"""Groups of neighbouring rows with equal masked keys, on the device: where they start, which occur in two tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.modules import kernel, launch
+from oocbe.kernels.cuda.pairs.selection import THREADS, WORDS_A_BLOCK, Marked, counted, empty_bits, packed_masks
+from oocbe.kernels.interface import MatchedGroups
+
+ROWS_A_BLOCK = 8 * THREADS
+
+
+def group_starts(keys: Any, masks: NDArray[np.uint64], piece_rows: int | None = None) -> Any:
+    """First row of each group, and the row count; see :meth:`oocbe.kernels.interface.Backend.group_starts`."""
+    return starts_of(group_heads(keys, masks))
+
+
+def group_heads(keys: Any, masks: NDArray[np.uint64]) -> Marked:
+    """The first row of each group, marked."""
+    rows = keys.shape[1]
+    bits = empty_bits(rows)
+    function = kernel("groups", "mark_heads")
+    launch(function, -(-rows // ROWS_A_BLOCK), THREADS, keys, rows, packed_masks(masks), len(masks), bits)
+    return counted(bits, rows)
+
+
+def starts_of(heads: Marked) -> Any:
+    """Marked rows as numbers, and the number of all rows last: int64 (marked rows + 1,)."""
+    out = cupy().empty(heads.count + 1, dtype=np.int64)
+    words = len(heads.bits)
+    blocks = max(1, -(-words // WORDS_A_BLOCK))
+    launch(kernel("groups", "write_starts"), blocks, THREADS, heads.bits, heads.before, words, heads.rows, out)
+    return out
+
+
+def common_groups(keys1: Any, keys2: Any, masks: NDArray[np.uint64], piece_rows: int | None = None) -> MatchedGroups:
+    """Groups that two tables have in common; see :meth:`oocbe.kernels.interface.Backend.common_groups`."""
+    # Both tables' heads are on their way before the host waits for the first one's number.
+    heads1, heads2 = group_heads(keys1, masks), group_heads(keys2, masks)
+    return match_groups(keys1, starts_of(heads1), keys2, starts_of(heads2), masks)
+
+
+def match_groups(keys1: Any, starts1: Any, keys2: Any, starts2: Any, masks: NDArray[np.uint64]) -> MatchedGroups:
+    """Groups with equal masked keys, given where they start in each table, as :func:`group_starts` has it."""
+    groups1, groups2 = len(starts1) - 1, len(starts2) - 1
+    tables = (keys1, keys1.shape[1], starts1, groups1, keys2, keys2.shape[1], starts2, groups2)
+    arguments = (*tables, packed_masks(masks), len(masks))
+    tiles = -(-groups1 // THREADS)
+    bounds = cupy().empty(tiles + 1, dtype=np.int64)
+    launch(kernel("groups", "find_bounds"), -(-(tiles + 1) // THREADS), THREADS, *arguments, tiles, bounds)
+    bits, found = empty_bits(groups1), cupy().empty(groups1, dtype=np.int64)
+    launch(kernel("groups", "mark_matches"), tiles, THREADS, *arguments, bounds, bits, found)
+    matches = counted(bits, groups1)
+    places = [cupy().empty(matches.count, dtype=np.int64) for _ in range(4)]
+    blocks = -(-len(bits) // WORDS_A_BLOCK)
+    launch(
+        kernel("groups", "write_matches"), blocks, THREADS,
+        bits, matches.before, len(bits), found, starts1, starts2, *places,
+    )  # fmt: skip
+    return MatchedGroups(*places)

@@ -1,0 +1,102 @@
+"""Join and marginalise at once on the device: no joined row is ever written.
+
+Rows that agree on all but the eliminated variables become runs first (:mod:`oocbe.kernels.cuda.pairs.runs`): one pass
+over each table. Within a group (one assignment of the shared variables that stay) an output row is a pair of an outer
+and an inner run that have an eliminated value in common, and its value is made in registers. Some lanes of a warp take
+as many outer runs and the group's inner runs: as many lanes as the inner runs of a group fill on average. One launch
+counts the output rows of each outer run, a second one writes them to their final places.
+
+Up to eight eliminated values are laid out densely, a run's values side by side, so that a pair of runs costs a fixed
+number of steps and no further memory access. Beyond, pairs without a common value cost a look at two sets of bits; with
+more than 64 values, a merge of two lists.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.modules import C_TYPES, Definition, kernel, launch
+from oocbe.kernels.cuda.pairs.groups import group_heads
+from oocbe.kernels.cuda.pairs.runs import find_runs
+from oocbe.kernels.cuda.pairs.selection import SEGMENTS, SHORT_COUNTS, UNITS, find_tiles, prefix_sum
+from oocbe.kernels.cuda.transfer.readback import last_entries
+from oocbe.kernels.interface import EliminationPlan, MatchedGroups
+
+THREADS = 256
+
+DENSE_BITS = 3
+"""Eliminated variables of up to so many bits have dense values."""
+
+LEAST_WIDTH, MOST_WIDTH = 4, 32
+"""Lanes that work on one unit."""
+
+GROUPS = np.dtype(
+    [
+        (name, np.uint64)
+        for name in ("inner_starts", "inner_counts", "outer_starts", "outer_counts", "units", "segments")
+    ]
+)
+
+
+def join_reduce(
+    outer: tuple[Any, Any],
+    inner: tuple[Any, Any],
+    groups: MatchedGroups,
+    plan: EliminationPlan,
+    combination: int,
+    marginalisation: int,
+    piece_rows: int | None = None,
+) -> tuple[Any, Any]:
+    """Join and marginalise; see :meth:`oocbe.kernels.interface.Backend.join_reduce`."""
+    dtype = outer[1].dtype
+    if len(groups.starts1) == 0:
+        return cupy().empty((plan.words, 0), dtype=np.uint64), cupy().empty(0, dtype=dtype)
+    set_bits = 32 if plan.eliminated_bits <= 5 else 64 if plan.eliminated_bits == 6 else 0
+    dense = 1 << max(1, plan.eliminated_bits) if plan.eliminated_bits <= DENSE_BITS else 0
+    shape = plan.words, set_bits, dense
+    # Both tables' heads are on their way before the host waits for the first one's number.
+    outer_heads, inner_heads = group_heads(outer[0], plan.outer_run), group_heads(inner[0], plan.inner_rank)
+    outer_runs = find_runs(*outer, outer_heads, plan.outer_eliminated, plan.outer_move, *shape)
+    inner_runs = find_runs(*inner, inner_heads, plan.inner_eliminated, plan.inner_move, *shape)
+    outer_starts, outer_counts = outer_runs.groups(groups.starts1, groups.counts1)
+    inner_starts, inner_counts = inner_runs.groups(groups.starts2, groups.counts2)
+    runs_a_group = inner_runs.heads.count / len(groups.starts2)
+    width = _width(runs_a_group)
+    units = prefix_sum(UNITS, outer_counts, inner_counts, width)
+    segments = prefix_sum(SEGMENTS, outer_counts, inner_counts)
+    matched = (inner_starts, inner_counts, outer_starts, outer_counts, units, segments)
+    unit_count, segment_count = last_entries(units, segments)
+    blocks = -(-unit_count * width // THREADS)
+    tiles = find_tiles(units, THREADS // width, blocks)
+    shared = inner_runs.as_argument(), outer_runs.as_argument(), _pointers(matched), tiles, unit_count, width
+    definitions: dict[str, Definition] = {
+        "TURNS": _turns(runs_a_group, dense * dtype.itemsize), "DENSE": dense, "SET_BITS": set_bits,
+        "VALUE": C_TYPES[dtype], "COMBINATION": int(combination), "MARGINALISATION": int(marginalisation),
+    }  # fmt: skip
+    counts = cupy().empty(segment_count, dtype=np.uint32)
+    launch(kernel("join_reduce", "count_pairs", **definitions), blocks, THREADS, *shared, counts)
+    row_places = prefix_sum(SHORT_COUNTS, counts)
+    rows = last_entries(row_places)[0]
+    keys, values = cupy().empty((plan.words, rows), dtype=np.uint64), cupy().empty(rows, dtype=dtype)
+    function = kernel("join_reduce", "write_pairs", **definitions)
+    launch(function, blocks, THREADS, *shared, row_places, plan.words, keys, values, rows)
+    return keys, values
+
+
+def _width(runs: float) -> int:
+    """Lanes for a unit: a power of two that so many inner runs of a group fill, on average."""
+    return min(MOST_WIDTH, max(LEAST_WIDTH, 1 << (max(1, round(runs)) - 1).bit_length()))
+
+
+def _turns(runs: float, record_bytes: int) -> int:
+    """Inner runs that a lane has in registers at a time: as many as a group has for it, and as there is room for."""
+    return 1 if runs <= MOST_WIDTH else 4 if record_bytes <= 32 else 2
+
+
+def _pointers(arrays: tuple[Any, ...]) -> NDArray[np.void]:
+    """The kernels' struct; valid while the arrays live."""
+    return np.array([tuple(a.data.ptr for a in arrays)], dtype=GROUPS)

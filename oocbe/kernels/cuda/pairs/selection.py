@@ -1,0 +1,122 @@
+"""Prefix sums, and marked rows: a bit a row, and the marked rows before each word of 32 rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import UnsupportedError
+from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.modules import as_struct, kernel, launch
+from oocbe.kernels.cuda.transfer.readback import Readback
+
+THREADS = 256
+
+PREFIX_THREADS, PREFIX_TILE = 96, 1536
+"""Threads of a block of the prefix sum and entries that it takes, as in the source."""
+
+WORDS_A_BLOCK = THREADS
+"""Words of marks that a block of the writing kernels takes: 32 a warp."""
+
+MOST_WORDS = 64
+"""Key words whose masks travel as an argument of a kernel, by value."""
+
+COUNTS, PRODUCTS, ONES, SHORT_COUNTS, UNITS, SEGMENTS = range(6)
+"""What a prefix sum adds up, as in the source."""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """Rows selected.
+
+    Attributes
+    ----------
+    bits : uint32 (ceil(rows / 32),), a bit a row, zero beyond the last row.
+    before : int64 (words + 1,), marked rows before each word, all marked rows last.
+    rows : rows in all, marked or not.
+    read : the number of marked rows on its way to the host.
+    """
+
+    bits: Any
+    before: Any
+    rows: int
+    read: Readback
+
+    @cached_property
+    def count(self) -> int:
+        """Marked rows; waits for the device to know."""
+        return int(self.read.numbers()[0])
+
+
+def prefix_sum(term: int, first: Any, second: Any = None, part: int = 1) -> Any:
+    """Exclusive prefix sum of counts int64, products of two counts, ones of words uint32, or as the source says.
+
+    Returns int64 (entries + 1,), the sum of all last.
+    """
+    entries = len(first)
+    out = cupy().empty(entries + 1, dtype=np.int64)
+    tiles = max(1, -(-entries // PREFIX_TILE))
+    # The counter lives behind the states, so that one call sets both to zero.
+    states = cupy().zeros(tiles + 1, dtype=np.uint64)
+    first = aligned(first)
+    second = first if second is None else aligned(second)
+    launch(
+        kernel("prefix", "prefix_sum", TERM=term),
+        tiles,
+        PREFIX_THREADS,
+        first,
+        second,
+        out,
+        entries,
+        part,
+        states,
+        states[tiles:],
+    )
+    return out
+
+
+def aligned(array: Any) -> Any:
+    """The array at a multiple of 16 bytes; a copy where it is a part of another one that begins elsewhere."""
+    return array.copy() if array.data.ptr % 16 else array
+
+
+def find_tiles(places: Any, tile_rows: int, tiles: int) -> Any:
+    """Group of the first row of each tile of rows, and the last group; places int64 (groups + 1,), ascending."""
+    out = cupy().empty(tiles + 1, dtype=np.int64)
+    function = kernel("prefix", "find_tiles", TERM=COUNTS)
+    launch(function, -(-(tiles + 1) // THREADS), THREADS, places, len(places) - 1, tile_rows, tiles, out)
+    return out
+
+
+def counted(bits: Any, rows: int) -> Marked:
+    """Marks with their counts; waits for nothing."""
+    before = prefix_sum(ONES, bits)
+    return Marked(bits, before, rows, Readback(before[-1:]))
+
+
+def empty_bits(rows: int) -> Any:
+    """Room for a bit a row."""
+    return cupy().empty(-(-rows // 32), dtype=np.uint32)
+
+
+def packed_masks(masks: NDArray[np.uint64]) -> Any:
+    """Masks as the kernels' struct.
+
+    Raises
+    ------
+    UnsupportedError : more words than it has room for.
+    """
+    if len(masks) > MOST_WORDS:
+        raise UnsupportedError(f"the cuda backend has keys of up to {64 * MOST_WORDS:,} bits; use the cpu backend")
+    return _packed_masks(masks.tobytes())
+
+
+@lru_cache(maxsize=256)
+def _packed_masks(masks: bytes) -> Any:
+    words = np.zeros(MOST_WORDS, dtype=np.uint64)
+    words[: len(masks) // 8] = np.frombuffer(masks, dtype=np.uint64)
+    return as_struct(words)

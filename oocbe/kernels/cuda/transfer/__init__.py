@@ -1,0 +1,1 @@
+"""Memory of the device and the way there and back."""

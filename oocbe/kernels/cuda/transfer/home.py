@@ -1,0 +1,58 @@
+"""Arrays from the device to main memory at the bus's speed.
+
+Into ordinary memory the driver copies at 2 GB/s where the pages are fresh, on the thread that asks. So large arrays
+come by way of pinned memory, which threads empty (:mod:`oocbe.kernels.cuda.transfer.conveyor`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.spans import device_span
+from oocbe.kernels.cuda.transfer.conveyor import Conveyor
+from oocbe.tracing.recorder import DEVICE_TO_HOST
+
+LARGE_BYTES = 1 << 25
+"""Arrays of so many bytes together are worth the threads."""
+
+PINNED_BYTES = 1 << 29
+"""Pinned memory that may be taken, half of it for arrays on their way: seven chunks at a time."""
+
+
+def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
+    """Copies of the device's arrays in main memory, in C order; waits for the kernels that write them.
+
+    arrays : (items,), or (rows, items).
+    """
+    found = [np.empty(array.shape, dtype=array.dtype) for array in arrays]
+    # Row by row: those of a part of a table lie apart, and there may be no memory to lay them side by side.
+    sources, rows = ([row for array in some for row in _rows(array)] for some in (arrays, found))
+    pairs = list(zip(sources, rows, strict=True))
+    nbytes = sum(array.nbytes for array in arrays)
+    if nbytes >= LARGE_BYTES and all(source.flags.c_contiguous for source, _ in pairs):
+        try:
+            _through_pinned_memory(pairs)
+        except MemoryError:
+            pass  # no pinned memory is to be had: the driver knows a way without
+        else:
+            return found
+    with device_span(DEVICE_TO_HOST, "download", bytes=nbytes):
+        for source, row in pairs:
+            row[:] = cupy().asnumpy(source)
+    return found
+
+
+def _through_pinned_memory(pairs: Sequence[tuple[Any, NDArray[Any]]]) -> None:
+    cupy().cuda.get_current_stream().synchronize()
+    with Conveyor([], PINNED_BYTES) as conveyor:
+        for source, row in pairs:
+            conveyor.bring_back([source], [row])
+
+
+def _rows(array: Any) -> list[Any]:
+    return [array] if array.ndim == 1 else list(array)

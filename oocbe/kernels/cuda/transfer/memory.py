@@ -1,0 +1,119 @@
+"""Device memory: one pool with a hard limit, and what happens when it is reached.
+
+The pool is CuPy's default one, so that CuPy's own temporary arrays count as well. Where an allocation fails although
+the pool holds free blocks (fragmentation), the device is waited for, all free blocks are given back, and the call runs
+once more; if that fails too, whoever holds what may be elsewhere (:class:`Relief`) moves it, and the call runs a last
+time; then :class:`~oocbe.errors.ResourceError` says what was requested, used and allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from threading import local
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
+
+from oocbe.errors import ResourceError
+from oocbe.kernels.cuda.device import cupy
+from oocbe.settings.machine import DEVICE_MEMORY_VARIABLE
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Reliefs(local):
+    """What a thread may ask to let go of memory."""
+
+    def __init__(self) -> None:
+        self.found: WeakSet[Relief] = WeakSet()
+
+
+_reliefs = _Reliefs()
+
+
+def set_limit(limit: int | None = None) -> int:
+    """Limit the pool to so many bytes; None: all of the device.
+
+    Returns the limit in bytes. Memory in use already is not taken away. A process has one pool: the limit set last
+    holds for everything in it.
+    """
+    total = int(cupy().cuda.runtime.memGetInfo()[1])
+    limit = total if limit is None else min(limit, total)
+    cupy().get_default_memory_pool().set_limit(size=limit)
+    return limit
+
+
+def limit_bytes() -> int:
+    """Bytes that the pool may hold: the limit that was set, or all of the device."""
+    return int(cupy().get_default_memory_pool().get_limit()) or int(cupy().cuda.runtime.memGetInfo()[1])
+
+
+def used_bytes() -> int:
+    """Bytes of the arrays that live in the pool."""
+    count: int = cupy().get_default_memory_pool().used_bytes()
+    return count
+
+
+def held_bytes() -> int:
+    """Bytes that the pool holds of the device, free blocks included: what the limit applies to."""
+    count: int = cupy().get_default_memory_pool().total_bytes()
+    return count
+
+
+def free_blocks() -> None:
+    """Wait for the device and give the pool's free blocks back to it."""
+    cupy().cuda.Device().synchronize()
+    cupy().get_default_memory_pool().free_all_blocks()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that device memory ran out."""
+    return isinstance(error, cupy().cuda.memory.OutOfMemoryError)
+
+
+class Relief(Protocol):
+    """Holds arrays on the device that may be elsewhere."""
+
+    def relieve(self) -> bool:
+        """Let go of them, called where memory has run out; whether there were any."""
+
+
+def relieved_by(relief: Relief) -> None:
+    """Have a relief called where a thread runs out of memory, for as long as it lives: the thread that says so here."""
+    _reliefs.found.add(relief)
+
+
+def _relieve() -> bool:
+    """Whether any relief of this thread let go of anything."""
+    return sum(relief.relieve() for relief in list(_reliefs.found)) > 0
+
+
+def with_retry(function: Function) -> Function:
+    """Decorator for a call that allocates device memory and writes to nothing it was given before it has all of it.
+
+    Raises
+    ------
+    ResourceError : memory ran out although the pool had no free block, and nothing on the device may be elsewhere.
+    """
+
+    @wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        for attempt in (1, 2, 3):
+            try:
+                return function(*arguments, **named)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                message = str(error)
+            # Out of the handler: the error's traceback holds the failed call's arrays.
+            free_blocks()
+            if attempt == 2:
+                if not _relieve():
+                    break
+                free_blocks()
+        raise ResourceError(
+            f"device memory ran out: {message.rstrip('.')}; used {used_bytes():,} bytes, limit {limit_bytes():,} "
+            f"bytes. Use smaller tables or pieces, or raise {DEVICE_MEMORY_VARIABLE}"
+        )
+
+    return call  # type: ignore[return-value]

@@ -1,0 +1,1 @@
+"""The vocabulary: problems, their parts, and semirings."""

@@ -1,0 +1,70 @@
+"""What stands for an infeasible assignment in a complete table, where every assignment has a value.
+
+It is the semiring's zero: 0 where values are multiplied; where floats are added, an infinity that marginalisation never
+prefers. Integers have no infinity. Theirs is :func:`infeasible_value`, a quarter of the dtype's range, with its sign
+such that marginalisation never prefers it. Feasible values, and every sum of feasible values that can arise, keep
+within :func:`largest_feasible`, half of that (operators check it by range analysis, and widen or refuse). So
+
+* a sum in which something is infeasible lies beyond all feasible sums, whatever is added to it;
+* :data:`SUMMANDS` values can be added before anything wraps around;
+* a result beyond :func:`largest_feasible` on that side is infeasible, and kernels store it as the one value again.
+
+========  =====================  ===================
+dtype     infeasible (min-sum)   largest feasible
+========  =====================  ===================
+int16     8,191                  4,095
+int32     536,870,911            268,435,455
+int64     2^61 - 1               2^60 - 1
+float     inf                    (all finite values)
+========  =====================  ===================
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from oocbe.model.semiring import Combination, Marginalisation
+
+SUMMANDS = 4
+"""Integers, feasible or not, whose sum cannot wrap around."""
+
+
+def infeasible_value(dtype: DTypeLike, combination: int, marginalisation: int) -> Any:
+    """The value of an infeasible assignment, a scalar of the dtype.
+
+    Parameters
+    ----------
+    dtype : int16, int32, int64, float32 or float64.
+    combination, marginalisation : codes of :mod:`oocbe.model.semiring`.
+    """
+    kind: np.dtype[Any] = np.dtype(dtype)
+    if combination == Combination.MULTIPLY:
+        return kind.type(0)
+    magnitude = math.inf if kind.kind == "f" else np.iinfo(kind).max // SUMMANDS
+    return kind.type(magnitude if marginalisation == Marginalisation.MIN else -magnitude)
+
+
+def largest_feasible(dtype: DTypeLike) -> int:
+    """Largest absolute value that a sum of feasible integers may have, so that it differs from all infeasible ones."""
+    return int((np.iinfo(np.dtype(dtype)).max // SUMMANDS - 1) // 2)
+
+
+def feasible_mask(values: NDArray[Any], combination: int, marginalisation: int) -> NDArray[np.bool_]:
+    """Which values belong to feasible assignments; sums that are not yet stored as the one infeasible value count, too.
+
+    values : of any shape, in main or device memory; the mask has the same shape and lies there as well.
+    """
+    mask: NDArray[np.bool_]
+    if combination == Combination.MULTIPLY:
+        mask = values != 0
+    elif values.dtype.kind == "f":
+        mask = values != infeasible_value(values.dtype, combination, marginalisation)
+    elif marginalisation == Marginalisation.MIN:
+        mask = values <= largest_feasible(values.dtype)
+    else:
+        mask = values >= -largest_feasible(values.dtype)
+    return mask

@@ -1,0 +1,186 @@
+"""What may enter a problem: where numbers, tuples and scopes given by a caller become ours, or are refused.
+
+Nothing changes its value on the way in. A number that int64 or float64 cannot hold, a tuple that is no integer, a NaN:
+each is refused with what it belongs to, never wrapped, cut off or taken for infeasible.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from oocbe.errors import ModelError, ValueRangeError
+from oocbe.kernels.row_numbers import MOST_AXES
+from oocbe.system.deadline import look
+
+if TYPE_CHECKING:
+    from oocbe.model.problem import Constraint, Function
+
+Values = NDArray[np.int64] | NDArray[np.float64]
+
+INT64 = np.iinfo(np.int64)
+
+FEW_ROWS = 1024
+"""Parts with fewer rows are checked together: a SPOT5 problem has thousands of constraints of one to three rows, and a
+few NumPy calls for each would take longer than reading the file. Larger ones are not worth a copy of their rows."""
+
+
+def as_integer(what: str, value: object) -> int:
+    """A Python integer from any integer type, NumPy's too."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise ModelError(f"{what} must be an integer, not {value!r}") from None
+
+
+def as_scope(scope: Iterable[int]) -> tuple[int, ...]:
+    """Variable indices as Python integers: NumPy's would wrap around as bit sets."""
+    return tuple(v if type(v) is int else as_integer("a variable of a scope", v) for v in scope)
+
+
+def as_number(what: str, value: object) -> int | float:
+    """A Python integer or finite float from any real number type, NumPy's scalars too."""
+    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
+        value = float(value) if value.dtype.kind == "f" else value.item()
+    if isinstance(value, int):
+        return int(value)
+    if not isinstance(value, float):
+        raise ModelError(f"{what} must be a number, not {value!r}")
+    if not math.isfinite(value):
+        raise ModelError(f"{what} must be finite, not {value}")
+    return float(value)
+
+
+def as_default(what: str, value: object) -> int | float | None:
+    """What unlisted assignments are worth: None, a finite float, or an integer within int64."""
+    number = None if value is None else as_number(what, value)
+    if isinstance(number, int) and not INT64.min <= number <= INT64.max:
+        raise ValueRangeError(f"{what} is {number}, beyond 64-bit integers; scale the values down")
+    return number
+
+
+def as_values(what: str, values: ArrayLike) -> Values:
+    """An array of int64 or float64 with the very numbers given (64-bit and shorter floats; infinite ones, too)."""
+    array = np.asarray(values)
+    if isinstance(values, np.ndarray):
+        listed = array.dtype.kind == "O"
+    elif array.size == 0:
+        return np.zeros(array.shape, dtype=np.int64)  # an empty list says nothing about its type
+    else:
+        # Lists of integers, some beyond int64, reach us as floats or objects.
+        listed = array.dtype.kind == "O" or (array.dtype.kind == "f" and bool((np.abs(array) >= 2.0**63).any()))
+    if listed:
+        objects = np.asarray(values, dtype=object)
+        if all(isinstance(v, int | np.integer) for v in objects.ravel()):
+            array = objects
+    if array.dtype.kind == "f":
+        return array.astype(np.float64, copy=False)
+    return as_integers(what, array)
+
+
+def as_integers(what: str, values: ArrayLike) -> NDArray[np.int64]:
+    """An array of int64 with the very integers given; an empty one may have any type."""
+    array = np.asarray(values)
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind == "O" and not all(isinstance(v, int | np.integer) for v in array.ravel()):
+        raise ModelError(f"{what} must be numbers, not Python objects")
+    if array.dtype.kind not in "iubO":
+        raise ModelError(f"{what} must be integers, not {array.dtype}")
+    if array.dtype.kind in "uO":
+        low, high = int(array.min()), int(array.max())
+        if low < INT64.min or high > INT64.max:
+            extreme = high if high > INT64.max else low
+            raise ValueRangeError(f"{what} reach {extreme}, beyond 64-bit integers; scale the values down")
+    return array.astype(np.int64, copy=False)
+
+
+def as_coefficients(what: str, values: ArrayLike) -> NDArray[np.int64]:
+    """An array of int64 with the very integers given; lists of integers beyond int64 are refused as such.
+
+    NumPy makes floats of a list with an integer of 64 bits without a sign beside smaller ones.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and not isinstance(values, np.ndarray):
+        array = np.asarray(values, dtype=object)
+        if not all(isinstance(v, int | np.integer) for v in array.ravel()):
+            array = np.asarray(values)
+    return as_integers(what, array)
+
+
+def as_tuples(scope: tuple[int, ...], tuples: ArrayLike) -> NDArray[np.int64]:
+    """Rows of value indices, one column a variable of the scope."""
+    look()  # whoever makes many functions, comes here for each
+    array = as_integers(f"tuples over {scope}", tuples)
+    if array.size == 0 and array.ndim != 2:
+        array = array.reshape(0, len(scope))
+    if array.ndim != 2 or array.shape[1] != len(scope):
+        raise ModelError(f"scope {scope} has {len(scope)} variables, its tuples have shape {array.shape}")
+    return np.ascontiguousarray(array)
+
+
+def check_scope(where: str, scope: tuple[int, ...], variables: int) -> None:
+    """Refuse a scope with a variable twice, or one that is not among ``variables`` many."""
+    if len(set(scope)) != len(scope):
+        raise ModelError(f"{where}: a variable occurs twice in scope {scope}")
+    if scope and not (min(scope) >= 0 and max(scope) < variables):
+        v = next(v for v in scope if not 0 <= v < variables)
+        raise ModelError(f"{where}: variable {v} of scope {scope} does not exist")
+
+
+def check_all_tuples(name: str, parts: Sequence[tuple[str, Function | Constraint]], sizes: tuple[int, ...]) -> None:
+    """Refuse tuples outside their domains and repeated ones; ``parts`` are named for the message."""
+    small: dict[int, list[tuple[str, Function | Constraint]]] = {}
+    for what, part in parts:
+        look()
+        arity = len(part.scope)
+        if arity and len(part.tuples) < FEW_ROWS:
+            small.setdefault(arity, []).append((what, part))
+        else:
+            _check_tuples(f"{name}: {what}", part.tuples, np.array([sizes[v] for v in part.scope], dtype=np.int64))
+    for members in small.values():
+        if not _are_clean(members, sizes):
+            for what, part in members:
+                _check_tuples(f"{name}: {what}", part.tuples, np.array([sizes[v] for v in part.scope], dtype=np.int64))
+
+
+def _are_clean(members: list[tuple[str, Function | Constraint]], sizes: tuple[int, ...]) -> bool:
+    """Whether tuples of parts of one arity are certainly distinct, each within its part, and inside their domains."""
+    tuples = np.concatenate([part.tuples for _, part in members])
+    owners = np.repeat(np.arange(len(members)), [len(part.tuples) for _, part in members])
+    limits = np.array([[sizes[v] for v in part.scope] for _, part in members], dtype=np.int64)
+    widest = limits.max(axis=0)
+    if math.prod(widest.tolist()) * len(members) >= 2**62:
+        return False
+    codes = owners
+    for column in range(tuples.shape[1]):
+        values = tuples[:, column]
+        if (values < 0).any() or (values >= limits[owners, column]).any():
+            return False
+        codes = codes * widest[column] + values
+    codes = np.sort(codes)
+    return not (codes[1:] == codes[:-1]).any()
+
+
+def _check_tuples(where: str, tuples: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+    if len(tuples) == 0:
+        return
+    if (tuples < 0).any() or (tuples >= sizes).any():
+        bad = int(np.flatnonzero(((tuples < 0) | (tuples >= sizes)).any(axis=0))[0])
+        raise ModelError(f"{where}: a value of scope position {bad} is outside its domain of size {sizes[bad]}")
+    distinct = _distinct(tuples, sizes.tolist())
+    if distinct != len(tuples):
+        raise ModelError(f"{where}: {len(tuples) - distinct} tuples occur twice")
+
+
+def _distinct(tuples: NDArray[Any], sizes: list[int]) -> int:
+    if not sizes:
+        return 1
+    if math.prod(sizes) < 2**62 and len(sizes) <= MOST_AXES:
+        return len(np.unique(np.ravel_multi_index(tuple(tuples.T), tuple(sizes))))
+    return len(np.unique(tuples, axis=0))

@@ -1,0 +1,130 @@
+"""What a solve returns: the answer, how it was reached and what it cost; the same content as ``--json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
+from oocbe.model.problem import Variable
+from oocbe.results.numerals import finite
+from oocbe.results.schema import SCHEMA_VERSION
+
+Status = Literal["optimal", "exact", "infeasible", "nothing-better", "limit", "interrupted"]
+LinearHandling = Literal["none", "enforced", "shown not to bind", "relaxed"]
+
+EXIT_CODES: dict[Status, int] = {
+    "optimal": EXIT_OPTIMAL,
+    "exact": EXIT_OPTIMAL,
+    "infeasible": EXIT_INFEASIBLE,
+    "nothing-better": EXIT_NOTHING_BETTER,
+    "limit": EXIT_LIMIT,
+    "interrupted": EXIT_INTERRUPTED,
+}
+
+UNPROVEN: tuple[Status, ...] = ("limit", "interrupted")
+"""Statuses of a solve that ended before the proof: its bound and value may be apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """Outcome of a solve.
+
+    Attributes
+    ----------
+    status : ``optimal`` (proven), ``exact`` (proven value of a semiring that optimises nothing), ``infeasible``
+        (proven that no assignment is feasible), ``nothing-better`` (proven that none is better than the value that the
+        option ``ub`` gave), ``limit`` (a limit was reached before the proof), ``interrupted`` (a signal was).
+    value : value of the best assignment, or of the whole problem where status is ``exact``; None where none is known.
+    bound : proven bound on the optimum where status is ``limit``, ``interrupted`` or ``nothing-better``, else None.
+    assignment : value index of each variable, in the problem's order; None where there is none.
+    variables : the problem's variables, to name what the assignment means.
+    problem : the problem's name.
+    semiring : name of the semiring solved in.
+    sense : ``min``, ``max`` or ``sum``.
+    width : induced width of the order used.
+    order : variable indices in the order in which they were eliminated.
+    largest_message_rows : rows of the largest message.
+    total_rows : rows of all messages together.
+    seconds : wall time by phase (``read``, ``order``, ``bounds``, ``forward``, ``backward``, ``mini-buckets``), and in
+        ``total``; absent where not run.
+    peak_memory_bytes : largest resident set of the process until the end of the solve.
+    dominance : whether substitution dominance was applied.
+    dtype : name of the dtype of message values, such as ``int32``.
+    backend : ``cpu``, or ``cuda`` where large buckets could be computed on a device.
+    linear_constraints : what became of the linear constraints; ``relaxed`` means that the value is a bound only.
+    notes : sentences for people about anything unusual.
+    bounds : which bound rows were held against, and what it said; empty where none was.
+    """
+
+    status: Status
+    value: int | float | None
+    assignment: tuple[int, ...] | None
+    variables: tuple[Variable, ...] = field(repr=False)
+    problem: str
+    semiring: str
+    sense: str
+    width: int
+    order: tuple[int, ...] = field(repr=False)
+    largest_message_rows: int
+    total_rows: int
+    seconds: Mapping[str, float]
+    peak_memory_bytes: int
+    dominance: bool
+    dtype: str
+    backend: str = "cpu"
+    linear_constraints: LinearHandling = "none"
+    bound: int | float | None = None
+    notes: tuple[str, ...] = ()
+    bounds: str = ""
+
+    @property
+    def gap(self) -> int | float | None:
+        """Difference between the best assignment's value and the bound; 0 where proven, None where one is missing."""
+        if self.value is None:
+            return None
+        if self.status not in UNPROVEN:
+            return 0
+        return None if self.bound is None else abs(self.value - self.bound)
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns for this result."""
+        return EXIT_CODES[self.status]
+
+    @property
+    def labels(self) -> dict[str, str] | None:
+        """The assignment as variable name to value label; None where there is no assignment."""
+        if self.assignment is None:
+            return None
+        return {v.name: v.label(value) for v, value in zip(self.variables, self.assignment, strict=True)}
+
+    def to_json(self) -> dict[str, object]:
+        """Everything as JSON types, with ``schema_version``; assignment by labels, order by variable names.
+
+        What is infinite, or not a number, is null.
+        """
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": self.status,
+            "value": finite(self.value),
+            "bound": finite(self.bound),
+            "gap": finite(self.gap),
+            "bounds": self.bounds,
+            "problem": self.problem,
+            "semiring": self.semiring,
+            "sense": self.sense,
+            "width": self.width,
+            "largest_message_rows": self.largest_message_rows,
+            "total_rows": self.total_rows,
+            "seconds": {phase: round(spent, 6) for phase, spent in self.seconds.items()},
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "dominance": self.dominance,
+            "dtype": self.dtype,
+            "backend": self.backend,
+            "linear_constraints": self.linear_constraints,
+            "notes": list(self.notes),
+            "order": [self.variables[v].name for v in self.order],
+            "assignment": self.labels,
+        }

@@ -1,0 +1,1 @@
+"""What goes into a solve: options, how their values are read, and what the machine allows."""

@@ -1,0 +1,116 @@
+"""What the machine allows and what this process has used of it: memory, in bytes.
+
+A batch job or container usually has less memory than the machine shows, so the control group's limit counts first.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from oocbe.settings.option_values import parse_bytes
+
+DEVICE_MEMORY_VARIABLE = "OOCBE_DEVICE_MEMORY"
+"""Environment variable with a limit on device memory, for operators, which have no option for it."""
+
+CONTROL_GROUP_ROOT = Path("/sys/fs/cgroup")
+
+DEFAULT_SHARE = 0.8
+"""Share of the available memory that is used when no limit is given: the rest is for the interpreter, compiled code
+and the operating system's file cache, without which writing tables to disk stalls."""
+
+
+def _control_group() -> Path:
+    """Path of this process's group inside the hierarchy of version 2; the root where there is none."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return Path("/")
+    for line in lines:
+        number, _, group = line.split(":", 2)
+        if number == "0":
+            return Path(group)
+    return Path("/")
+
+
+def _read_limit(file: Path) -> int | None:
+    try:
+        text = file.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def control_group_limit(root: Path = CONTROL_GROUP_ROOT, group: Path | None = None) -> int | None:
+    """The tightest memory limit in bytes of the control groups that this process is in; None where there is none.
+
+    Limits of version 2 apply to everything below them, so all ancestors are looked at; version 1 has one file.
+    """
+    group = _control_group() if group is None else group
+    relative = Path(*[part for part in group.parts if part not in ("/", "..")])
+    folders = [root / relative, *(root / parent for parent in relative.parents)]
+    limits = [_read_limit(folder / "memory.max") for folder in folders]
+    limits.append(_read_limit(root / "memory" / "memory.limit_in_bytes"))
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def available_memory() -> int:
+    """Bytes that this process may use at most: the machine's memory, or the control group's limit where it is less."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = control_group_limit()
+    return machine if limit is None else min(machine, limit)
+
+
+def default_memory_limit() -> int:
+    """Bytes used as the limit when the user gives none."""
+    return int(available_memory() * DEFAULT_SHARE)
+
+
+def peak_memory() -> int:
+    """Largest resident set of this process so far, in bytes."""
+    import resource  # absent on some systems; only needed when a result is made
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, the others kibibytes
+
+
+def resident_memory() -> int:
+    """Resident set of this process now, in bytes; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+LARGE_BLOCK = 1 << 20
+"""Bytes from which a freed block goes back to the system at once, once a limit is to be kept."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, in malloc.h
+
+
+def give_back_large_blocks() -> None:
+    """Have the C library give back large blocks when they are freed, for this whole process.
+
+    It keeps blocks of up to 32 MiB for later by default, in a heap for each thread. Under a tight limit the resident
+    set was half as large again as what was in use. Other C libraries than glibc are left as they are.
+    """
+    import ctypes  # absent on some systems; only needed where a limit is given
+
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_MMAP_THRESHOLD, LARGE_BLOCK)
+        library.mallopt(_TRIM_THRESHOLD, LARGE_BLOCK)  # it had grown with the blocks freed so far
+
+
+def device_memory_limit() -> int | None:
+    """Bytes of device memory that ``OOCBE_DEVICE_MEMORY`` allows; None: all of it.
+
+    Raises
+    ------
+    UsageError : the variable is no number of bytes.
+    """
+    return parse_bytes(DEVICE_MEMORY_VARIABLE, os.environ.get(DEVICE_MEMORY_VARIABLE) or None)

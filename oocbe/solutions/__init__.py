@@ -1,0 +1,1 @@
+"""Independent judgement of assignments, and the files that they are in."""

@@ -1,0 +1,103 @@
+"""Independent judgement of an assignment: is it feasible, what is it worth, and does that agree with the claim?
+
+Nothing here uses the engine: the problem is evaluated function by function, from the file as it was read. What this
+does not show is that no better assignment exists; that is the solve's proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Combination, semiring_by_name
+from oocbe.results.numerals import finite
+from oocbe.solutions.solution_file import Solution, read_solution
+
+__all__ = ["RELATIVE_TOLERANCE", "Verdict", "read_solution", "verify_solution", "violations_of"]
+
+RELATIVE_TOLERANCE = 1e-9
+"""How far a claimed float may be from ours: sums of the same floats in another order differ in the last digits."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an assignment is worth.
+
+    Attributes
+    ----------
+    value : the assignment's value, or None where it violates something.
+    violations : what it violates, a sentence each; empty where it is feasible.
+    claimed_value : the value that the solution file claims, or None where it claims none.
+    absolute_tolerance : how far floats may be apart near 0: terms of a sum cancel, factors of a product do not.
+    """
+
+    value: int | float | None
+    violations: tuple[str, ...]
+    claimed_value: int | float | None
+    absolute_tolerance: float = 0.0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the claim, where there is one, is the value: exactly for integers, else within the tolerance."""
+        if self.claimed_value is None or self.value is None:
+            return self.claimed_value is None
+        if isinstance(self.value, int) and isinstance(self.claimed_value, int):
+            return self.value == self.claimed_value
+        return math.isclose(self.value, self.claimed_value, rel_tol=RELATIVE_TOLERANCE, abs_tol=self.absolute_tolerance)
+
+    @property
+    def accepted(self) -> bool:
+        """Feasible, and worth what was claimed."""
+        return self.value is not None and self.agrees
+
+    def to_json(self) -> dict[str, object]:
+        """The verdict as JSON types."""
+        return {
+            "schema_version": 1,
+            "accepted": self.accepted,
+            "value": finite(self.value),
+            "claimed_value": self.claimed_value,
+            "violations": list(self.violations),
+        }
+
+
+def verify_solution(problem: Problem, solution: Solution) -> Verdict:
+    """Judge a solution against a problem.
+
+    Where the solution names another semiring than the problem's own, the problem is read in that one: the claim was
+    made there. Raises :class:`oocbe.errors.FormatError` where the two do not have the same variables and values.
+    """
+    if solution.semiring is not None and solution.semiring != problem.semiring.name:
+        problem = problem.in_semiring(semiring_by_name(solution.semiring))
+    assignment = solution.assignment(problem)
+    near_zero = RELATIVE_TOLERANCE if problem.semiring.combination is Combination.ADD else 0.0
+    return Verdict(problem.evaluate(assignment), violations_of(problem, assignment), solution.claimed_value, near_zero)
+
+
+def violations_of(problem: Problem, assignment: Sequence[int]) -> tuple[str, ...]:
+    """Every constraint that an assignment violates, named by its number in the problem, with the values concerned."""
+
+    def stated(scope: Sequence[int]) -> str:
+        return ", ".join(f"{problem.variables[v].name}={problem.variables[v].label(assignment[v])}" for v in scope)
+
+    found = [
+        f"constraint {number} {'does not list' if c.allowed else 'forbids'} {stated(c.scope)}"
+        for number, c in enumerate(problem.constraints)
+        if not c.permits(assignment)
+    ]
+    found += [
+        f"{linear.name}: {linear.consumption(assignment)} exceeds the capacity of {linear.capacity}"
+        for linear in problem.linear_constraints
+        if not linear.permits(assignment)
+    ]
+    found += [
+        f"function {number} has no value for {stated(f.scope)}"
+        for number, f in enumerate(problem.functions)
+        if f.value_at(assignment) is None
+    ]
+    if not found and problem.evaluate(assignment) is None:
+        unbounded = problem.below(None)
+        found.append(f"value {unbounded.evaluate(assignment)} is not below the upper bound {problem.upper_bound}")
+    return tuple(found)

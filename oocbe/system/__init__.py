@@ -1,0 +1,1 @@
+"""What every layer needs of the process: time limits, waiting, checksums, stretches of memory."""

@@ -1,0 +1,9 @@
+"""Operators on tables: join sum, maximisation, both fused, and filters by hard constraints."""
+
+from oocbe.table_algebra.convert import to_complete, to_rows
+from oocbe.table_algebra.drop_forbidden import drop_forbidden
+from oocbe.table_algebra.join_maximise import join_maximise
+from oocbe.table_algebra.join_sum import join_sum
+from oocbe.table_algebra.maximise import maximise
+
+__all__ = ["drop_forbidden", "join_maximise", "join_sum", "maximise", "to_complete", "to_rows"]

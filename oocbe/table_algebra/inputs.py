@@ -1,0 +1,219 @@
+"""What the operators do with their arguments before any row moves, and with their result at the end.
+
+Stored tables are read, the kernels are chosen, rows are brought to where those kernels work, and two tables are checked
+to agree. A result stays in device memory where an input was there (:func:`on_device`), so that operators chain without
+copies; otherwise it is brought back to main memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
+
+from oocbe.errors import ModelError, UsageError, ValueRangeError
+from oocbe.kernels import backend_for
+from oocbe.model.semiring import Combination
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.numbers import check_numbers, strange_number
+from oocbe.tables.residence import is_on_device
+from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.table import Table
+
+if TYPE_CHECKING:
+    from oocbe.kernels.interface import Backend
+    from oocbe.tables.packed import PackedTable
+    from oocbe.tables.stored import StoredTable
+
+    RowTable: TypeAlias = Table | StoredTable
+    TableLike: TypeAlias = Table | StoredTable | PackedTable
+    AnyTable: TypeAlias = Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable
+
+
+Result = TypeVar("Result")
+
+
+class KernelSettings(TypedDict, total=False):
+    """How an operator's kernels work, whatever the tables; see the operators for what each means."""
+
+    piece_rows: int | None
+    backend: Backend | str | None
+
+
+class OperatorSettings(KernelSettings, total=False):
+    """All settings of an operator but its output; see :class:`OutOfCore` for what each of these means."""
+
+    memory: int | str | None
+    scratch: str | Path | None
+    streams: int | None
+
+
+@dataclass(frozen=True)
+class OutOfCore:
+    """How an operator works out of core.
+
+    Attributes
+    ----------
+    output : the table to write; None: the operator works in memory, and none of the rest may be given.
+    memory : limit in bytes on rows, indices and buffers (or text such as ``256MiB``); None: 80 % of what there is.
+    scratch : folder for temporary files, which must be there; None: ``SLURM_TMPDIR``, ``TMPDIR`` or the system's.
+    streams : pieces at work at a time; None: as many as cores, from 2 to 4.
+    """
+
+    output: str | Path | None = None
+    memory: int | str | None = None
+    scratch: str | Path | None = None
+    streams: int | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a table is to be written; UsageError where settings are given without one."""
+        if self.output is None and not (self.memory is None and self.scratch is None and self.streams is None):
+            raise UsageError("memory, scratch and streams are for results on disk: name the output table as well")
+        return self.output is not None
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where an operation works.
+
+    Attributes
+    ----------
+    kernels : the backend.
+    tables : the inputs; rows where the backend works once they are moved.
+    keeps : whether the result stays there.
+    """
+
+    kernels: Backend
+    tables: tuple[Table, ...]
+    keeps: bool
+
+    def moved(self) -> Workplace:
+        """The same with the rows where the kernels work."""
+        return replace(self, tables=tuple(on_device(table, self.kernels) for table in self.tables))
+
+    def has_to_stream(self, piece_rows: int | None) -> bool:
+        """Whether rows have to go through the device in pieces: they do not fit it, or pieces are asked for."""
+        if self.kernels.name != "cuda" or self.keeps:
+            return False
+        from oocbe.table_algebra.through_device import exceeds_device
+
+        return piece_rows is not None or exceeds_device(self.tables)
+
+    def hand_over(self, result: Table) -> Table:
+        """The result where the caller expects it: beside its inputs."""
+        return result if self.keeps else in_main_memory(result, self.kernels)
+
+
+def choose_kernels(backend: Backend | str | None, *inputs: TableLike) -> Workplace:
+    """Kernels for some tables (see :func:`oocbe.kernels.backend_for`), and the tables, read but not moved yet."""
+    tables = tuple(table if isinstance(table, Table) else table.to_table() for table in inputs)
+    keeps = any(is_on_device(table) for table in tables)
+    return Workplace(backend_for(sum(table.rows for table in tables), backend, keeps), tables, keeps)
+
+
+def workplace(backend: Backend | str | None, *inputs: TableLike) -> Workplace:
+    """Kernels for some tables, and the tables with their rows where these work."""
+    return choose_kernels(backend, *inputs).moved()
+
+
+def on_device(table: Table, kernels: Backend) -> Table:
+    """The table with its rows where some kernels work; itself if they are there."""
+    keys, values = kernels.upload(table.keys), kernels.upload(table.values)
+    return table if keys is table.keys and values is table.values else replace(table, keys=keys, values=values)
+
+
+def in_main_memory(table: Table, kernels: Backend) -> Table:
+    """The table with its rows in main memory; itself if they are there."""
+    keys, values = kernels.download(table.keys), kernels.download(table.values)
+    return table if keys is table.keys and values is table.values else replace(table, keys=keys, values=values)
+
+
+def has_complete(*tables: AnyTable) -> bool:
+    """Whether some table is complete, in memory or on disk."""
+    return any(isinstance(table, CompleteTable | StoredCompleteTable) for table in tables)
+
+
+def any_complete(*tables: AnyTable) -> list[Table | CompleteTable] | None:
+    """The tables in memory where at least one of them is complete; None otherwise (nothing is read then)."""
+    if not has_complete(*tables):
+        return None
+    read = [table.to_complete() if isinstance(table, StoredCompleteTable) else table for table in tables]
+    return [table if isinstance(table, Table | CompleteTable) else table.to_table() for table in read]
+
+
+def as_rows(table: AnyTable) -> TableLike:
+    """A complete table as an incomplete one, for operators that work on rows; others themselves."""
+    return table.to_table() if isinstance(table, CompleteTable | StoredCompleteTable) else table
+
+
+def check_values(*tables: AnyTable) -> None:
+    """Refuse tables in memory with numbers that none can hold (:mod:`oocbe.tables.numbers`).
+
+    What is packed or on disk was refused when it was packed or written.
+    """
+    for table in tables:
+        if isinstance(table, Table | CompleteTable):
+            kind = "table" if isinstance(table, Table) else "complete table"
+            check_numbers(f"{kind} over {table.scope}", table.values, table.semiring)
+
+
+def check_result(result: Result, *tables: AnyTable) -> Result:
+    """The result, in memory, of tables that passed :func:`check_values`; refused where it left the range of its floats.
+
+    That shows by an infinity or NaN, and, where no table has the semiring's zero, by that: a product too small for its
+    dtype is 0 otherwise, a sum too large infeasible. Beside zeros of the tables' own, and of the assignments that rows
+    lack where they are joined to a complete table, one more is not noticed.
+
+    Raises
+    ------
+    ValueRangeError : a value is too large or too small for the result's dtype.
+    """
+    if not isinstance(result, Table | CompleteTable) or result.values.dtype.kind != "f" or not result.values.size:
+        return result
+    values: Any = result.values
+    zero = result.semiring.zero
+    left = strange_number(values, result.semiring)
+    if left is None and bool((values == zero).any()) and not any(_may_have(zero, t, result) for t in tables):
+        left = zero
+    if left is not None:
+        remedy = "scale the values" if result.semiring.combination is Combination.ADD else "give logarithms to add up"
+        names = ", ".join(str(table.scope) for table in tables)
+        raise ValueRangeError(
+            f"tables over {names}: a value of the result is outside the range of {values.dtype.name}, which makes it "
+            f"{left}; {remedy} ({result.semiring} semiring)"
+        )
+    return result
+
+
+def _may_have(zero: float, table: AnyTable, result: Table | CompleteTable) -> bool:
+    """Whether a zero of the result may be a table's, or, of a sum of products, what terms of both signs cancel to."""
+    if isinstance(table, Table) != isinstance(result, Table) or not isinstance(table, Table | CompleteTable):
+        return True
+    values: Any = table.values
+    if zero == 0 and values.size and float(values.min()) < 0:
+        return True
+    if isinstance(table, CompleteTable):  # of integers, too, whose infeasible value is another
+        return not bool(table.feasible().all())
+    return bool((values == zero).any())
+
+
+def check_pair(table1: AnyTable, table2: AnyTable) -> tuple[str, ...]:
+    """Variables that two tables share, in the order of the first one's scope.
+
+    Raises
+    ------
+    ModelError : the tables have different semirings, or a variable has different domain sizes.
+    """
+    if table1.semiring != table2.semiring:
+        raise ModelError(
+            f"tables of the {table1.semiring} and the {table2.semiring} semiring cannot be joined; "
+            "make both of the same semiring"
+        )
+    shared = tuple(name for name in table1.scope if name in table2.layout)
+    for name in shared:
+        size1 = table1.layout.sizes[table1.layout.place(name)]
+        size2 = table2.layout.sizes[table2.layout.place(name)]
+        if size1 != size2:
+            raise ModelError(f"variable {name} has {size1} values in one table and {size2} in the other")
+    return shared

@@ -1,0 +1,271 @@
+"""The operators on complete tables of any size, and on mixtures of both forms: complete results, written to disk.
+
+Pieces of the result are computed from the boxes of the tables that they need
+(:mod:`oocbe.complete_tables.complete_stream`). A table whose variables lie so that a box is spread over many chunks is
+transposed first. Of a mixture, rows are written out where that takes no more room than they do with their keys, as in
+memory; otherwise cells are listed as rows, and the operators on rows follow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts
+from oocbe.complete_tables.complete_fill import filled
+from oocbe.complete_tables.complete_stream import CELLS_SHARE, CellFunction, CompleteStream
+from oocbe.complete_tables.complete_transpose import transposed
+from oocbe.kernels import backend_named
+from oocbe.model.semiring import Semiring
+from oocbe.streaming.cells import CellSource, HeldCells, StoredCells, box_cells, cells_touched
+from oocbe.streaming.sources import source_of
+from oocbe.table_algebra.complete import WRITTEN_OUT, complete_dtype, complete_kernels
+from oocbe.table_algebra.inputs import OutOfCore
+from oocbe.table_algebra.out_of_core.workplace import Workplace, extent_of
+from oocbe.tables.complete import CompleteTable, converted
+from oocbe.tables.complete_pieces import listed
+from oocbe.tables.layout import Layout
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.stored_complete import CHUNK_CELLS, StoredCompleteTable
+from oocbe.tables.table import Table
+
+if TYPE_CHECKING:
+    from oocbe.kernels.interface import Backend
+    from oocbe.table_algebra.inputs import AnyTable, TableLike
+
+    AnyComplete = CompleteTable | StoredCompleteTable
+
+SPREAD = 2.0
+"""A table is transposed first where boxes would decode this many times their cells."""
+
+LISTED_BYTES = 48
+"""Of a cell whose rows are listed: its value and place, key and value of its row, and copies of them."""
+
+
+@dataclass(frozen=True)
+class CompletePlace:
+    """Where complete tables are worked on: memory, kernels, and a scratch folder for as long as the work lasts."""
+
+    place: Workplace
+    folder: Path
+    backend: Backend | str | None
+    numbers: Iterator[int]
+
+    @classmethod
+    @contextmanager
+    def of(cls, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None) -> Iterator[CompletePlace]:
+        """The place that an operator's arguments describe."""
+        place = Workplace.of(settings, piece_rows, "cpu")
+        with place.scratch_folder() as folder:
+            yield cls(place, folder, backend, count())
+
+    @property
+    def nbytes(self) -> int:
+        """Memory for pieces at work."""
+        return int(self.place.space.budget.limit * CELLS_SHARE)
+
+    def fresh(self) -> Path:
+        """A path in the scratch folder."""
+        return self.folder / f"{next(self.numbers)}"
+
+    def write(
+        self,
+        output: str | Path,
+        layout: Layout,
+        dtype: np.dtype[Any],
+        semiring: Semiring,
+        values: Iterable[NDArray[Any]],
+    ) -> StoredCompleteTable:
+        """Write a complete table; nothing is left of it where an exception passes through."""
+        cells = max(1, min(CHUNK_CELLS, self.place.space.chunk_bytes // dtype.itemsize))
+        with StoredCompleteTable.create(output, layout, dtype, semiring, chunk_cells=cells) as writer:
+            for part in values:
+                writer.append(part)
+        return StoredCompleteTable.open(output)
+
+    def source(self, table: AnyComplete) -> CellSource:
+        """The values of a table."""
+        if isinstance(table, StoredCompleteTable):
+            return StoredCells(table)
+        kernels = complete_kernels(table.cells, "cpu" if isinstance(table.values, np.ndarray) else "cuda")
+        return HeldCells(kernels.download(table.values))
+
+    def in_order(self, table: AnyComplete, scope: Sequence[str]) -> Iterator[NDArray[Any]]:
+        """The values of a table with its variables in another order, piece by piece."""
+        source, layout = self.source(table), table.layout
+        if tuple(scope) == table.scope:
+            step = max(1, self.nbytes // (4 * source.dtype.itemsize))
+            for low in range(0, source.cells, step):
+                yield source.window(low, min(low + step, source.cells))
+            return
+        flat = Layout(("cells",), (table.layout.complete_rows,))
+
+        @contextmanager
+        def scratch(values: Iterable[NDArray[Any]]) -> Iterator[CellSource]:
+            dtype = np.dtype(np.int32) if source.dtype == np.int16 else source.dtype
+            yield StoredCells(self.write(self.fresh(), flat, dtype, table.semiring, self.widened(values, table)))
+
+        order = tuple(layout.place(name) for name in scope)
+        yield from transposed(source, layout.sizes, order, self.nbytes, scratch, self.place.space.piece_rows)
+
+    def widened(self, values: Iterable[NDArray[Any]], table: AnyComplete) -> Iterator[NDArray[Any]]:
+        """Values as tables on disk can have them: int32 for int16."""
+        for part in values:
+            wide = np.dtype(np.int32) if part.dtype == np.int16 else part.dtype
+            yield converted(part, wide, table.semiring, f"complete table over {table.scope}")
+
+    def reordered(self, table: AnyComplete, scope: Sequence[str], output: str | Path) -> StoredCompleteTable:
+        """A table with its variables in another order, written."""
+        dtype = np.dtype(np.int32) if table.dtype == np.int16 else table.dtype
+        values = self.widened(self.in_order(table, scope), table)
+        return self.write(output, table.layout.select(scope), dtype, table.semiring, values)
+
+    def written_out(self, table: TableLike, scope: Sequence[str], output: str | Path) -> StoredCompleteTable:
+        """Rows as a complete table."""
+        dtype = complete_dtype([extent_of(table, table.semiring)], table.semiring)
+        layout, space = table.layout.select(scope), self.place.space
+        values = filled(source_of(table), layout, dtype, table.semiring, space, backend_named("cpu"))
+        return self.write(output, layout, dtype, table.semiring, values)
+
+    def listed(self, table: AnyComplete, scope: Sequence[str], output: str | Path) -> StoredTable:
+        """The feasible cells as rows, sorted, the first variable of the scope least significant."""
+        dtype = np.dtype(np.int32) if table.dtype == np.int16 else table.dtype
+        layout, first = table.layout.select(scope), 0
+        most = max(1, self.nbytes // LISTED_BYTES)
+        chunk_rows = self.place.chunk_rows(layout, dtype)
+        with StoredTable.create(output, layout, dtype, table.semiring, chunk_rows=chunk_rows) as writer:
+            for values in self.widened(self.in_order(table, scope), table):
+                for low in range(0, len(values), most):
+                    rows = listed(layout, values[low : low + most], first + low, table.semiring)
+                    writer.append(rows.keys, rows.values)
+                first += len(values)
+        return StoredTable.open(output)
+
+
+def combine_stored(
+    tables: Sequence[AnyTable],
+    gone: Sequence[str],
+    settings: OutOfCore,
+    piece_rows: int | None,
+    backend: Backend | str | None,
+    on_rows: Callable[[Sequence[TableLike]], StoredTable],
+) -> StoredTable | StoredCompleteTable:
+    """Join one or two tables, of which at least one is complete, and marginalise variables out; on disk.
+
+    on_rows : the operator on tables of rows.
+
+    Returns
+    -------
+    StoredCompleteTable, where all tables are complete or are written out: scope as in
+    :func:`oocbe.table_algebra.complete.eliminate_tables`, values of int32 where those would be int16. Else StoredTable.
+    """
+    assert settings.output is not None
+    with CompletePlace.of(settings, piece_rows, backend) as place:
+        complete = [_written_out(table, place) for table in tables]
+        if all(isinstance(table, CompleteTable | StoredCompleteTable) for table in complete):
+            return eliminate_stored(complete, gone, settings.output, place)  # type: ignore[arg-type]
+        rows = [
+            place.listed(table, table.scope, place.fresh())
+            if isinstance(table, CompleteTable | StoredCompleteTable)
+            else table
+            for table in complete
+        ]
+        return on_rows(rows)
+
+
+def _written_out(table: AnyTable, place: CompletePlace) -> AnyTable:
+    if isinstance(table, CompleteTable | StoredCompleteTable):
+        return table
+    if not isinstance(table, StoredTable | Table):
+        table = table.to_table()
+    itemsize = (table.dtype if isinstance(table, StoredTable) else table.values.dtype).itemsize
+    if table.layout.complete_rows * itemsize > WRITTEN_OUT * table.nbytes:
+        return table
+    return place.written_out(table, table.scope, place.fresh())
+
+
+def eliminate_stored(
+    tables: Sequence[AnyComplete], gone: Sequence[str], output: str | Path, place: CompletePlace
+) -> StoredCompleteTable:
+    """Join complete tables and marginalise variables out, piece by piece, into a table on disk.
+
+    Raises
+    ------
+    ValueRangeError : a sum or product could leave int64. ResourceError : memory has no room for the smallest piece.
+    DiskError : the disk is full. CorruptDataError : a table is damaged.
+    """
+    semiring = tables[0].semiring
+    if len(tables) > 1:
+        tables = [_without_own(table, tables, gone, place) for table in tables]
+    sizes: dict[str, int] = {}
+    uses: dict[str, int] = {}
+    for table in tables:
+        for name, size in zip(table.scope, table.layout.sizes, strict=True):
+            sizes[name] = size
+            uses[name] = uses.get(name, 0) + 1
+    kept = [name for name in sizes if name not in gone]
+    kept = [n for n in kept if uses[n] == 1] + [n for n in kept if uses[n] > 1]
+    last = [name for name in sizes if name in gone]
+    dtype = complete_dtype([_extent(t) for t in tables], semiring, math.prod(sizes[name] for name in last))
+    dtype = np.dtype(np.int32) if dtype == np.int16 else dtype
+    number = {name: place_of for place_of, name in enumerate((*kept, *last))}
+    lengths = {number[name]: size for name, size in sizes.items()}
+    separator, eliminated = tuple(range(len(kept))), tuple(range(len(kept), len(number)))
+    space = place.place.space
+    room = CellRoom(place.nbytes, space.piece_rows)
+    cuts = CompleteCuts(
+        separator,
+        eliminated,
+        tuple((tuple(number[n] for n in t.scope), dtype.itemsize) for t in tables),
+        lengths,
+        dtype.itemsize,
+        CellRoom(room.piece_bytes // space.streams, room.piece_cells),
+    )
+    near = [_gathered(t, [*last, *kept], number, cuts, place) for t in tables]
+    functions = [CellFunction(tuple(number[n] for n in t.scope), place.source(t)) for t in near]
+    kernels = complete_kernels(sum(t.layout.complete_rows for t in tables), place.backend)
+    stream = CompleteStream(
+        separator, eliminated, lengths, (), functions, semiring, dtype, lambda _: kernels, room, space.streams
+    )
+    layout = Layout(tuple(kept), tuple(sizes[name] for name in kept))
+    with closing(stream.values()) as values:
+        return place.write(output, layout, dtype, semiring, values)
+
+
+def _without_own(
+    table: AnyComplete, tables: Sequence[AnyComplete], gone: Sequence[str], place: CompletePlace
+) -> AnyComplete:
+    own = [n for n in table.scope if n in gone and not any(n in t.layout for t in tables if t is not table)]
+    return eliminate_stored([table], own, place.fresh(), place) if own else table
+
+
+def _gathered(
+    table: AnyComplete, wanted: Sequence[str], number: dict[str, int], cuts: CompleteCuts, place: CompletePlace
+) -> AnyComplete:
+    """The table, with its variables in the order wanted where boxes would be spread over too many of its chunks."""
+    if not isinstance(table, StoredCompleteTable):
+        return table
+    ranges = {**next(cuts.ranges()), **next(cuts.parts())}
+    box = tuple(ranges.get(number[n], (0, s)) for n, s in zip(table.scope, table.layout.sizes, strict=True))
+    if cells_touched(table.layout.sizes, box, table.chunk_cells) <= SPREAD * box_cells(box):
+        return table
+    if table.cells <= 2 * table.chunk_cells or cuts.repeats([number[n] for n in table.scope]):
+        return table
+    return place.reordered(table, [name for name in wanted if name in table.layout], place.fresh())
+
+
+def _extent(table: AnyComplete) -> NDArray[Any]:
+    """Values that stand for all feasible ones in range analysis."""
+    if isinstance(table, CompleteTable):
+        return table.values[table.feasible()]
+    if table.dtype.kind == "f":
+        return np.zeros(1, dtype=table.dtype)
+    return np.array(table.extent or (), dtype=table.dtype)

@@ -1,0 +1,251 @@
+"""Join sum and maximisation in one step, on tables of any size.
+
+Where shared variables are eliminated while joining, both tables are partitioned by the shared variables that stay, and
+each part is joined as in memory; results laid end to end are sorted. For one combination of those that does not fit:
+
+* where the table with fewer rows fits, the other one is partitioned by its own variables, and each part joined with all
+  of the small one;
+* otherwise both are partitioned by the eliminated variables as well, which gives partial results. These are written to
+  scratch and maximised there. Minima, maxima and exact integers do not depend on where sums are cut; sums of floats
+  may differ in their last bits from those in memory, in this case alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ModelError
+from oocbe.kernels.interface import Backend, MatchedGroups
+from oocbe.model.semiring import Semiring
+from oocbe.streaming.partition import Ordered, parts
+from oocbe.streaming.scratch import ScratchFile
+from oocbe.streaming.sources import Source, row_bytes, sliced, source_of
+from oocbe.table_algebra.inputs import OutOfCore, check_pair
+from oocbe.table_algebra.join_maximise import Elimination, PreparedElimination, one_word
+from oocbe.table_algebra.out_of_core.join_sum import join_sum_stored
+from oocbe.table_algebra.out_of_core.maximise import MaximiseOutOfCore, maximise_stored
+from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
+from oocbe.table_algebra.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
+from oocbe.table_algebra.ranges import distributes, joined_dtype
+from oocbe.table_algebra.streamed import stream_elimination
+
+if TYPE_CHECKING:
+    from oocbe.table_algebra.inputs import TableLike
+    from oocbe.tables.stored import StoredTable
+
+INPUT_SHARE = 0.6
+"""Share of a piece for its input rows, with all that is made of them; the rest is for result rows."""
+
+COPIES, OUTER_BYTES, INNER_BYTES = 3, 40, 180
+"""What a row of a part takes: as read, moved and sorted; where runs and groups begin; for the inner table the columns
+and buckets of its group, once for each of two threads that have it at work."""
+
+
+def join_maximise_stored(
+    table1: TableLike,
+    table2: TableLike,
+    variables: tuple[str, ...],
+    settings: OutOfCore,
+    piece_rows: int | None,
+    backend: Backend | str | None,
+) -> StoredTable:
+    """The operator behind :func:`oocbe.join_maximise` with an output table; arguments as there."""
+    shared = check_pair(table1, table2)
+    for name in variables:
+        if name not in table1.layout and name not in table2.layout:
+            raise ModelError(f"variable {name} is in neither scope: {table1.scope}, {table2.scope}")
+    place = Workplace.of(settings, piece_rows, backend, table1, table2)
+    alone = [[name for name in variables if name not in other.layout] for other in (table2, table1)]
+    semiring = table1.semiring
+    with place.scratch_folder() as folder:
+        if any(alone) and not distributes(extent_of(table1, semiring), extent_of(table2, semiring), semiring):
+            between = place.settings_inside(folder / "joined")
+            joined = join_sum_stored(table1, table2, between, piece_rows, backend)
+            return maximise_stored(joined, variables, settings, piece_rows, backend)
+        tables = [
+            maximise_stored(table, tuple(gone), place.settings_inside(folder / f"{number}"), piece_rows, backend)
+            if gone
+            else table
+            for number, (table, gone) in enumerate(zip((table1, table2), alone, strict=True))
+        ]
+        while_joining, later = one_word([name for name in shared if name in variables], table1.layout)
+        if not while_joining:
+            return join_sum_stored(tables[0], tables[1], settings, piece_rows, backend)
+        target = place.settings_inside(folder / "eliminated") if later else settings
+        result = _eliminate(tables, shared, while_joining, target, place)
+        return maximise_stored(result, tuple(later), settings, piece_rows, backend) if later else result
+
+
+def _eliminate(
+    tables: Sequence[TableLike], shared: Sequence[str], gone: Sequence[str], settings: OutOfCore, place: Workplace
+) -> StoredTable:
+    """Join two tables and eliminate shared variables that fit in one key word."""
+    t1, t2 = tables
+    assert settings.output is not None
+    streamed = streamed_to_disk(tables, settings.output, place, partial(stream_elimination, variables=gone))
+    if streamed is not None:
+        return streamed
+    terms = min(prod(t1.layout.select(gone).sizes), max(1, t1.rows * t2.rows))
+    dtype = joined_dtype(extent_of(t1, t1.semiring), extent_of(t2, t2.semiring), t1.semiring, terms)
+    outer, inner = (t1, t2) if t1.rows >= t2.rows else (t2, t1)
+    step = EliminateOutOfCore(Elimination(outer.layout, inner.layout, tuple(shared), tuple(gone)), dtype, t1.semiring)
+    pieces = step.pieces((step.outer(source_of(outer)), step.inner(source_of(inner))), place)
+    layout = step.elimination.layout
+    closed = MaximiseOutOfCore(layout, dtype, t1.semiring).closed(place.run(pieces), place.kernels)
+    return place.write(settings.output, layout, dtype, t1.semiring, closed)
+
+
+@dataclass(frozen=True)
+class EliminateOutOfCore:
+    """A join of two sources with shared variables eliminated."""
+
+    elimination: Elimination
+    dtype: np.dtype[Any]
+    semiring: Semiring
+
+    def outer(self, source: Source) -> Ordered:
+        """How the step wants the table with more rows."""
+        return self._ordered(source, self.elimination.outer_scope, OUTER_BYTES)
+
+    def inner(self, source: Source) -> Ordered:
+        """How the step wants the table with fewer rows."""
+        return self._ordered(source, self.elimination.inner_scope, INNER_BYTES)
+
+    def _ordered(self, source: Source, scope: tuple[str, ...], more: int) -> Ordered:
+        cost = int((cost_of(source, COPIES, more) + self.dtype.itemsize) / INPUT_SHARE)
+        return Ordered(source, scope, self.elimination.kept, cost)
+
+    def pieces(self, inputs: Sequence[Ordered], place: Workplace, outermost: bool = True) -> Iterator[SplittingPiece]:
+        """Pieces of work whose results, laid end to end, are the step's, sorted."""
+        for part in parts(inputs, place.space, place.kernels, outermost=outermost):
+            if part.fits:
+                yield SplittingPiece.of(self, part.inputs, place, INPUT_SHARE)
+            else:
+                yield from self._group(part.inputs, place, outermost)
+
+    def _group(self, inputs: Sequence[Ordered], place: Workplace, outermost: bool) -> Iterator[SplittingPiece]:
+        """All rows have one combination of the variables that stay and are shared."""
+        outer, inner = inputs
+        own = self.elimination.own_outer
+        if own and place.space.fits([(2 * inner.rows, inner.cost)]):
+            less = replace(place.space, pieces=place.space.pieces / 2)
+            by_own = replace(outer, common=own)
+            for part in parts([by_own], less, place.kernels, outermost=outermost):
+                piece = (replace(part.inputs[0], common=outer.common), inner)
+                if not part.fits:
+                    yield from self._partial(piece, place)
+                else:
+                    yield SplittingPiece.of(self, piece, place, INPUT_SHARE)
+        else:
+            yield from self._partial(inputs, place)
+
+    def _partial(self, inputs: Sequence[Ordered], place: Workplace) -> Iterator[SplittingPiece]:
+        """Join part by part of the eliminated variables; then maximise what came out of the parts."""
+        layout = self.elimination.layout
+        inside = place.fresh(place.space.inside())
+        most = inside.space.rows_of(2 * row_bytes(layout, self.dtype) + 16, 1 - INPUT_SHARE)
+        scratch = ScratchFile(place.space.disk, layout, self.dtype)
+        for rows in inside.run(self._partial_pieces(inputs, inside)):
+            for low in range(0, len(rows.values), most):
+                high = min(low + most, len(rows.values))
+                scratch.append(rows.keys[:, low:high], rows.values[low:high], np.array([0, high - low]))
+        step = MaximiseOutOfCore(layout, self.dtype, self.semiring)
+        yield from step.pieces(step.ordered(scratch), place, outermost=False)
+
+    def _partial_pieces(self, inputs: Sequence[Ordered], place: Workplace) -> Iterator[SplittingPiece]:
+        by_gone = [replace(ordered, common=self.elimination.gone) for ordered in inputs]
+        for part in parts(by_gone, place.space, place.kernels, outermost=False):
+            outer, inner = (
+                replace(found, common=ordered.common) for found, ordered in zip(part.inputs, inputs, strict=True)
+            )
+            if part.fits:
+                yield SplittingPiece.of(self, (outer, inner), place, INPUT_SHARE)
+                continue
+            # One value of all shared variables: each row meets each, in blocks.
+            for low1, high1 in outer.source.ranges(place.space.rows_of(outer.cost, 0.5)):
+                block1 = replace(outer, source=sliced(outer.source, low1, high1))
+                for low2, high2 in inner.source.ranges(place.space.rows_of(inner.cost, 0.5)):
+                    yield SplittingPiece.of(
+                        self, (block1, replace(inner, source=sliced(inner.source, low2, high2))), place, INPUT_SHARE
+                    )
+
+    def work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
+        """The results of inputs that fit a piece."""
+        kernels = place.kernels
+        outer, inner = place.load(inputs, self.semiring, stream)
+        join = self.elimination.prepare(outer, inner, self.dtype, kernels)
+        most = place.space.rows_of(2 * row_bytes(self.elimination.layout, self.dtype) + 16, 1 - INPUT_SHARE)
+        runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))
+        ranks = kernels.download(kernels.group_starts(join.inner.keys, join.plan.inner_rank))
+        met = partial(self._met_rows, join, kernels)
+        for low, high, groups in split_runs(join.groups, runs, ranks, most, kernels, met):
+            keys, values = join.rows(low, high, groups)
+            if len(values):
+                yield Rows(kernels.download(keys), kernels.download(values))
+
+    def _met_rows(self, join: PreparedElimination, kernels: Backend) -> NDArray[np.int64]:
+        """For each outer row, how many inner rows agree with it on the eliminated variables."""
+        outer = kernels.download(kernels.permute(join.outer.keys, join.plan.outer_eliminated, 1))[0]
+        inner = kernels.download(kernels.permute(join.inner.keys, join.plan.inner_eliminated, 1))[0]
+        eliminated, counts = np.unique(inner, return_counts=True)
+        places = np.minimum(np.searchsorted(eliminated, outer), len(eliminated) - 1)
+        return np.where(eliminated[places] == outer, counts[places], 0)
+
+
+def split_runs(
+    groups: MatchedGroups,
+    runs: NDArray[np.int64],
+    ranks: NDArray[np.int64],
+    most: int,
+    kernels: Backend,
+    met_rows: Callable[[], NDArray[np.int64]],
+) -> Iterator[tuple[int, int, MatchedGroups]]:
+    """Ranges of outer rows that give at most ``most`` result rows (one run may give more), and their groups.
+
+    A run gives no more rows than its group has columns. Where that is too much and there is one group alone, such as
+    where all shared variables are eliminated, neither does it give more than the inner rows that its rows meet.
+
+    Parameters
+    ----------
+    runs, ranks : where runs of outer rows and columns of inner rows begin, and the number of rows last.
+    met_rows : gives, for each outer row, the inner rows that it meets; asked for only where it matters.
+    """
+    starts1, counts1 = kernels.download(groups.starts1), kernels.download(groups.counts1)
+    starts2, counts2 = kernels.download(groups.starts2), kernels.download(groups.counts2)
+    if len(starts1) == 0:
+        return
+    columns = np.searchsorted(ranks, starts2 + counts2) - np.searchsorted(ranks, starts2)
+    firsts = np.searchsorted(runs, starts1)
+    many = np.searchsorted(runs, starts1 + counts1) - firsts
+    group_of = np.repeat(np.arange(len(many)), many)
+    run_of = np.arange(len(group_of)) + np.repeat(firsts - (np.cumsum(many) - many), many)
+    bounds = columns[group_of]
+    if len(starts1) == 1 and bounds.sum() > most:
+        first, last = int(runs[run_of[0]]), int(runs[run_of[-1] + 1])
+        bounds = np.minimum(bounds, np.add.reduceat(met_rows()[first:last], runs[run_of] - first))
+    ends = np.cumsum(bounds)
+    low, done = 0, 0
+    while low < len(ends):
+        high = max(low + 1, int(np.searchsorted(ends, done + most, side="right")))
+        first_row, last_row = int(runs[run_of[low]]), int(runs[run_of[high - 1] + 1])
+        chosen = slice(int(group_of[low]), int(group_of[high - 1]) + 1)
+        begins = np.maximum(starts1[chosen], first_row)
+        stops = np.minimum(starts1[chosen] + counts1[chosen], last_row)
+        yield (
+            first_row,
+            last_row,
+            MatchedGroups(
+                kernels.upload(begins - first_row),
+                kernels.upload(stops - begins),
+                groups.starts2[chosen],
+                groups.counts2[chosen],
+            ),
+        )
+        low, done = high, int(ends[high - 1])

@@ -1,0 +1,131 @@
+"""Join sum of tables of any size: the rows of the operator in memory, in the same order, written to disk.
+
+Both tables are partitioned by their shared variables; each part is joined in memory, its result handed over in pieces.
+A group too large for a piece is cut: blocks of the second table's rows are joined with all of the first one's where
+these fit, else single rows with block after block, which keeps the order (second table's rows outermost) and reads no
+more than a constant times what is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oocbe.kernels.interface import Backend, MatchedGroups
+from oocbe.model.semiring import Semiring
+from oocbe.streaming.partition import Ordered, parts
+from oocbe.streaming.sources import Source, row_bytes, sliced, source_of
+from oocbe.table_algebra.inputs import OutOfCore, check_pair
+from oocbe.table_algebra.join_sum import joined_layout, prepare_join
+from oocbe.table_algebra.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
+from oocbe.table_algebra.ranges import joined_dtype
+
+if TYPE_CHECKING:
+    from oocbe.table_algebra.inputs import TableLike
+    from oocbe.tables.layout import Layout
+    from oocbe.tables.stored import StoredTable
+
+INPUT_SHARE = 0.6
+"""Share of a piece for its input rows, with all that is made of them; the rest is for joined rows."""
+
+COPIES, GROUP_BYTES = 3.5, 48
+"""What a row of a part takes: as read, moved, converted and sorted; starts and matches where each row is a group."""
+
+
+def join_sum_stored(
+    table1: TableLike, table2: TableLike, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None
+) -> StoredTable:
+    """The operator behind :func:`oocbe.join_sum` with an output table; arguments as there."""
+    shared = check_pair(table1, table2)
+    semiring = table1.semiring
+    dtype = joined_dtype(extent_of(table1, semiring), extent_of(table2, semiring), semiring)
+    place = Workplace.of(settings, piece_rows, backend, table1, table2)
+    join = JoinOutOfCore(shared, joined_layout(table1.layout, table2.layout, shared), dtype, semiring)
+    inputs = [join.ordered(source_of(table)) for table in (table1, table2)]
+    assert settings.output is not None
+    return place.write(settings.output, join.layout, dtype, semiring, place.run(join.pieces(inputs, place)))
+
+
+@dataclass(frozen=True)
+class JoinOutOfCore:
+    """A join of two sources.
+
+    Attributes
+    ----------
+    shared : the variables that both have, the least significant first. layout, dtype, semiring : of the result.
+    """
+
+    shared: tuple[str, ...]
+    layout: Layout
+    dtype: np.dtype[Any]
+    semiring: Semiring
+
+    def ordered(self, source: Source) -> Ordered:
+        """How the join wants a source: shared variables lowest."""
+        own = tuple(name for name in source.layout.scope if name not in self.shared)
+        cost = int((cost_of(source, COPIES, GROUP_BYTES) + self.dtype.itemsize) / INPUT_SHARE)
+        return Ordered(source, (*self.shared, *own), self.shared, cost)
+
+    def pieces(self, inputs: Sequence[Ordered], place: Workplace, outermost: bool = True) -> Iterator[SplittingPiece]:
+        """Pieces of work whose results, laid end to end, are the join."""
+        for part in parts(inputs, place.space, place.kernels, outermost=outermost):
+            if part.fits:
+                yield SplittingPiece.of(self, part.inputs, place, INPUT_SHARE)
+            else:
+                yield from self._group(part.inputs, place)
+
+    def _group(self, inputs: Sequence[Ordered], place: Workplace) -> Iterator[SplittingPiece]:
+        """All rows have one shared key: every row of one source joins every row of the other."""
+        first, second = inputs
+        rows1 = place.space.rows_of(first.cost, 0.5)
+        rows2 = place.space.rows_of(second.cost, 0.5) if first.rows <= rows1 else 1
+        for low2, high2 in second.source.ranges(rows2):
+            block2 = replace(second, source=sliced(second.source, low2, high2))
+            for low1, high1 in first.source.ranges(rows1):
+                yield SplittingPiece.of(
+                    self, (replace(first, source=sliced(first.source, low1, high1)), block2), place, INPUT_SHARE
+                )
+
+    def work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
+        """The results of inputs that fit a piece."""
+        kernels = place.kernels
+        t1, t2 = place.load(inputs, self.semiring, stream)
+        join = prepare_join(t1, t2, self.shared, self.dtype, kernels)
+        # Two results at a time: one waits to be taken while the next one is computed.
+        rows = place.space.rows_of(2 * row_bytes(self.layout, self.dtype) + 16, 1 - INPUT_SHARE)
+        for groups in split_groups(join.groups, rows, kernels):
+            keys, values = join.rows(groups)
+            yield Rows(kernels.download(keys), kernels.download(values))
+
+
+def split_groups(groups: MatchedGroups, most: int, kernels: Backend) -> Iterator[MatchedGroups]:
+    """Matched groups cut into runs of at most ``most`` joined rows each, in the order of the joined rows."""
+    counts1, counts2 = kernels.download(groups.counts1), kernels.download(groups.counts2)
+    ends = np.cumsum(counts1 * counts2)
+    low, done = 0, 0
+    while low < len(ends):
+        high = int(np.searchsorted(ends, done + most, side="right"))
+        if high > low:
+            yield _part(groups, slice(low, high))
+        else:
+            high = low + 1
+            group = _part(groups, slice(low, high))
+            count1, count2 = int(counts1[low]), int(counts2[low])
+            step2 = max(1, most // count1)
+            for row2 in range(0, count2, step2):
+                for row1 in range(0, count1, count1 if count1 <= most else most):
+                    many1 = min(count1 - row1, count1 if count1 <= most else most)
+                    yield MatchedGroups(
+                        group.starts1 + row1,
+                        group.counts1 * 0 + many1,
+                        group.starts2 + row2,
+                        group.counts2 * 0 + min(step2, count2 - row2),
+                    )
+        low, done = high, int(ends[high - 1])
+
+
+def _part(groups: MatchedGroups, chosen: slice) -> MatchedGroups:
+    return MatchedGroups(groups.starts1[chosen], groups.counts1[chosen], groups.starts2[chosen], groups.counts2[chosen])

@@ -1,0 +1,153 @@
+"""Maximisation of a table of any size: the rows of the operator in memory, in the same order, written to disk.
+
+The table is partitioned by the variables that stay; each part is sorted and reduced in memory, and parts laid end to
+end are sorted. A group too large for a piece is reduced block by block: what came out of the blocks before goes in
+front of the next one, so that values are combined in the very order in which the operator in memory combines them. A
+table sorted by the variables that stay is read once, in any ranges, and groups across their bounds are put together
+the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oocbe.kernels.interface import Backend
+from oocbe.model.semiring import Semiring
+from oocbe.streaming.partition import Ordered, parts
+from oocbe.streaming.sources import Source, sliced, source_of
+from oocbe.table_algebra.arrange import arrange
+from oocbe.table_algebra.inputs import OutOfCore, on_device
+from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
+from oocbe.table_algebra.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
+from oocbe.table_algebra.ranges import reduced_dtype
+from oocbe.table_algebra.streamed import stream_maximise
+from oocbe.tables.moves import field_masks
+
+if TYPE_CHECKING:
+    from oocbe.table_algebra.inputs import TableLike
+    from oocbe.tables.layout import Layout
+    from oocbe.tables.stored import StoredTable
+
+COPIES, GROUP_BYTES = 5, 16
+"""What a row of a part takes: as read, moved, converted, sorted, and as a result twice where each row is a group."""
+
+
+def maximise_stored(
+    table: TableLike,
+    variables: tuple[str, ...],
+    settings: OutOfCore,
+    piece_rows: int | None,
+    backend: Backend | str | None,
+) -> StoredTable:
+    """The operator behind :func:`oocbe.maximise` with an output table; arguments as there."""
+    sizes = [table.layout.sizes[table.layout.place(name)] for name in variables]
+    terms = min(prod(sizes), max(1, table.rows))
+    dtype = reduced_dtype(extent_of(table, table.semiring), table.semiring, terms)
+    place = Workplace.of(settings, piece_rows, backend, table)
+    assert settings.output is not None
+    streamed = streamed_to_disk([table], settings.output, place, partial(stream_maximise, gone=variables))
+    if streamed is not None:
+        return streamed
+    kept = tuple(name for name in table.scope if name not in variables)
+    step = MaximiseOutOfCore(table.layout.select(kept), dtype, table.semiring)
+    pieces = step.pieces(step.ordered(source_of(table)), place)
+    return place.write(
+        settings.output, step.layout, dtype, table.semiring, step.closed(place.run(pieces), place.kernels)
+    )
+
+
+@dataclass(frozen=True)
+class MaximiseOutOfCore:
+    """A maximisation of a source.
+
+    Attributes
+    ----------
+    layout, dtype, semiring : of the result; the layout has the variables that stay.
+    """
+
+    layout: Layout
+    dtype: np.dtype[Any]
+    semiring: Semiring
+
+    def ordered(self, source: Source) -> Ordered:
+        """How the operation wants a source: variables that stay lowest."""
+        kept = self.layout.scope
+        last = tuple(name for name in source.layout.scope if name not in self.layout)
+        return Ordered(source, (*kept, *last), kept, cost_of(source, COPIES, GROUP_BYTES) + self.dtype.itemsize)
+
+    def pieces(self, ordered: Ordered, place: Workplace, outermost: bool = True) -> Iterator[SplittingPiece]:
+        """Pieces of work whose results, laid end to end and :meth:`closed`, are the maximisation."""
+        if ordered.in_order:
+            yield from self._blocks(ordered, place)
+            return
+        for part in parts([ordered], place.space, place.kernels, outermost=outermost):
+            if part.fits:
+                yield self._piece(part.inputs[0], place, is_open=False)
+            else:
+                yield from self._blocks(part.inputs[0], place)
+
+    def _blocks(self, ordered: Ordered, place: Workplace) -> Iterator[SplittingPiece]:
+        """Rows that are grouped already, in blocks that may begin and end within a group."""
+        for low, high in ordered.source.ranges(place.space.rows_of(ordered.cost)):
+            yield self._piece(replace(ordered, source=sliced(ordered.source, low, high)), place, is_open=True)
+
+    def _piece(self, ordered: Ordered, place: Workplace, is_open: bool) -> SplittingPiece:
+        def smaller(less: Workplace) -> Iterable[SplittingPiece]:
+            return self._blocks(ordered, less) if is_open else self.pieces(ordered, less, outermost=False)
+
+        return SplittingPiece(place, ordered.rows * ordered.cost, partial(self._work, ordered, place, is_open), smaller)
+
+    def _work(self, ordered: Ordered, place: Workplace, is_open: bool, stream: int) -> Iterator[Rows]:
+        kernels, kept = place.kernels, self.layout.scope
+        table = on_device(place.buffers[stream].load("table", ordered.source), kernels)
+        rows = arrange(table, ordered.scope, () if is_open else kept, self.dtype, kernels)
+        masks = field_masks(self.layout, kept)
+        starts = kernels.group_starts(rows.keys, field_masks(rows.layout, kept))
+        groups = len(starts) - 1
+        first, last = (1, max(1, groups - 1)) if is_open else (0, groups)
+
+        def raw(low: int, high: int) -> Rows:
+            keys = kernels.download(rows.keys[: len(masks), low:high]) & masks[:, np.newaxis]
+            return Rows(np.ascontiguousarray(keys), kernels.download(rows.values[low:high]).copy(), is_open=True)
+
+        # All before the first one is handed over: a second attempt, after memory ran out, may cut elsewhere.
+        results = [raw(0, int(starts[1]))] if first else []
+        if last > first:
+            # Open groups are reduced for nothing: the kernel wants all groups of the rows that it is given.
+            keys, values = kernels.reduce_groups(rows.keys, rows.values, starts, masks, self.semiring.marginalisation)
+            closed = np.ascontiguousarray(kernels.download(keys[:, first:last]))
+            results.append(Rows(closed, kernels.download(values[first:last])))
+        if is_open and groups > 1:
+            results.append(raw(int(starts[last]), int(starts[-1])))
+        yield from results
+
+    def closed(self, results: Iterable[Rows], kernels: Backend) -> Generator[Rows, None, None]:
+        """Results with the open groups put together."""
+        held: Rows | None = None
+        for rows in results:
+            if held is not None and not (rows.is_open and np.array_equal(rows.keys[:, 0], held.keys[:, 0])):
+                yield held
+                held = None
+            if not rows.is_open:
+                yield rows
+                continue
+            if held is not None:
+                rows = Rows(np.concatenate((held.keys, rows.keys), axis=1), np.concatenate((held.values, rows.values)))
+            held = self._reduced(rows, kernels)
+        if held is not None:
+            yield held
+
+    def _reduced(self, rows: Rows, kernels: Backend) -> Rows:
+        """The one row of a group."""
+        starts = kernels.upload(np.array([0, len(rows.values)], dtype=np.int64))
+        masks = field_masks(self.layout, self.layout.scope)
+        keys, values = kernels.reduce_groups(
+            kernels.upload(rows.keys), kernels.upload(rows.values), starts, masks, self.semiring.marginalisation
+        )
+        return Rows(kernels.download(keys), kernels.download(values))

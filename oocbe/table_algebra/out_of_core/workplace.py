@@ -1,0 +1,219 @@
+"""What the operators out of core share: settings, results, pieces that halve themselves, the table being written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import DiskError
+from oocbe.kernels import backend_for
+from oocbe.kernels.cpu.threads import thread_count
+from oocbe.model.semiring import Combination, Semiring
+from oocbe.settings.option_values import parse_bytes, parse_integer
+from oocbe.streaming.budget import Budget
+from oocbe.streaming.partition import Ordered
+from oocbe.streaming.pipeline import Piece, run_in_order
+from oocbe.streaming.sources import Buffers, Source, row_bytes
+from oocbe.streaming.space import Space
+from oocbe.table_algebra.inputs import OutOfCore, on_device
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.layout import Layout
+from oocbe.tables.scratch import ScratchFolder, default_parent
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import Table
+from oocbe.tables.writer import CHUNK_ROWS
+from oocbe.tracing.recorder import CALLER, span
+
+if TYPE_CHECKING:
+    from oocbe.kernels.interface import Backend
+    from oocbe.streaming.partition import Ordered
+    from oocbe.table_algebra.inputs import TableLike
+
+MOST_STREAMS = 4
+"""Default streams: one thread a core, but no more than it takes to keep reading, kernels and writing busy."""
+
+
+class Rows(NamedTuple):
+    """Rows of a result in main memory.
+
+    Attributes
+    ----------
+    keys, values : the rows.
+    is_open : whether they are rows of one group, more of which may follow in the next piece or come before it.
+    """
+
+    keys: NDArray[np.uint64]
+    values: NDArray[Any]
+    is_open: bool = False
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Kernels, space, and each stream's buffers."""
+
+    kernels: Backend
+    space: Space
+    buffers: list[Buffers] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None, *tables: TableLike
+    ) -> Workplace:
+        """The workplace that an operator's arguments describe; DiskError where the scratch folder is not there."""
+        memory = parse_bytes("memory", settings.memory)
+        streams = settings.streams
+        streams = max(2, min(MOST_STREAMS, thread_count())) if streams is None else parse_integer("streams", streams, 1)
+        rows = None if piece_rows is None else parse_integer("piece_rows", piece_rows, 1)
+        folder = default_parent() if settings.scratch is None else Path(settings.scratch)
+        if not folder.is_dir():
+            raise DiskError(f"scratch: there is no folder {folder}; make it, or choose another one")
+        kernels = backend_for(sum(table.rows for table in tables), backend)
+        return cls(kernels, Space(Budget(memory), DiskBudget(folder), streams, rows)).fresh()
+
+    def fresh(self, space: Space | None = None) -> Workplace:
+        """The same with buffers of its own, and possibly another space."""
+        space = self.space if space is None else space
+        return Workplace(self.kernels, space, [Buffers() for _ in range(space.streams)])
+
+    def load(self, inputs: Sequence[Ordered], semiring: Semiring, stream: int) -> list[Table]:
+        """All rows of some sources, read into a stream's buffers and brought to where the kernels work."""
+        tables = [self.buffers[stream].load(f"table {number}", part.source) for number, part in enumerate(inputs)]
+        return [replace(on_device(table, self.kernels), semiring=semiring) for table in tables]
+
+    @contextmanager
+    def scratch_folder(self) -> Iterator[Path]:
+        """A folder for tables between the steps of an operation, removed when the block ends.
+
+        Raises
+        ------
+        DiskError : it cannot be made.
+        """
+        folder, interrupted = ScratchFolder(self.space.disk.folder), True
+        try:
+            yield folder.path
+            interrupted = False
+        finally:
+            folder.close(interrupted)
+
+    def settings_inside(self, output: Path) -> OutOfCore:
+        """Settings for a step of an operation whose result is a table in the scratch folder."""
+        return OutOfCore(output, self.space.budget.limit, self.space.disk.folder, self.space.streams)
+
+    def chunk_rows(self, layout: Layout, dtype: np.dtype[Any]) -> int:
+        """Rows of a chunk of a table that is written here."""
+        return max(1, min(CHUNK_ROWS, self.space.chunk_bytes // row_bytes(layout, dtype)))
+
+    def write(
+        self,
+        output: str | Path,
+        layout: Layout,
+        dtype: np.dtype[Any],
+        semiring: Semiring,
+        results: Generator[Rows, None, None],
+    ) -> StoredTable:
+        """Write a table chunk by chunk and open it; nothing is left of it where an exception passes through."""
+        chunk_rows = self.chunk_rows(layout, dtype)
+        with (
+            closing(results),
+            self.space.budget.reserve("chunks being written", 3 * chunk_rows * row_bytes(layout, dtype)),
+            StoredTable.create(output, layout, dtype, semiring, chunk_rows=chunk_rows) as writer,
+        ):
+            for rows in results:
+                with span(CALLER, "append rows"):
+                    writer.append(rows.keys, rows.values)
+        return StoredTable.open(output)
+
+    def run(self, pieces: Iterable[Piece[Rows]]) -> Generator[Rows, None, None]:
+        """Results of pieces in their order; all threads have ended when this ends, however it does."""
+        with closing(run_in_order(pieces, self.space.streams)) as results:
+            yield from results
+
+
+class Step(Protocol):
+    """An operation on sources that are cut into pieces together."""
+
+    def pieces(self, inputs: Sequence[Ordered], place: Workplace, outermost: bool = True) -> Iterator[SplittingPiece]:
+        """Pieces of work whose results, laid end to end, are the operation's."""
+
+    def work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
+        """The results of inputs that fit a piece."""
+
+
+@dataclass(frozen=True)
+class SplittingPiece:
+    """A piece of work that is cut into smaller ones where memory cannot be had for it, although the budget has it.
+
+    Attributes
+    ----------
+    nbytes : what it takes, reserved while it is at work.
+    work : its results; called with the stream.
+    smaller : pieces that do the same in less space, with the same rows in the same order.
+    """
+
+    place: Workplace
+    nbytes: int
+    work: Callable[[int], Iterator[Rows]]
+    smaller: Callable[[Workplace], Iterable[Piece[Rows]]]
+
+    @classmethod
+    def of(cls, step: Step, inputs: Sequence[Ordered], place: Workplace, share: float) -> SplittingPiece:
+        """The piece of a step that works on all of some inputs, which take this share of it."""
+        return cls(
+            place,
+            sum(int(ordered.rows * ordered.cost * share) for ordered in inputs),
+            partial(step.work, inputs, place),
+            lambda smaller: step.pieces(inputs, smaller, outermost=False),
+        )
+
+    def compute(self, stream: int) -> Iterator[Rows]:
+        """The piece's results."""
+        done = 0
+        try:
+            with self.place.space.budget.reserve(f"stream {stream}", self.nbytes):
+                for rows in self.work(stream):
+                    yield rows
+                    done += len(rows.values)
+            return
+        except MemoryError:
+            pass  # go on outside, where what the failed attempt held is gone
+        self.place.buffers[stream].clear()
+        space = self.place.space.halved()
+        for piece in self.smaller(Workplace(self.place.kernels, space, self.place.buffers)):
+            for rows in piece.compute(stream):
+                skipped = min(done, len(rows.values))
+                done -= skipped
+                if skipped < len(rows.values):
+                    yield rows._replace(keys=rows.keys[:, skipped:], values=rows.values[skipped:])
+
+
+def extent_of(table: TableLike, semiring: Semiring) -> NDArray[Any]:
+    """Values that stand for all of a table's in range analysis: the least and the greatest; empty for no rows.
+
+    Floats are only looked at where their sign may matter, in maxima of products.
+    """
+    if isinstance(table, Table):
+        return table.values
+    if table.rows == 0:
+        return np.empty(0, dtype=table.dtype)
+    if table.extent is not None:
+        return np.array(table.extent, dtype=table.dtype)
+    if table.dtype.kind == "f" and (semiring.combination is Combination.ADD or not semiring.selects):
+        return np.zeros(1, dtype=table.dtype)
+    extents = []
+    for start in range(0, table.rows, CHUNK_ROWS):
+        values = np.empty(min(CHUNK_ROWS, table.rows - start), dtype=table.dtype)
+        table.read_into(start, np.empty((0, len(values)), dtype=np.uint64), values)
+        extents += [values.min(), values.max()]
+    return np.array([np.min(extents), np.max(extents)], dtype=table.dtype)
+
+
+def cost_of(source: Source, copies: float, more: int) -> int:
+    """Bytes for a row of a source of which so many copies are made, and some more."""
+    return int(copies * row_bytes(source.layout, source.dtype)) + more
