@@ -39,7 +39,8 @@ INTERVAL = 0.02
 def clique(variables: int, values: int, folder: Path) -> Path:
     """Write the problem of the module."""
     from oocbe.io import write
-    from oocbe.model.problem import Constraint, Function, Problem, Variable
+    from oocbe.model.parts import Constraint, Function, Variable
+    from oocbe.model.problem import Problem
 
     random = np.random.default_rng(0)
     ring = [(v, (v + 1) % variables) for v in range(variables)]

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     )
     from oocbe.facade import bound, plan, solve, verify
     from oocbe.io import read, write
-    from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+    from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+    from oocbe.model.problem import Problem
     from oocbe.model.semiring import (
         COUNTING,
         LOG_SUM_EXP,
@@ -44,10 +45,11 @@ if TYPE_CHECKING:
         Semiring,
     )
     from oocbe.results.bound_result import BoundResult
+    from oocbe.results.interrupted import Interrupted
     from oocbe.results.result import Result
+    from oocbe.results.task_result import TaskResult
     from oocbe.settings.options import SolveOptions
     from oocbe.solutions.verification import Verdict
-    from oocbe.system.interruption import Interrupted
     from oocbe.table_algebra.convert import to_complete, to_rows
     from oocbe.table_algebra.join_maximise import join_maximise
     from oocbe.table_algebra.join_sum import join_sum
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
     from oocbe.tables.table import Table
-    from oocbe.tasks.result import TaskResult
     from oocbe.tasks.verbs import (
         count,
         count_optimal,
@@ -139,7 +140,7 @@ _HOMES = {
     ),
     "oocbe.results.bound_result": "BoundResult",
     "oocbe.facade": "bound plan solve verify",
-    "oocbe.system.interruption": "Interrupted",
+    "oocbe.results.interrupted": "Interrupted",
     "oocbe.io": "read write",
     "oocbe.elimination.observer": "Observer",
     "oocbe.table_algebra": "join_maximise join_sum maximise to_complete to_rows",

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from oocbe.results.interrupted import carried
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
-from oocbe.system.interruption import carried
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from oocbe.model.problem import Problem
     from oocbe.results.bound_result import BoundResult
     from oocbe.results.result import Result
+    from oocbe.results.task_result import TaskResult
     from oocbe.solutions.verification import Verdict
-    from oocbe.tasks.result import TaskResult
 
 Timed = TypeVar("Timed", "Result", "TaskResult", "BoundResult")
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 from small_problems import all_values
 
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.pruning.row_bounds import BoundSource, RowBound
 
 MOST_ASSIGNMENTS = 5000

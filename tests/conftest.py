@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Semiring
 
 # The first example may compile code, and how long one takes on a busy machine says nothing about the code.

@@ -26,7 +26,8 @@ from oocbe.elimination import solve as solving
 from oocbe.elimination.buckets import messages
 from oocbe.elimination.runs import checkpoint
 from oocbe.elimination.search import race as racing
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
 from oocbe.tables import faults
 

@@ -1,6 +1,6 @@
 """A small result for tests of what is made of results."""
 
-from oocbe.model.problem import Variable
+from oocbe.model.parts import Variable
 from oocbe.results.result import Result, Status
 
 

@@ -10,7 +10,8 @@ import oocbe
 from oocbe.elimination.mini_buckets import mini_buckets_bound
 from oocbe.elimination.plan import plan
 from oocbe.errors import TimeLimitError, UnsupportedError
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline

@@ -10,7 +10,8 @@ import pytest
 
 import oocbe
 from oocbe.errors import ModelError, ValueRangeError
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 
 X, Y = Variable("x", 2), Variable("y", 2)

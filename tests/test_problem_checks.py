@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from oocbe.errors import ModelError
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 
 SIZES = (2, 3, 4, 2000)
 VARIABLES = tuple(Variable(f"x{v}", size) for v, size in enumerate(SIZES))

@@ -12,7 +12,8 @@ from sample_results import make_result
 
 import oocbe
 from oocbe.errors import FormatError, UsageError
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.solutions.solution_file import Solution, read_solution, write_solution
 from oocbe.solutions.verification import verify_solution, violations_of

@@ -31,7 +31,8 @@ from typing import Any
 import numpy as np
 
 import oocbe
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[1]
 

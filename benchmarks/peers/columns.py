@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from oocbe.errors import UnsupportedError
-from oocbe.model.problem import Function, Problem
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
 
 LARGEST_TABLE = 2**22  # cells; an incomplete function or a list of allowed tuples is turned inside out
 

@@ -210,7 +210,7 @@ class BucketEngine:
 
     def device_room(self) -> int:
         """Bytes of device memory that a bucket may take now."""
-        from oocbe.table_algebra.through_device import device_room
+        from oocbe.kernels.cuda.transfer.memory import device_room
 
         return device_room()
 
@@ -221,7 +221,7 @@ class BucketEngine:
         ------
         UnsupportedError : the backend that is asked for has none for complete tables.
         """
-        from oocbe.table_algebra.complete import complete_kernels
+        from oocbe.kernels.choice import complete_kernels
 
         self.deadline.check()
         if self.insists:

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.model.problem import LinearConstraint, Problem
+from oocbe.model.parts import LinearConstraint
+from oocbe.model.problem import Problem
 
 MOST_BITS = 32
 """Bits that the packed consumption may take: beside it, any variable still fits the lowest word of a key."""

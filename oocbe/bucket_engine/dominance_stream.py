@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.bucket_engine.substitutions import Substitution, Substitutions, arguments_of
 from oocbe.kernels.cpu.pruning.dominance import compact_rows, mark_dominated
-from oocbe.kernels.row_numbers import key_number
+from oocbe.model.row_numbers import key_number
 from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.sorted_rows import ChunkCache
 from oocbe.system.deadline import Deadline

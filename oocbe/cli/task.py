@@ -11,7 +11,7 @@ from oocbe.cli.output import print_json, print_rows, seconds
 from oocbe.results.numerals import all_digits
 
 if TYPE_CHECKING:
-    from oocbe.tasks.result import TaskResult
+    from oocbe.results.task_result import TaskResult
 
 SHOWN_DIGITS = 60
 """Longer counts are shown by their magnitude on a terminal; --json and --quiet have all digits."""

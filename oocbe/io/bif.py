@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io.lexer import Lexer
 from oocbe.io.text import Text
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.system.deadline import look
 

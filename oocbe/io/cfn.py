@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io.lexer import Lexer, parse_number
 from oocbe.io.text import Text
-from oocbe.kernels.row_numbers import tuples_at
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import tuples_at
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 
 LARGEST_DOMAIN = 2**24

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.io.text import Text
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 
 RECORDER_CAPACITY = 200  # published with the instances, in units
 WRITTEN_CAPACITY = 90_000  # what all published files have in its place

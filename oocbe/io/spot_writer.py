@@ -12,7 +12,8 @@ import numpy as np
 
 from oocbe.errors import UnsupportedError
 from oocbe.io.spot import CONSUMPTION_UNIT, MOST_CONSUMPTION, RECORDER_CAPACITY, WRITTEN_CAPACITY
-from oocbe.model.problem import Constraint, Problem, Variable
+from oocbe.model.parts import Constraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 
 

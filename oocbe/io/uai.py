@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.io.text import Text
-from oocbe.kernels.row_numbers import MOST_AXES, tuples_at
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import MOST_AXES, tuples_at
 from oocbe.model.semiring import MAX_PRODUCT, Combination
 
 LARGEST_TABLE = 2**27  # entries of one table; a larger one would be a text of gigabytes

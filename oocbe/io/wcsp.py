@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
 from oocbe.io.text import Text
-from oocbe.kernels.row_numbers import MOST_AXES
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import MOST_AXES
 
 LARGEST_DOMAIN = 2**24  # larger ones are interval domains or damage; arrays of this size are still affordable
 MOST_COEFFICIENTS = 2**24  # of linear constraints, one a value, besides one for each number of the file

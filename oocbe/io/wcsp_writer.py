@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.model.model_checks import INT64
-from oocbe.model.problem import Function, LinearConstraint, Problem
+from oocbe.model.parts import Function, LinearConstraint
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 
 

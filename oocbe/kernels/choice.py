@@ -9,15 +9,15 @@ from __future__ import annotations
 import logging
 import os
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from oocbe.errors import UsageError
+from oocbe.errors import UnsupportedError, UsageError
 from oocbe.settings.machine import device_memory_limit
 from oocbe.settings.option_values import BACKENDS
 from oocbe.tracing.recorder import active
 
 if TYPE_CHECKING:
-    from oocbe.kernels.interface import Backend
+    from oocbe.kernels.interface import Backend, CompleteBackend
 
 VARIABLE = "OOCBE_BACKEND"
 
@@ -65,6 +65,22 @@ def backend_for(rows: int, backend: Backend | str | None = None, on_device: bool
     if on_device or (rows >= AUTO_ROWS and cuda_works(wanted=backend == "auto" or VARIABLE in os.environ)):
         return _cuda()
     return backend_named("cpu")
+
+
+def complete_kernels(cells: int, backend: Backend | str | None) -> CompleteBackend:
+    """Kernels for complete tables: those of the backend that is asked for; ``auto`` takes one that has them.
+
+    Raises
+    ------
+    UnsupportedError : the backend that is asked for has none.
+    """
+    kernels: Any = backend_for(cells, backend)
+    if hasattr(kernels, "eliminate_complete"):
+        found: CompleteBackend = kernels
+        return found
+    if backend not in (None, "auto"):
+        raise UnsupportedError(f"the {kernels.name} backend has no kernel for complete tables yet; use backend cpu")
+    return complete_kernels(cells, "cpu")
 
 
 @cache

@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError, ValueRangeError
-from oocbe.kernels.row_numbers import MOST_AXES
+from oocbe.model.row_numbers import MOST_AXES
 from oocbe.system.deadline import look
-
-if TYPE_CHECKING:
-    from oocbe.model.problem import Constraint, Function
 
 Values = NDArray[np.int64] | NDArray[np.float64]
 
@@ -28,6 +25,18 @@ INT64 = np.iinfo(np.int64)
 FEW_ROWS = 1024
 """Parts with fewer rows are checked together: a SPOT5 problem has thousands of constraints of one to three rows, and a
 few NumPy calls for each would take longer than reading the file. Larger ones are not worth a copy of their rows."""
+
+
+class Listed(Protocol):
+    """A part of a problem that lists tuples."""
+
+    @property
+    def scope(self) -> tuple[int, ...]:
+        """Variable indices."""
+
+    @property
+    def tuples(self) -> NDArray[np.int64]:
+        """Value indices, int64 (tuples, variables of the scope)."""
 
 
 def as_integer(what: str, value: object) -> int:
@@ -133,9 +142,9 @@ def check_scope(where: str, scope: tuple[int, ...], variables: int) -> None:
         raise ModelError(f"{where}: variable {v} of scope {scope} does not exist")
 
 
-def check_all_tuples(name: str, parts: Sequence[tuple[str, Function | Constraint]], sizes: tuple[int, ...]) -> None:
+def check_all_tuples(name: str, parts: Sequence[tuple[str, Listed]], sizes: tuple[int, ...]) -> None:
     """Refuse tuples outside their domains and repeated ones; ``parts`` are named for the message."""
-    small: dict[int, list[tuple[str, Function | Constraint]]] = {}
+    small: dict[int, list[tuple[str, Listed]]] = {}
     for what, part in parts:
         look()
         arity = len(part.scope)
@@ -149,7 +158,7 @@ def check_all_tuples(name: str, parts: Sequence[tuple[str, Function | Constraint
                 _check_tuples(f"{name}: {what}", part.tuples, np.array([sizes[v] for v in part.scope], dtype=np.int64))
 
 
-def _are_clean(members: list[tuple[str, Function | Constraint]], sizes: tuple[int, ...]) -> bool:
+def _are_clean(members: list[tuple[str, Listed]], sizes: tuple[int, ...]) -> bool:
     """Whether tuples of parts of one arity are certainly distinct, each within its part, and inside their domains."""
     tuples = np.concatenate([part.tuples for _, part in members])
     owners = np.repeat(np.arange(len(members)), [len(part.tuples) for _, part in members])

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from oocbe.model.model_checks import FEW_ROWS
 
 if TYPE_CHECKING:
-    from oocbe.model.problem import Constraint, Function
+    from oocbe.model.parts import Constraint, Function
 
 
 @dataclass(frozen=True)

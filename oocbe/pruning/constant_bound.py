@@ -11,7 +11,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.model.problem import Function, Problem
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
 from oocbe.pruning.estimators import AdditiveSource, Terms, TermsBuilder
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import cheapest, removed_values

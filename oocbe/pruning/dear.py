@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.model.problem import Function, Problem
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import LARGEST_PART, cost_limits

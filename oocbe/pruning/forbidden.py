@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem
+from oocbe.model.parts import Constraint, Function, LinearConstraint
+from oocbe.model.problem import Problem
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import ROUNDING, FixedPoint
 from oocbe.system.deadline import look

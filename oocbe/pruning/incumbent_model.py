@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.pruning.search_state import Factors, Model
-from oocbe.model.problem import Constraint, Function, Problem
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.pruning.incumbent_lookups import Part, harmful_slots, lay_out, starts_of
 from oocbe.system.deadline import look

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.pruning.dual_ascent import least_of_functions, sweep
 from oocbe.kernels.cpu.pruning.estimators import HARD, SOFT
-from oocbe.model.problem import Constraint, LinearConstraint, Problem
+from oocbe.model.parts import Constraint, LinearConstraint
+from oocbe.model.problem import Problem
 from oocbe.pruning.constant_bound import minimum_terms
 from oocbe.pruning.estimators import Terms, first_values, joined
 from oocbe.pruning.fixed_point import FixedPoint

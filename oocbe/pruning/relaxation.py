@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.pruning.estimators import CONSUMED, HARD, LITERAL
-from oocbe.model.problem import LinearConstraint, Problem
+from oocbe.model.parts import LinearConstraint
+from oocbe.model.problem import Problem
 from oocbe.pruning.cliques import bit_matrix, covering_cliques, violated_cliques
 from oocbe.pruning.dear import DearTuples
 from oocbe.pruning.estimators import AdditiveSource, Terms, joined

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.model.model_checks import FEW_ROWS
-from oocbe.model.problem import Function, Problem
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
 
 
 @dataclass(frozen=True)

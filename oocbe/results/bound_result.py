@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_OPTIMAL
-from oocbe.model.problem import Variable
+from oocbe.model.parts import Variable
 from oocbe.results.numerals import finite
 from oocbe.results.schema import BOUND_SCHEMA_VERSION
 

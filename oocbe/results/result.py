@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
-from oocbe.model.problem import Variable
+from oocbe.model.parts import Variable
 from oocbe.results.numerals import finite
 from oocbe.results.schema import SCHEMA_VERSION
 

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from oocbe.kernels.row_numbers import key_number
+from oocbe.model.row_numbers import key_number
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.sources import Indexed
 from oocbe.tables.layout import WORD_BITS

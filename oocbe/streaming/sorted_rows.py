@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.backend import in_main_memory
 from oocbe.kernels.cpu.pairs.search import find_rows
-from oocbe.kernels.row_numbers import key_number
+from oocbe.model.row_numbers import key_number
 from oocbe.streaming.sources import row_bytes
 from oocbe.tables.layout import WORD_BITS, Layout
 from oocbe.tables.stored import StoredTable

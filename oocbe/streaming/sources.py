@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.backend import in_main_memory
-from oocbe.kernels.row_numbers import key_number
+from oocbe.model.row_numbers import key_number
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 
 HIGHEST_COST = 100
 """Costs are drawn from 0 to this, as in the paper."""

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 
 MONO, DOWN_ONLY, STEREO = ("1", "2", "3"), ("2",), ("13",)
 LEFT_OUT = "0"

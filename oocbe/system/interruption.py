@@ -19,19 +19,12 @@ from _thread import interrupt_main
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from oocbe.errors import RequestedEndError, interruption_in
 
 if TYPE_CHECKING:
     import socket
-
-    from oocbe.results.bound_result import BoundResult
-    from oocbe.results.result import Result
-    from oocbe.system.deadline import Deadline
-    from oocbe.tasks.result import TaskResult
-
-    Answer = TypeVar("Answer", Result, TaskResult, BoundResult)
 
 GRACE_SECONDS = 0.4
 """Seconds after a request within which work that looks at its deadline has ended; together with what is written then,
@@ -43,17 +36,11 @@ Raised = Mapping[int, Callable[[], BaseException]]
 _of_thread = threading.local()
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C came while a verb of the library was at work; what is known by then is not lost.
+class HasFlag(Protocol):
+    """What a request tells to end: a deadline."""
 
-    Attributes
-    ----------
-    result : what the verb would have returned, with the status ``interrupted`` (or its own, where it had just ended).
-    """
-
-    def __init__(self, message: str, result: Result | TaskResult | BoundResult) -> None:
-        super().__init__(message)
-        self.result = result
+    def interrupt(self) -> None:
+        """Make the loops that look at the flag return now."""
 
 
 class Interruption:
@@ -74,7 +61,7 @@ class Interruption:
         self._unheeded: int | None = None
         self._is_insisting = False
         self._insisting: threading.Timer | None = None
-        self._deadlines: dict[int, weakref.ref[Deadline]] = {}
+        self._deadlines: dict[int, weakref.ref[HasFlag]] = {}
         self._timer: threading.Timer | None = None
         self._is_hurrying = False
         self._lock = threading.RLock()  # a handler may come while the main thread holds it
@@ -103,7 +90,7 @@ class Interruption:
             if self._insisting is not None:
                 self._insisting.cancel()
 
-    def watch(self, deadline: Deadline) -> None:
+    def watch(self, deadline: HasFlag) -> None:
         """A request sets the flag of this deadline, too, from now on; at once where it has come already."""
         key = id(deadline)
         self._deadlines[key] = weakref.ref(deadline, lambda _: self._deadlines.pop(key, None))
@@ -277,18 +264,6 @@ def send(number: int) -> None:
         signal.pthread_kill(main, number)
     else:
         interrupt_main(signal.Signals(number))
-
-
-def carried(work: Callable[[], Answer]) -> Answer:
-    """What the work returns; where Ctrl-C came meanwhile, :class:`oocbe.Interrupted` with that as its ``result``."""
-    with listening() as interruption:
-        try:
-            answer = work()
-        except RequestedEndError:  # before there was anything to be known
-            raise KeyboardInterrupt(interruption.reason) from None
-    if interruption.is_requested:
-        raise Interrupted(interruption.reason, answer)
-    return answer
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UnsupportedError, ValueRangeError
-from oocbe.kernels import backend_for
-from oocbe.kernels.interface import CompleteBackend, CompleteFunction
+from oocbe.errors import ValueRangeError
+from oocbe.kernels.choice import complete_kernels
+from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.infeasible import feasible_mask, largest_feasible
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.tables.complete import CompleteTable, check_cells, converted, key_fields
@@ -164,22 +164,6 @@ def _without_own(
 ) -> CompleteTable:
     own = [n for n in table.scope if n in gone and not any(n in t.layout for t in tables if t is not table)]
     return eliminate_tables([table], own, backend, piece_rows) if own else table
-
-
-def complete_kernels(cells: int, backend: Backend | str | None) -> CompleteBackend:
-    """Kernels for complete tables: those of the backend that is asked for; ``auto`` takes one that has them.
-
-    Raises
-    ------
-    UnsupportedError : the backend that is asked for has none.
-    """
-    kernels: Any = backend_for(cells, backend)
-    if hasattr(kernels, "eliminate_complete"):
-        found: CompleteBackend = kernels
-        return found
-    if backend not in (None, "auto"):
-        raise UnsupportedError(f"the {kernels.name} backend has no kernel for complete tables yet; use backend cpu")
-    return complete_kernels(cells, "cpu")
 
 
 def complete_dtype(values: Sequence[NDArray[Any]], semiring: Semiring, terms: int = 1) -> np.dtype[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.threads import run_all, thread_count
-from oocbe.kernels.row_numbers import key_number
+from oocbe.model.row_numbers import key_number
 from oocbe.tables.moves import field_masks
 from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.table import Table

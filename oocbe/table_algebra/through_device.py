@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ResourceError
+from oocbe.kernels.cuda.transfer.memory import device_room
 from oocbe.table_algebra.device_results import PackedResult, PlainResult
 from oocbe.table_algebra.packed_pieces import Travelled, packed_words, unpacked
 from oocbe.table_algebra.sorted_cuts import Cut, SortedCuts
@@ -70,13 +71,6 @@ class _WiderError(Exception):
     def __init__(self, dtype: np.dtype[Any]) -> None:
         super().__init__(dtype)
         self.dtype = dtype
-
-
-def device_room() -> int:
-    """Bytes of device memory that an operation may take."""
-    from oocbe.kernels.cuda.transfer import memory
-
-    return memory.limit_bytes() - memory.used_bytes()
 
 
 def exceeds_device(tables: Sequence[Table | PackedTable]) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import CorruptDataError, ResourceError, UsageError
-from oocbe.kernels.row_numbers import key_number
+from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MAX_SUM, SEMIRINGS, Semiring
 from oocbe.system.checksums import crc32
 from oocbe.tables import disk

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import ModelError, UsageError
-from oocbe.kernels.row_numbers import key_number
+from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import Semiring
 from oocbe.tables.chunk_files import BLOSC, PACKED
 from oocbe.tables.disk_budget import DiskBudget

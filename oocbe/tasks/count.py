@@ -36,14 +36,16 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import Prepared, prepare
 from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.errors import CorruptDataError, FloatRangeError, LimitError
-from oocbe.model.problem import Function, Problem
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, SUM_PRODUCT
+from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
 from oocbe.table_algebra.join_sum import join_sum
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
-from oocbe.tasks.result import TaskResult, finished
+from oocbe.tasks.result import finished
 from oocbe.tasks.tables import Tables, compute_tables, without_upper_bound
 
 if TYPE_CHECKING:

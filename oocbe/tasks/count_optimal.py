@@ -20,8 +20,9 @@ from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.search.outcome import unscaled
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
+from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
-from oocbe.tasks.result import TaskResult, finished
+from oocbe.tasks.result import finished
 from oocbe.tasks.tables import Tables, compute_tables
 from oocbe.tasks.top_down import descend, ties
 

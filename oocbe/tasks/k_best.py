@@ -21,8 +21,9 @@ from oocbe.elimination.search.claims import check_claim
 from oocbe.elimination.search.outcome import unscaled
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
+from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
-from oocbe.tasks.result import TaskResult, finished, unsatisfiable
+from oocbe.tasks.result import finished, unsatisfiable
 from oocbe.tasks.tables import Tables, compute_tables
 from oocbe.tasks.top_down import CACHE_SHARE, best_products, gaps, multiplies_integers
 

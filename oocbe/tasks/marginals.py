@@ -18,10 +18,12 @@ from oocbe.elimination.buckets.bucket_rows import Evaluated
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.preparation.ranges import INT64_LIMIT
 from oocbe.errors import UnsupportedError, UsageError
-from oocbe.model.problem import Function, Problem
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, Combination, Marginalisation
+from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
-from oocbe.tasks.result import TaskResult, finished, unsatisfiable
+from oocbe.tasks.result import finished, unsatisfiable
 from oocbe.tasks.tables import compute_tables, without_upper_bound
 from oocbe.tasks.top_down import descend, gaps
 

@@ -24,8 +24,8 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, Combination
 from oocbe.results.result import Result
+from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
-from oocbe.tasks.result import TaskResult
 
 if TYPE_CHECKING:
     from oocbe.elimination.plan.plan import Plan

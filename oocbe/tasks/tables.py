@@ -20,7 +20,8 @@ from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.runs.durability import TransientRun
 from oocbe.elimination.search.race import race
 from oocbe.errors import DiskError, UnsupportedError
-from oocbe.model.problem import Constraint, Function, Problem
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from oocbe.errors import UsageError
 from oocbe.facade import load_problem, settings_from, with_reading
+from oocbe.results.interrupted import carried
 from oocbe.system.deadline import Deadline
-from oocbe.system.interruption import carried, listening
+from oocbe.system.interruption import listening
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
     from oocbe.model.problem import Problem
+    from oocbe.results.task_result import TaskResult
     from oocbe.settings.options import SolveOptions
-    from oocbe.tasks.result import TaskResult
 
 TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
 

@@ -23,7 +23,8 @@ from oocbe.certificates.making import Claim, Maker
 from oocbe.certificates.tables import nothing_better
 from oocbe.cli.main import app
 from oocbe.io import write
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.synth.spot5 import Spot5Settings, spot5_day
 
 DAILY = Path(__file__).parents[2] / "examples" / "daily.spot"

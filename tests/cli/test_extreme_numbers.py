@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 from oocbe.cli.main import app
 from oocbe.cli.task import print_task
-from oocbe.model.problem import Problem, Variable
+from oocbe.model.parts import Variable
+from oocbe.model.problem import Problem
 from oocbe.results.numerals import all_digits, digits, finite
+from oocbe.results.task_result import TaskResult
 from oocbe.solutions.solution_file import read_solution, write_assignment
-from oocbe.tasks.result import TaskResult
 from oocbe.tasks.verbs import count
 
 FAST = ["--order-seconds", "0", "--backend", "cpu"]

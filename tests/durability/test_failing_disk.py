@@ -15,7 +15,8 @@ import pytest
 from durable_runs import solve_in
 
 from oocbe.errors import CorruptDataError, DiskError, ResourceError
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.nameless_file import NamelessFile

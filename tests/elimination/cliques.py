@@ -6,7 +6,8 @@ from itertools import combinations
 
 import numpy as np
 
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 
 
 def clique(count: int, size: int, largest: int = 100, has_forbidden: bool = True) -> Problem:

@@ -14,7 +14,8 @@ from oocbe.elimination import solve as solving
 from oocbe.elimination.search import attempts_without_bounds as attempts
 from oocbe.elimination.search import bounded, mini_bucket_rounds
 from oocbe.errors import DiskError, TimeLimitError
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.synth import grid_network, scale_free_network
 

@@ -15,7 +15,8 @@ from oocbe.elimination import solve as solving
 from oocbe.elimination.runs.run_description import describe_run
 from oocbe.elimination.search import bounded, incumbent_search
 from oocbe.errors import TimeLimitError, UnsupportedError, UsageError
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.incumbent import Incumbent
 from oocbe.results.result import Result

@@ -21,7 +21,8 @@ from oocbe.elimination.search import bounded
 from oocbe.elimination.search.claims import check_claim, value_of_assignment
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.errors import InternalError
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.settings.option_values import Gap
 

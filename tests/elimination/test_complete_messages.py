@@ -20,7 +20,8 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation import prepare as preparation
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import UsageError, ValueRangeError
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MIN_SUM, SUM_PRODUCT
 
 TABLES = st.sampled_from(["complete", "mixed", "auto"])

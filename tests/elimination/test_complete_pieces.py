@@ -21,7 +21,8 @@ from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation import prepare as preparation
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SUM_PRODUCT
 
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -8,7 +8,8 @@ import pytest
 import oocbe
 from oocbe.elimination.orders import order
 from oocbe.errors import ResourceError, UnsupportedError
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 
 FAST = {"order_seconds": 0.0, "backend": "cpu", "incumbent_seconds": 0.01}
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.errors import FloatRangeError, LimitError, ValueRangeError
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 
 FAST = {"order_seconds": 0, "backend": "cpu"}

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe.elimination.preparation import linear as enforcement
 from oocbe.errors import ModelError, OocbeError, UnsupportedError, ValueRangeError
-from oocbe.model.problem import Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.pruning.forbidden import forbidden_sets
 from oocbe.pruning.local_cuts import _resources
 from oocbe.pruning.rounding import Rounding

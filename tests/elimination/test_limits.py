@@ -27,7 +27,8 @@ from oocbe.elimination.preparation.prepare import prepare
 from oocbe.elimination.runs.durability import TransientRun
 from oocbe.elimination.search import race as racing
 from oocbe.errors import DiskError, UsageError
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.tables.scratch import ScratchFolder
 

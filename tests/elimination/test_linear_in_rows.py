@@ -30,7 +30,8 @@ from oocbe.elimination.preparation import linear as enforcement
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out
 from oocbe.elimination.preparation.restrict import restrict
 from oocbe.errors import UnsupportedError
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.bounds import bound_sources
 from oocbe.pruning.pruner import RowPruner

@@ -17,7 +17,8 @@ from oocbe.elimination.buckets import assignment
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu.buckets import consumption_leaf
 from oocbe.kernels.cpu.buckets.consumption_leaf import GIVEN_UP, LISTS, STACK, join_consumptions
-from oocbe.model.problem import Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.system.deadline import Deadline
 
 PROMPT = 30.0

@@ -18,7 +18,8 @@ from oocbe.elimination.preparation.prepare import prepare
 from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.kernels.cpu.pairs import sort as sort_kernels
 from oocbe.kernels.cpu.pairs.search import find_row
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.table import Table
 

@@ -21,7 +21,8 @@ from oocbe.elimination.mini_buckets.mini_buckets_shift import match, with_copies
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.prepare import is_tabulated, prepare, scopes_of
 from oocbe.errors import UnsupportedError, UsageError, ValueRangeError
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network

@@ -10,9 +10,10 @@ import pytest
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.forms import COMPLETE, INCOMPLETE
 from oocbe.elimination.orders import pace
-from oocbe.elimination.orders.order import PrimalGraph, search_orders
+from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.pace import DEVICE, TWO_CORES, order_cell_work, pace_of
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan.plan import candidate_plans
 from oocbe.elimination.runs.durability import TransientRun, read_choices
 from oocbe.elimination.search.race import race

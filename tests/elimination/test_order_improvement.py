@@ -8,10 +8,12 @@ import math
 import numpy as np
 import pytest
 
-from oocbe.elimination.orders.order import CRITERIA, FINAL_PROBES, HEURISTICS, PrimalGraph, longest_search
+from oocbe.elimination.orders.order import CRITERIA, FINAL_PROBES, HEURISTICS, longest_search
 from oocbe.elimination.orders.order_improvement import Chain
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 
 NEVER = np.zeros(1, dtype=np.int64)
 """A flag that nobody sets."""

@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.elimination.orders.order import HEURISTICS, MOST_ROWS, PrimalGraph, search_orders
+from oocbe.elimination.orders.order import HEURISTICS, search_orders
 from oocbe.elimination.orders.order_file import read_order
+from oocbe.elimination.orders.primal_graph import MOST_ROWS, PrimalGraph
 from oocbe.errors import FormatError, TimeLimitError
 from oocbe.kernels.cpu.orders.greedy_order import count_bits, members_of
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.system.deadline import Deadline
 
 

@@ -22,7 +22,8 @@ from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import CorruptDataError, DiskError, ResourceError
 from oocbe.io import read
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.pruning.pruner import RowPruner
 from oocbe.tables import disk_budget

@@ -16,7 +16,8 @@ from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.plan.plan import candidate_plans, make_plan
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
 
 

@@ -12,7 +12,8 @@ from small_problems import eliminate
 import oocbe
 from oocbe.elimination.preparation.ranges import check_product, largest_magnitude, rounding_margin, value_dtype
 from oocbe.errors import UnsupportedError, ValueRangeError
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 
 

@@ -15,7 +15,8 @@ from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.synth.networks import grid_network, random_network
 from oocbe.tables import residence

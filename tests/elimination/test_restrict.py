@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from small_problems import all_values, brute_force, check, eliminate, make_problem, structures, without_bound
 
 from oocbe.elimination.preparation.restrict import restrict
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.pruning.pruner import RowPruner
 

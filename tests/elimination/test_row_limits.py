@@ -11,7 +11,8 @@ import oocbe
 from oocbe.elimination.orders.order import judge_order
 from oocbe.elimination.orders.row_limits import row_limits
 from oocbe.elimination.plan.plan import make_plan
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
 
 

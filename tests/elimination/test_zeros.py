@@ -10,7 +10,8 @@ from small_problems import make_problem, structures
 import oocbe
 from oocbe.elimination.plan.plan import make_plan
 from oocbe.elimination.preparation.zeros import without_zeros
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
 from oocbe.settings.options import SolveOptions
 

@@ -16,7 +16,8 @@ import pytest
 from oocbe.errors import FormatError, ResourceError, UnsupportedError, UsageError
 from oocbe.io import formats, read, write
 from oocbe.io.files import read_bytes, write_bytes
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 
 SUFFIXES = ["bif", "cfn", "spot", "uai", "wcsp"]
 BOMB_BLOCKS = 96

@@ -12,7 +12,8 @@ import pytest
 
 from oocbe.errors import FormatError, ModelError, UnsupportedError, ValueRangeError
 from oocbe.io import read, write
-from oocbe.model.problem import Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, MAX_PRODUCT, SUM_PRODUCT
 
 GOOD = """MARKOV

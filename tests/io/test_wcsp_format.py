@@ -12,7 +12,8 @@ import pytest
 
 from oocbe.errors import FormatError, UnsupportedError, ValueRangeError
 from oocbe.io import read, write
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 
 GOOD = """small 3 3 4 100

@@ -15,7 +15,7 @@ from table_models import same_table
 from oocbe.errors import CorruptDataError
 from oocbe.kernels.cpu.threads import run_all
 from oocbe.kernels.cuda.device import why_unavailable
-from oocbe.kernels.row_numbers import key_number
+from oocbe.model.row_numbers import key_number
 from oocbe.table_algebra import join_maximise, join_sum, maximise, result_memory, sorted_cuts, through_device
 from oocbe.table_algebra.out_of_core.workplace import Workplace
 from oocbe.table_algebra.sorted_cuts import SortedCuts, leads_with

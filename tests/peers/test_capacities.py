@@ -9,7 +9,8 @@ import pytest
 
 import oocbe
 from oocbe.elimination.search import bounded
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 
 
 def chosen(seed: int, constraints: int = 1) -> Problem:

@@ -12,7 +12,8 @@ import pytest
 
 from oocbe.errors import UnsupportedError
 from oocbe.io import read
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 
 PACKAGES = {"cp_sat": "ortools", "highs": "scipy", "toulbar2": "pytoulbar2"}

@@ -12,7 +12,8 @@ from bound_problems import anything, check_message, costly_photographs, optimum,
 from small_problems import all_values
 
 from oocbe.errors import UnsupportedError
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.pruning.bounds import bound_sources
 from oocbe.pruning.row_bounds import ValueGrid

@@ -9,7 +9,8 @@ import pytest
 
 import oocbe
 from oocbe.elimination.search.knowledge import Knowledge
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.bounds import bound_sources
 from oocbe.pruning.dear import DearTuples

@@ -16,7 +16,8 @@ from oocbe.elimination.preparation.prepare import prepare
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.kernels.cpu.pruning.dominance import mark_dominated
 from oocbe.kernels.cpu.pruning.penalties import add_penalties
-from oocbe.model.problem import Constraint, Function, Problem, Variable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
 from oocbe.tables.table import Table

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from small_problems import brute_force, make_problem, structures
 
 from oocbe.errors import ModelError, UnsupportedError
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, MAX_SUM, MIN_SUM
 from oocbe.pruning import incumbent, incumbent_lookups
 from oocbe.pruning.incumbent import find_incumbent

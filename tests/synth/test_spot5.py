@@ -11,7 +11,8 @@ import pytest
 import oocbe
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.io.spot_writer import render
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.synth import Spot5Settings, grid_network, spot5_day
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from packed_writing import write_packed
 
 from oocbe.errors import CorruptDataError, ModelError
 from oocbe.kernels.cpu.packing.bit_pack import rotation_in
-from oocbe.kernels.row_numbers import key_number
+from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedKeys, PackedTable

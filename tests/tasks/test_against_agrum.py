@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import SUM_PRODUCT
 from oocbe.settings.options import SolveOptions
 from oocbe.tasks.marginals import log_partition, marginals

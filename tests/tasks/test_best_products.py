@@ -3,7 +3,8 @@
 import pytest
 
 import oocbe
-from oocbe.model.problem import Function, Problem, Variable
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.settings.options import SolveOptions
 from oocbe.tasks.count_optimal import count_optimal

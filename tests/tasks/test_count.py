@@ -12,7 +12,8 @@ import pytest
 import oocbe
 from oocbe.elimination.preparation import linear
 from oocbe.errors import CorruptDataError, LimitError, UnsupportedError
-from oocbe.model.problem import Constraint, Function, LinearConstraint, Problem, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, SUM_PRODUCT
 from oocbe.settings.options import SolveOptions
 from oocbe.tasks import count as counting

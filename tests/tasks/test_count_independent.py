@@ -11,7 +11,8 @@ import pytest
 
 import oocbe
 from benchmarks.peers.path_count import Day, count_assignments, find_order, read_day
-from oocbe.model.problem import Constraint, Problem, Variable
+from oocbe.model.parts import Constraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
 
 SPOT5 = Path(os.environ.get("OOCBE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "spot5"

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.preparation.ranges import largest_magnitude
 from oocbe.errors import DiskError, ResourceError
-from oocbe.kernels.row_numbers import key_number
 from oocbe.model.infeasible import feasible_mask
+from oocbe.model.row_numbers import key_number
 from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
 from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable

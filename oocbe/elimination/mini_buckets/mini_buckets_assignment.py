@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.preparation.prepare import Prepared
-from oocbe.model.problem import LinearConstraint
+from oocbe.model.parts import LinearConstraint
 
 STEPS, STEPS_A_VARIABLE = 2000, 20
 """Variables assigned before the search gives up: many times what a pass without dead ends takes."""

@@ -22,8 +22,9 @@ from oocbe.elimination.mini_buckets.mini_buckets import ULP, MiniBuckets
 from oocbe.elimination.mini_buckets.mini_buckets_assignment import greedy_assignment
 from oocbe.elimination.mini_buckets.mini_buckets_partition import PARTITIONS, Shape, largest_fitting
 from oocbe.elimination.mini_buckets.mini_buckets_shift import with_copies
-from oocbe.elimination.orders.order import PrimalGraph, search_orders
+from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.linear import is_tabulated
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.negate import negated

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from oocbe.bucket_engine.factors import LOOKUP_BITS, FactorPool
 from oocbe.elimination.preparation.prepare import Prepared, ScopedTable, prepare
-from oocbe.model.problem import Constraint, Problem, Variable
+from oocbe.model.parts import Constraint, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.layout import bits_for
 from oocbe.tables.table import Table

@@ -22,7 +22,7 @@ from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.system.deadline import current_flag, look
 
 if TYPE_CHECKING:
-    from oocbe.elimination.orders.order import PrimalGraph
+    from oocbe.elimination.orders.primal_graph import PrimalGraph
 
 CHANGED = 0.05
 """Part of the variables whose factors are changed at a time, on average; one at least."""

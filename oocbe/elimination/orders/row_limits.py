@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oocbe.model.problem import Constraint, Function, Problem
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
 
 
 def hidden_supports(problem: Problem, probed_size: int) -> list[Constraint | Function]:

@@ -13,9 +13,10 @@ import numpy as np
 from oocbe.bucket_engine.bucket_engine import streams_for
 from oocbe.elimination.buckets.forms import CELLS_A_ROW, COMPLETE, INCOMPLETE, expected_work, forecast, possible_tables
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.orders.order import MASKED_SIZE, longest_search, search_orders
+from oocbe.elimination.orders.order import longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.pace import order_cell_work, pace_of
+from oocbe.elimination.orders.primal_graph import MASKED_SIZE
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
 from oocbe.elimination.plan.passage import IN_MEMORY, MessageForecast, Passage, forecast_passages
 from oocbe.elimination.preparation.ranges import value_dtype

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from oocbe.bucket_engine.consumption import MOST_BITS, carried, is_impossible
 from oocbe.bucket_engine.factors import LOOKUP_BITS
-from oocbe.model.problem import LinearConstraint, Problem
+from oocbe.model.parts import LinearConstraint
+from oocbe.model.problem import Problem
 from oocbe.tables.layout import bits_for
 
 TABULATED_BITS = LOOKUP_BITS

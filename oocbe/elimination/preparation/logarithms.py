@@ -14,7 +14,8 @@ import numpy as np
 from oocbe.elimination.preparation.negate import negated
 from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.errors import UnsupportedError
-from oocbe.model.problem import Function, Problem
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MIN_SUM, Combination
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oocbe.model.problem import Function, Problem
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 
 

@@ -26,7 +26,8 @@ from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.scaling import out_of_range, split
 from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.errors import UnsupportedError
-from oocbe.model.problem import Constraint, Function, Problem
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.tables.layout import Layout, bits_for
 from oocbe.tables.table import Table

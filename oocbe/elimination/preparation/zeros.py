@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from oocbe.model.problem import Constraint, Function, Problem
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
 
 

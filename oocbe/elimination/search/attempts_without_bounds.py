@@ -19,9 +19,10 @@ from functools import cached_property
 from typing import Any
 
 from oocbe.elimination.buckets.forms import INCOMPLETE, expected_work, possible_tables
-from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, PrimalGraph, longest_search, search_orders
+from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.pace import TWO_CORES, Pace, order_cell_work
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.runs.durability import read_choices

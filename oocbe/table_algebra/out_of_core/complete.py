@@ -24,10 +24,11 @@ from oocbe.complete_tables.complete_fill import filled
 from oocbe.complete_tables.complete_stream import CELLS_SHARE, CellFunction, CompleteStream
 from oocbe.complete_tables.complete_transpose import transposed
 from oocbe.kernels import backend_named
+from oocbe.kernels.choice import complete_kernels
 from oocbe.model.semiring import Semiring
 from oocbe.streaming.cells import CellSource, HeldCells, StoredCells, box_cells, cells_touched
 from oocbe.streaming.sources import source_of
-from oocbe.table_algebra.complete import WRITTEN_OUT, complete_dtype, complete_kernels
+from oocbe.table_algebra.complete import WRITTEN_OUT, complete_dtype
 from oocbe.table_algebra.inputs import OutOfCore
 from oocbe.table_algebra.out_of_core.workplace import Workplace, extent_of
 from oocbe.tables.complete import CompleteTable, converted

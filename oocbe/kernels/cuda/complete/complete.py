@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.bucket_axes import Axis, bucket_axes, cells, largest_divisor, merged
 from oocbe.kernels.cuda.complete.complete_product import LEAST_SHARED, MOST_SHARED, find_product, multiply
+from oocbe.kernels.cuda.complete.operation import Operation
 from oocbe.kernels.cuda.device import cupy, multiprocessors
-from oocbe.kernels.cuda.modules import C_TYPES, Definition, kernel, launch
+from oocbe.kernels.cuda.modules import kernel, launch
 from oocbe.kernels.interface import CompleteFunction
-from oocbe.model.infeasible import infeasible_value, largest_feasible
 from oocbe.model.semiring import Combination
 
 MOST_FUNCTIONS = 8
@@ -46,41 +46,6 @@ LONG_INNER = 64
 
 FEW_CELLS, MANY_ELIMINATED = 1 << 16, 1 << 10
 """Results that keep the device busy only if parts of so many eliminated cells are worked on beside one another."""
-
-
-@dataclass(frozen=True)
-class Operation:
-    """What is done with values.
-
-    Attributes
-    ----------
-    combination, marginalisation : codes of :mod:`oocbe.model.semiring`.
-    dtype : of all values.
-    infeasible, limit : scalars of the dtype; see :mod:`oocbe.model.infeasible`. limit 0: there is none.
-    """
-
-    combination: int
-    marginalisation: int
-    dtype: np.dtype[Any]
-    infeasible: Any
-    limit: Any
-
-    @classmethod
-    def of(cls, combination: int, marginalisation: int, dtype: np.dtype[Any]) -> Operation:
-        """The operation of a semiring on a dtype."""
-        sums = dtype.kind == "i" and combination == Combination.ADD
-        infeasible = infeasible_value(dtype, combination, marginalisation)
-        limit = dtype.type(largest_feasible(dtype) if sums else 0)
-        return cls(int(combination), int(marginalisation), dtype, infeasible, limit)
-
-    @property
-    def definitions(self) -> dict[str, Definition]:
-        """What the kernels of complete tables are compiled with."""
-        return {
-            "VALUE": "short" if self.dtype.itemsize == 2 else C_TYPES[self.dtype],
-            "COMBINATION": self.combination,
-            "MARGINALISATION": self.marginalisation,
-        }
 
 
 def eliminate_complete(

@@ -14,7 +14,7 @@ from oocbe.kernels.cuda.modules import Definition, kernel, launch
 from oocbe.model.semiring import Combination, Marginalisation
 
 if TYPE_CHECKING:
-    from oocbe.kernels.cuda.complete.complete import Operation
+    from oocbe.kernels.cuda.complete.operation import Operation
 
 LEAST_SHARED = 2
 """Eliminated cells from which on tiles repay their making."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.transfer.memory import with_retry
-from oocbe.kernels.row_numbers import key_number
+from oocbe.model.row_numbers import key_number
 
 SAMPLES = 1 << 12
 """Rows that are brought to main memory at a time: a copy of so few costs no more than one of a single row."""

@@ -60,6 +60,11 @@ def held_bytes() -> int:
     return count
 
 
+def device_room() -> int:
+    """Bytes of device memory that an operation may take."""
+    return limit_bytes() - used_bytes()
+
+
 def free_blocks() -> None:
     """Wait for the device and give the pool's free blocks back to it."""
     cupy().cuda.Device().synchronize()

@@ -1,0 +1,203 @@
+"""Parts of a problem: variables, functions, constraints and linear constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from oocbe.errors import ModelError
+from oocbe.model.model_checks import (
+    INT64,
+    Values,
+    as_coefficients,
+    as_default,
+    as_integer,
+    as_scope,
+    as_tuples,
+    as_values,
+)
+from oocbe.system.deadline import look
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A discrete variable.
+
+    Attributes
+    ----------
+    name : unique within a problem.
+    size : number of values, at least 1.
+    labels : what each value is called in the file it came from, or None for 0 .. size-1.
+    """
+
+    name: str
+    size: int
+    labels: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", as_integer(f"variable {self.name}: the size of a domain", self.size))
+        if self.size < 1:
+            raise ModelError(f"variable {self.name}: a domain needs at least one value, not {self.size}")
+        if self.labels is not None and len(self.labels) != self.size:
+            raise ModelError(f"variable {self.name}: {len(self.labels)} labels for {self.size} values")
+
+    def label(self, value: int) -> str:
+        """What value number ``value`` is called."""
+        return str(value) if self.labels is None else self.labels[value]
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """A cost (or utility, or factor) over a scope.
+
+    Attributes
+    ----------
+    scope : variable indices, without repetition; empty for a constant.
+    tuples : int64 (rows, arity), listed assignments in scope order, without repetition.
+    values : int64 or float64 (rows,), value of each listed assignment; always finite.
+    default : value of every unlisted assignment, or None where unlisted assignments are infeasible
+        (an *incomplete* function).
+    """
+
+    scope: tuple[int, ...]
+    tuples: NDArray[np.int64]
+    values: Values
+    default: int | float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scope", as_scope(self.scope))
+        object.__setattr__(self, "tuples", as_tuples(self.scope, self.tuples))
+        where = f"function over {self.scope}"
+        values = as_values(f"{where}: values", self.values)
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ModelError(f"{where}: values must be finite; leave infeasible rows out")
+        if values.shape != (len(self.tuples),):
+            raise ModelError(f"{where}: {len(self.tuples)} tuples, values of shape {values.shape}")
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "default", as_default(f"{where}: the default", self.default))
+
+    @classmethod
+    def from_array(cls, scope: Sequence[int], array: ArrayLike, infeasible: float | None = None) -> Function:
+        """Make a function from a dense array with one axis a variable of the scope, in scope order.
+
+        Entries equal to ``infeasible`` (and infinite ones) get no row; the function is then incomplete. NaN is refused,
+        unless it is what ``infeasible`` says.
+        """
+        dense = as_values(f"function over {tuple(scope)}: values", array)
+        keep = ~np.isinf(dense)
+        if infeasible is not None:
+            keep &= ~np.isnan(dense) if infeasible != infeasible else dense != infeasible
+        tuples = np.argwhere(keep) if dense.ndim else np.zeros((int(keep), 0), dtype=np.int64)
+        return cls(tuple(scope), tuples, dense[keep].ravel(), None)
+
+    @property
+    def is_integral(self) -> bool:
+        """True where all values, the default too, are integers."""
+        return self.values.dtype.kind == "i" and not isinstance(self.default, float)
+
+    def value_at(self, assignment: Sequence[int]) -> int | float | None:
+        """Value under an assignment of all the problem's variables; None where it is infeasible."""
+        row = np.fromiter((assignment[v] for v in self.scope), dtype=np.int64, count=len(self.scope))
+        hits = np.flatnonzero((self.tuples == row).all(axis=1))
+        if len(hits) == 0:
+            return self.default
+        found: int | float = self.values[hits[0]].item()
+        return found
+
+    def to_array(self, sizes: Sequence[int]) -> tuple[Values, NDArray[np.bool_]]:
+        """Dense form: values and feasibility, each with one axis a scope variable (sizes: of all variables)."""
+        look()
+        shape = tuple(sizes[v] for v in self.scope)
+        fill = self.default or 0
+        dense: Values
+        dense = np.full(shape, fill, dtype=np.int64) if self.is_integral else np.full(shape, fill, dtype=np.float64)
+        feasible = np.full(shape, self.default is not None, dtype=bool)
+        if len(self.values):
+            index = tuple(self.tuples.T)
+            dense[index] = self.values if self.scope else self.values[0]
+            feasible[index] = True
+        return dense, feasible
+
+
+@dataclass(frozen=True, eq=False)
+class Constraint:
+    """A hard constraint: listed tuples are forbidden (or, with ``allowed``, the only ones permitted).
+
+    Attributes
+    ----------
+    scope : variable indices, without repetition.
+    tuples : int64 (rows, arity), in scope order, without repetition.
+    allowed : meaning of the list: False, listed tuples are forbidden; True, all others are.
+    """
+
+    scope: tuple[int, ...]
+    tuples: NDArray[np.int64]
+    allowed: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scope", as_scope(self.scope))
+        object.__setattr__(self, "tuples", as_tuples(self.scope, self.tuples))
+
+    def permits(self, assignment: Sequence[int]) -> bool:
+        """Whether an assignment of all the problem's variables satisfies the constraint."""
+        row = np.fromiter((assignment[v] for v in self.scope), dtype=np.int64, count=len(self.scope))
+        return bool((self.tuples == row).all(axis=1).any()) == self.allowed
+
+    def to_array(self, sizes: Sequence[int]) -> NDArray[np.bool_]:
+        """Dense form: True where permitted, one axis a scope variable (sizes: of all variables)."""
+        look()
+        permitted = np.full(tuple(sizes[v] for v in self.scope), not self.allowed, dtype=bool)
+        permitted[tuple(self.tuples.T)] = self.allowed if len(self.scope) else bool(len(self.tuples)) == self.allowed
+        return permitted
+
+
+@dataclass(frozen=True, eq=False)
+class LinearConstraint:
+    """Sum over the scope of ``coefficients[i][value of scope[i]]`` is at most ``capacity``; exact integers.
+
+    Attributes
+    ----------
+    scope : variable indices, without repetition.
+    coefficients : one int64 array (domain size,) a scope variable.
+    capacity : the right-hand side.
+    name : what the constraint is called in messages, such as "recorder capacity".
+    """
+
+    scope: tuple[int, ...]
+    coefficients: tuple[NDArray[np.int64], ...]
+    capacity: int
+    name: str = "linear constraint"
+
+    def __post_init__(self) -> None:
+        if len(self.scope) != len(self.coefficients):
+            raise ModelError(f"{self.name}: {len(self.scope)} variables, {len(self.coefficients)} coefficient lists")
+        object.__setattr__(self, "scope", as_scope(self.scope))
+        coefficients = tuple(as_coefficients(f"{self.name}: coefficients", c) for c in self.coefficients)
+        object.__setattr__(self, "coefficients", coefficients)
+        object.__setattr__(self, "capacity", as_integer(f"{self.name}: the capacity", self.capacity))
+
+    def consumption(self, assignment: Sequence[int]) -> int:
+        """Left-hand side under an assignment of all the problem's variables."""
+        return sum(int(c[assignment[v]]) for v, c in zip(self.scope, self.coefficients, strict=True))
+
+    def permits(self, assignment: Sequence[int]) -> bool:
+        """Whether an assignment of all the problem's variables satisfies the constraint."""
+        return self.consumption(assignment) <= self.capacity
+
+    @property
+    def can_bind(self) -> bool:
+        """False where even the largest left-hand side satisfies the constraint."""
+        return sum(int(c.max()) for c in self.coefficients) > self.capacity
+
+    def to_array(self) -> NDArray[np.bool_]:
+        """Dense form: True where permitted, one axis a scope variable; exact, even where sums leave 64 bits."""
+        bound = sum(max(-int(c.min()), int(c.max())) for c in self.coefficients)
+        dtype = np.dtype(np.int64 if bound <= INT64.max else object)
+        total: NDArray[Any] = np.zeros((), dtype=dtype)
+        for coefficients in self.coefficients:
+            total = np.add.outer(total, coefficients.astype(dtype, copy=False))
+        return np.asarray(total <= self.capacity, dtype=np.bool_)

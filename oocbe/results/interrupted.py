@@ -1,0 +1,39 @@
+"""What a verb of the library raises where Ctrl-C came: it carries what is known by then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from oocbe.errors import RequestedEndError
+from oocbe.results.bound_result import BoundResult
+from oocbe.results.result import Result
+from oocbe.results.task_result import TaskResult
+from oocbe.system.interruption import listening
+
+Answer = TypeVar("Answer", Result, TaskResult, BoundResult)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C came while a verb of the library was at work; what is known by then is not lost.
+
+    Attributes
+    ----------
+    result : what the verb would have returned, with the status ``interrupted`` (or its own, where it had just ended).
+    """
+
+    def __init__(self, message: str, result: Result | TaskResult | BoundResult) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+def carried(work: Callable[[], Answer]) -> Answer:
+    """What the work returns; where Ctrl-C came meanwhile, :class:`oocbe.Interrupted` with that as its ``result``."""
+    with listening() as interruption:
+        try:
+            answer = work()
+        except RequestedEndError:  # before there was anything to be known
+            raise KeyboardInterrupt(interruption.reason) from None
+    if interruption.is_requested:
+        raise Interrupted(interruption.reason, answer)
+    return answer

@@ -1,0 +1,144 @@
+"""What a task returns; the same content as ``--json``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
+from oocbe.model.parts import Variable
+from oocbe.results.numerals import digits, finite
+from oocbe.results.schema import SCHEMA_VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskResult:
+    """Outcome of a task.
+
+    Attributes
+    ----------
+    task : ``mpe``, ``count``, ``count-optimal``, ``kbest``, ``logz``, ``marginals`` or ``min-marginals``.
+    status : ``exact``, ``infeasible`` where no assignment is feasible, ``interrupted`` where a signal ended the task
+        (only ``mpe`` has a value then), or, for ``mpe``, ``limit``: a limit was reached before the proof.
+    value : the count (an integer of any size), the natural logarithm of the partition function, or of the probability
+        of the most probable explanation, or the optimum.
+    bound : for ``mpe`` that did not end, what no assignment's logarithm exceeds.
+    tolerance : for ``mpe``, how far below the optimum the value may be by rounding.
+    evidence : for ``mpe``, variables that were fixed, by name, and their values.
+    optimum : of what count is the number, for ``count-optimal``; else None.
+    assignments : for ``kbest`` and ``mpe``, value and value indices of each, best first.
+    marginals : an array (domain size,) a variable: float64, or, for ``min-marginals`` of integers, Python integers (and
+        NaN where nothing is feasible) in an array of dtype object.
+    temperature : where weights depend on one.
+    variables, problem, semiring : of the problem.
+    width, largest_message_rows, total_rows, order, dtype, backend : of the (last) forward pass.
+    passes : forward passes over all tables.
+    seconds : wall time by phase. peak_memory_bytes : largest resident set of the process until the end.
+    notes : sentences for people.
+    """
+
+    task: str
+    status: str
+    value: int | float | None
+    problem: str
+    semiring: str
+    variables: tuple[Variable, ...] = field(repr=False)
+    width: int
+    largest_message_rows: int
+    total_rows: int
+    order: tuple[int, ...] = field(repr=False)
+    dtype: str
+    backend: str
+    seconds: Mapping[str, float]
+    peak_memory_bytes: int
+    passes: int = 1
+    optimum: int | float | None = None
+    assignments: tuple[tuple[int | float, tuple[int, ...]], ...] = field(default=(), repr=False)
+    marginals: tuple[NDArray[Any], ...] = field(default=(), repr=False)
+    temperature: float | None = None
+    notes: tuple[str, ...] = ()
+    bound: float | None = None
+    tolerance: float | None = None
+    evidence: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns for this result."""
+        codes = {"infeasible": EXIT_INFEASIBLE, "limit": EXIT_LIMIT, "interrupted": EXIT_INTERRUPTED}
+        return codes.get(self.status, EXIT_OPTIMAL)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the value is a count."""
+        return self.task.startswith("count")
+
+    @property
+    def logarithm(self) -> float | None:
+        """Natural logarithm of a count, -inf of 0; None for other tasks."""
+        if not self.counts or self.value is None:
+            return None
+        return math.log(self.value) if self.value else -math.inf
+
+    @property
+    def probability(self) -> float | None:
+        """For ``mpe``, what ``value`` is the logarithm of; None without one, or beyond the range of float64."""
+        if self.task != "mpe" or self.value is None:
+            return None
+        try:
+            return math.exp(self.value)
+        except OverflowError:
+            return None
+
+    def labels(self, assignment: tuple[int, ...]) -> dict[str, str]:
+        """An assignment as variable name to value label."""
+        return {v.name: v.label(value) for v, value in zip(self.variables, assignment, strict=True)}
+
+    def to_json(self) -> dict[str, object]:
+        """Everything as JSON types, with ``schema_version``.
+
+        Counts are decimal strings, since readers of JSON round large numbers, with their natural ``logarithm``;
+        infinities and what is not a number are null.
+        """
+        content: dict[str, object] = {
+            "schema_version": SCHEMA_VERSION,
+            "task": self.task,
+            "status": self.status,
+            "value": digits(int(self.value)) if self.counts and self.value is not None else finite(self.value),
+            "problem": self.problem,
+            "semiring": self.semiring,
+            "width": self.width,
+            "largest_message_rows": self.largest_message_rows,
+            "total_rows": self.total_rows,
+            "passes": self.passes,
+            "seconds": {phase: round(spent, 6) for phase, spent in self.seconds.items()},
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "dtype": self.dtype,
+            "backend": self.backend,
+            "notes": list(self.notes),
+            "order": [self.variables[v].name for v in self.order],
+        }
+        if self.counts:
+            content["logarithm"] = finite(self.logarithm)
+        if self.task == "count-optimal":
+            content["optimum"] = finite(self.optimum)
+        if self.task == "mpe":
+            content["log_probability"] = finite(self.value)
+            content["probability"] = self.probability
+            content["bound"] = finite(self.bound)
+            content["tolerance"] = finite(self.tolerance)
+            content["evidence"] = dict(self.evidence)
+            content["assignment"] = self.labels(self.assignments[0][1]) if self.assignments else None
+        if self.temperature is not None:
+            content["temperature"] = finite(self.temperature)
+        if self.task == "kbest":
+            content["assignments"] = [{"value": finite(v), "assignment": self.labels(a)} for v, a in self.assignments]
+        if self.marginals:
+            content["marginals"] = {
+                v.name: {v.label(i): finite(x) for i, x in enumerate(own.tolist())}
+                for v, own in zip(self.variables, self.marginals, strict=True)
+            }
+        return content

@@ -1,0 +1,106 @@
+"""Check that the code's structure is what ``docs/architecture.md`` says: layers, circles, lengths, listed benchmarks.
+
+Each layer may import from itself and from those below it. Run from anywhere; ends with 1 and what is wrong where the
+agreement is broken.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from imports import PACKAGE, ROOT, circles, imports, modules
+
+LAYERS = (
+    ("__main__",),
+    ("cli",),
+    ("synth",),
+    ("tasks", "certificates"),
+    ("facade",),
+    ("elimination",),
+    ("pruning",),
+    ("bucket_engine", "table_algebra"),
+    ("complete_tables",),
+    ("streaming",),
+    ("tables",),
+    ("io", "solutions"),
+    ("results",),
+    ("kernels",),
+    ("tracing",),
+    ("settings",),
+    ("model",),
+    ("system",),
+    ("errors",),
+)
+"""Rooms of the package, the highest first; those of one layer do not import one another."""
+
+APART = (
+    ("elimination.plan", "elimination.search"),
+    ("elimination.plan", "elimination.mini_buckets"),
+    ("elimination.plan", "elimination.runs"),
+)
+"""The first may not import the second: a plan runs nothing."""
+
+LONGEST = 400
+"""Lines of a file at most: what one can read in a sitting."""
+
+
+def room_of(module: str) -> str:
+    """The room below the package that a module is in; empty for the package itself."""
+    return module.partition(".")[2].partition(".")[0]
+
+
+def complaints() -> Iterator[str]:
+    """What is wrong, a line each."""
+    known = modules()
+    edges = imports(known)
+    layer = {room: number for number, rooms in enumerate(LAYERS) for room in rooms}
+    for name, imported in edges.items():
+        if name == PACKAGE.name:  # it names what users may import, of all layers
+            continue
+        if room_of(name) not in layer:
+            yield f"{name}: its room is in no layer; add it to LAYERS in tools/check_structure.py"
+            continue
+        for other in sorted(imported):
+            here, there = room_of(name), room_of(other)
+            if other != PACKAGE.name and here != there and layer.get(there, -1) <= layer[here]:
+                yield f"{name}: imports {other}, of a layer that is not below its own"
+        for above, below in APART:
+            prefix = f"{PACKAGE.name}.{above}"
+            if name == prefix or name.startswith(f"{prefix}."):
+                wrong = [other for other in imported if other.startswith(f"{PACKAGE.name}.{below}")]
+                yield from (f"{name}: imports {other}; {above} stays apart from {below}" for other in sorted(wrong))
+    below_the_package = {name: others - {PACKAGE.name} for name, others in edges.items() if name != PACKAGE.name}
+    for group in circles(below_the_package):
+        yield f"import circle: {', '.join(group)}"
+    for path in known.values():
+        lines = len(path.read_text().splitlines())
+        if lines > LONGEST:
+            yield f"{path.relative_to(ROOT)}: {lines} lines, more than {LONGEST}"
+    yield from _unlisted_benchmarks()
+
+
+def _unlisted_benchmarks() -> Iterator[str]:
+    folder = ROOT / "benchmarks"
+    listed = (folder / "README.md").read_text()
+    for path in sorted(folder.glob("*.py")):
+        if path.name not in listed and _is_command(path):
+            yield f"{path.relative_to(ROOT)}: is not in benchmarks/README.md"
+
+
+def _is_command(path: Path) -> bool:
+    return '__name__ == "__main__"' in path.read_text()
+
+
+def main() -> int:
+    """Print what is wrong and return the exit code."""
+    found = list(complaints())
+    for line in found:
+        print(line)
+    print(f"{len(modules())} modules, {len(found)} complaints")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
