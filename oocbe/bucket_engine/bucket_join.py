@@ -2,7 +2,7 @@
 
 The walk (:mod:`oocbe.kernels.cpu.buckets.bucket_join`) is first taken a few levels deep by one thread; the partial
 walks it ends in are then cut into blocks of about equal work that any thread may finish. Blocks are laid end to end in
-order, so the message is sorted without a merge (DESIGN, elimination-order layout).
+order, so the message is sorted without a merge, as keys are laid out in elimination order.
 """
 
 from __future__ import annotations

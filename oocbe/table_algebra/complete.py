@@ -9,7 +9,7 @@ the incomplete one has all its variables, and turned into rows otherwise. The re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -36,10 +36,14 @@ WRITTEN_OUT = 1.0
 def combine_tables(
     tables: Sequence[Table | CompleteTable],
     gone: Sequence[str],
+    by_rows: Callable[[Sequence[Table], Sequence[str]], Table],
     backend: Backend | str | None = None,
     piece_rows: int | None = None,
 ) -> Table | CompleteTable:
     """Join one or two tables, of which at least one is complete, and marginalise variables out.
+
+    by_rows : the operator on incomplete tables, given these and what is to be marginalised out: on all of them, or on
+        the one that has the values of the complete one looked up.
 
     Result: complete where all tables are, or are written out; its scope is the first table's own variables, the second
     one's own, then the shared ones. Otherwise incomplete, with the layout that the operators give incomplete tables.
@@ -48,9 +52,6 @@ def combine_tables(
     ------
     ValueRangeError : integers that no dtype holds. ResourceError : a complete result that memory has no room for.
     """
-    from oocbe.table_algebra.join_maximise import join_maximise
-    from oocbe.table_algebra.join_sum import join_sum
-
     written = [_written_out(table) for table in tables]
     complete = [table for table in written if isinstance(table, CompleteTable)]
     if len(complete) == len(written):
@@ -59,15 +60,8 @@ def combine_tables(
     (dense,) = complete
     if all(name in sparse.layout for name in dense.scope):
         looked_up = look_up(sparse, dense)
-        if not gone:
-            return looked_up
-        from oocbe.table_algebra.maximise import maximise
-
-        return maximise(looked_up, gone, piece_rows=piece_rows, backend=backend)
-    first, second = (table if isinstance(table, Table) else table.to_table() for table in written)
-    if not gone:
-        return join_sum(first, second, piece_rows=piece_rows, backend=backend)
-    return join_maximise(first, second, gone, piece_rows=piece_rows, backend=backend)
+        return by_rows([looked_up], gone) if gone else looked_up
+    return by_rows([table if isinstance(table, Table) else table.to_table() for table in written], gone)
 
 
 def _written_out(table: Table | CompleteTable) -> Table | CompleteTable:

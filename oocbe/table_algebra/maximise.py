@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Unpack, overload
 
-import numpy as np
-from numpy.typing import NDArray
-
-from oocbe.table_algebra.arrange import arrange
-from oocbe.table_algebra.inputs import (
-    OutOfCore,
-    any_complete,
-    as_rows,
-    check_result,
-    check_values,
-    choose_kernels,
-    has_complete,
-)
-from oocbe.table_algebra.ranges import reduced_dtype
-from oocbe.tables.layout import Layout
-from oocbe.tables.moves import field_masks
+from oocbe.table_algebra.dispatch import apply
+from oocbe.table_algebra.inputs import OutOfCore
+from oocbe.table_algebra.operations import Maximise
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
@@ -125,70 +111,7 @@ def maximise(
     {(0,): 2, (1,): 3}
     """
     gone = (variables,) if isinstance(variables, str) else tuple(variables)
-    check_values(table)
-    settings = OutOfCore(output, memory, scratch, streams)
-    if settings.wanted:
-        from oocbe.table_algebra.out_of_core.maximise import maximise_stored
-
-        if has_complete(table):
-            from oocbe.table_algebra.out_of_core.complete import combine_stored
-
-            table.layout.select(gone)  # refuses what is not in the scope
-            return combine_stored(
-                (table,),
-                gone,
-                settings,
-                piece_rows,
-                backend,
-                lambda rows: maximise_stored(rows[0], gone, settings, piece_rows, backend),
-            )
-        return maximise_stored(as_rows(table), gone, settings, piece_rows, backend)
-    if isinstance(table, PackedTable):
-        from oocbe.table_algebra.on_packed import on_packed
-        from oocbe.table_algebra.streamed import stream_maximise
-
-        table.layout.select(gone)  # refuses what is not in the scope
-        return on_packed(
-            (table,),
-            backend,
-            lambda kernels: stream_maximise(table, gone, kernels, piece_rows),
-            lambda t: maximise(t, gone, piece_rows=piece_rows, backend=backend),
-        )
-    if (found := any_complete(table)) is not None:
-        from oocbe.table_algebra.complete import combine_tables
-
-        table.layout.select(gone)  # refuses what is not in the scope
-        return check_result(combine_tables(found, gone, backend, piece_rows), table)
-    place = choose_kernels(backend, as_rows(table))
-    (t,) = place.tables
-    if place.has_to_stream(piece_rows):
-        from oocbe.table_algebra.streamed import stream_maximise
-
-        streamed: Table | None = stream_maximise(t, gone, place.kernels, piece_rows)
-        if streamed is not None:
-            return check_result(streamed, t)
-    place = place.moved()
-    (t,), kernels = place.tables, place.kernels
-    layout, terms = reduced_layout(t, gone)
-    dtype = reduced_dtype(t.values, t.semiring, terms)
-    keys, values = reduced_rows(t, gone, dtype, kernels, piece_rows)
-    return place.hand_over(check_result(Table(layout, keys, values, t.semiring, is_sorted=True), t))
-
-
-def reduced_layout(table: Table | PackedTable, gone: Sequence[str]) -> tuple[Layout, int]:
-    """Layout of what is left of a table, and how many rows at most become one."""
-    sizes = [table.layout.sizes[table.layout.place(name)] for name in gone]
-    kept = [name for name in table.scope if name not in gone]
-    return table.layout.select(kept), min(prod(sizes), max(1, table.rows))
-
-
-def reduced_rows(
-    table: Table, gone: Sequence[str], dtype: np.dtype[Any], kernels: Backend, piece_rows: int | None = None
-) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-    """Keys and values of a table with variables marginalised out, sorted; the table is where the kernels work."""
-    kept = tuple(name for name in table.scope if name not in gone)
-    last = tuple(name for name in table.scope if name in gone)
-    rows = arrange(table, (*kept, *last), kept, dtype, kernels, piece_rows)
-    masks = field_masks(table.layout.select(kept), kept)
-    starts = kernels.group_starts(rows.keys, field_masks(rows.layout, kept), piece_rows)
-    return kernels.reduce_groups(rows.keys, rows.values, starts, masks, table.semiring.marginalisation, piece_rows)
+    result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
+        Maximise(gone), (table,), OutOfCore(output, memory, scratch, streams), piece_rows, backend
+    )
+    return result

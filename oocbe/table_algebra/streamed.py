@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oocbe.table_algebra.eliminate_rows import Elimination, one_word
 from oocbe.table_algebra.inputs import check_pair
-from oocbe.table_algebra.join_maximise import Elimination, one_word
-from oocbe.table_algebra.join_sum import joined_layout, prepare_join
-from oocbe.table_algebra.maximise import reduced_layout, reduced_rows
+from oocbe.table_algebra.join_rows import joined_layout, prepare_join
 from oocbe.table_algebra.ranges import joined_dtype, reduced_dtype
+from oocbe.table_algebra.reduce_rows import reduced_layout, reduced_rows
 from oocbe.table_algebra.sorted_cuts import SortedCuts, leads_with
 from oocbe.table_algebra.through_device import Rows, Step, through_device
 from oocbe.tables.packed import PackedTable

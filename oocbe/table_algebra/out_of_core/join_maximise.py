@@ -27,8 +27,8 @@ from oocbe.model.semiring import Semiring
 from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.scratch import ScratchFile
 from oocbe.streaming.sources import Source, row_bytes, sliced, source_of
+from oocbe.table_algebra.eliminate_rows import Elimination, PreparedElimination, one_word
 from oocbe.table_algebra.inputs import OutOfCore, check_pair
-from oocbe.table_algebra.join_maximise import Elimination, PreparedElimination, one_word
 from oocbe.table_algebra.out_of_core.join_sum import join_sum_stored
 from oocbe.table_algebra.out_of_core.maximise import MaximiseOutOfCore, maximise_stored
 from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk

@@ -19,7 +19,7 @@ from oocbe.model.semiring import Semiring
 from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.sources import Source, row_bytes, sliced, source_of
 from oocbe.table_algebra.inputs import OutOfCore, check_pair
-from oocbe.table_algebra.join_sum import joined_layout, prepare_join
+from oocbe.table_algebra.join_rows import joined_layout, prepare_join
 from oocbe.table_algebra.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
 from oocbe.table_algebra.ranges import joined_dtype
 

@@ -1,0 +1,115 @@
+"""Which way an operator goes, by what its tables are and where: the one decision that all public operators share.
+
+1. With an output table: to disk, piece by piece; complete tables stay complete where that is cheaper.
+2. All tables packed: through a device as they are, or unpacked, computed and packed again on the CPU.
+3. Some table complete: one kernel call where the others are written out as well, by rows otherwise.
+4. Else by rows: through a device in pieces where they do not fit it, or where the kernels work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from oocbe.kernels import backend_for
+from oocbe.table_algebra.inputs import (
+    OutOfCore,
+    any_complete,
+    as_rows,
+    check_result,
+    check_values,
+    choose_kernels,
+    has_complete,
+)
+from oocbe.table_algebra.operations import Maximise, Operation
+from oocbe.tables.packed import PackedTable
+
+if TYPE_CHECKING:
+    from oocbe.kernels.interface import Backend
+    from oocbe.table_algebra.inputs import AnyTable, TableLike
+    from oocbe.tables.table import Table
+
+
+def apply(
+    operation: Operation,
+    tables: Sequence[AnyTable],
+    settings: OutOfCore,
+    piece_rows: int | None,
+    backend: Backend | str | None,
+) -> Any:
+    """Result of an operator on tables in memory or stored, packed or not, incomplete or complete.
+
+    Parameters
+    ----------
+    settings : with an output, the result is written there. piece_rows, backend : as for the public operators.
+
+    Returns
+    -------
+    StoredTable or StoredCompleteTable with an output; PackedTable where all tables are packed; else Table, or
+    CompleteTable where a table is complete.
+    """
+    check_values(*tables)
+    operation.check(*tables)
+    if settings.wanted:
+        return _to_disk(operation, tables, settings, piece_rows, backend)
+    if all(isinstance(table, PackedTable) for table in tables):
+        return _packed(operation, tables, piece_rows, backend)
+    found = any_complete(*tables)
+    if found is None:
+        return _by_rows(operation, [as_rows(table) for table in tables], piece_rows, backend)
+    from oocbe.table_algebra.complete import combine_tables
+
+    def by_rows(rows: Sequence[Table], rest: Sequence[str]) -> Table:
+        """The whole operation on all tables, or what is left of it on the one that they have become."""
+        step = operation if len(rows) == len(tables) else Maximise(tuple(rest))
+        return _by_rows(step, rows, piece_rows, backend)
+
+    return check_result(combine_tables(found, operation.gone, by_rows, backend, piece_rows), *tables)
+
+
+def _to_disk(
+    operation: Operation,
+    tables: Sequence[AnyTable],
+    settings: OutOfCore,
+    piece_rows: int | None,
+    backend: Backend | str | None,
+) -> Any:
+    if not has_complete(*tables):
+        return operation.store([as_rows(table) for table in tables], settings, piece_rows, backend)
+    from oocbe.table_algebra.out_of_core.complete import combine_stored
+
+    def store(rows: Sequence[TableLike]) -> Any:
+        return operation.store(rows, settings, piece_rows, backend)
+
+    return combine_stored(tuple(tables), operation.gone, settings, piece_rows, backend, store)
+
+
+def _packed(
+    operation: Operation, tables: Sequence[Any], piece_rows: int | None, backend: Backend | str | None
+) -> PackedTable:
+    """Packed tables streamed to the device as they are, or unpacked and packed again on the CPU.
+
+    Raises
+    ------
+    ResourceError : the tables cannot go through a device, and do not fit in memory unpacked.
+    """
+    kernels = backend_for(sum(table.rows for table in tables), backend, False)
+    if kernels.name == "cuda":
+        streamed = operation.stream(tables, kernels, piece_rows)
+        if isinstance(streamed, PackedTable):
+            return streamed
+    return PackedTable.pack(_by_rows(operation, [table.to_table() for table in tables], piece_rows, backend))
+
+
+def _by_rows(
+    operation: Operation, tables: Sequence[TableLike], piece_rows: int | None, backend: Backend | str | None
+) -> Table:
+    """The result in memory, of tables whose rows are worked on."""
+    place = choose_kernels(backend, *tables)
+    if place.has_to_stream(piece_rows):
+        streamed: Any = operation.stream(place.tables, place.kernels, piece_rows)
+        if streamed is not None:
+            result: Table = check_result(streamed, *place.tables)
+            return result
+    place = place.moved()
+    return place.hand_over(operation.compute(place.tables, place.kernels, piece_rows))
