@@ -110,7 +110,7 @@ def maximise(
     >>> maximise(Table.from_rows({"x": 2, "y": 2}, [[0, 0], [1, 0], [1, 1]], [1, 2, 3]), "x").to_dict()
     {(0,): 2, (1,): 3}
     """
-    gone = (variables,) if isinstance(variables, str) else tuple(variables)
+    gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
     result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
         Maximise(gone), (table,), OutOfCore(output, memory, scratch, streams), piece_rows, backend
     )
