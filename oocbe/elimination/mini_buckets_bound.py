@@ -17,6 +17,7 @@ import numpy as np
 
 from oocbe.bound_result import BoundOfZ, BoundResult
 from oocbe.deadline import Deadline
+from oocbe.elimination.arity import narrowed
 from oocbe.elimination.buckets import elements_of
 from oocbe.elimination.claims import check_claim
 from oocbe.elimination.linear import is_tabulated
@@ -93,7 +94,7 @@ def bound(
     begin = time.perf_counter()
     _check(options, z, partition)
     semiring = options.semiring or problem.semiring
-    problem = problem.in_semiring(semiring)
+    problem = narrowed(problem.in_semiring(semiring))
     entries: list[BoundOfZ] = []
     notes: list[str] = []
     run: Bounding | None = None

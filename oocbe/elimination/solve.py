@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oocbe.deadline import Deadline, unlimited
+from oocbe.elimination.arity import narrowed
 from oocbe.elimination.assignment import backward_pass
 from oocbe.elimination.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.bounded import BoundedSolve
@@ -104,7 +105,7 @@ def solve(
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
-    problem = checked(problem, semiring, options).in_semiring(semiring)
+    problem = narrowed(checked(problem, semiring, options).in_semiring(semiring))
     with listening() as interruption:
         try:
             result = _solved(problem, semiring, options, observer, choices, begin, interruption)

@@ -21,6 +21,7 @@ from oocbe.deadline import look
 from oocbe.problem import Constraint, Function, LinearConstraint, Problem
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import ROUNDING, FixedPoint
+from oocbe.row_numbers import MOST_AXES
 
 LARGEST_PART = 1 << 16
 """Cells of the largest function or constraint that is looked at; larger ones forbid nothing as far as bounds know."""
@@ -207,7 +208,7 @@ def _forbidding_parts(
 def _is_too_large(scope: tuple[int, ...], sizes: tuple[int, ...], largest_arity: int | None) -> bool:
     if largest_arity is not None and len(scope) > largest_arity:
         return True
-    return math.prod(sizes[v] for v in scope) > LARGEST_PART
+    return len(scope) > MOST_AXES or math.prod(sizes[v] for v in scope) > LARGEST_PART
 
 
 def cost_limits(problem: Problem) -> list[Any]:

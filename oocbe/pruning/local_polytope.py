@@ -29,6 +29,7 @@ from oocbe.pruning.constant_bound import minimum_terms
 from oocbe.pruning.estimators import Terms, first_values, joined
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import LARGEST_PART, cheapest, cost_limits
+from oocbe.row_numbers import MOST_AXES
 
 MOST_CELLS = 1 << 24
 """Cells of all functions together; the largest functions beyond it count with their minimum."""
@@ -66,7 +67,7 @@ def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) ->
     def is_small(scope: tuple[int, ...]) -> bool:
         nonlocal cells
         size = math.prod(sizes[v] for v in scope)
-        if size > LARGEST_PART or cells + size > MOST_CELLS:
+        if len(scope) > MOST_AXES or size > LARGEST_PART or cells + size > MOST_CELLS:
             return False
         cells += size
         return True
