@@ -11,8 +11,6 @@ from random import Random
 from typing import Any
 from unittest import mock
 
-from .known_defects import avoids
-
 Settings = dict[str, Any]
 
 
@@ -54,9 +52,7 @@ def random_options(random: Random, variables: int, bounds: bool = True, limits: 
         kinds = ("auto", "none", "constant", "lp", "local-polytope")
         settings["bounds"] = random.choice(("auto", "none") if settings.get("tables") == "complete" else kinds)
     if limits:
-        sometimes(
-            0.05, "time_limit", lambda: random.choice((0, 0.005, 0.05) if not avoids("time-limit") else (0, 0.05))
-        )
+        sometimes(0.05, "time_limit", lambda: random.choice((0, 0.005, 0.05)))
         sometimes(0.1, "gap", lambda: random.choice((1, 5, 0.5, "10%", "100%")))
     settings["inside"] = _inside(random)
     return settings
