@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -69,6 +69,8 @@ def _inside(random: Random) -> Settings:
         inside["first_cap"] = random.choice((1, 8, 50))
     if random.random() < 0.2:
         inside["embedded_bytes"] = random.choice((1, 150))
+    if random.random() < 0.3:
+        inside["forgets"] = random.randint(0, 99)
     if random.random() < 0.2:
         inside["threads"] = random.choice((1, 3))
     return inside
@@ -104,11 +106,28 @@ def inside_settings(settings: Settings) -> Iterator[None]:
             stack.enter_context(patched)
         if "first_cap" in inside:
             stack.enter_context(mock.patch("oocbe.elimination.race.FIRST_CAP", inside["first_cap"]))
+        if "forgets" in inside:
+            stack.enter_context(_forgetting(Random(inside["forgets"])))
         if "embedded_bytes" in inside:
             stack.enter_context(mock.patch("oocbe.elimination.checkpoint.EMBEDDED_BYTES", inside["embedded_bytes"]))
         if "threads" in inside:
             stack.enter_context(mock.patch.dict(os.environ, {"OOCBE_THREADS": str(inside["threads"])}))
         yield
+
+
+def _forgetting(coin: Random) -> AbstractContextManager[Any]:
+    """Most messages in memory that may be forgotten are so once they were joined, as if there were no room for them."""
+    from oocbe.elimination.messages import MessageStore
+
+    original = MessageStore.joined
+
+    def joined(store: Any, message: Any) -> None:
+        original(store, message)
+        is_kept = any(m is message for m in store._joined)
+        if is_kept and coin.random() < 0.8 and store._forget(message):
+            store._joined[:] = [m for m in store._joined if m is not message]
+
+    return mock.patch.object(MessageStore, "joined", joined)
 
 
 def smaller_settings(settings: Settings) -> Iterator[Settings]:
