@@ -21,6 +21,7 @@ from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.pace import pace_of
 from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
+from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.logarithms import in_logarithms, log_weights
 from oocbe.elimination.preparation.negate import negated
 from oocbe.elimination.preparation.ranges import rounding_margin, value_dtype
@@ -104,7 +105,7 @@ def solve(
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
-    problem = checked(problem, semiring, options).in_semiring(semiring)
+    problem = narrowed(checked(problem, semiring, options).in_semiring(semiring))
     with listening() as interruption:
         try:
             result = _solved(problem, semiring, options, observer, choices, begin, interruption)

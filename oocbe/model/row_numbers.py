@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_AXES = 64
-"""Variables that an array with an axis a variable can have: what NumPy knows. Domains of one value count, too."""
+MOST_AXES = 63
+"""Variables that an array with an axis a variable can have, and be indexed by lists of places on all axes: what NumPy
+knows. Domains of one value count, too."""
 
 
 def tuples_at(cells: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import MOST_AXES
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import ROUNDING, FixedPoint
 from oocbe.system.deadline import look
@@ -208,7 +209,7 @@ def _forbidding_parts(
 def _is_too_large(scope: tuple[int, ...], sizes: tuple[int, ...], largest_arity: int | None) -> bool:
     if largest_arity is not None and len(scope) > largest_arity:
         return True
-    return math.prod(sizes[v] for v in scope) > LARGEST_PART
+    return len(scope) > MOST_AXES or math.prod(sizes[v] for v in scope) > LARGEST_PART
 
 
 def cost_limits(problem: Problem) -> list[Any]:

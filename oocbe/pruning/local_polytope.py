@@ -25,6 +25,7 @@ from oocbe.kernels.cpu.pruning.dual_ascent import least_of_functions, sweep
 from oocbe.kernels.cpu.pruning.estimators import HARD, SOFT
 from oocbe.model.parts import Constraint, LinearConstraint
 from oocbe.model.problem import Problem
+from oocbe.model.row_numbers import MOST_AXES
 from oocbe.pruning.constant_bound import minimum_terms
 from oocbe.pruning.estimators import Terms, first_values, joined
 from oocbe.pruning.fixed_point import FixedPoint
@@ -67,7 +68,7 @@ def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) ->
     def is_small(scope: tuple[int, ...]) -> bool:
         nonlocal cells
         size = math.prod(sizes[v] for v in scope)
-        if size > LARGEST_PART or cells + size > MOST_CELLS:
+        if len(scope) > MOST_AXES or size > LARGEST_PART or cells + size > MOST_CELLS:
             return False
         cells += size
         return True

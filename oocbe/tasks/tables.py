@@ -141,7 +141,9 @@ def _computed(problem: Problem, options: SolveOptions, observer: Observer | None
 
         return bucket_done
 
-    finish = race(problem, problem.semiring, [p.choice for p in plans], False, kept, engine, start, options.tables)
+    choices = [p.choice for p in plans]
+    # Tasks go back over all rows of the messages, so none may be forgotten.
+    finish = race(problem, problem.semiring, choices, False, kept, engine, start, options.tables, may_forget=False)
     seconds = {"order": ordered - begin, "forward": time.perf_counter() - ordered}
     return Tables(finish.prepared, finish.outcome, finish.store, finish.choice, engine, seconds, deadline)
 

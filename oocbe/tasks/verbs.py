@@ -87,6 +87,7 @@ def answered(
     if math.isnan(temperature) or temperature <= 0:
         raise UsageError(f"temperature: {temperature} is not above 0")
     from oocbe.elimination.buckets.resources import memory_warning
+    from oocbe.elimination.preparation.arity import narrowed
     from oocbe.tasks import count_optimal as optimal
     from oocbe.tasks import k_best as best
     from oocbe.tasks import marginals as weights
@@ -95,7 +96,7 @@ def answered(
     from oocbe.tasks.result import unfinished
 
     begin = time.perf_counter()
-    loaded = problem.in_semiring(settings.semiring or problem.semiring)
+    loaded = narrowed(problem.in_semiring(settings.semiring or problem.semiring))
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
     warning = "" if task == "mpe" else memory_warning(settings)  # mpe is a solve, which warns itself

@@ -15,7 +15,6 @@ import pytest
 
 import oocbe
 from oocbe.tasks import verbs
-from tools.fuzzing import known_defects
 from tools.fuzzing.brute_force import precise_logarithm, truth_of
 from tools.fuzzing.descriptions import description_of, problem_of, smaller_descriptions
 from tools.fuzzing.runner import MODES, Counts, check_case, draw_case, report, shrunk
@@ -210,12 +209,3 @@ def test_the_table_has_a_line_a_mode():
     lines = list(report({"solve": Counts(cases=3, checks=40, failures=1, seconds=2.5), "runs": Counts(note="why not")}))
     assert lines[1].split() == ["solve", "3", "40", "0", "1", "2"]
     assert lines[2].endswith("why not")
-
-
-def test_what_is_not_generated_can_be(monkeypatch):
-    name = next(iter(known_defects.KNOWN_DEFECTS), None)
-    if name is not None:
-        assert known_defects.avoids(name)
-    monkeypatch.setattr(known_defects, "_generated", False)
-    known_defects.generate_known_defects()
-    assert not known_defects.avoids(name)

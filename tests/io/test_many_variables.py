@@ -80,7 +80,7 @@ def test_many_rows_are_checked(tmp_path):
     ids=["function", "constraint", "linear constraint"],
 )
 def test_writing_as_uai_is_refused(tmp_path, part):
-    with pytest.raises(UnsupportedError, match="over 70 variables, and this writer stops at 64"):
+    with pytest.raises(UnsupportedError, match="over 70 variables, and this writer stops at 63"):
         oocbe.write(Problem(VARIABLES, semiring=MAX_PRODUCT, **part), tmp_path / "wide.uai")
     assert list(tmp_path.iterdir()) == []
 

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from oocbe.errors import CorruptDataError, DiskError
 from oocbe.kernels.cpu.pairs.search import find_rows
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, StoredRows
 from oocbe.tables.disk_budget import DiskBudget
@@ -53,6 +55,20 @@ def test_tasks_in_pieces(task, tables, piece_rows, monkeypatch):
     else:
         assert pieces == whole
     assert task not in DOWNWARDS or not all(weights.is_held for weights in made)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("memory", [64, 200, 1000])
+def test_messages_are_not_forgotten(task, memory, monkeypatch):
+    """Where memory is short a solve forgets messages in it that were joined; tasks go back over all of their rows."""
+    functions = tuple(Function.from_array((v, v + 1), np.arange(4).reshape(2, 2) * (v + 1)) for v in range(19))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(20)), functions, name="chain")
+    options = {"order": "linear", "order_seconds": 0, "tables": "complete", "backend": "cpu"}
+    whole = run_task(task, problem, **options)
+    monkeypatch.setattr("oocbe.tasks.tables.message_memory", lambda options: memory)
+    found = run_task(task, problem, **options)
+    assert (found.value, found.assignments) == (whole.value, whole.assignments)
+    assert str(found.marginals) == str(whole.marginals)
 
 
 def test_the_disk_that_weights_take_is_limited_and_given_back(tmp_path):

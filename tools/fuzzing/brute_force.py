@@ -23,6 +23,10 @@ BEST = {"min-sum": min, "max-sum": max, "max-product": max}
 """Semirings that select, and what is best there."""
 
 
+LEAST_FLOAT = Fraction(1, 2**1074)
+"""What is smaller is 0 in float64."""
+
+
 def exact(number: float) -> Exact:
     """The very number that an integer or float is."""
     return number if isinstance(number, int) else Fraction(number)
@@ -104,7 +108,7 @@ class Truth:
             return 0
         if self.adds:
             return Fraction(self.magnitude) * Fraction(self.terms + 2, 2**50)
-        return abs(Fraction(value)) / 10**9
+        return abs(Fraction(value)) / 10**9 + LEAST_FLOAT
 
     def below(self, bound: float | None) -> Truth:
         """The same with only what is strictly below a bound."""

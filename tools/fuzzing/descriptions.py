@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from .known_defects import avoids
-
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
 
@@ -28,7 +26,7 @@ MOST_ASSIGNMENTS = 3000
 """Brute force over so many assignments takes some ten milliseconds."""
 
 MOST_AXES = 60
-"""Variables of a scope, where many are known to fail; arrays of NumPy have at most 64 axes."""
+"""Variables of a function that is made of an array; arrays of NumPy have at most 64 axes."""
 
 MOST_CELLS = 1500
 """Cells of one function's scope."""
@@ -75,14 +73,12 @@ def random_description(
     if random.random() < 0.08:  # a variable of one value takes a bit of a key, too: keys of several words
         sizes += [1] * random.choice((60, 70, 130))
         random.shuffle(sizes)
-        widest = random.choice((6, MOST_AXES if avoids("arity-beyond-64") else len(sizes)))
+        widest = random.choice((6, len(sizes)))
     adds = semiring in ("min-sum", "max-sum", "log-sum-exp")
     kinds = dict(ADDED if adds else MULTIPLIED)
     if semiring == "log-sum-exp":
         for name in ("edge", "huge", "large"):
             del kinds[name]
-    if not adds and avoids("tiny-products"):
-        del kinds["tiny floats"]
     palette = random.choice([*kinds, "small", "negative"])
     density = random.choice((1.0, 1.0, 0.8, 0.5, 0.3))
 
@@ -157,7 +153,7 @@ def _linear(random: Random, sizes: list[int], kind: str) -> Description:
     scope = _scope(random, sizes, largest=random.choice((3, 6, 12)))
     if random.random() < 0.3:
         scope = random.sample(range(len(sizes)), len(sizes))
-    largest = 2**58 if avoids("huge-linear-coefficients") else 2**63
+    largest = 2**63
     # Where only some capacities bind, the lookup, the carrying and the refusal all occur.
     draw = {
         "small": lambda: random.randint(0, 5),
@@ -277,6 +273,15 @@ def is_refused_for_range(description: Description) -> bool:
         sum(max(map(abs, row)) for row in c["coefficients"]) + abs(c["capacity"]) >= 2**60
         for c in description["linear"]
     )
+
+
+def may_leave_floats(description: Description) -> bool:
+    """Whether products of some of the values, or of their inverses, come near the ends of the range of float64."""
+    bits = abs(math.log2(abs(description["constant"] or 1)))
+    for f in description["functions"]:
+        entries = [*f["values"], *([] if f["default"] is None else [f["default"]])]
+        bits += max((abs(math.log2(abs(v))) for v in entries if v), default=0.0)
+    return bits > 900
 
 
 def smaller_descriptions(description: Description) -> Iterator[Description]:

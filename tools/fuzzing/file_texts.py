@@ -41,6 +41,10 @@ def wcsp_description(random: Random) -> Description:
         f["form"] = "rows"
         f["values"] = [abs(int(v)) % 1000 for v in f["values"]]
         f["default"] = None if f["default"] is None else abs(int(f["default"])) % 1000
+    least = 1 - 2**63  # a lower limit is written, of the negative numbers
+    for c in made["linear"]:
+        c["coefficients"] = [[max(least, w) for w in row] for row in c["coefficients"]]
+        c["capacity"] = max(least, c["capacity"])
     made["constant"] = random.choice((0, 7))
     made["upper_bound"] = random.choice((10, 100, 10**6))
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import itertools
 import lzma
 import math
 import resource
@@ -117,7 +118,10 @@ def _may_not_be_written(description: Description, suffix: str) -> bool:
     ]
     constant = description["constant"] or 0
     if suffix.startswith("wcsp"):
-        fractions = any(isinstance(v, float) for v in [*numbers, constant])
+        fractions = any(isinstance(v, float) for v in [*numbers, description["constant"]])
+        weights = [w for c in description["linear"] for w in [c["capacity"], *itertools.chain(*c["coefficients"])]]
+        if max(map(abs, weights), default=0) >= 2**63 - 1:  # a lower limit is written, of the negative numbers
+            return True
         return fractions or min([*numbers, constant], default=0) < 0 or _largest_sum(description) >= 2**62
     if suffix.startswith("uai"):
         cells = max((math.prod(description["sizes"][v] for v in c["scope"]) for c in description["linear"]), default=0)
@@ -125,7 +129,7 @@ def _may_not_be_written(description: Description, suffix: str) -> bool:
             (len(p["scope"]) for k in ("functions", "constraints", "linear") for p in description[k]), default=0
         )
         refused = min([*numbers, constant], default=0) < 0 or max(numbers, default=0) > 2**53
-        return refused or cells > 2**27 or widest > 64
+        return refused or cells > 2**27 or widest > 63
     return False
 
 

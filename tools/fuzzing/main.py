@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .known_defects import KNOWN_DEFECTS, generate_known_defects
 from .runner import MODES, Counts, Failures, Plan, replay, report, run_mode
 
 DESCRIPTION = """Attack oocbe with random problems, tables, files and kills, judged by brute force of its own.
@@ -24,24 +23,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--hang-seconds", type=float, default=180.0, help="a case that takes longer hangs (default 180)"
     )
-    parser.add_argument("--known-defects", action="store_true", help="generate what is known to fail, too")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="check the case of a failure's file once more")
     given = parser.parse_args(arguments)
     if given.replay is not None:
         return _replay(given.replay, given.hang_seconds)
     if given.minutes <= 0 or given.processes < 1:
         parser.error("--minutes must be above 0, --processes at least 1")
-    if given.known_defects:
-        generate_known_defects()
-    elif KNOWN_DEFECTS:
-        print(f"not generated, as known: {', '.join(KNOWN_DEFECTS)}")
     modes = tuple(given.what or MODES)
     print(f"seed {given.seed}, {given.processes} processes, {given.minutes:g} minutes: {', '.join(modes)}", flush=True)
     failures = Failures(given.failures)
     counts: dict[str, Counts] = {}
     for mode in modes:
         seconds = given.minutes * 60 / len(modes)
-        plan = Plan((mode,), seconds, given.seed, given.hang_seconds, given.known_defects)
+        plan = Plan((mode,), seconds, given.seed, given.hang_seconds)
         counts[mode] = run_mode(plan, given.processes, failures)
     print("\n".join(report(counts)))
     for path in failures.paths:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from fractions import Fraction
 from typing import Any
@@ -63,9 +64,11 @@ class Tally:
 
 
 def is_near(expected: Exact | float, found: float, margin: Exact | float) -> bool:
-    """Whether two numbers are at most ``margin`` apart, exactly computed; infinities equal only themselves."""
+    """Whether two numbers are at most ``margin`` apart, exactly; infinity is what floats do not hold, too."""
     if isinstance(found, float) and not math.isfinite(found):
-        return isinstance(expected, float) and expected == found
+        if isinstance(expected, float):
+            return expected == found
+        return abs(expected) > Fraction(sys.float_info.max) and math.copysign(math.inf, expected) == found
     if isinstance(expected, float) and not math.isfinite(expected):
         return False
     return abs(Fraction(expected) - Fraction(found)) <= Fraction(margin)

@@ -21,7 +21,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from .known_defects import generate_known_defects
 from .outcome import DisagreementError, NotAvailableError, Tally
 
 MODES = ("solve", "tasks", "operators", "files", "runs", "certificates")
@@ -46,14 +45,13 @@ class Plan:
     Attributes
     ----------
     modes : in turn, each for ``seconds``. seed : of the run, together with the process' ``number``.
-    hang_seconds : after which a case counts as hanging. known : whether known defects are generated.
+    hang_seconds : after which a case counts as hanging.
     """
 
     modes: tuple[str, ...]
     seconds: float
     seed: int
     hang_seconds: float
-    known: bool = False
     number: int = 0
 
 
@@ -133,8 +131,6 @@ def shrunk(
 def work(plan: Plan, connection: Connection, start: int, parent: Path) -> None:
     """What a process does: cases until the time is over, each announced and reported; ``start``: first number."""
     os.setpgid(0, 0)  # the watchdog ends what a case started, too
-    if plan.known:
-        generate_known_defects()
     (mode,) = plan.modes
     end = time.monotonic() + plan.seconds
     number = start
@@ -172,7 +168,7 @@ class Watched:
         self.connection, theirs = context.Pipe(duplex=False)
         left = Plan(
             self.plan.modes, max(0.0, self.end - time.monotonic()), self.plan.seed, self.plan.hang_seconds,
-            self.plan.known, self.plan.number,
+            self.plan.number,
         )  # fmt: skip
         self._folder = new_folder()
         self._process = context.Process(target=work, args=(left, theirs, self._number, self._folder))
@@ -310,12 +306,11 @@ def replay(path: Path, hang_seconds: float) -> dict[str, str] | None:
 
 def _replay(case: Case, connection: Connection) -> None:
     os.setpgid(0, 0)
-    generate_known_defects()  # what a file holds is checked whole
     connection.send(check_case(case))
 
 
 def _numbered(plan: Plan, number: int) -> Plan:
-    return Plan(plan.modes, plan.seconds, plan.seed, plan.hang_seconds, plan.known, number)
+    return Plan(plan.modes, plan.seconds, plan.seed, plan.hang_seconds, number)
 
 
 def _resident(process: int | None) -> int:

@@ -36,7 +36,7 @@ LONGEST_SECONDS = 60.0
 KEPT = {"lock", "race.json", "result.json", "run.json", "known.json"}
 """Files that a run directory may have when the answer is there."""
 
-REFUSALS = ("ValueRangeError", "UnsupportedError", "ResourceError")
+REFUSALS = ("ValueRangeError", "FloatRangeError", "UnsupportedError", "ResourceError")
 """Errors that a problem may be the reason for."""
 
 _is_warm = False
@@ -123,8 +123,9 @@ def _check_solve(case: Description, folder: Path, tally: Tally) -> None:
     tally.same("errors of processes that were to be killed", [], crashes)
     final = _forked(work, folder, None)
     _check_final(case, final, tally)
-    left = {str(p.relative_to(folder / "run")) for p in (folder / "run").rglob("*")}
-    tally.holds("files left in the run directory", left <= KEPT, sorted(KEPT), sorted(left))
+    if final and "error" not in final:  # a run that was refused keeps what it has
+        left = {str(p.relative_to(folder / "run")) for p in (folder / "run").rglob("*")}
+        tally.holds("files left in the run directory", left <= KEPT, sorted(KEPT), sorted(left))
     again = _forked(work, folder, None)
     same = ("status", "value", "assignment", "bound")
     if final and again and "error" not in final:

@@ -10,10 +10,10 @@ from typing import Any
 
 from .brute_force import Truth, logarithm, truth_of
 from .descriptions import (
-    MOST_AXES,
     SEMIRINGS,
     Description,
     is_refused_for_range,
+    may_leave_floats,
     problem_of,
     random_description,
     smaller_descriptions,
@@ -87,9 +87,8 @@ def _check_optimum(result: Any, truth: Truth, tally: Tally) -> None:
     assert best is not None
     tally.same("status", "optimal", result.status)
     margin = truth.margin(best)
-    if result.value is None:  # a product beyond the range of floats is told by its logarithm
-        tally.holds("no value", not truth.adds, best, result.notes)
-        return
+    if result.value in (0.0, math.inf, -math.inf) and result.value != best:
+        tally.holds("a logarithm", any("natural logarithm" in note for note in result.notes), best, result.notes)
     if truth.integral:
         tally.same("type of the value", int, type(result.value))
     tally.near("value", best, result.value, margin)
@@ -144,17 +143,26 @@ def _check_sum(result: Any, truth: Truth, tally: Tally) -> None:
 
 def may_refuse(error: Exception, description: Description, truth: Truth, settings: Description) -> bool:
     """Whether a refusal has a reason in the case."""
-    from oocbe.errors import DiskError, ModelError, ResourceError, TimeLimitError, UnsupportedError, ValueRangeError
+    from oocbe.errors import (
+        DiskError,
+        FloatRangeError,
+        ModelError,
+        ResourceError,
+        TimeLimitError,
+        UnsupportedError,
+        ValueRangeError,
+    )
 
     semiring = truth.semiring
-    if any(len(f["scope"]) > MOST_AXES for f in description["functions"]):
-        return True
     if isinstance(error, TimeLimitError):
         return "time_limit" in settings
     if isinstance(error, DiskError):
         return "max_disk" in settings
     if isinstance(error, ResourceError):
         return settings.get("memory") in SMALL_MEMORY or "message_bytes" in settings["inside"]
+    if isinstance(error, FloatRangeError):
+        is_product = semiring in ("max-product", "sum-product")
+        return is_product and may_leave_floats(description) and ("workdir" in settings or truth.negative)
     if isinstance(error, ValueRangeError):
         return is_refused_for_range({**description, "semiring": semiring})
     if isinstance(error, ModelError | UnsupportedError):

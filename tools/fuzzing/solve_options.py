@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 from unittest import mock
-
-from .known_defects import avoids
 
 Settings = dict[str, Any]
 
@@ -54,9 +52,7 @@ def random_options(random: Random, variables: int, bounds: bool = True, limits: 
         kinds = ("auto", "none", "constant", "lp", "local-polytope")
         settings["bounds"] = random.choice(("auto", "none") if settings.get("tables") == "complete" else kinds)
     if limits:
-        sometimes(
-            0.05, "time_limit", lambda: random.choice((0, 0.005, 0.05) if not avoids("time-limit") else (0, 0.05))
-        )
+        sometimes(0.05, "time_limit", lambda: random.choice((0, 0.005, 0.05)))
         sometimes(0.1, "gap", lambda: random.choice((1, 5, 0.5, "10%", "100%")))
     settings["inside"] = _inside(random)
     return settings
@@ -73,6 +69,8 @@ def _inside(random: Random) -> Settings:
         inside["first_cap"] = random.choice((1, 8, 50))
     if random.random() < 0.2:
         inside["embedded_bytes"] = random.choice((1, 150))
+    if random.random() < 0.3:
+        inside["forgets"] = random.randint(0, 99)
     if random.random() < 0.2:
         inside["threads"] = random.choice((1, 3))
     return inside
@@ -103,11 +101,14 @@ def inside_settings(settings: Settings) -> Iterator[None]:
         if "mixed_forms" in inside:
             coin = Random(inside["mixed_forms"])
             patched = mock.patch(
-                "oocbe.elimination.buckets.complete_messages.is_cheaper_complete", lambda *_, **__: coin.random() < 0.5
+                "oocbe.elimination.buckets.complete_messages.is_cheaper_complete",
+                lambda *_, **__: coin.random() < 0.5,
             )
             stack.enter_context(patched)
         if "first_cap" in inside:
             stack.enter_context(mock.patch("oocbe.elimination.search.race.FIRST_CAP", inside["first_cap"]))
+        if "forgets" in inside:
+            stack.enter_context(_forgetting(Random(inside["forgets"])))
         if "embedded_bytes" in inside:
             stack.enter_context(
                 mock.patch("oocbe.elimination.runs.checkpoint.EMBEDDED_BYTES", inside["embedded_bytes"])
@@ -115,6 +116,21 @@ def inside_settings(settings: Settings) -> Iterator[None]:
         if "threads" in inside:
             stack.enter_context(mock.patch.dict(os.environ, {"OOCBE_THREADS": str(inside["threads"])}))
         yield
+
+
+def _forgetting(coin: Random) -> AbstractContextManager[Any]:
+    """Most messages in memory that may be forgotten are so once they were joined, as if there were no room for them."""
+    from oocbe.elimination.buckets.messages import MessageStore
+
+    original = MessageStore.joined
+
+    def joined(store: Any, message: Any) -> None:
+        original(store, message)
+        is_kept = any(m is message for m in store._joined)
+        if is_kept and coin.random() < 0.8 and store._forget(message):
+            store._joined[:] = [m for m in store._joined if m is not message]
+
+    return mock.patch.object(MessageStore, "joined", joined)
 
 
 def smaller_settings(settings: Settings) -> Iterator[Settings]:

@@ -9,8 +9,7 @@ from random import Random
 from typing import Any
 
 from .brute_force import Truth, logarithm, precise_logarithm, truth_of
-from .descriptions import Description, problem_of, random_description
-from .known_defects import avoids
+from .descriptions import Description, may_leave_floats, problem_of, random_description
 from .outcome import Tally
 from .solve_mode import may_refuse
 from .solve_mode import smaller as smaller
@@ -19,8 +18,6 @@ from .solve_options import inside_settings, options_for, random_options
 TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals", "bound")
 
 TEMPERATURES = (1.0, 0.5, 3.0, 100.0, 0.01, math.inf)
-
-EXACT_DOUBLES = 2**52
 
 
 def draw(random: Random) -> Description:
@@ -90,9 +87,12 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
 
 
 def _may_refuse(error: Exception, case: Description) -> bool:
-    """Refusals of tasks: an upper bound that sums can reach, a bound with weights of huge values."""
-    from oocbe.errors import UnsupportedError
+    """Refusals of tasks: an upper bound that sums can reach, products that leave the range of floats."""
+    from oocbe.errors import FloatRangeError, UnsupportedError
 
+    if isinstance(error, FloatRangeError):
+        is_product = case["problem"]["semiring"] == "max-product"
+        return is_product and case["task"] in ("kbest", "count-optimal") and may_leave_floats(case["problem"])
     return isinstance(error, UnsupportedError) and case["problem"]["upper_bound"] is not None
 
 
@@ -175,8 +175,6 @@ def _check_min_marginals(result: Any, truth: Truth, case: Description, tally: Ta
     if not truth.rows:
         tally.same("infeasible", "infeasible", result.status)
         return
-    if truth.integral and truth.magnitude > EXACT_DOUBLES and avoids("integer-min-marginals"):
-        return
     choose = min if truth.semiring == "min-sum" else max
     for v, marginal in enumerate(result.marginals):
         for x, found in enumerate(marginal.tolist()):
@@ -225,7 +223,7 @@ def _check_bound(result: Any, truth: Truth, case: Description, tally: Tally) -> 
         else:
             exact = precise_logarithm(best)
             tally.holds("side of the logarithm", _is_on_side(sign, entry.log_bound, exact), exact, entry.log_bound)
-            if entry.bound is not None and not avoids("tiny-products"):
+            if entry.bound is not None:
                 tally.holds("side of the bound", _is_on_side(sign, entry.bound, best), best, entry.bound)
         if entry.status == "optimal":
             tally.near("a proven optimum", best, entry.incumbent, truth.margin(best) * 2)

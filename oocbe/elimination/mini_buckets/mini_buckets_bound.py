@@ -19,12 +19,19 @@ from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.mini_buckets.mini_buckets import ULP, MiniBuckets
-from oocbe.elimination.mini_buckets.mini_buckets_assignment import greedy_assignment
-from oocbe.elimination.mini_buckets.mini_buckets_partition import PARTITIONS, Shape, largest_fitting
+from oocbe.elimination.mini_buckets.mini_buckets_assignment import (
+    greedy_assignment,
+)
+from oocbe.elimination.mini_buckets.mini_buckets_partition import (
+    PARTITIONS,
+    Shape,
+    largest_fitting,
+)
 from oocbe.elimination.mini_buckets.mini_buckets_shift import with_copies
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.linear import is_tabulated
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.negate import negated
@@ -94,7 +101,7 @@ def bound(
     begin = time.perf_counter()
     _check(options, z, partition)
     semiring = options.semiring or problem.semiring
-    problem = problem.in_semiring(semiring)
+    problem = narrowed(problem.in_semiring(semiring))
     entries: list[BoundOfZ] = []
     notes: list[str] = []
     run: Bounding | None = None

@@ -105,6 +105,7 @@ class Race:
     start : called when a run begins; returns what to call after each bucket.
     pruner : the bound to hold rows against; None: all are kept.
     tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`.
+    may_forget : whether nobody asks the messages for more than one assignment, so that joined ones may be forgotten.
 
     Attributes
     ----------
@@ -122,7 +123,9 @@ class Race:
         start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
         pruner: RowPruner | None = None,
         tables: str = INCOMPLETE,
+        may_forget: bool = True,
     ) -> None:
+        self._may_forget = may_forget and semiring.selects
         self._problem = problem
         self._semiring = semiring
         self._dominance = dominance
@@ -165,7 +168,7 @@ class Race:
                 prepared = prepare(self._problem, self._semiring, runner.choice.order)
                 forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner, self._tables)
                 try:
-                    outcome = forward.run(self._start(runner.choice), may_forget=self._semiring.selects)
+                    outcome = forward.run(self._start(runner.choice), may_forget=self._may_forget)
                     return Finish(runner.choice, prepared, outcome, store, self.attempts)
                 except (RowCapError, ResourceError) as reached:
                     store.close()
@@ -199,9 +202,10 @@ def race(
     engine: BucketEngine,
     start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
     tables: str = INCOMPLETE,
+    may_forget: bool = True,
 ) -> Finish:
     """Run rounds of a :class:`Race` with growing caps until an order ends; the last one standing has no cap."""
-    contest = Race(problem, semiring, choices, dominance, keeper, engine, start, tables=tables)
+    contest = Race(problem, semiring, choices, dominance, keeper, engine, start, None, tables, may_forget)
     for turn in count():
         finish = contest.round(FIRST_CAP * CAP_FACTOR**turn if contest.contenders > 1 else None)
         if finish is not None:
