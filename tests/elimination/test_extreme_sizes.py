@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination.orders import order
+from oocbe.elimination.orders import primal_graph
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -76,7 +76,7 @@ def test_wide_scopes_with_a_default(problem):
 
 def test_a_million_variables_are_refused():
     """That asked for 931 GiB, and with fewer variables for all of the memory, before anything was said."""
-    count = order.MOST_VARIABLES + 1
+    count = primal_graph.MOST_VARIABLES + 1
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), (Function((0, 1), [[0, 0]], [1], 0),))
     for task in (oocbe.solve, oocbe.count, oocbe.bound, oocbe.plan):
         with pytest.raises(UnsupportedError, match=f"at most, and there are {count:,}"):
@@ -84,7 +84,7 @@ def test_a_million_variables_are_refused():
 
 
 def test_more_variables_than_memory_has_room_for_are_refused(monkeypatch):
-    monkeypatch.setattr(order, "available_memory", lambda: 10_000)
+    monkeypatch.setattr(primal_graph, "available_memory", lambda: 10_000)
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(200)))
     with pytest.raises(ResourceError, match="of memory here"):
         oocbe.plan(problem)
@@ -93,7 +93,7 @@ def test_more_variables_than_memory_has_room_for_are_refused(monkeypatch):
 def test_the_primal_graph_has_an_edge_where_two_variables_share_a_scope():
     scopes = [(0, 70), (3, 64, 65), (1,), (69, 70, 2, 63)]
     functions = [Function(scope, [[0] * len(scope)], [1], 0) for scope in scopes]
-    graph = order.PrimalGraph(Problem(tuple(Variable(f"x{v}", 2) for v in range(71)), tuple(functions)))
+    graph = primal_graph.PrimalGraph(Problem(tuple(Variable(f"x{v}", 2) for v in range(71)), tuple(functions)))
     bits = np.unpackbits(graph.adjacency.view(np.uint8), axis=1, bitorder="little")
     edges = {(v, w) for scope in scopes for v in scope for w in scope if v != w}
     assert {(int(v), int(w)) for v, w in np.argwhere(bits)} == edges

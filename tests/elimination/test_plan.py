@@ -183,7 +183,7 @@ def test_the_plan_says_the_same_of_complete_messages(monkeypatch, tmp_path):
 def test_what_cannot_fit_the_disk_is_refused_with_the_numbers(monkeypatch):
     problem = clique(6, 4, largest=9, has_forbidden=False)
     monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
-    for module in ("plan", "solve"):
+    for module in ("plan.plan", "solve"):
         monkeypatch.setattr(f"oocbe.elimination.{module}.message_memory", lambda options: 12 * 700)
     plan = oocbe.plan(problem, max_disk=100, **UNPRUNED)
     assert "2 messages with 1,280 rows go to disk and take 160 B there at least (15.0 KiB before" in plan.disk_refusal
@@ -201,7 +201,7 @@ def test_rows_that_eliminated_variables_forbid_are_no_reason_to_refuse(tmp_path,
     (tmp_path / "order").write_text(" ".join(f"x{v}" for v in range(count)))
     options = UNPRUNED | {"order": tmp_path / "order", "max_disk": 1000}
     monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
-    for module in ("plan", "solve"):
+    for module in ("plan.plan", "solve"):
         monkeypatch.setattr(f"oocbe.elimination.{module}.message_memory", lambda options: 12 * 700)
     plan = oocbe.plan(star(count), **options)
     assert plan.buckets[0].predicted_rows == 2**12

@@ -13,31 +13,31 @@ from oocbe.kernels.cuda.modules import source_text
 from oocbe.kernels.cuda.packing import bit_pack as cuda_bit_pack
 
 PAIRS = [
-    ("bit_pack", "MOST_PARTS", "bit_pack.MOST_PARTS"),
-    ("bit_pack", "SUMMARY_WORDS", "bit_pack.SUMMARY_WORDS"),
-    ("bit_pack", "THREADS", "bit_pack.THREADS"),
-    ("bucket_join", "THREADS", "flags.THREADS"),
-    ("bucket_join", "MOST_TABLES", "bucket_join.MOST_TABLES"),
-    ("complete", "MOST_THREADS", "complete.THREADS"),
-    ("complete_product", "MOST_BATCHES", "complete_product.MOST_BATCHES"),
-    ("complete_product", "MOST_SHARED", "complete_product.MOST_SHARED"),
-    ("dominance", "THREADS", "flags.THREADS"),
-    ("fields", "MOST_MOVES", "fields.MOST_MOVES"),
-    ("fields", "ROWS_A_THREAD", "fields.ROWS_A_THREAD"),
-    ("filters", "THREADS", "filters.THREADS"),
-    ("groups", "THREADS", "flags.THREADS"),
-    ("groups", "(WARP_ROWS * THREADS / 32)", "groups.ROWS_A_BLOCK"),
-    ("groups", "MOST_WORDS", "selection.MOST_WORDS"),
-    ("join", "PAIR_THREADS", "join.THREADS"),
-    ("join_reduce", "THREADS", "join_reduce.THREADS"),
-    ("prefix", "THREADS", "selection.PREFIX_THREADS"),
-    ("prefix", "TILE", "selection.PREFIX_TILE"),
-    ("reduce", "THREADS", "reduce.THREADS"),
-    ("reduce", "TILE", "reduce.ROWS_A_BLOCK"),
-    ("runs", "THREADS", "runs.THREADS"),
-    ("sort", "DIGIT_BITS", "sort.DIGIT_BITS"),
-    ("sort", "BINS", "sort.BINS"),
-    ("sort", "THREADS", "sort.THREADS"),
+    ("bit_pack", "MOST_PARTS", "packing.bit_pack.MOST_PARTS"),
+    ("bit_pack", "SUMMARY_WORDS", "packing.bit_pack.SUMMARY_WORDS"),
+    ("bit_pack", "THREADS", "packing.bit_pack.THREADS"),
+    ("bucket_join", "THREADS", "pruning.flags.THREADS"),
+    ("bucket_join", "MOST_TABLES", "buckets.bucket_join.MOST_TABLES"),
+    ("complete", "MOST_THREADS", "complete.complete.THREADS"),
+    ("complete_product", "MOST_BATCHES", "complete.complete_product.MOST_BATCHES"),
+    ("complete_product", "MOST_SHARED", "complete.complete_product.MOST_SHARED"),
+    ("dominance", "THREADS", "pruning.flags.THREADS"),
+    ("fields", "MOST_MOVES", "packing.fields.MOST_MOVES"),
+    ("fields", "ROWS_A_THREAD", "packing.fields.ROWS_A_THREAD"),
+    ("filters", "THREADS", "pruning.filters.THREADS"),
+    ("groups", "THREADS", "pruning.flags.THREADS"),
+    ("groups", "(WARP_ROWS * THREADS / 32)", "pairs.groups.ROWS_A_BLOCK"),
+    ("groups", "MOST_WORDS", "pairs.selection.MOST_WORDS"),
+    ("join", "PAIR_THREADS", "pairs.join.THREADS"),
+    ("join_reduce", "THREADS", "pairs.join_reduce.THREADS"),
+    ("prefix", "THREADS", "pairs.selection.PREFIX_THREADS"),
+    ("prefix", "TILE", "pairs.selection.PREFIX_TILE"),
+    ("reduce", "THREADS", "pairs.reduce.THREADS"),
+    ("reduce", "TILE", "pairs.reduce.ROWS_A_BLOCK"),
+    ("runs", "THREADS", "pairs.runs.THREADS"),
+    ("sort", "DIGIT_BITS", "pairs.sort.DIGIT_BITS"),
+    ("sort", "BINS", "pairs.sort.BINS"),
+    ("sort", "THREADS", "pairs.sort.THREADS"),
 ]
 
 
@@ -52,7 +52,7 @@ def value_of(source: str, expression: str) -> int:
 
 @pytest.mark.parametrize(("source", "expression", "name"), PAIRS)
 def test_the_source_and_its_launches_agree(source, expression, name):
-    module, constant = name.split(".")
+    module, _, constant = name.rpartition(".")
     assert value_of(source, expression) == getattr(import_module(f"oocbe.kernels.cuda.{module}"), constant)
 
 
