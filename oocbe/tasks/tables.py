@@ -93,6 +93,7 @@ def compute_tables(
     UnsupportedError : a linear constraint that can bind, for which keys have no room, or, without ``carries``, over
         more variables than fit a lookup; ``options.resume``.
     ResourceError : messages do not fit the memory limit, or the disk is full.
+    FloatRangeError : products of floats leave the range of float64.
     TimeLimitError : ``options.time_limit`` was reached, from here on; it goes on for later passes of the same engine.
     """
     relaxed = left_out(problem)

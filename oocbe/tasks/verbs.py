@@ -53,6 +53,8 @@ def run_task(
     ------
     UsageError : an unknown task, or a k or temperature out of range.
     UnsupportedError : a constraint that tables cannot carry, or a semiring in which the task has no meaning.
+    FloatRangeError : products of floats leave the range of float64, in ``count-optimal`` and ``kbest``; ``mpe``,
+        ``logz`` and ``marginals`` add logarithms instead.
     ResourceError : memory or disk ran out.
     Interrupted : Ctrl-C came; its ``result`` has the status ``interrupted``.
     """

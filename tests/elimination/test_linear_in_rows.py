@@ -300,3 +300,14 @@ def test_as_many_constraints_as_there_is_room_for_are_carried():
     more = replace(problem, linear_constraints=(*problem.linear_constraints * 2, *wide(1 << 8).linear_constraints))
     assert carried_in_rows(more) == (0, 2)
     assert [c.capacity for c in left_out(more)] == [1 << 20]
+
+
+def test_rows_that_are_not_cut_have_no_limit_of_pieces():
+    """A capacity over many variables is carried in rows, more of them than a piece may have."""
+    variables = tuple(Variable(f"x{v}", 2) for v in range(30))
+    functions = tuple(Function.from_array((v,), [v + 1, 0]) for v in range(30))
+    capacity = LinearConstraint(tuple(range(30)), tuple([0, v % 3 + 1] for v in range(30)), 10)
+    problem = Problem(variables, functions, linear_constraints=(capacity,), name="bag")
+    options = {"bounds": "none", "order_seconds": 0, "backend": "cpu"}
+    whole = oocbe.solve(problem, **options)
+    assert oocbe.solve(problem, piece_rows=2, **options).value == whole.value

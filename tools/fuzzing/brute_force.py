@@ -167,6 +167,7 @@ def truth_of(description: dict[str, Any], semiring: str | None = None) -> Truth:
     neutral = 0 if adds else 1
     constant = description.get("constant")
     own_neutral = 0 if own in ADDS else 1
+    own_start = exact(own_neutral if constant is None else constant)
     if constant is None or (chosen != own and constant == own_neutral):
         constant = neutral
     start = exact(constant)
@@ -186,8 +187,11 @@ def truth_of(description: dict[str, Any], semiring: str | None = None) -> Truth:
         if value is None:
             continue
         if limit is not None:
-            nearest = abs(value - limit) if nearest is None else min(nearest, abs(value - limit))
-            if value >= limit:
+            # An upper bound is one of what the values mean by themselves, whatever they are read as.
+            own_value = value if adds == (own in ADDS) else _value(assignment, functions, own_start, own in ADDS)
+            assert own_value is not None
+            nearest = abs(own_value - limit) if nearest is None else min(nearest, abs(own_value - limit))
+            if own_value >= limit:
                 continue
         if not adds and chosen != "counting" and value == 0:
             continue

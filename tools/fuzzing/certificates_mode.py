@@ -125,12 +125,13 @@ def _damaged(random: Random, whole: bytes) -> bytes:
     if random.random() < 0.2:
         return mutated(random, whole, "certificate")
     made = json.loads(whole)
+    claimed = made["value"]
     for _ in range(random.choice((1, 1, 2))):
         places = list(_places(made))
         holder, key = random.choice(places)
         if random.random() < 0.3:
             # A better value is what a forger wants.
-            made["value"] = random.choice((0, 1, -1, (made["value"] or 1) - 1, (made["value"] or 0) + 1))
+            made["value"] = random.choice((0, 1, -1, (claimed or 1) - 1, (claimed or 0) + 1))
             continue
         old = holder[key]
         if isinstance(old, bool) or old is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from .brute_force import Truth, logarithm, truth_of
+from .brute_force import LEAST_FLOAT, Truth, logarithm, truth_of
 from .descriptions import (
     SEMIRINGS,
     Description,
@@ -138,7 +138,8 @@ def _check_sum(result: Any, truth: Truth, tally: Tally) -> None:
             beyond = truth.total > 0 and not -700 < logarithm(truth.total) < 700
             tally.holds("a sum beyond floats", beyond and not truth.integral, truth.total, result.value)
             return
-        tally.near("sum", truth.total, result.value, 0 if truth.integral else truth.absolute_total / 10**9)
+        margin = 0 if truth.integral else truth.absolute_total / 10**9 + LEAST_FLOAT
+        tally.near("sum", truth.total, result.value, margin)
 
 
 def may_refuse(error: Exception, description: Description, truth: Truth, settings: Description) -> bool:

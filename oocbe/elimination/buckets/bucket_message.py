@@ -268,10 +268,12 @@ class MessageMaker:
             pruning,
         )
         row_bytes = (8 * layout.words + prepared.dtype.itemsize) * WORKING_COPIES
+        # Rows that carry what they consume are not cut into pieces.
+        piece_rows = engine.piece_rows if prepared.consumption is None else None
         while True:
             limit = max(0, store.free - charged) // row_bytes
-            if engine.piece_rows is not None:
-                limit = min(limit, engine.piece_rows)
+            if piece_rows is not None:
+                limit = min(limit, piece_rows)
             cap = limit + 1 if self._row_cap is None else self._row_cap
             limits = (min(cap, limit), self._step_limit)
             try:
@@ -289,7 +291,7 @@ class MessageMaker:
             except ResourceError:
                 return None
             # Out of the handler: the error's traceback holds the failed call's arrays, and writing takes memory, too.
-            if engine.piece_rows is not None or not store.make_room(store.memory_limit, besides=bucket.messages):
+            if piece_rows is not None or not store.make_room(store.memory_limit, besides=bucket.messages):
                 return None
         message = self.finished(message)
         if self._dominance is not None:
