@@ -16,7 +16,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.solutions.solution_file import Solution, read_solution, write_solution
-from oocbe.solutions.verification import verify_solution, violations_of
+from oocbe.solutions.verification import Verdict, verify_solution, violations_of
 
 PROBLEM = Problem(
     variables=(Variable("a", 2, ("no", "yes")), Variable("b", 3)),
@@ -147,3 +147,10 @@ def test_a_claim_made_in_another_semiring_is_judged_there() -> None:
 def test_the_library_function_takes_paths(tmp_path: Path) -> None:
     (tmp_path / "s.sol").write_text("a no\nb 1\n# value: 1\n")
     assert oocbe.verify(PROBLEM, tmp_path / "s.sol").accepted
+
+
+def test_a_claim_beyond_the_range_of_floats_is_no_crash() -> None:
+    claim = 10**400
+    assert not Verdict(2.5, (), claim).agrees
+    assert Verdict(claim, (), claim).agrees
+    assert not Verdict(claim, (), 2.5).agrees

@@ -261,7 +261,7 @@ def judged_output(command: Command, folder: Path, out: str, err: str, code: int,
     except json.JSONDecodeError as error:
         return [f"no JSON: {error}"]
     wrong = []
-    if printed.get("schema_version") != 1:
+    if printed.get("schema_version") not in (1, 2):
         wrong.append("no schema_version")
     status = printed.get("status")
     command.outcomes[f"status {status}"] += 1

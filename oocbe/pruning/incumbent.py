@@ -23,6 +23,7 @@ from oocbe.kernels.cpu.pruning.search_state import State
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.pruning.incumbent_model import SearchModel, search_model
+from oocbe.system.deadline import current
 
 TENURE, LEAST_TENURE, TENURE_SHARE = 40, 10, 8
 """Iterations for which a value given up is tabu, at least (at most twice as many). Where most variables cannot give
@@ -122,8 +123,10 @@ def find_incumbent(
     found_at = 0.0
     call = 0
     left = math.inf if iterations is None else iterations
+    deadline = current()
     while left > 0 and state.totals[1] + found.constant > goal:
         is_late = time.perf_counter() - begin >= seconds if call else seconds <= 0
+        is_late = is_late or (call > 0 and deadline is not None and deadline.passed)
         if is_late or (should_stop is not None and should_stop()):
             break
         steps = int(min(chunk, left))

@@ -7,6 +7,7 @@ does not show is that no better assignment exists; that is the solve's proof.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,8 @@ class Verdict:
         if self.claimed_value is None or self.value is None:
             return self.claimed_value is None
         if isinstance(self.value, int) and isinstance(self.claimed_value, int):
+            return self.value == self.claimed_value
+        if max(abs(self.value), abs(self.claimed_value)) > sys.float_info.max:  # an integer that no float is close to
             return self.value == self.claimed_value
         return math.isclose(self.value, self.claimed_value, rel_tol=RELATIVE_TOLERANCE, abs_tol=self.absolute_tolerance)
 

@@ -41,6 +41,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, SUM_PRODUCT
 from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import look
 from oocbe.table_algebra.join_sum import join_sum
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import to_host
@@ -241,12 +242,16 @@ class _ModularMaker(MessageMaker):
         while theirs in first.layout or theirs in second.layout:
             theirs += "'"
         apart = replace(second, layout=Layout((theirs, *second.layout.scope[1:]), second.layout.sizes))
+        look()
         product = self.finished(join_sum(first, apart, backend="cpu"))
+        look()
         columns = product.layout.unpack(product.keys)
         amounts = columns[:, product.layout.place(own)] + columns[:, product.layout.place(theirs)]
         keep = consumption.fits(amounts)
         places = [product.layout.place(name) for name in names]
+        look()
         keys = layout.pack(np.column_stack([amounts[keep], columns[keep][:, places]]))
+        look()
         rows = np.lexsort(keys)
         keys, values = np.ascontiguousarray(keys[:, rows]), product.values[keep][rows]
         starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])[: len(rows)])

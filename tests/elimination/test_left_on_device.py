@@ -11,12 +11,15 @@ import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets import message, messages
 from oocbe.elimination.buckets.assignment import backward_pass
+from oocbe.elimination.buckets.buckets import fill_buckets
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import LESS
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import DiskError, ResourceError
+from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.cuda.device import why_unavailable
+from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.synth.networks import grid_network, random_network
@@ -191,6 +194,33 @@ def test_a_device_that_is_full_after_all_leaves_a_bucket_to_the_cpu():
         assert all(m.is_complete for m in joined(outcome.buckets))
         assert engine.asked == len(problem.variables)
         assert problem.evaluate(backward_pass(prepared, outcome.buckets)) == outcome.value
+
+
+class InsistingDevice(BucketEngine):
+    """An engine that insists on a device, which takes all buckets of complete tables and computes as the CPU does."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self.insists = True
+
+    def takes_complete(self, joined_cells):
+        return True
+
+    def device_room(self):
+        return 1 << 40
+
+    def complete_kernels(self, joined_cells):
+        return complete_kernels(0, "cpu")
+
+
+def test_nothing_feasible_is_an_answer_of_a_device_that_is_insisted_on():
+    """Floats of a complete table that are all infeasible are looked at once more by rows."""
+    problem = Problem((Variable("a", 1), Variable("b", 2)), (Function((0, 1), np.zeros((0, 2), int), np.zeros(0)),))
+    prepared = prepare(problem, MIN_SUM, [0, 1])
+    with MessageStore(1 << 30) as store:
+        maker = Forward(prepared, False, store, engine=InsistingDevice(), tables="complete")
+        bucket = fill_buckets(prepared, store)[0]
+        assert maker.cheapest_message(bucket, np.array([1, 0], dtype=np.uint8)).rows == 0
 
 
 @pytest.mark.gpu

@@ -189,24 +189,33 @@ class MessageMaker:
 
     def complete_message(self, bucket: Bucket) -> CompleteTable | None:
         """The message as a complete table, not published; None where rows are cheaper."""
+        made = self._computed_complete(bucket)
+        return made if made is not None and self._is_certain(bucket, made) else None
+
+    def _computed_complete(self, bucket: Bucket) -> CompleteTable | None:
+        """The message as a complete table, certain or not."""
         if not self._complete.are_possible:
             return None
         with reading(self._prepared, bucket):
-            made = self._complete.compute(bucket, self._covered(bucket), self._row_cap)
-        # A product of floats may be too small for one, or terms cancel: rows tell that from what is infeasible.
-        if made is None or not self._multiplies_floats or made.rows == made.cells:
-            return None if made is not None and made.rows == 0 and made.dtype.kind == "f" else made
-        return None if made.rows == 0 or self._may_underflow(bucket) else made
+            return self._complete.compute(bucket, self._covered(bucket), self._row_cap)
+
+    def _is_certain(self, bucket: Bucket, made: CompleteTable) -> bool:
+        """Whether what a complete table says is infeasible is so; only rows tell it from floats whose product is too
+        small for one, or that cancel."""
+        if not self._multiplies_floats or made.rows == made.cells:
+            return made.rows > 0 or made.dtype.kind != "f"
+        return made.rows > 0 and not self._may_underflow(bucket)
 
     def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
         """The message in memory in the form that is cheaper, not published; arguments and errors as for :meth:`table`.
 
         ResourceError also where it must be complete and does not fit.
         """
-        made = self.complete_message(bucket)
-        if made is not None:
+        made = self._computed_complete(bucket)
+        if made is None:
+            self._complete.check_rows_will_do(bucket)
+        elif self._is_certain(bucket, made):
             return made
-        self._complete.check_rows_will_do(bucket)
         return self.table(bucket, subtree)
 
     @property

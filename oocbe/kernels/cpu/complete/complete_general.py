@@ -24,7 +24,7 @@ MIN = int(Marginalisation.MIN)
 MAX = int(Marginalisation.MAX)
 LOG_SUM_EXP = int(Marginalisation.LOG_SUM_EXP)
 
-LARGEST_PIECE = LARGEST_CALL >> 4
+LARGEST_PIECE = LARGEST_CALL >> 7
 """Joined cells of a call at most: cell by cell, with an exponential each, they take many times what a row does."""
 
 RUN_CELLS = 1024
