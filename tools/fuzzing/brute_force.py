@@ -108,7 +108,8 @@ class Truth:
             return 0
         if self.adds:
             return Fraction(self.magnitude) * Fraction(self.terms + 2, 2**50)
-        return abs(Fraction(value)) / 10**9 + LEAST_FLOAT
+        # Below the smallest normal number, an exponential may miss the nearest step by some.
+        return abs(Fraction(value)) / 10**9 + 4 * LEAST_FLOAT
 
     def below(self, bound: float | None) -> Truth:
         """The same with only what is strictly below a bound."""
