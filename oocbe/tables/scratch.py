@@ -79,6 +79,10 @@ def remove_locked(path: Path) -> None:
     disk.remove(path)
 
 
+BEGINNING_SECONDS = 60.0
+"""A writer's folder has its lock long before: without one, nobody is about to take it."""
+
+
 def _remove_dead(folder: Path) -> bool:
     """Remove a folder whose owner has died; whether that is so: one without a lock may be anybody's.
 
@@ -141,11 +145,18 @@ def remove_orphans(parent: Path) -> list[Path]:
 def remove_partial_folders(path: Path) -> None:
     """Remove what killed processes of this user left of a table that was to have this name.
 
-    Those that are still being written, and those whose owner cannot be told, are left.
+    Those that are still being written, and those whose owner cannot be told, are left; an empty one without a lock, of
+    a process that was killed as it began, goes once it is older than :data:`BEGINNING_SECONDS`.
     """
     with suppress(OSError):
         folders = [found for found in path.parent.iterdir() if found.name.startswith(f".{path.name}.")]
         for folder in filter(lambda found: disk.is_partial(found.name), folders):
             with suppress(OSError, DiskError):
-                if not folder.is_symlink() and folder.lstat().st_uid == os.geteuid():
-                    _remove_dead(folder)
+                found = folder.lstat()
+                if folder.is_symlink() or found.st_uid != os.geteuid():
+                    continue
+                if time.time() - found.st_mtime > BEGINNING_SECONDS:
+                    with suppress(OSError):  # it is not empty
+                        folder.rmdir()
+                        continue
+                _remove_dead(folder)

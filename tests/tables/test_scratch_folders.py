@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from contextlib import nullcontext
 
 import numpy as np
@@ -19,7 +20,7 @@ from oocbe.table_algebra.out_of_core.workplace import Workplace
 from oocbe.tables import folder_lock
 from oocbe.tables.disk import hooked
 from oocbe.tables.folder_lock import FolderLock
-from oocbe.tables.scratch import ScratchFolder, remove_orphans
+from oocbe.tables.scratch import ScratchFolder, remove_orphans, remove_partial_folders
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
@@ -134,3 +135,16 @@ def test_tables_are_written_where_files_cannot_be_locked(tmp_path, monkeypatch):
     table = Table.from_rows({"a": 1000}, np.arange(1000)[:, np.newaxis], np.arange(1000))
     same_table(StoredTable.save(tmp_path / "t", table).to_table(), table)
     assert not (tmp_path / "t" / "lock").exists()
+
+
+@pytest.mark.parametrize(("age", "is_empty", "stays"), [(0, True, True), (100, True, False), (100, False, True)])
+def test_a_folder_of_a_writer_that_was_killed_as_it_began(tmp_path, age, is_empty, stays):
+    """It has no lock: it may be about to get one, unless it is old, and what is in it may be anybody's."""
+    begun = tmp_path / ".table.4711.abcd.partial"
+    begun.mkdir()
+    if not is_empty:
+        (begun / "notes").write_text("not ours")
+    past = time.time() - age
+    os.utime(begun, (past, past))
+    remove_partial_folders(tmp_path / "table")
+    assert begun.exists() == stays
