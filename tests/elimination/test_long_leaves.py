@@ -16,7 +16,7 @@ import oocbe
 from oocbe.elimination.buckets import assignment
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu.buckets import consumption_leaf
-from oocbe.kernels.cpu.buckets.consumption_leaf import GIVEN_UP, LISTS, STACK, join_consumptions
+from oocbe.kernels.cpu.buckets.consumption_leaf import DEEPEST, GIVEN_UP, LISTS, STACK, join_consumptions
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.system.deadline import Deadline
@@ -91,7 +91,8 @@ def leaf(lengths: list[int], marginalisation: int, keeps_staircase: bool, bits: 
 
 def run(arguments, row_limit=1 << 62, stop=None):
     lists = (np.empty((LISTS, 64), np.int64), np.empty((LISTS, 64), np.int64))
-    return join_consumptions(*arguments[:4], *lists, row_limit, np.zeros(1, np.int64) if stop is None else stop)
+    ends = np.zeros(DEEPEST + 1, dtype=np.int64)
+    return join_consumptions(*arguments[:4], *lists, ends, row_limit, np.zeros(1, np.int64) if stop is None else stop)
 
 
 @pytest.mark.parametrize("keeps_staircase", [True, False])

@@ -10,20 +10,18 @@ Neighbouring variables in which the same tables take part form a *run* and are t
 table takes part enumerates the values of its one variable. After each step the hard constraints whose last variable
 lies in that run are looked up in bit sets, so that a prefix that violates one is never extended. What a lookup needs of
 the runs above is gathered once, on arrival: an enumerating run then knows all permitted values, and constraints that
-permit everything below (in SPOT5: of a photograph left out) are not looked at again until the walk returns. At the end
-of a walk (a *leaf*: one assignment of the separator) the remaining rows differ in the eliminated variable only; they
-are combined with the functions of the bucket, looked up in dense arrays, and reduced to one value.
+permit everything below (in SPOT5: of a photograph left out) are not looked at until the walk returns. At its end (a
+*leaf*: one assignment of the separator) the remaining rows differ in the eliminated variable only; they are combined
+with the functions of the bucket, looked up in dense arrays, and reduced to one value.
 
-With a bound on what every prefix of a key costs at least (:mod:`oocbe.bucket_engine.row_pruning`), a prefix goes as
-soon as no completion of it can be better than a threshold: what the tables say of the variables so far, their least
-values for the rest, and the least value among the rows of each table that still agree with the prefix. A row is judged
-once more by its own value before it is written.
+With a bound on what each prefix of a key costs at least (:mod:`oocbe.bucket_engine.row_pruning`), it goes as soon as no
+completion can be below a threshold: what tables say of the variables so far, their least values for the rest, and the
+least value among the rows of each table that agree with it. A row is judged once more by its own value when written.
 
 Where rows carry what they consume of linear constraints (:mod:`oocbe.bucket_engine.consumption`), that is the lowest
-field of every key, below the eliminated variable. A leaf then has several rows
-(:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`), and bounds count a *price* for what a row consumes.
-
-Everything a walk needs comes in flat arrays; :mod:`oocbe.bucket_engine.bucket_join` makes them and documents each.
+field of every key, a leaf has several rows (:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`), and bounds count a
+*price* for what a row consumes. All that a walk needs comes in flat arrays, which
+:mod:`oocbe.bucket_engine.bucket_join` makes and documents.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.buckets.consumption_leaf import LISTS, STACK, join_consumptions, write_rows
+from oocbe.kernels.cpu.buckets.consumption_leaf import DEEPEST, LISTS, STACK, join_consumptions, write_rows
 from oocbe.kernels.cpu.buckets.trie_search import group_end, seek
 from oocbe.kernels.cpu.buckets.walk_steps import bound_part, gather, grown, least_value
 from oocbe.kernels.cpu.jit import jit
@@ -100,6 +98,7 @@ def walk(
     amount_shift, amount_mask, price = consumption[8], consumption[9], consumption[10]
     amounts = np.empty((LISTS, 64 if consumes else 1), dtype=np.int64)
     worths = np.empty(amounts.shape, dtype=values.dtype)
+    run_ends = np.zeros(DEEPEST + 1, dtype=np.int64)
 
     words = item_keys.shape[0]
     count_tables = len(key_base)
@@ -178,7 +177,8 @@ def walk(
                         index[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
                     if consumes:
                         rows = (low[stop_level], high[stop_level], index, base, mask_from, mask_to, function_to)
-                        made_here = join_consumptions(tables, rows, leaf, consumption, amounts, worths, row_limit, stop)
+                        lists = (amounts, worths, run_ends)
+                        made_here = join_consumptions(tables, rows, leaf, consumption, *lists, row_limit, stop)
                         filled, amounts, worths = made_here
                         if filled < 0:
                             return out_keys, out_values, out_low, out_high, count, False, pruned

@@ -181,7 +181,15 @@ def _settle(
 
 @jit
 def join_consumptions(
-    tables: Any, here: Any, leaf: Any, consumption: Any, amounts: Any, worths: Any, row_limit: Any, stop: Any
+    tables: Any,
+    here: Any,
+    leaf: Any,
+    consumption: Any,
+    amounts: Any,
+    worths: Any,
+    ends: Any,
+    row_limit: Any,
+    stop: Any,
 ) -> Any:
     """All rows of one leaf: their number, and the lists (larger ones where they had to grow), of which the first has
     them.
@@ -194,6 +202,8 @@ def join_consumptions(
     here : (low, high, index, base, mask_from, mask_to, function_to) — int64 (tables,), each table's rows at this leaf;
         the index of each mask and function; where the entries of each begin; where masks and functions are in both.
     amounts, worths : int64 and value dtype (:data:`LISTS`, capacity), overwritten.
+    ends : int64 (:data:`DEEPEST` + 1,), where the runs on the stack end, 0 at the front; overwritten behind that. Made
+        once by the caller, as there are millions of leaves.
     row_limit : of the message; a leaf may pass it by as much as :data:`LEAF_FACTOR` says.
     stop : int64 (1,), looked at now and then; another value than 0 makes the leaf give up.
     """
@@ -210,7 +220,6 @@ def join_consumptions(
     # compiled for both: so these begin as integers.
     zero = np.int64(0)
     given_up = zero + GIVEN_UP
-    ends = np.zeros(DEEPEST + 1, dtype=np.int64)
     depth = zero
     block = -1
     allowed = U64(0)
