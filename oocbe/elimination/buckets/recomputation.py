@@ -25,10 +25,12 @@ from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.model.semiring import Combination, Marginalisation
 
 MOST_LOOKUPS = 256
-"""Most lookups in kept messages that one value of a forgotten message may take: about a millisecond."""
+"""Most lookups in kept messages that one value of a forgotten message may take: small beside copying gigabytes, even
+where each is a read of its own."""
 
 SLOW_LOOKUPS = 16
-"""Lookups of a complete table in memory that take as long as one among rows or on disk, at least."""
+"""What a lookup among rows or on disk counts for beside one of a complete table in memory, of which many are gathered at
+once; a cautious choice, not a measurement."""
 
 
 class Recomputation:
