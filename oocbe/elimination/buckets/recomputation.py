@@ -29,8 +29,8 @@ MOST_LOOKUPS = 256
 where each is a read of its own."""
 
 SLOW_LOOKUPS = 16
-"""What a lookup among rows or on disk counts for beside one of a complete table in memory, of which many are gathered at
-once; a cautious choice, not a measurement."""
+"""What a lookup among rows or on disk counts for beside one of a complete table in memory, of which many are gathered
+at once; a cautious choice, not a measurement."""
 
 
 class Recomputation:
