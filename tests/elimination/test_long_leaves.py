@@ -16,7 +16,7 @@ import oocbe
 from oocbe.elimination.buckets import assignment
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu.buckets import consumption_leaf
-from oocbe.kernels.cpu.buckets.consumption_leaf import DEEPEST, GIVEN_UP, LISTS, STACK, join_consumptions
+from oocbe.kernels.cpu.buckets.consumption_leaf import DEEPEST, GIVEN_UP, LISTS, join_consumptions
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.system.deadline import Deadline
@@ -71,20 +71,25 @@ def test_like_brute_force(seed, dominance):
     assert problem.evaluate(result.assignment) == result.value
 
 
-def leaf(lengths: list[int], marginalisation: int, keeps_staircase: bool, bits: int = 30):
-    """Arguments of a leaf: random tables of one variable with one value, and what each of their rows consumes."""
+def leaf(lengths: list[int], marginalisation: int, keeps_staircase: bool, bits: int = 30, domain: int = 1):
+    """Arguments of a leaf: random tables of one variable, and what each of their rows consumes."""
     random = np.random.default_rng(len(lengths))
-    keys = [np.sort(random.choice(1 << (bits - 6), n, replace=False)).astype(np.uint64) for n in lengths]
+    amount_bits = bits - 6
+    # Few different consumptions, so that some are equal, where there are several values.
+    keys = [random.choice(domain << (amount_bits if domain == 1 else 8), n, replace=False) for n in lengths]
+    if domain > 1:
+        keys = [(drawn >> 8) << bits | drawn & 255 for drawn in keys]
+    keys = [np.sort(drawn).astype(np.uint64) for drawn in keys]
     values = [np.sort(random.integers(0, 1 << 20, n))[::-1].copy() for n in lengths]
     rows = np.array(lengths, dtype=np.int64)
     base = np.append(0, np.cumsum(rows)[:-1])
     none = np.zeros(0, dtype=np.int64)
     tables = (np.concatenate(keys), np.concatenate(values), base, rows, base, none, none, 1)
     here = (np.zeros(len(rows), np.int64), rows, none, none, 0, 0, 0)
-    leaf_part = (1, np.int64(0), 0, np.zeros(0, np.uint64), np.zeros(0, np.int64), 0, marginalisation, np.int64(0))
+    leaf_part = (domain, np.int64(domain - 1), 0, np.zeros(0, np.uint64), np.zeros(0, np.int64), 0, marginalisation, np.int64(0))
     guards, limit = 1 << (bits - 1), (1 << (bits - 1)) - 1
     unit = (np.zeros(1, np.uint64), np.zeros(1, np.int64))
-    own = np.zeros(1, np.int64)
+    own = np.arange(domain, dtype=np.int64)
     consumption = (bits, limit | guards, guards, bits, keeps_staircase, own, *unit, none, none, none)
     return tables, here, leaf_part, consumption, keys, values
 
@@ -96,21 +101,33 @@ def run(arguments, row_limit=1 << 62, stop=None):
 
 
 @pytest.mark.parametrize("keeps_staircase", [True, False])
-@pytest.mark.parametrize("lengths", [[1], [5, 1], [1, 5], [7, 30], [30, 7], [4, 3, 5, 2], [40, 40]])
-def test_a_leaf_has_the_combinations_of_its_tables(lengths, keeps_staircase):
-    arguments = leaf(lengths, 0, keeps_staircase)
+@pytest.mark.parametrize("domain", [1, 4])
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        *([1], [200], [5, 1], [1, 5], [7, 30], [30, 7], [40, 40], [3, 400], [400, 3]),
+        *([1, 1, 1], [4, 3, 5, 2], [1, 300, 2], [60, 2, 50], [70, 70, 2]),
+    ],
+    ids=str,
+)
+def test_a_leaf_has_the_combinations_of_its_tables(lengths, domain, keeps_staircase):
+    arguments = leaf(lengths, 0, keeps_staircase, domain=domain)
+    bits = 30
     keys, values = arguments[4:]
     best: dict[int, int] = {}
     for rows in itertools.product(*(range(n) for n in lengths)):
-        amount = sum(int(k[row]) for k, row in zip(keys, rows, strict=True))
+        taken = [int(k[row]) for k, row in zip(keys, rows, strict=True)]
+        if len({key >> bits for key in taken}) > 1:
+            continue  # not the same value of the variable
+        amount = (taken[0] >> bits) + sum(key & ((1 << bits) - 1) for key in taken)
         worth = sum(int(v[row]) for v, row in zip(values, rows, strict=True))
         best[amount] = min(worth, best.get(amount, worth))
     expected = sorted(best.items())
     if keeps_staircase:
         least = itertools.accumulate((worth for _, worth in expected), min, initial=1 << 60)
         expected = [row for row, before in zip(expected, least, strict=False) if row[1] < before]
-    filled, amounts, worths = run(arguments)
-    assert list(zip(amounts[STACK, :filled].tolist(), worths[STACK, :filled].tolist(), strict=True)) == expected
+    filled, chosen, amounts, worths = run(arguments)
+    assert list(zip(amounts[chosen, :filled].tolist(), worths[chosen, :filled].tolist(), strict=True)) == expected
 
 
 def test_a_leaf_gives_up_where_its_message_may_not_have_so_many_rows():

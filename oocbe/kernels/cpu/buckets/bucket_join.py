@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.buckets.consumption_leaf import DEEPEST, LISTS, STACK, join_consumptions, write_rows
+from oocbe.kernels.cpu.buckets.consumption_leaf import DEEPEST, LISTS, join_consumptions, write_rows
 from oocbe.kernels.cpu.buckets.trie_search import group_end, seek
 from oocbe.kernels.cpu.buckets.walk_steps import bound_part, gather, grown, least_value
 from oocbe.kernels.cpu.jit import jit
@@ -179,7 +179,7 @@ def walk(
                         rows = (low[stop_level], high[stop_level], index, base, mask_from, mask_to, function_to)
                         lists = (amounts, worths, run_ends)
                         made_here = join_consumptions(tables, rows, leaf, consumption, *lists, row_limit, stop)
-                        filled, amounts, worths = made_here
+                        filled, chosen, amounts, worths = made_here
                         if filled < 0:
                             return out_keys, out_values, out_low, out_high, count, False, pruned
                         if count + filled > capacity:
@@ -188,7 +188,7 @@ def walk(
                             out_values = grown(out_values.reshape(1, -1), count, capacity)[0]
                         before, prices = count, (scale, amount_shift, amount_mask, price)
                         room = slack[levels + 1] - reached[levels] if prunes else entries[0]
-                        leaf_rows = (amounts[STACK, :filled], worths[STACK, :filled])
+                        leaf_rows = (amounts[chosen, :filled], worths[chosen, :filled])
                         count = write_rows(key, *leaf_rows, prunes, room, prices, out_keys, out_values, count)
                         pruned += before + filled - count
                         made[0] += (count & ~SHARED_STEP) - (before & ~SHARED_STEP)

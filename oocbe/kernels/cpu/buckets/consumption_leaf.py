@@ -11,7 +11,8 @@ Rows of a table that belong together are sorted by consumption. So combining two
 shifted by a row of the other, for each row of the shorter one. Runs lie on a stack, and two of them are merged as soon
 as the upper one is no shorter than half of the lower one, as in Timsort (Auger, Jugé, Nicaud, Pivoteau, *On the
 Worst-Case Complexity of TimSort*, 2018). So m rows and n take m n log m steps at most, and where only the staircase
-stays, or few consumptions differ, far fewer. Combining looks now and then whether to give up.
+stays, or few consumptions differ, far fewer. Most leaves have few rows and are quicker without a run for each list:
+while the uppermost run is short, rows are merged into it at once. Combining looks now and then whether to give up.
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ from oocbe.kernels.cpu.jit import inline, jit
 U64 = np.uint64
 
 LISTS = 3
-"""Lists of consumptions and values that are worked on at once: the stack of runs, one to merge two of them into, and
-the combination of the tables so far."""
+"""Lists of consumptions and values that are worked on at once."""
 
 STACK, SPARE, JOINED = 0, 1, 2
+"""The list of runs; the one to merge into; the combination of the tables so far. The uppermost run may also lie in the
+spare list, at the place that it would have on the stack."""
 
 DEEPEST = 128
 """Runs on the stack, at most: below the uppermost two, each is more than twice as long as the next, in two stacks."""
+
+SHORT_RUN = 64
+"""Rows of the uppermost run up to which others are merged into it at once, however few these are."""
 
 LOOK_UP_STEP = (1 << 16) - 1
 """Steps, less one, after which a merge looks whether to give up; ones in the low bits."""
@@ -77,45 +82,108 @@ def _appended(
     return filled + 1
 
 
-@jit
-def _push_rows(amounts: Any, worths: Any, begin: Any, run: Any, first: Any, rows: Any, add: Any, rule: Any) -> Any:
-    """Put a table's rows, shifted by an amount and combined with a value, on the stack; the stack's new end.
+@inline
+def _shifted(amounts: Any, worths: Any, source: Any, row: Any, add: Any, rule: Any) -> Any:
+    """A row of one list combined with a row of the other: (whether it keeps within the limit, consumption, value).
 
     Parameters
     ----------
-    amounts, worths : int64 and value dtype (lists, capacity), with room for the rows. begin : the stack's end.
-    run : (keys, values, key_base, value_base, mask) of the table. first, rows : its rows. add : (amount, value).
+    source : (from_table, run, first, rows): whether rows are a table's, and else those of the combination of the tables
+        so far; the table as (keys, values, key_base, value_base, mask); which rows.
+    add : (amount, value) of the other list's row.
     rule : (limit, guards, group_shift, keeps_staircase, combination, marginalisation); the limit with all guard bits.
     """
-    keys, values, key_base, value_base, mask = run
-    amount_added, value_added = add
+    from_table, (keys, values, key_base, value_base, mask), first, _ = source
     limit, guards, _, _, combination, _ = rule
+    amount, worth = add
+    if from_table:
+        amount += np.int64(keys[key_base + first + row] & mask)
+        other = values[value_base + first + row]
+    else:
+        amount += amounts[JOINED, row]
+        other = worths[JOINED, row]
+    if combination == 0:
+        worth += other
+    else:
+        worth *= other
+    return (limit - amount) & guards == guards, amount, worth
+
+
+@jit
+def _push(amounts: Any, worths: Any, target: Any, begin: Any, source: Any, add: Any, rule: Any) -> Any:
+    """Write a list, shifted by a row of the other one, behind ``begin`` in another list; the new end.
+
+    Parameters
+    ----------
+    amounts, worths : int64 and value dtype (lists, capacity), with room for the rows. target, begin : where to.
+    source, add, rule : as :func:`_shifted` has them.
+    """
     filled = begin
-    for row in range(first, first + rows):
-        amount = np.int64(keys[key_base + row] & mask) + amount_added
-        if (limit - amount) & guards != guards:
-            continue
-        if combination == 0:
-            worth = values[value_base + row] + value_added
-        else:
-            worth = values[value_base + row] * value_added
-        filled = _appended(amounts, worths, STACK, begin, filled, amount, worth, rule)
+    for row in range(source[3]):
+        fits, amount, worth = _shifted(amounts, worths, source, row, add, rule)
+        if fits:
+            filled = _appended(amounts, worths, target, begin, filled, amount, worth, rule)
     return filled
 
 
 @jit
-def _push_joined(amounts: Any, worths: Any, begin: Any, size: Any, add: Any, rule: Any) -> Any:
-    """The combination of the tables so far, shifted likewise, put on the stack; the stack's new end."""
-    amount_added, value_added = add
-    limit, guards, _, _, combination, _ = rule
-    filled = begin
-    for row in range(size):
-        amount = amounts[JOINED, row] + amount_added
-        if (limit - amount) & guards != guards:
-            continue
-        worth = worths[JOINED, row] + value_added if combination == 0 else worths[JOINED, row] * value_added
-        filled = _appended(amounts, worths, STACK, begin, filled, amount, worth, rule)
+def _merge_short(
+    amounts: Any, worths: Any, side: Any, low: Any, middle: Any, source: Any, add: Any, rule: Any
+) -> Any:
+    """Merge a list, shifted by a row of the other one, with the uppermost run, which begins at ``low``; the new end.
+
+    The run lies in the list ``side``, of stack and spare, and goes to the other one. Nothing is written and read again,
+    not even the row last written: most of the time of rows that carry consumptions is spent here.
+    """
+    _, _, group_shift, keeps_staircase, _, marginalisation = rule
+    target = SPARE - side
+    rows = source[3]
+    i, j, filled = low, low - low, low
+    group = np.int64(-1)
+    best = add[1]
+    while True:
+        amount, worth = add
+        while j < rows:
+            fits, amount, worth = _shifted(amounts, worths, source, j, add, rule)
+            if fits:
+                break
+            j += 1
+        takes_run = i < middle
+        if takes_run and j < rows:
+            if amounts[side, i] != amount:
+                takes_run = amounts[side, i] < amount
+            elif marginalisation == 1:
+                takes_run = worths[side, i] >= worth
+            else:
+                takes_run = worths[side, i] <= worth
+        if takes_run:
+            amount, worth = amounts[side, i], worths[side, i]
+            i += 1
+        elif j < rows:
+            j += 1
+        else:
+            break
+        if keeps_staircase:
+            is_worse = worth >= best if marginalisation == 0 else worth <= best
+            if is_worse and amount >> group_shift == group:
+                continue
+            group = amount >> group_shift
+            best = worth
+            amounts[target, filled] = amount
+            worths[target, filled] = worth
+            filled += 1
+        else:
+            filled = _appended(amounts, worths, target, low, filled, amount, worth, rule)
     return filled
+
+
+@inline
+def _moved_to_stack(amounts: Any, worths: Any, side: Any, begin: Any, end: Any) -> None:
+    """Copy the uppermost run to the stack where it lies in the spare list."""
+    if side == SPARE:
+        for row in range(begin, end):
+            amounts[STACK, row] = amounts[SPARE, row]
+            worths[STACK, row] = worths[SPARE, row]
 
 
 @jit
@@ -191,8 +259,7 @@ def join_consumptions(
     row_limit: Any,
     stop: Any,
 ) -> Any:
-    """All rows of one leaf: their number, and the lists (larger ones where they had to grow), of which the first has
-    them.
+    """All rows of one leaf: their number, which of the lists has them, and the lists (larger where they had to grow).
 
     The number is negative where a limit was passed or ``stop`` set, and the leaf given up.
 
@@ -219,7 +286,8 @@ def join_consumptions(
     # A variable that begins as a literal has two types while types are inferred, and functions that it is given to are
     # compiled for both: so these begin as integers.
     zero = np.int64(0)
-    given_up = zero + GIVEN_UP
+    given_up, stack = zero + GIVEN_UP, zero + STACK
+    side = stack
     depth = zero
     block = -1
     allowed = U64(0)
@@ -270,9 +338,21 @@ def join_consumptions(
                 if count_tables > 0:
                     first, rows = pointer[t], until[t] - pointer[t]
                     run = (keys, values, key_base[t], value_base[t], amount_mask)
-                # The last table's runs stay on the stack, with those of the values before.
                 is_last = t + 1 >= count_tables
-                floor = zero if is_last else depth
+                if t == 0 and not is_last:
+                    if rows > amounts.shape[1]:
+                        amounts = grown(amounts, amounts.shape[1], 2 * rows)
+                        worths = grown(worths, worths.shape[1], 2 * rows)
+                    add = (amounts[JOINED, 0], worths[JOINED, 0])
+                    size = _push(amounts, worths, JOINED, zero, (True, run, first, rows), add, rule)
+                    continue
+                # The last table's runs stay on the stack, with those of the values before.
+                floor = zero
+                if not is_last:
+                    floor = depth
+                    if depth > 0:
+                        _moved_to_stack(amounts, worths, side, ends[depth - 1], ends[depth])
+                    side = stack
                 longer = max(size, rows)
                 for i in range(min(size, rows)):
                     begin = ends[depth]
@@ -280,36 +360,52 @@ def join_consumptions(
                         capacity = 2 * (begin + longer)
                         amounts = grown(amounts, amounts.shape[1], capacity)
                         worths = grown(worths, worths.shape[1], capacity)
+                    source = (size <= rows, run, first, longer)
                     if size <= rows:
                         add = (amounts[JOINED, i], worths[JOINED, i])
-                        filled = _push_rows(amounts, worths, begin, run, first, rows, add, rule)
                     else:
                         row = first + i
                         add = (np.int64(run[0][run[2] + row] & amount_mask), run[1][run[3] + row])
-                        filled = _push_joined(amounts, worths, begin, size, add, rule)
-                    if filled > begin:
-                        depth += 1
-                        ends[depth] = filled
+                    if depth > floor and begin - ends[depth - 1] <= SHORT_RUN:
+                        ends[depth] = _merge_short(amounts, worths, side, ends[depth - 1], begin, source, add, rule)
+                        side = SPARE - side
+                    else:
+                        if depth > floor:
+                            _moved_to_stack(amounts, worths, side, ends[depth - 1], begin)
+                        side = stack
+                        filled = _push(amounts, worths, STACK, begin, source, add, rule)
+                        if filled > begin:
+                            depth += 1
+                            ends[depth] = filled
+                    if depth - floor > 1 or ends[depth] > most or stop[0] != 0:
+                        _moved_to_stack(amounts, worths, side, ends[depth - 1], ends[depth])
+                        side = stack
                         depth = _settle(amounts, worths, ends, floor, depth, False, rule, most, stop)
                         if depth < 0:
-                            return given_up, amounts, worths
+                            return given_up, side, amounts, worths
                 if not is_last:
-                    depth = _settle(amounts, worths, ends, floor, depth, True, rule, most, stop)
-                    if depth < 0:
-                        return given_up, amounts, worths
+                    if depth - floor > 1:
+                        depth = _settle(amounts, worths, ends, floor, depth, True, rule, most, stop)
+                        if depth < 0:
+                            return given_up, side, amounts, worths
                     size = zero
                     if depth > floor:
-                        begin, filled = ends[floor], ends[depth]
-                        size = filled - begin
-                        amounts[JOINED, :size] = amounts[STACK, begin:filled]
-                        worths[JOINED, :size] = worths[STACK, begin:filled]
+                        begin = ends[floor]
+                        size = ends[depth] - begin
+                        for row in range(size):
+                            amounts[JOINED, row] = amounts[side, begin + row]
+                            worths[JOINED, row] = worths[side, begin + row]
                         depth = floor
+                    side = stack
         for t in range(count_tables):
             pointer[t] = until[t]
-    depth = _settle(amounts, worths, ends, zero, depth, True, rule, most, stop)
-    if depth < 0:
-        return given_up, amounts, worths
-    return ends[depth], amounts, worths
+    if depth > 1:
+        _moved_to_stack(amounts, worths, side, ends[depth - 1], ends[depth])
+        side = stack
+        depth = _settle(amounts, worths, ends, zero, depth, True, rule, most, stop)
+        if depth < 0:
+            return given_up, side, amounts, worths
+    return ends[depth], side, amounts, worths
 
 
 @jit
