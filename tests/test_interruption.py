@@ -308,3 +308,30 @@ def test_a_signal_whose_exception_was_swallowed_is_heeded_when_work_begins():
         assert not made.is_requested
         with listening() as same, Deadline() as deadline:
             assert same is made and made.is_requested and deadline.passed
+
+
+def test_code_that_answers_an_interruption_with_an_error_of_its_own_is_torn_out_all_the_same(monkeypatch):
+    """As modules written in C do while they load."""
+
+    def endless(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        with suppress(KeyboardInterrupt):
+            time.sleep(LONG)
+        raise ImportError("it failed to import")
+
+    problem = clique(12, 6)
+    monkeypatch.setattr(bounded.BoundedSolve, "_search_below", endless)
+    result = interrupted(oocbe.solve, problem, bounds="constant")
+    assert result.status == "interrupted"
+    assert problem.evaluate(result.assignment) == result.value
+
+
+def test_work_that_ends_by_itself_after_all_is_not_interrupted_once_more(monkeypatch):
+    monkeypatch.setattr(interruption, "GRACE_SECONDS", 0.05)
+    with heard({signal.SIGINT: KeyboardInterrupt}) as made:
+        with made.at_work():
+            signal.raise_signal(signal.SIGINT)
+            with suppress(KeyboardInterrupt):  # swallowed
+                time.sleep(LONG)
+        assert made.is_overdue and made.caused(RequestedEndError("the deadline came"))
+        time.sleep(0.2)  # output is written here

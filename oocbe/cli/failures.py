@@ -23,7 +23,7 @@ from typing import ParamSpec
 import typer
 
 from oocbe.cli.output import note, print_json
-from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, EXIT_USAGE, OocbeError, interruption_in
+from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, EXIT_USAGE, OocbeError
 from oocbe.results.schema import schema_version_of
 from oocbe.system.interruption import Interruption, heard
 
@@ -64,8 +64,8 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
             except typer.Exit:
                 raise
             except (Exception, KeyboardInterrupt, Terminated) as caught:
+                error = interruption.behind(caught)
                 interruption.heed()
-                error = interruption_in(caught)
                 is_unsaid = isinstance(error, KeyboardInterrupt | Terminated) and not interruption.is_deferred
                 if is_unsaid and kwargs.get("json"):
                     print_json(nothing_known(command.__name__))

@@ -47,7 +47,6 @@ from oocbe.errors import (
     TimeLimitError,
     UnsupportedError,
     ValueRangeError,
-    interruption_in,
 )
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation, Semiring
@@ -185,7 +184,7 @@ class _Run:
         except BaseException as error:
             if interruption.caused(error):
                 return self._unfinished(interruption)
-            found = interruption_in(error)
+            found = interruption.behind(error)
             if found is error:
                 raise
             raise found from None

@@ -114,7 +114,7 @@ def _improve(
             f"{MOST_LITERALS:,} whose conflicts it can take"
         )
     if any(len(f.scope) >= 2 for f in problem.functions):
-        share = seconds * (ASCENT_SHARE if conflicts else 1)
+        share = (deadline - time.perf_counter()) * (ASCENT_SHARE if conflicts else 1)
         ascended = _ascended(problem, constant.fixed_point, removed, share, order, True)
         if ascended is not None:
             found.append(ascended)

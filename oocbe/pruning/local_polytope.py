@@ -13,7 +13,6 @@ computed again in integers, so that the bound holds whatever the passes did.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +29,7 @@ from oocbe.pruning.constant_bound import minimum_terms
 from oocbe.pruning.estimators import Terms, first_values, joined
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import LARGEST_PART, cheapest, cost_limits
-from oocbe.system.interruption import is_requested
+from oocbe.system.deadline import Deadline, current_flag
 
 MOST_CELLS = 1 << 24
 """Cells of all functions together; the largest functions beyond it count with their minimum."""
@@ -157,26 +156,26 @@ class DualAscent:
         """Pass forth and back until the time is over or little is gained."""
         if not self._parts:
             return
-        deadline = time.perf_counter() + seconds
         start = best = self._bound()
         patience = 0
-        while time.perf_counter() < deadline and patience < PATIENCE and best < math.inf and not is_requested():
-            self._sweep(self._order, True)
-            self._sweep(self._order[::-1].copy(), True)
-            self.passes += 1
-            now = self._bound()
-            patience = patience + 1 if now - best <= LITTLE * (best - start) + 1e-12 * abs(best) else 0
-            best = max(best, now)
+        with Deadline(max(0.0, seconds)) as deadline:
+            while not deadline.passed and patience < PATIENCE and best < math.inf:
+                self._sweep(self._order, True, deadline.flag)
+                self._sweep(self._order[::-1].copy(), True, deadline.flag)
+                self.passes += 1
+                now = self._bound()
+                patience = patience + 1 if now - best <= LITTLE * (best - start) + 1e-12 * abs(best) else 0
+                best = max(best, now)
         # Costs end where other relaxations find them: with the variables, as far as functions can spare them.
-        self._sweep(self._order, False)
+        self._sweep(self._order, False, current_flag())
 
-    def _sweep(self, order: NDArray[np.int64], hand_on: bool) -> None:
-        """One pass along an order."""
+    def _sweep(self, order: NDArray[np.int64], hand_on: bool, stop: NDArray[np.int64]) -> None:
+        """One pass along an order; one that is stopped has passed some of the variables, which is a bound as well."""
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         functions = (self._cells, self._cell_start, self._use_start, self._use_variable)
         rest = (self._use_size, self._offset, self._shares, self._literal, self.removed, self._costs)
-        sweep(order, rank, *self._uses, *functions, *rest, hand_on)
+        sweep(order, rank, *self._uses, *functions, *rest, hand_on, stop)
 
     def _bound(self) -> float:
         """The bound in floating point, for judging progress; infinite where nothing counts."""

@@ -21,7 +21,7 @@ from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from oocbe.errors import RequestedEndError, interruption_in
+from oocbe.errors import OocbeError, RequestedEndError, interruption_in
 
 if TYPE_CHECKING:
     import socket
@@ -78,10 +78,22 @@ class Interruption:
 
     def caused(self, error: BaseException) -> bool:
         """Whether an error ends work because a first signal asked it to: a second one ends more than that."""
-        is_torn_out = self.is_overdue and not isinstance(interruption_in(error), Exception)
-        if is_torn_out:
-            self.heed()
-        return is_torn_out or isinstance(error, RequestedEndError)
+        is_torn_out = self.is_overdue and not isinstance(self.behind(error), Exception)
+        if not is_torn_out and not isinstance(error, RequestedEndError):
+            return False
+        self.heed()  # an exception that was swallowed on its way is not raised once more: the work has ended
+        return True
+
+    def behind(self, error: BaseException) -> BaseException:
+        """The interruption that became this error, or the error itself.
+
+        Modules written in C, and compilers, may answer an exception that arrives while they work with one of their own.
+        So does anything that goes wrong before an interruption that was raised has arrived: it is on its way.
+        """
+        found = interruption_in(error)
+        if self._unheeded is not None and isinstance(found, Exception) and not isinstance(found, OocbeError):
+            return self._raised[self._unheeded]()
+        return found
 
     def heed(self) -> None:
         """What was raised has arrived where it was to go."""

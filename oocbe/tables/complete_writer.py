@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import DiskError, ModelError
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.semiring import Semiring
+from oocbe.system.deadline import look
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.group_writer import GroupWriter
 from oocbe.tables.layout import Layout
@@ -19,6 +20,9 @@ from oocbe.tables.table import format_bytes
 
 LEAST_CHUNK_BYTES = 64
 """Of a chunk and its record in the manifest, even where all values are alike: no codec makes it smaller on disk."""
+
+CELLS_AT_ONCE = 1 << 24
+"""Cells that are looked through and written before the deadline is looked at again."""
 
 
 class CompleteTableWriter(GroupWriter):
@@ -62,12 +66,19 @@ class CompleteTableWriter(GroupWriter):
         ------
         ModelError : another dtype, or more cells than the table has.
         DiskError : the disk or the disk budget is used up.
+        TimeLimitError, RequestedEndError : the current deadline came.
         """
         if values.dtype != self.dtype or values.ndim != 1 or self.cells + len(values) > self.layout.complete_rows:
             raise ModelError(
                 f"{self.path}: {self.layout.complete_rows:,} values of {self.dtype}, {self.cells:,} of which are there,"
                 f" go on with no {values.dtype} {values.shape}"
             )
+        step = max(1, CELLS_AT_ONCE // self._chunk_rows) * self._chunk_rows
+        for begin in range(0, len(values), step):
+            look()
+            self._append(values[begin : begin + step])
+
+    def _append(self, values: NDArray[Any]) -> None:
         feasible = feasible_mask(values, self.semiring.combination, self.semiring.marginalisation)
         count = int(np.count_nonzero(feasible))
         self._widen(values if count == len(values) else values[feasible])

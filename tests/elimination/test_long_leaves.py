@@ -16,7 +16,8 @@ import oocbe
 from oocbe.elimination.buckets import assignment
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu.buckets import consumption_leaf
-from oocbe.kernels.cpu.buckets.consumption_leaf import DEEPEST, GIVEN_UP, LISTS, join_consumptions
+from oocbe.kernels.cpu.buckets.consumption_leaf import join_consumptions
+from oocbe.kernels.cpu.buckets.consumption_runs import DEEPEST, GIVEN_UP, LISTS
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.system.deadline import Deadline
@@ -86,7 +87,16 @@ def leaf(lengths: list[int], marginalisation: int, keeps_staircase: bool, bits: 
     none = np.zeros(0, dtype=np.int64)
     tables = (np.concatenate(keys), np.concatenate(values), base, rows, base, none, none, 1)
     here = (np.zeros(len(rows), np.int64), rows, none, none, 0, 0, 0)
-    leaf_part = (domain, np.int64(domain - 1), 0, np.zeros(0, np.uint64), np.zeros(0, np.int64), 0, marginalisation, np.int64(0))
+    leaf_part = (
+        domain,
+        np.int64(domain - 1),
+        0,
+        np.zeros(0, np.uint64),
+        np.zeros(0, np.int64),
+        0,
+        marginalisation,
+        np.int64(0),
+    )
     guards, limit = 1 << (bits - 1), (1 << (bits - 1)) - 1
     unit = (np.zeros(1, np.uint64), np.zeros(1, np.int64))
     own = np.arange(domain, dtype=np.int64)

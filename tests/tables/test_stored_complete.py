@@ -21,10 +21,11 @@ from oocbe import (
     UsageError,
     to_complete,
 )
-from oocbe.errors import DiskError
+from oocbe.errors import DiskError, TimeLimitError
 from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.streaming.cells import HeldCells, StoredCells, cells_touched, read_box
+from oocbe.system.deadline import Deadline
 from oocbe.tables.manifest import MANIFEST_NAME, FileRecord, Manifest
 from oocbe.tables.stored_complete import open_table
 
@@ -204,3 +205,23 @@ def test_what_no_disk_can_hold_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(DiskError, match=r"values takes .* or more, even if they are all alike.*[Kk]eep it as rows"):
         to_complete(table, output=tmp_path / "table", memory="32MiB", scratch=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_many_cells_are_written_in_parts_between_which_the_deadline_is_looked_at(tmp_path, monkeypatch):
+    table = example()
+    monkeypatch.setattr("oocbe.tables.complete_writer.CELLS_AT_ONCE", 20)
+    looks = []
+    monkeypatch.setattr("oocbe.tables.complete_writer.look", lambda: looks.append(1))
+    with StoredCompleteTable.create(tmp_path / "whole", table.layout, np.int32, chunk_cells=7) as writer:
+        writer.append(table.values[:5])
+        writer.append(table.values[5:])
+    assert len(looks) == 1 + 4  # 55 cells by 14, which are whole chunks
+    np.testing.assert_array_equal(StoredCompleteTable.open(tmp_path / "whole").to_complete().values, table.values)
+    monkeypatch.undo()
+    with (
+        Deadline(0.0),
+        pytest.raises(TimeLimitError),
+        StoredCompleteTable.create(tmp_path / "late", table.layout, np.int32) as writer,
+    ):
+        writer.append(table.values)
+    assert not (tmp_path / "late").exists()

@@ -18,6 +18,7 @@ import numpy as np
 
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.spans import device_span
+from oocbe.system.waiting import interruptibly
 from oocbe.tracing.recorder import KERNELS
 
 FOLDER = Path(__file__).parent
@@ -117,11 +118,19 @@ def _function(
 
 @cache
 def _module(source: str, definitions: tuple[tuple[str, Definition], ...], cooperative: bool) -> Any:
-    return cupy().RawModule(
+    module = cupy().RawModule(
         code=source_text(source),
         options=compiler_options(dict(definitions)),
         enable_cooperative_groups=cooperative,
     )
+    device = cupy().cuda.Device()
+
+    def compiled() -> None:
+        with device:
+            module.compile()
+
+    interruptibly(compiled)
+    return module
 
 
 @cache

@@ -20,8 +20,7 @@ least value among the rows of each table that agree with it. A row is judged onc
 
 Where rows carry what they consume of linear constraints (:mod:`oocbe.bucket_engine.consumption`), that is the lowest
 field of every key, a leaf has several rows (:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`), and bounds count a
-*price* for what a row consumes. All that a walk needs comes in flat arrays, which
-:mod:`oocbe.bucket_engine.bucket_join` makes and documents.
+*price* for what a row consumes. Flat arrays for all of it: :mod:`oocbe.bucket_engine.bucket_join` documents them.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.buckets.consumption_leaf import DEEPEST, LISTS, join_consumptions, write_rows
+from oocbe.kernels.cpu.buckets.consumption_leaf import join_consumptions, write_rows
+from oocbe.kernels.cpu.buckets.consumption_runs import DEEPEST, LISTS
 from oocbe.kernels.cpu.buckets.trie_search import group_end, seek
 from oocbe.kernels.cpu.buckets.walk_steps import bound_part, gather, grown, least_value
 from oocbe.kernels.cpu.jit import jit
@@ -177,9 +177,9 @@ def walk(
                         index[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
                     if consumes:
                         rows = (low[stop_level], high[stop_level], index, base, mask_from, mask_to, function_to)
-                        lists = (amounts, worths, run_ends)
-                        made_here = join_consumptions(tables, rows, leaf, consumption, *lists, row_limit, stop)
-                        filled, chosen, amounts, worths = made_here
+                        limits = (run_ends, row_limit, stop)
+                        from_leaf = join_consumptions(tables, rows, leaf, consumption, amounts, worths, *limits)
+                        filled, chosen, amounts, worths = from_leaf
                         if filled < 0:
                             return out_keys, out_values, out_low, out_high, count, False, pruned
                         if count + filled > capacity:
@@ -188,8 +188,8 @@ def walk(
                             out_values = grown(out_values.reshape(1, -1), count, capacity)[0]
                         before, prices = count, (scale, amount_shift, amount_mask, price)
                         room = slack[levels + 1] - reached[levels] if prunes else entries[0]
-                        leaf_rows = (amounts[chosen, :filled], worths[chosen, :filled])
-                        count = write_rows(key, *leaf_rows, prunes, room, prices, out_keys, out_values, count)
+                        written = (amounts[chosen, :filled], worths[chosen, :filled])
+                        count = write_rows(key, *written, prunes, room, prices, out_keys, out_values, count)
                         pruned += before + filled - count
                         made[0] += (count & ~SHARED_STEP) - (before & ~SHARED_STEP)
                         if count > row_limit or made[0] > row_limit:

@@ -7,12 +7,8 @@ one value. Where better values and smaller consumption are all that counts, only
 no row that consumes at most as much is at least as good. With several constraints, rows are compared where they differ
 in the first one only.
 
-Rows of a table that belong together are sorted by consumption. So combining two lists is merging: a *run*, one list
-shifted by a row of the other, for each row of the shorter one. Runs lie on a stack, and two of them are merged as soon
-as the upper one is no shorter than half of the lower one, as in Timsort (Auger, Jugé, Nicaud, Pivoteau, *On the
-Worst-Case Complexity of TimSort*, 2018). So m rows and n take m n log m steps at most, and where only the staircase
-stays, or few consumptions differ, far fewer. Most leaves have few rows and are quicker without a run for each list:
-while the uppermost run is short, rows are merged into it at once. Combining looks now and then whether to give up.
+Rows of a table that belong together are sorted by consumption, so that lists are combined by merging
+(:mod:`oocbe.kernels.cpu.buckets.consumption_runs`).
 """
 
 from __future__ import annotations
@@ -21,230 +17,25 @@ from typing import Any
 
 import numpy as np
 
+from oocbe.kernels.cpu.buckets.consumption_runs import (
+    GIVEN_UP,
+    JOINED,
+    SHORT_RUN,
+    SPARE,
+    STACK,
+    merge_short,
+    moved_to_stack,
+    push,
+    settle,
+)
 from oocbe.kernels.cpu.buckets.walk_steps import grown
-from oocbe.kernels.cpu.jit import inline, jit
+from oocbe.kernels.cpu.jit import jit
 
 U64 = np.uint64
-
-LISTS = 3
-"""Lists of consumptions and values that are worked on at once."""
-
-STACK, SPARE, JOINED = 0, 1, 2
-"""The list of runs; the one to merge into; the combination of the tables so far. The uppermost run may also lie in the
-spare list, at the place that it would have on the stack."""
-
-DEEPEST = 128
-"""Runs on the stack, at most: below the uppermost two, each is more than twice as long as the next, in two stacks."""
-
-SHORT_RUN = 64
-"""Rows of the uppermost run up to which others are merged into it at once, however few these are."""
-
-LOOK_UP_STEP = (1 << 16) - 1
-"""Steps, less one, after which a merge looks whether to give up; ones in the low bits."""
 
 LEAF_FACTOR, LEAST_LEAF_ROWS = 4, 1 << 20
 """A leaf may have so many times the rows that a message may have before it gives up, or so many if that is more: much
 of it may still go, by limits, by the staircase, and by bounds."""
-
-GIVEN_UP = -1
-
-
-@inline
-def _appended(
-    amounts: Any, worths: Any, target: Any, begin: Any, filled: Any, amount: Any, worth: Any, rule: Any
-) -> Any:
-    """Add a row to a sorted list that begins at ``begin``, unless the last one outdoes it or takes it in; the new end.
-
-    Rows come by consumption, of equal ones the better first: so the last row is the best of its group so far.
-    """
-    _, _, group_shift, keeps_staircase, _, marginalisation = rule
-    last = filled - 1
-    if filled > begin:
-        if keeps_staircase:
-            held = worths[target, last]
-            is_worse = worth >= held if marginalisation == 0 else worth <= held
-            if is_worse and amounts[target, last] >> group_shift == amount >> group_shift:
-                return filled
-        elif amounts[target, last] == amount:
-            held = worths[target, last]
-            if marginalisation == 0:
-                held = min(held, worth)
-            elif marginalisation == 1:
-                held = max(held, worth)
-            elif marginalisation == 2:
-                held += worth
-            else:
-                held = worths.dtype.type(max(held, worth) + np.log1p(np.exp(-np.float64(abs(held - worth)))))
-            worths[target, last] = held
-            return filled
-    amounts[target, filled] = amount
-    worths[target, filled] = worth
-    return filled + 1
-
-
-@inline
-def _shifted(amounts: Any, worths: Any, source: Any, row: Any, add: Any, rule: Any) -> Any:
-    """A row of one list combined with a row of the other: (whether it keeps within the limit, consumption, value).
-
-    Parameters
-    ----------
-    source : (from_table, run, first, rows): whether rows are a table's, and else those of the combination of the tables
-        so far; the table as (keys, values, key_base, value_base, mask); which rows.
-    add : (amount, value) of the other list's row.
-    rule : (limit, guards, group_shift, keeps_staircase, combination, marginalisation); the limit with all guard bits.
-    """
-    from_table, (keys, values, key_base, value_base, mask), first, _ = source
-    limit, guards, _, _, combination, _ = rule
-    amount, worth = add
-    if from_table:
-        amount += np.int64(keys[key_base + first + row] & mask)
-        other = values[value_base + first + row]
-    else:
-        amount += amounts[JOINED, row]
-        other = worths[JOINED, row]
-    if combination == 0:
-        worth += other
-    else:
-        worth *= other
-    return (limit - amount) & guards == guards, amount, worth
-
-
-@jit
-def _push(amounts: Any, worths: Any, target: Any, begin: Any, source: Any, add: Any, rule: Any) -> Any:
-    """Write a list, shifted by a row of the other one, behind ``begin`` in another list; the new end.
-
-    Parameters
-    ----------
-    amounts, worths : int64 and value dtype (lists, capacity), with room for the rows. target, begin : where to.
-    source, add, rule : as :func:`_shifted` has them.
-    """
-    filled = begin
-    for row in range(source[3]):
-        fits, amount, worth = _shifted(amounts, worths, source, row, add, rule)
-        if fits:
-            filled = _appended(amounts, worths, target, begin, filled, amount, worth, rule)
-    return filled
-
-
-@jit
-def _merge_short(
-    amounts: Any, worths: Any, side: Any, low: Any, middle: Any, source: Any, add: Any, rule: Any
-) -> Any:
-    """Merge a list, shifted by a row of the other one, with the uppermost run, which begins at ``low``; the new end.
-
-    The run lies in the list ``side``, of stack and spare, and goes to the other one. Nothing is written and read again,
-    not even the row last written: most of the time of rows that carry consumptions is spent here.
-    """
-    _, _, group_shift, keeps_staircase, _, marginalisation = rule
-    target = SPARE - side
-    rows = source[3]
-    i, j, filled = low, low - low, low
-    group = np.int64(-1)
-    best = add[1]
-    while True:
-        amount, worth = add
-        while j < rows:
-            fits, amount, worth = _shifted(amounts, worths, source, j, add, rule)
-            if fits:
-                break
-            j += 1
-        takes_run = i < middle
-        if takes_run and j < rows:
-            if amounts[side, i] != amount:
-                takes_run = amounts[side, i] < amount
-            elif marginalisation == 1:
-                takes_run = worths[side, i] >= worth
-            else:
-                takes_run = worths[side, i] <= worth
-        if takes_run:
-            amount, worth = amounts[side, i], worths[side, i]
-            i += 1
-        elif j < rows:
-            j += 1
-        else:
-            break
-        if keeps_staircase:
-            is_worse = worth >= best if marginalisation == 0 else worth <= best
-            if is_worse and amount >> group_shift == group:
-                continue
-            group = amount >> group_shift
-            best = worth
-            amounts[target, filled] = amount
-            worths[target, filled] = worth
-            filled += 1
-        else:
-            filled = _appended(amounts, worths, target, low, filled, amount, worth, rule)
-    return filled
-
-
-@inline
-def _moved_to_stack(amounts: Any, worths: Any, side: Any, begin: Any, end: Any) -> None:
-    """Copy the uppermost run to the stack where it lies in the spare list."""
-    if side == SPARE:
-        for row in range(begin, end):
-            amounts[STACK, row] = amounts[SPARE, row]
-            worths[STACK, row] = worths[SPARE, row]
-
-
-@jit
-def _merge(amounts: Any, worths: Any, low: Any, middle: Any, high: Any, rule: Any, stop: Any) -> Any:
-    """Merge two neighbouring runs of the stack, which end at ``middle`` and ``high``, where they are; the new end.
-
-    :data:`GIVEN_UP` where ``stop``, int64 (1,), is set to another value than 0.
-    """
-    marginalisation = rule[5]
-    i, j, filled = low, middle, low
-    while i < middle or j < high:
-        if (i + j) & LOOK_UP_STEP == 0 and stop[0] != 0:
-            return np.int64(GIVEN_UP)
-        takes_lower = i < middle
-        if takes_lower and j < high:
-            if amounts[STACK, i] != amounts[STACK, j]:
-                takes_lower = amounts[STACK, i] < amounts[STACK, j]
-            elif marginalisation == 1:
-                takes_lower = worths[STACK, i] >= worths[STACK, j]
-            else:
-                takes_lower = worths[STACK, i] <= worths[STACK, j]
-        if takes_lower:
-            amount, worth = amounts[STACK, i], worths[STACK, i]
-            i += 1
-        else:
-            amount, worth = amounts[STACK, j], worths[STACK, j]
-            j += 1
-        filled = _appended(amounts, worths, SPARE, low, filled, amount, worth, rule)
-    amounts[STACK, low:filled] = amounts[SPARE, low:filled]
-    worths[STACK, low:filled] = worths[SPARE, low:filled]
-    return filled
-
-
-@jit
-def _settle(
-    amounts: Any, worths: Any, ends: Any, floor: Any, depth: Any, merges_all: Any, rule: Any, most: Any, stop: Any
-) -> Any:
-    """Merge the runs on the stack above ``floor`` while the upper one is no shorter than half of the one below it.
-
-    Parameters
-    ----------
-    ends : int64 (runs + 1,), where each run of the stack begins, and where the last one ends. depth : runs there are.
-    merges_all : merges all above the floor into one.
-    most : rows that the stack may have.
-
-    Returns
-    -------
-    The new depth; :data:`GIVEN_UP` where there are too many rows, or ``stop`` is set.
-    """
-    while depth - floor >= 2:
-        low, middle, high = ends[depth - 2], ends[depth - 1], ends[depth]
-        if not merges_all and 2 * (high - middle) < middle - low:
-            break
-        end = _merge(amounts, worths, low, middle, high, rule, stop)
-        if end < 0:
-            return np.int64(GIVEN_UP)
-        depth -= 1
-        ends[depth] = end
-    if ends[depth] > most or stop[0] != 0:
-        return np.int64(GIVEN_UP)
-    return depth
 
 
 @jit
@@ -287,7 +78,7 @@ def join_consumptions(
     # compiled for both: so these begin as integers.
     zero = np.int64(0)
     given_up, stack = zero + GIVEN_UP, zero + STACK
-    side = stack
+    side: Any = stack
     depth = zero
     block = -1
     allowed = U64(0)
@@ -344,14 +135,14 @@ def join_consumptions(
                         amounts = grown(amounts, amounts.shape[1], 2 * rows)
                         worths = grown(worths, worths.shape[1], 2 * rows)
                     add = (amounts[JOINED, 0], worths[JOINED, 0])
-                    size = _push(amounts, worths, JOINED, zero, (True, run, first, rows), add, rule)
+                    size = push(amounts, worths, JOINED, zero, (True, run, first, rows), add, rule)
                     continue
                 # The last table's runs stay on the stack, with those of the values before.
                 floor = zero
                 if not is_last:
                     floor = depth
                     if depth > 0:
-                        _moved_to_stack(amounts, worths, side, ends[depth - 1], ends[depth])
+                        moved_to_stack(amounts, worths, side, ends[depth - 1], ends[depth])
                     side = stack
                 longer = max(size, rows)
                 for i in range(min(size, rows)):
@@ -367,42 +158,42 @@ def join_consumptions(
                         row = first + i
                         add = (np.int64(run[0][run[2] + row] & amount_mask), run[1][run[3] + row])
                     if depth > floor and begin - ends[depth - 1] <= SHORT_RUN:
-                        ends[depth] = _merge_short(amounts, worths, side, ends[depth - 1], begin, source, add, rule)
+                        ends[depth] = merge_short(amounts, worths, side, ends[depth - 1], begin, source, add, rule)
                         side = SPARE - side
                     else:
                         if depth > floor:
-                            _moved_to_stack(amounts, worths, side, ends[depth - 1], begin)
+                            moved_to_stack(amounts, worths, side, ends[depth - 1], begin)
                         side = stack
-                        filled = _push(amounts, worths, STACK, begin, source, add, rule)
+                        filled = push(amounts, worths, STACK, begin, source, add, rule)
                         if filled > begin:
                             depth += 1
                             ends[depth] = filled
                     if depth - floor > 1 or ends[depth] > most or stop[0] != 0:
-                        _moved_to_stack(amounts, worths, side, ends[depth - 1], ends[depth])
+                        moved_to_stack(amounts, worths, side, ends[depth - 1], ends[depth])
                         side = stack
-                        depth = _settle(amounts, worths, ends, floor, depth, False, rule, most, stop)
+                        depth = settle(amounts, worths, ends, floor, depth, False, rule, most, stop)
                         if depth < 0:
                             return given_up, side, amounts, worths
                 if not is_last:
                     if depth - floor > 1:
-                        depth = _settle(amounts, worths, ends, floor, depth, True, rule, most, stop)
+                        depth = settle(amounts, worths, ends, floor, depth, True, rule, most, stop)
                         if depth < 0:
                             return given_up, side, amounts, worths
                     size = zero
                     if depth > floor:
                         begin = ends[floor]
                         size = ends[depth] - begin
-                        for row in range(size):
-                            amounts[JOINED, row] = amounts[side, begin + row]
-                            worths[JOINED, row] = worths[side, begin + row]
+                        for place in range(size):
+                            amounts[JOINED, place] = amounts[side, begin + place]
+                            worths[JOINED, place] = worths[side, begin + place]
                         depth = floor
                     side = stack
         for t in range(count_tables):
             pointer[t] = until[t]
     if depth > 1:
-        _moved_to_stack(amounts, worths, side, ends[depth - 1], ends[depth])
+        moved_to_stack(amounts, worths, side, ends[depth - 1], ends[depth])
         side = stack
-        depth = _settle(amounts, worths, ends, zero, depth, True, rule, most, stop)
+        depth = settle(amounts, worths, ends, zero, depth, True, rule, most, stop)
         if depth < 0:
             return given_up, side, amounts, worths
     return ends[depth], side, amounts, worths

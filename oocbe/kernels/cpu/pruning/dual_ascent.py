@@ -81,6 +81,7 @@ def sweep(
     removed: Any,
     costs: Any,
     hand_on: Any,
+    stop: Any,
 ) -> Any:
     """One pass over the variables: all that functions can spare goes to a variable, then on to functions ahead.
 
@@ -92,6 +93,7 @@ def sweep(
     shares : float64, updated. literal : as there. removed : as there, updated: values for which a function has no row.
     costs : float64 (values,), updated: sums of a value's shares and its own cost.
     hand_on : False: what goes to the variables stays there.
+    stop : int64 (1,), looked at before each variable: another value than 0 ends the pass there.
     """
     largest = 1
     for use in range(len(use_size)):
@@ -100,6 +102,8 @@ def sweep(
     least[largest] = np.inf
     for position in range(len(order)):
         v = order[position]
+        if stop[0] != 0:
+            return
         if variable_start[v] == variable_start[v + 1]:
             continue
         begin = literal[variable_use[variable_start[v]]]

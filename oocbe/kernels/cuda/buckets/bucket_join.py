@@ -25,6 +25,7 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch, or_null
 from oocbe.kernels.cuda.pruning.flags import THREADS, blocks_for, flag, keep_flagged, pack
 from oocbe.kernels.cuda.transfer import memory
+from oocbe.system.deadline import look
 
 SOURCE = "bucket_join"
 MOST_TABLES = 32
@@ -140,6 +141,7 @@ class DeviceProgram:
     def _descend(self, frontier: _Frontier, level: int, row_limit: int) -> list[tuple[Any, Any]] | None:
         """Rows of all leaves below some items; None beyond the limit."""
         while level < len(self.run_word):
+            look()
             if frontier.items == 0:
                 return []
             following = self._try_expanding(frontier, level)
