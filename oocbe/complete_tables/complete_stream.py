@@ -25,7 +25,7 @@ from oocbe.kernels.interface import steps_of
 from oocbe.model.semiring import Semiring
 from oocbe.streaming.cells import CellSource, read_box
 from oocbe.streaming.pipeline import run_in_order
-from oocbe.tables.complete import converted
+from oocbe.tables.feasible_values import converted
 from oocbe.tables.table import format_bytes
 from oocbe.tracing.recorder import KERNELS, phase, span
 

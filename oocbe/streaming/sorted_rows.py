@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.backend import in_main_memory
 from oocbe.kernels.cpu.pairs.search import find_rows
 from oocbe.model.row_numbers import key_number
 from oocbe.streaming.sources import row_bytes
 from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
@@ -61,7 +61,7 @@ class HeldRows:
     is_held = True
 
     def __init__(self, table: Table) -> None:
-        self._table = replace(table, keys=in_main_memory(table.keys), values=in_main_memory(table.values))
+        self._table = to_host(table)
         self.layout, self.dtype, self.rows = table.layout, table.values.dtype, table.rows
         self.row_bytes = row_bytes(self.layout, self.dtype)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.backend import in_main_memory
 from oocbe.model.row_numbers import key_number
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
+from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from oocbe.tracing.recorder import phase
@@ -67,7 +66,7 @@ class TableSource:
 
     def __init__(self, table: Table) -> None:
         # A device's rows are read from main memory as well: pieces go there and back by themselves.
-        table = replace(table, keys=in_main_memory(table.keys), values=in_main_memory(table.values))
+        table = to_host(table)
         self.layout, self.dtype, self.rows, self.is_sorted = (
             table.layout,
             table.values.dtype,

@@ -20,8 +20,9 @@ from oocbe.model.semiring import MAX_SUM, SEMIRINGS, Semiring
 from oocbe.system.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import PACKED, VALUES_NAME, read_rows
-from oocbe.tables.complete import CompleteTable, check_cells, converted
+from oocbe.tables.complete import CompleteTable, check_cells
 from oocbe.tables.complete_writer import CompleteTableWriter
+from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.group import attributes_of, check_extent, check_files, made_of
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
 from oocbe.tables.layout import Layout
@@ -92,7 +93,7 @@ class StoredCompleteTable:
         budget: DiskBudget | None = None,
     ) -> StoredCompleteTable:
         """Write a table in main memory to disk and open it; errors as for :meth:`create`."""
-        dtype = np.dtype(np.int32) if table.dtype == np.int16 else table.dtype
+        dtype = dtype_of_rows(table.dtype)
         with cls.create(path, table.layout, dtype, table.semiring, chunk_cells=chunk_cells, budget=budget) as writer:
             for first in range(0, table.cells, LARGEST_CHUNK_ROWS):
                 part = table.values[first : first + LARGEST_CHUNK_ROWS]
@@ -182,12 +183,16 @@ class StoredCompleteTable:
             )
         run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
 
+    def window(self, start: int, stop: int) -> NDArray[Any]:
+        """Values of neighbouring cells, read into an array of their own; errors as for :meth:`read_into`."""
+        out = np.empty(stop - start, dtype=self.dtype)
+        self.read_into(start, out)
+        return out
+
     def pieces(self, cells: int) -> Iterator[NDArray[Any]]:
         """All values, so many cells at a time, each piece an array of its own."""
         for start in range(0, self.cells, cells):
-            out = np.empty(min(cells, self.cells - start), dtype=self.dtype)
-            self.read_into(start, out)
-            yield out
+            yield self.window(start, min(start + cells, self.cells))
 
     def to_complete(self) -> CompleteTable:
         """All values in memory.
@@ -197,8 +202,7 @@ class StoredCompleteTable:
         ResourceError : memory has no room for them. CorruptDataError : a chunk is missing or damaged.
         """
         check_cells(self.layout, self.dtype)
-        (values,) = self.pieces(self.cells)
-        return CompleteTable(self.layout, values, self.semiring)
+        return CompleteTable(self.layout, self.window(0, self.cells), self.semiring)
 
     def to_table(self, scope: Sequence[str] | None = None) -> Table:
         """The feasible assignments as rows in memory; as :meth:`oocbe.tables.complete.CompleteTable.to_table`."""
