@@ -20,7 +20,7 @@ from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.model.semiring import Combination, Marginalisation
-from oocbe.streaming.sorted_rows import ChunkCache
+from oocbe.streaming.sources import ChunkCache
 from oocbe.tasks.row_weights import RowWeights
 from oocbe.tasks.tables import Tables
 

@@ -18,7 +18,7 @@ from oocbe.errors import DiskError, ResourceError
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.row_numbers import key_number
 from oocbe.streaming.cells import CellSource
-from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
+from oocbe.streaming.sources import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import find_row, host_rows, host_values, is_on_device, to_device, to_host
 from oocbe.tables.stored import StoredTable
