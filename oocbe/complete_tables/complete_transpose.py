@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts, Ranges
 from oocbe.kernels.cpu.complete.complete_copy import copy_function
 from oocbe.kernels.interface import CompleteFunction, steps_of
-from oocbe.streaming.cells import CellSource, read_box, runs_of
+from oocbe.streaming.cells import read_box, runs_of
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 
 Values = NDArray[np.generic]
 Scratch = Callable[[Iterable[Values]], AbstractContextManager[StoredCompleteTable]]
@@ -31,7 +31,7 @@ COPIES = 4
 
 
 def transposed(
-    source: CellSource, scope: Sequence[str], nbytes: int, scratch: Scratch, most: int | None = None
+    source: AnyComplete, scope: Sequence[str], nbytes: int, scratch: Scratch, most: int | None = None
 ) -> Generator[Values, None, None]:
     """Values of a complete table in another order of its variables, piece by piece; not to be written to.
 
@@ -72,7 +72,7 @@ def _cuts(axes: tuple[int, ...], sizes: Sequence[int], itemsize: int, room: Cell
     return CompleteCuts(axes, (), (), dict(enumerate(sizes)), itemsize, generous)
 
 
-def _transposed_block(source: CellSource, order: Sequence[int], block: Ranges) -> Values:
+def _transposed_block(source: AnyComplete, order: Sequence[int], block: Ranges) -> Values:
     """Cells of a box in another order of the variables; one copy of what is in main memory."""
     box = tuple(block.get(v, (0, size)) for v, size in enumerate(source.layout.sizes))
     widths = [high - low for low, high in box]

@@ -21,7 +21,6 @@ from oocbe.complete_tables.complete_transpose import Scratch, transposed
 from oocbe.kernels.cpu.complete.complete_rows import cells_of_rows
 from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import Semiring
-from oocbe.streaming.cells import CellSource
 from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.sources import Buffers, Source, row_bytes
 from oocbe.tables.complete import CompleteTable, key_fields, rows_among
@@ -29,7 +28,7 @@ from oocbe.tables.feasible_values import check_feasible
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored_complete import AnyComplete
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from oocbe.streaming.space import Space
     from oocbe.tables.layout import Layout
 
-AnyTable = Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable
+AnyTable = Table | StoredTable | PackedTable | AnyComplete
 """Every form that a table has."""
 
 LISTED_BYTES = 48
@@ -51,11 +50,6 @@ WINDOW_SHARE = 0.1
 """Share of the memory for the window of cells that rows are written to."""
 
 
-def is_complete(table: AnyTable) -> bool:
-    """Whether a table has a value for every assignment, in memory or on disk."""
-    return isinstance(table, CompleteTable | StoredCompleteTable)
-
-
 def in_memory(table: AnyTable) -> Table | CompleteTable:
     """A table in memory, rows or complete as it is: itself, wherever its arrays are, or what is read or unpacked.
 
@@ -63,9 +57,9 @@ def in_memory(table: AnyTable) -> Table | CompleteTable:
     ------
     ResourceError : memory has no room for it. CorruptDataError : a chunk on disk is missing or damaged.
     """
-    if isinstance(table, StoredCompleteTable):
-        return table.to_complete()
-    return table if isinstance(table, Table | CompleteTable) else table.to_table()
+    if isinstance(table, Table | CompleteTable):
+        return table
+    return table.to_complete() if isinstance(table, AnyComplete) else table.to_table()
 
 
 def rows_in_memory(table: AnyTable, scope: Sequence[str] | None = None) -> Table:
@@ -95,7 +89,7 @@ def complete_in_memory(
     return found if scope is None else found.transposed(scope)
 
 
-def row_pieces(table: CellSource, scope: Sequence[str], nbytes: int, scratch: Scratch) -> Iterator[Table]:
+def row_pieces(table: AnyComplete, scope: Sequence[str], nbytes: int, scratch: Scratch) -> Iterator[Table]:
     """Feasible assignments of a complete table of any size as sorted rows, piece by piece; pieces without rows are
     left out.
 

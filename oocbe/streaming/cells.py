@@ -17,13 +17,10 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.complete.complete_copy import copy_function
 from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored_complete import AnyComplete
 
 Box = tuple[tuple[int, int], ...]
 """For each variable, the fastest first, its first value in the box and the one behind its last."""
-
-CellSource = CompleteTable | StoredCompleteTable
-"""What cells are read from: a complete table in main memory, or one on disk."""
 
 
 def runs_of(sizes: Sequence[int], box: Box) -> tuple[NDArray[np.int64], int]:
@@ -63,7 +60,7 @@ def cells_touched(sizes: Sequence[int], box: Box, window: int) -> int:
     return min(math.prod(sizes), runs * (length + 2 * window))
 
 
-def read_box(source: CellSource, sizes: Sequence[int], box: Box) -> NDArray[Any]:
+def read_box(source: AnyComplete, sizes: Sequence[int], box: Box) -> NDArray[Any]:
     """Values of a box (cells of the box,), in the order of the source; not to be written to.
 
     A copy of them, but for one run of cells in main memory, which is seen where it is.

@@ -74,12 +74,7 @@ class HeldRows:
 
     def __init__(self, table: Table, stretch_rows: int | None = None) -> None:
         table = to_host(table)
-        self.layout, self.dtype, self.rows, self.is_sorted = (
-            table.layout,
-            table.values.dtype,
-            table.rows,
-            table.is_sorted,
-        )
+        self.layout, self.dtype, self.rows, self.is_sorted = table.layout, table.dtype, table.rows, table.is_sorted
         self.row_bytes = row_bytes(self.layout, self.dtype)
         self.stretch_rows = STRETCH_ROWS if stretch_rows is None else stretch_rows
         self._table = table

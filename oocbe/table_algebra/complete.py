@@ -26,11 +26,11 @@ from oocbe.model.semiring import Combination, Marginalisation, Semiring
 from oocbe.tables.complete import CompleteTable, check_cells, key_fields
 from oocbe.tables.feasible_values import converted
 from oocbe.tables.layout import Layout
-from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
+    from oocbe.tables.stored import StoredTable
 
 WRITTEN_OUT = 1.0
 """An incomplete table is written out where the complete one takes at most this many times its bytes."""
@@ -76,8 +76,7 @@ def _written_out(table: Table | CompleteTable) -> Table | CompleteTable:
 
 def is_worth_writing_out(table: Table | StoredTable) -> bool:
     """Whether an incomplete table takes no less than the complete one that stands for the same rows."""
-    itemsize = (table.dtype if isinstance(table, StoredTable) else table.values.dtype).itemsize
-    return table.layout.complete_rows * itemsize <= WRITTEN_OUT * table.nbytes
+    return table.layout.complete_rows * table.dtype.itemsize <= WRITTEN_OUT * table.nbytes
 
 
 def look_up(table: Table, dense: CompleteTable) -> Table:

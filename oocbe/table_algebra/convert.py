@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from oocbe.complete_tables.conversion import complete_in_memory, rows_in_memory
 from oocbe.table_algebra.inputs import OutOfCore
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ def to_complete(
 
         assert output is not None
         with CompletePlace.of(settings, piece_rows, "cpu") as place:
-            if isinstance(table, CompleteTable | StoredCompleteTable):
+            if isinstance(table, AnyComplete):
                 return place.reordered(table, wanted, output)
             return place.written_out(table, wanted, output)
     return complete_in_memory(table, wanted)
 
 
 def to_rows(
-    table: CompleteTable | StoredCompleteTable,
+    table: AnyComplete,
     scope: Sequence[str] | None = None,
     *,
     piece_rows: int | None = None,

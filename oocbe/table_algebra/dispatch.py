@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from oocbe.complete_tables.conversion import in_memory, is_complete
+from oocbe.complete_tables.conversion import in_memory
 from oocbe.kernels import backend_for
 from oocbe.table_algebra.inputs import (
     OutOfCore,
@@ -21,6 +21,7 @@ from oocbe.table_algebra.inputs import (
 )
 from oocbe.table_algebra.operations import Maximise, Operation
 from oocbe.tables.packed import PackedTable
+from oocbe.tables.stored_complete import AnyComplete
 
 if TYPE_CHECKING:
     from oocbe.complete_tables.conversion import AnyTable
@@ -53,7 +54,7 @@ def apply(
         return _to_disk(operation, tables, settings, piece_rows, backend)
     if all(isinstance(table, PackedTable) for table in tables):
         return _packed(operation, tables, piece_rows, backend)
-    if not any(map(is_complete, tables)):
+    if not any(isinstance(table, AnyComplete) for table in tables):
         return _by_rows(operation, tables, piece_rows, backend)
     from oocbe.table_algebra.complete import combine_tables
 
@@ -74,7 +75,7 @@ def _to_disk(
     piece_rows: int | None,
     backend: Backend | str | None,
 ) -> Any:
-    if not any(map(is_complete, tables)):
+    if not any(isinstance(table, AnyComplete) for table in tables):
         return operation.store(cast("Sequence[TableLike]", tables), settings, piece_rows, backend)
     from oocbe.table_algebra.out_of_core.complete import combine_stored
 

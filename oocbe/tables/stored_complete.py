@@ -6,7 +6,7 @@ without an index. Every byte is checked when it is read. Values of int16, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,11 +93,31 @@ class StoredCompleteTable:
         budget: DiskBudget | None = None,
     ) -> StoredCompleteTable:
         """Write a table in main memory to disk and open it; errors as for :meth:`create`."""
-        dtype = dtype_of_rows(table.dtype)
-        with cls.create(path, table.layout, dtype, table.semiring, chunk_cells=chunk_cells, budget=budget) as writer:
-            for first in range(0, table.cells, LARGEST_CHUNK_ROWS):
-                part = table.values[first : first + LARGEST_CHUNK_ROWS]
-                writer.append(converted(part, dtype, table.semiring, str(path)))
+        dtype, semiring = dtype_of_rows(table.dtype), table.semiring
+        starts = range(0, table.cells, LARGEST_CHUNK_ROWS)
+        parts = (table.window(first, first + LARGEST_CHUNK_ROWS) for first in starts)
+        values = (converted(part, dtype, semiring, str(path)) for part in parts)
+        return cls.save_pieces(path, table.layout, dtype, semiring, values, chunk_cells=chunk_cells, budget=budget)
+
+    @classmethod
+    def save_pieces(
+        cls,
+        path: str | Path,
+        layout: Layout,
+        dtype: DTypeLike,
+        semiring: Semiring,
+        values: Iterable[NDArray[Any]],
+        *,
+        chunk_cells: int = CHUNK_CELLS,
+        budget: DiskBudget | None = None,
+    ) -> StoredCompleteTable:
+        """Write values that come in pieces, in the order of the cells, as one table and open it.
+
+        Errors as for :meth:`create`, and those of the pieces as they are made: nothing is left of the table then.
+        """
+        with cls.create(path, layout, dtype, semiring, chunk_cells=chunk_cells, budget=budget) as writer:
+            for part in values:
+                writer.append(part)
         return cls.open(path)
 
     @classmethod
@@ -244,6 +264,10 @@ class StoredCompleteTable:
             f"<StoredCompleteTable ({', '.join(names)}): {self.cells:,} values, {format_bytes(self.nbytes)}, "
             f"{self.dtype.name}, {self.semiring}>"
         )
+
+
+AnyComplete = CompleteTable | StoredCompleteTable
+"""A table with a value for every assignment, wherever it is; its cells are read by ``window``."""
 
 
 def open_table(path: str | Path) -> StoredTable | StoredCompleteTable:

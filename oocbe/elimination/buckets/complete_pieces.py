@@ -31,12 +31,11 @@ from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.scaling import exponent_of, out_of_range, rescale, scaled_values
 from oocbe.kernels import backend_named
 from oocbe.streaming.budget import Budget
-from oocbe.streaming.cells import CellSource
 from oocbe.streaming.sources import source_of
 from oocbe.streaming.space import Space
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import to_host
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 
 FILL_SHARE = 0.5
 """Share of the room for rows that are written out as a complete table, before any piece is at work."""
@@ -116,7 +115,7 @@ class CompletePieces:
             nbytes = min(nbytes, self._engine.streams * self._engine.piece_bytes())
         return nbytes
 
-    def _cells(self, message: Message, room: int, scratch: ExitStack) -> CellSource:
+    def _cells(self, message: Message, room: int, scratch: ExitStack) -> AnyComplete:
         """A message's values as a complete table: in memory or on disk, as it is, or written out."""
         if message.is_complete:
             return message.cells()

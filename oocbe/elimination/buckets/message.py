@@ -17,12 +17,11 @@ from oocbe.elimination.preparation.ranges import largest_magnitude
 from oocbe.errors import DiskError, ResourceError
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.row_numbers import key_number
-from oocbe.streaming.cells import CellSource
 from oocbe.streaming.sources import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import find_row, host_rows, host_values, is_on_device, to_device, to_host
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 from oocbe.tables.table import Table
 
 PART_BYTES = 1 << 28
@@ -166,7 +165,7 @@ class Message:
             for piece in self._stored.chunks():
                 yield piece.values
 
-    def cells(self) -> CellSource:
+    def cells(self) -> AnyComplete:
         """The values of a complete message, to be read by boxes."""
         if isinstance(self._stored, StoredCompleteTable):
             return self._stored

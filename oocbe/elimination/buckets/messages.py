@@ -368,21 +368,16 @@ class MessageStore:
     def _stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
         """Write tables end to end as one."""
         chunk_rows = self._rows_a_chunk(8 * head.layout.words + head.values.dtype.itemsize)
-        dtype, semiring, budget = head.values.dtype, head.semiring, self.budget
-        with StoredTable.create(path, head.layout, dtype, semiring, chunk_rows=chunk_rows, budget=budget) as writer:
-            for table in tables:
-                writer.append(table.keys, table.values)
-        return StoredTable.open(path)
+        return StoredTable.save_pieces(
+            path, head.layout, head.values.dtype, head.semiring, tables, chunk_rows=chunk_rows, budget=self.budget
+        )
 
     def _stored_cells(self, path: Path, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
         """Write a complete table."""
         chunk_cells = self._rows_a_chunk(like.dtype.itemsize)
-        with StoredCompleteTable.create(
-            path, like.layout, like.dtype, like.semiring, chunk_cells=chunk_cells, budget=self.budget
-        ) as writer:
-            for part in values:
-                writer.append(part)
-        return StoredCompleteTable.open(path)
+        return StoredCompleteTable.save_pieces(
+            path, like.layout, like.dtype, like.semiring, values, chunk_cells=chunk_cells, budget=self.budget
+        )
 
     def _rows_a_chunk(self, row_bytes: int) -> int:
         """Rows, or cells, of a chunk: small against the memory limit."""

@@ -36,14 +36,12 @@ from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import CHUNK_CELLS, StoredCompleteTable
+from oocbe.tables.stored_complete import CHUNK_CELLS, AnyComplete, StoredCompleteTable
 
 if TYPE_CHECKING:
     from oocbe.complete_tables.conversion import AnyTable
     from oocbe.kernels.interface import Backend
     from oocbe.table_algebra.inputs import TableLike
-
-    AnyComplete = CompleteTable | StoredCompleteTable
 
 SPREAD = 2.0
 """A table is transposed first where boxes would decode this many times their cells."""
@@ -85,10 +83,7 @@ class CompletePlace:
     ) -> StoredCompleteTable:
         """Write a complete table; nothing is left of it where an exception passes through."""
         cells = max(1, min(CHUNK_CELLS, self.place.space.chunk_bytes // dtype.itemsize))
-        with StoredCompleteTable.create(output, layout, dtype, semiring, chunk_cells=cells) as writer:
-            for part in values:
-                writer.append(part)
-        return StoredCompleteTable.open(output)
+        return StoredCompleteTable.save_pieces(output, layout, dtype, semiring, values, chunk_cells=cells)
 
     def scratch_for(self, table: AnyComplete) -> Scratch:
         """Writes a table's values, in any order of its cells, to the scratch folder."""
@@ -119,10 +114,8 @@ class CompletePlace:
         """The feasible cells as rows, sorted, the first variable of the scope least significant."""
         dtype, layout = dtype_of_rows(table.dtype), table.layout.select(scope)
         chunk_rows = self.place.chunk_rows(layout, dtype)
-        with StoredTable.create(output, layout, dtype, table.semiring, chunk_rows=chunk_rows) as writer:
-            for rows in row_pieces(table, scope, self.nbytes, self.scratch_for(table)):
-                writer.append(rows.keys, rows.values)
-        return StoredTable.open(output)
+        rows = row_pieces(table, scope, self.nbytes, self.scratch_for(table))
+        return StoredTable.save_pieces(output, layout, dtype, table.semiring, rows, chunk_rows=chunk_rows)
 
 
 def combine_stored(
@@ -145,20 +138,18 @@ def combine_stored(
     assert settings.output is not None
     with CompletePlace.of(settings, piece_rows, backend) as place:
         found = [_written_out(table, place) for table in tables]
-        complete = [table for table in found if isinstance(table, CompleteTable | StoredCompleteTable)]
+        complete = [table for table in found if isinstance(table, AnyComplete)]
         if len(complete) == len(found):
             return eliminate_stored(complete, gone, settings.output, place)
         rows = [
-            place.listed(table, table.scope, place.fresh())
-            if isinstance(table, CompleteTable | StoredCompleteTable)
-            else table
+            place.listed(table, table.scope, place.fresh()) if isinstance(table, AnyComplete) else table
             for table in found
         ]
         return on_rows(rows)
 
 
 def _written_out(table: AnyTable, place: CompletePlace) -> AnyTable:
-    if isinstance(table, CompleteTable | StoredCompleteTable):
+    if isinstance(table, AnyComplete):
         return table
     rows = table if isinstance(table, StoredTable) else rows_in_memory(table)
     return place.written_out(rows, rows.scope, place.fresh()) if is_worth_writing_out(rows) else rows
