@@ -1,9 +1,9 @@
-"""The variables of a complete table of any size in another order, in two passes over it.
+"""The variables of a complete table of any size in another order.
 
-Of a table in main memory each piece of the result is copied from where its cells lie: one pass. From disk, blocks of
-neighbouring cells are read, transposed in memory, and written one after the other. Of such a block, a piece
-of the result (neighbouring cells again, in the new order) needs one range of neighbours. So the second pass reads, for
-each piece, one range of each block, and puts it where it belongs.
+In main memory, each piece of the result (neighbouring cells in the new order) is copied from where its cells lie. From
+disk it takes two passes: blocks of neighbouring cells are read, transposed in memory, and written one after the other.
+Of such a block, a piece of the result needs one range of neighbours. So the second pass reads, for each piece, one
+range of each block, and puts it where it belongs.
 """
 
 from __future__ import annotations
