@@ -31,7 +31,7 @@ from measuring import describe_run, print_table
 import oocbe
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.streaming.pipeline import run_in_order
-from oocbe.streaming.sources import Buffers, StoredSource
+from oocbe.streaming.sources import Buffers, StoredRows
 from oocbe.synth.tables import SyntheticTable
 from oocbe.table_algebra import join_maximise
 from oocbe.tables import disk
@@ -88,7 +88,7 @@ def read_and_write(folders: list[Path], sizes: list[int], content: bytes, target
 class Piece:
     """Some rows of a table, read into a stream's buffers."""
 
-    def __init__(self, source: StoredSource, start: int, stop: int, buffers: list[Buffers]) -> None:
+    def __init__(self, source: StoredRows, start: int, stop: int, buffers: list[Buffers]) -> None:
         self.source, self.start, self.stop, self.buffers = source, start, stop, buffers
 
     def compute(self, stream: int) -> Iterator[int]:
@@ -100,7 +100,7 @@ def read_rows(folders: list[Path]) -> None:
     buffers = [Buffers() for _ in range(streams)]
     for folder in folders:
         table = StoredTable.open(folder)
-        source = StoredSource(table)
+        source = StoredRows(table)
         ranges = source.ranges(PIECE_CHUNKS * table.chunk_rows)
         assert sum(run_in_order((Piece(source, *r, buffers) for r in ranges), streams)) == table.rows
 

@@ -20,7 +20,7 @@ from oocbe.bucket_engine.factors import PackedFactor
 from oocbe.bucket_engine.join_program import BucketScope, JoinProgram, ProgramBuilder
 from oocbe.bucket_engine.row_pruning import RowPruning
 from oocbe.model.semiring import Semiring
-from oocbe.streaming.sorted_rows import HeldRows, SortedRows
+from oocbe.streaming.sources import HeldRows, SortedRows
 from oocbe.tables.layout import WORD_BITS, Layout
 from oocbe.tables.table import Table
 

@@ -19,7 +19,7 @@ from oocbe.bucket_engine.substitutions import Substitution, Substitutions, argum
 from oocbe.kernels.cpu.pruning.dominance import compact_rows, mark_dominated
 from oocbe.model.row_numbers import key_number
 from oocbe.streaming.pipeline import run_in_order
-from oocbe.streaming.sorted_rows import ChunkCache
+from oocbe.streaming.sources import ChunkCache
 from oocbe.system.deadline import Deadline
 from oocbe.tables.layout import WORD_BITS
 from oocbe.tables.stored import StoredTable

@@ -23,9 +23,10 @@ from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts, Ranges
 from oocbe.errors import ResourceError
 from oocbe.kernels.interface import steps_of
 from oocbe.model.semiring import Semiring
-from oocbe.streaming.cells import CellSource, read_box
+from oocbe.streaming.cells import read_box
 from oocbe.streaming.pipeline import run_in_order
-from oocbe.tables.complete import converted
+from oocbe.tables.feasible_values import converted
+from oocbe.tables.stored_complete import AnyComplete
 from oocbe.tables.table import format_bytes
 from oocbe.tracing.recorder import KERNELS, phase, span
 
@@ -51,7 +52,7 @@ class CellFunction:
     """
 
     scope: tuple[int, ...]
-    source: CellSource
+    source: AnyComplete
 
 
 class CompleteStream:

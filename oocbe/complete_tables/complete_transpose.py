@@ -1,8 +1,9 @@
-"""The variables of a complete table of any size in another order, in two passes over it.
+"""The variables of a complete table of any size in another order.
 
-Blocks of neighbouring cells are read, transposed in memory, and written one after the other. Of such a block, a piece
-of the result (neighbouring cells again, in the new order) needs one range of neighbours. So the second pass reads, for
-each piece, one range of each block, and puts it where it belongs.
+In main memory, each piece of the result (neighbouring cells in the new order) is copied from where its cells lie. From
+disk it takes two passes: blocks of neighbouring cells are read, transposed in memory, and written one after the other.
+Of such a block, a piece of the result needs one range of neighbours. So the second pass reads, for each piece, one
+range of each block, and puts it where it belongs.
 """
 
 from __future__ import annotations
@@ -17,69 +18,78 @@ from numpy.typing import NDArray
 from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts, Ranges
 from oocbe.kernels.cpu.complete.complete_copy import copy_function
 from oocbe.kernels.interface import CompleteFunction, steps_of
-from oocbe.streaming.cells import CellSource, read_box, runs_of
+from oocbe.streaming.cells import read_box, runs_of
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 
 Values = NDArray[np.generic]
-Scratch = Callable[[Iterable[Values]], AbstractContextManager[CellSource]]
-"""Writes values and gives them as a source; they are removed when the block ends."""
+Scratch = Callable[[Iterable[Values]], AbstractContextManager[StoredCompleteTable]]
+"""Writes values and gives them as a table on disk; they are removed when the block ends."""
 
 COPIES = 4
 """A block is read, transposed and written, a piece put together from ranges that are read, and handed over."""
 
 
 def transposed(
-    source: CellSource,
-    sizes: Sequence[int],
-    order: Sequence[int],
-    nbytes: int,
-    scratch: Scratch,
-    most: int | None = None,
+    source: AnyComplete, scope: Sequence[str], nbytes: int, scratch: Scratch, most: int | None = None
 ) -> Generator[Values, None, None]:
-    """Values in another order, piece by piece.
+    """Values of a complete table in another order of its variables, piece by piece; not to be written to.
+
+    A table in main memory is read where it is, without scratch, and so is one that has the order already.
 
     Parameters
     ----------
-    sizes : domain sizes of the source's variables, the fastest first. order : numbers of these variables, the one that
-        is to change fastest first.
+    scope : order of the variables, the one that is to change fastest first.
     nbytes : memory to work in. most : cells of a piece; None: as many as fit.
 
     Raises
     ------
     CorruptDataError : the source is on disk and damaged. DiskError : the disk is full.
     """
-    axes = tuple(range(len(sizes)))
-    room = CellRoom(nbytes // COPIES // source.dtype.itemsize * source.dtype.itemsize, most)
-    if source.cells * source.dtype.itemsize <= room.piece_bytes and (most is None or source.cells <= most):
-        yield _transposed_block(source, sizes, order, {})
+    itemsize = source.dtype.itemsize
+    room = CellRoom(nbytes // COPIES // itemsize * itemsize, most)
+    if tuple(scope) == source.scope:
+        step = max(1, nbytes // (COPIES * itemsize))
+        yield from (source.window(low, min(low + step, source.cells)) for low in range(0, source.cells, step))
         return
-    blocks = list(_cuts(axes, sizes, source, room).ranges())
-    with scratch(_transposed_block(source, sizes, order, block) for block in blocks) as between:
-        for piece in _cuts(tuple(order), sizes, source, room).ranges():
+    sizes, order = source.layout.sizes, tuple(source.layout.place(name) for name in scope)
+    fits = source.cells * itemsize <= room.piece_bytes and (most is None or source.cells <= most)
+    if fits or isinstance(source, CompleteTable):
+        pieces: Iterable[Ranges] = [{}] if fits else _cuts(order, sizes, itemsize, room).ranges()
+        yield from (_transposed_block(source, order, piece) for piece in pieces)
+        return
+    blocks = list(_cuts(tuple(range(len(sizes))), sizes, itemsize, room).ranges())
+    with scratch(_transposed_block(source, order, block) for block in blocks) as between:
+        for piece in _cuts(order, sizes, itemsize, room).ranges():
             yield _assembled(between, sizes, order, blocks, piece)
 
 
-def _cuts(axes: tuple[int, ...], sizes: Sequence[int], source: CellSource, room: CellRoom) -> CompleteCuts:
+def _cuts(axes: tuple[int, ...], sizes: Sequence[int], itemsize: int, room: CellRoom) -> CompleteCuts:
     """Cells in the order of some axes, cut into pieces of the room's size: nothing is read or joined besides."""
-    itemsize = source.dtype.itemsize
     cells = max(1, room.piece_bytes // itemsize)
     cells = cells if room.piece_cells is None else min(cells, room.piece_cells)
     generous = CellRoom(16 * (room.piece_bytes + itemsize), cells)
     return CompleteCuts(axes, (), (), dict(enumerate(sizes)), itemsize, generous)
 
 
-def _transposed_block(source: CellSource, sizes: Sequence[int], order: Sequence[int], block: Ranges) -> Values:
-    values = read_box(source, sizes, tuple(block.get(v, (0, size)) for v, size in enumerate(sizes)))
-    widths = [block[v][1] - block[v][0] if v in block else size for v, size in enumerate(sizes)]
-    steps, lengths = steps_of(widths), [widths[v] for v in order]
-    strides = tuple(steps[v] for v in order)
-    if strides == steps_of(lengths):
-        return values
-    made: Values = copy_function(CompleteFunction(values, strides), lengths)
+def _transposed_block(source: AnyComplete, order: Sequence[int], block: Ranges) -> Values:
+    """Cells of a box in another order of the variables; one copy of what is in main memory."""
+    box = tuple(block.get(v, (0, size)) for v, size in enumerate(source.layout.sizes))
+    widths = [high - low for low, high in box]
+    lengths = [widths[v] for v in order]
+    if isinstance(source, CompleteTable):
+        steps = source.steps
+        values = source.values[sum(low * step for (low, _), step in zip(box, steps, strict=True)) :]
+    else:
+        values, steps = read_box(source, source.layout.sizes, box), steps_of(widths)
+        if tuple(steps[v] for v in order) == steps_of(lengths):
+            return values
+    made: Values = copy_function(CompleteFunction(values, tuple(steps[v] for v in order)), lengths)
     return made
 
 
 def _assembled(
-    between: CellSource, sizes: Sequence[int], order: Sequence[int], blocks: Sequence[Ranges], piece: Ranges
+    between: StoredCompleteTable, sizes: Sequence[int], order: Sequence[int], blocks: Sequence[Ranges], piece: Ranges
 ) -> Values:
     """A piece of the result, from one range of each block that has cells of it."""
     box = [piece.get(v, (0, sizes[v])) for v in order]

@@ -1,8 +1,9 @@
-"""Rows as single numbers: keys, by which they are compared and recorded, and places in a list of all tuples."""
+"""Rows as single numbers: keys, by which they are compared, found and recorded, and places in a list of all tuples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,3 +27,23 @@ def tuples_at(cells: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[np.int6
 def key_number(keys: NDArray[np.uint64], row: int) -> int:
     """A row's key as one number, word 0 least significant; keys : uint64 (words, rows)."""
     return sum(int(word[row]) << (64 * place) for place, word in enumerate(keys))
+
+
+def first_not_below(keys: NDArray[np.uint64], number: int, low: int, high: int) -> int:
+    """First row of a range of ascending keys, uint64 (words, rows), that is not below a number; else ``high``."""
+    if number >> 64 * len(keys):
+        return high
+    if len(keys) == 1:
+        return low + int(np.searchsorted(keys[0, low:high], np.uint64(number)))
+    while low < high:
+        middle = (low + high) // 2
+        if key_number(keys, middle) < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def even_ranges(rows: int, most: int) -> Iterator[tuple[int, int]]:
+    """``range(rows)`` cut into ranges of ``most`` rows, the last one shorter."""
+    return pairwise([*range(0, rows, most), rows])

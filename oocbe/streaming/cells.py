@@ -1,88 +1,26 @@
-"""Cells of complete tables read by *boxes*: a range of values of each variable, from memory or from disk.
+"""Cells of complete tables read by *boxes*: a range of values of each variable, from main memory or from disk.
 
 A box is a set of *runs* of neighbouring cells, all of one length: the variables that change fastest and have their
-whole domain in the box, and the range of the next one. Long runs are read one by one. Of short ones many lie in a
-chunk, which is then decoded once.
+whole domain in the box, and the range of the next one. From disk, long runs are read one by one; of short ones many lie
+in a chunk, which is then decoded once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.interface import steps_of
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.kernels.cpu.complete.complete_copy import copy_function
+from oocbe.kernels.interface import CompleteFunction, steps_of
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.stored_complete import AnyComplete
 
 Box = tuple[tuple[int, int], ...]
 """For each variable, the fastest first, its first value in the box and the one behind its last."""
-
-HELD_WINDOW = 1 << 16
-"""Cells in memory that are gathered at a time where runs are short: so long are the arrays of their places."""
-
-SHORT_RUN = 64
-"""Cells below which a run in memory is not copied by itself: that would cost a microsecond each."""
-
-
-class CellSource(Protocol):
-    """Values of a complete table, in the order of its cells.
-
-    Attributes
-    ----------
-    cells : how many. dtype : of the values.
-    window_cells : cells that are best read together. long_run : cells from which a run is best read by itself.
-    """
-
-    cells: int
-    dtype: np.dtype[Any]
-    window_cells: int
-    long_run: int
-
-    def window(self, start: int, stop: int) -> NDArray[Any]:
-        """Cells of a range in memory; not to be written to."""
-
-    def read_into(self, start: int, out: NDArray[Any]) -> None:
-        """Cells ``start`` and following into the caller's array, contiguous."""
-
-
-class HeldCells:
-    """Values in main memory: (cells,)."""
-
-    window_cells, long_run = HELD_WINDOW, SHORT_RUN
-
-    def __init__(self, values: NDArray[Any]) -> None:
-        self._values = values
-        self.cells, self.dtype = len(values), values.dtype
-
-    def window(self, start: int, stop: int) -> NDArray[Any]:
-        """See :class:`CellSource`."""
-        return self._values[start:stop]
-
-    def read_into(self, start: int, out: NDArray[Any]) -> None:
-        """See :class:`CellSource`."""
-        out[:] = self._values[start : start + len(out)]
-
-
-class StoredCells:
-    """Values on disk."""
-
-    def __init__(self, table: StoredCompleteTable) -> None:
-        self._table = table
-        self.cells, self.dtype = table.cells, table.dtype
-        self.window_cells, self.long_run = table.chunk_cells, max(1, table.chunk_cells // 2)
-
-    def window(self, start: int, stop: int) -> NDArray[Any]:
-        """See :class:`CellSource`."""
-        out = np.empty(stop - start, dtype=self.dtype)
-        self._table.read_into(start, out)
-        return out
-
-    def read_into(self, start: int, out: NDArray[Any]) -> None:
-        """See :class:`CellSource`."""
-        self._table.read_into(start, out)
 
 
 def runs_of(sizes: Sequence[int], box: Box) -> tuple[NDArray[np.int64], int]:
@@ -122,20 +60,29 @@ def cells_touched(sizes: Sequence[int], box: Box, window: int) -> int:
     return min(math.prod(sizes), runs * (length + 2 * window))
 
 
-def read_box(source: CellSource, sizes: Sequence[int], box: Box) -> NDArray[Any]:
-    """Values of a box in a new array (cells of the box,), in the order of the source.
+def read_box(source: AnyComplete, sizes: Sequence[int], box: Box) -> NDArray[Any]:
+    """Values of a box (cells of the box,), in the order of the source; not to be written to.
+
+    A copy of them, but for one run of cells in main memory, which is seen where it is.
 
     Raises
     ------
     CorruptDataError : the source is on disk and damaged.
     """
     starts, length = runs_of(sizes, box)
+    if isinstance(source, CompleteTable):
+        first = int(starts[0])
+        if len(starts) == 1:
+            return source.values[first : first + length]
+        function = CompleteFunction(source.values[first:], steps_of(sizes))
+        return copy_function(function, [high - low for low, high in box])
     out = np.empty(len(starts) * length, dtype=source.dtype)
-    if length >= source.long_run or len(starts) == 1:
+    window = source.chunk_cells
+    if length >= max(1, window // 2) or len(starts) == 1:
         for number, start in enumerate(starts.tolist()):
             source.read_into(start, out[number * length : (number + 1) * length])
         return out
-    done, within, window = 0, np.arange(length, dtype=np.int64), source.window_cells
+    done, within = 0, np.arange(length, dtype=np.int64)
     while done < len(out):
         run, skipped = divmod(done, length)
         low = (int(starts[run]) + skipped) // window * window

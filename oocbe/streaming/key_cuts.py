@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from oocbe.model.row_numbers import key_number
 from oocbe.streaming.budget import Budget
-from oocbe.streaming.sources import Indexed
+from oocbe.streaming.sources import SortedRows
 from oocbe.tables.layout import WORD_BITS
 
 
@@ -32,7 +32,7 @@ class KeyIndex:
     end : a number beyond all.
     """
 
-    def __init__(self, source: Indexed, common: Sequence[str], budget: Budget) -> None:
+    def __init__(self, source: SortedRows, common: Sequence[str], budget: Budget) -> None:
         self._source, self._budget = source, budget
         self._fields: list[tuple[int, int, int]] = []
         place = 0

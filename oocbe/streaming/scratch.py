@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import CorruptDataError
-from oocbe.streaming.sources import even_ranges
+from oocbe.model.row_numbers import even_ranges
 from oocbe.system.checksums import crc32
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout

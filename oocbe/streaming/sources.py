@@ -1,19 +1,26 @@
-"""Sources of rows: tables in memory, tables on disk, scratch files, and slices of these, all read by row numbers."""
+"""Rows of tables as they are read: one protocol, whether they are in memory, on disk, packed, or a slice of others.
+
+A :class:`Source` is read by row numbers. What is sorted can be read by keys as well, without a pass over it: rows in
+memory (:class:`HeldRows`) by bisection, those on disk (:class:`StoredRows`) by bisection of the index of chunks first,
+then of the keys of one chunk, and packed ones by :class:`oocbe.tables.packed.PackedKeys`. A key is one number, word 0
+least significant.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from threading import Lock
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.backend import in_main_memory
-from oocbe.model.row_numbers import key_number
+from oocbe.kernels.cpu.pairs.search import find_rows
+from oocbe.model.row_numbers import even_ranges, first_not_below, key_number
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
+from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 from oocbe.tracing.recorder import phase
@@ -23,19 +30,23 @@ STRETCH_ROWS = 1 << 16
 
 
 class Source(Protocol):
-    """Rows in a fixed order.
+    """Rows in a fixed order. A packed table is one as it is."""
 
-    Attributes
-    ----------
-    layout, dtype : of keys and values.
-    rows : number of rows.
-    is_sorted : whether keys ascend.
-    """
+    @property
+    def layout(self) -> Layout:
+        """Of the keys."""
 
-    layout: Layout
-    dtype: np.dtype[Any]
-    rows: int
-    is_sorted: bool
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether keys ascend."""
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """Rows ``start`` and following into the caller's arrays: (words, rows) and (rows,), or None for keys alone."""
@@ -44,103 +55,210 @@ class Source(Protocol):
         """All rows cut into ranges of at most ``most`` rows, each cheap to read by itself."""
 
 
-@runtime_checkable
-class Indexed(Source, Protocol):
-    """A source that tells keys of its *stretches*, each of ``stretch_rows`` rows but the last one, without a pass."""
-
-    stretch_rows: int
-
-    def edge_keys(self, stretch: int) -> tuple[int, int]:
-        """Keys of the first and the last row of a stretch, each as one number (word 0 least significant)."""
-
-    def keys_of(self, stretch: int) -> NDArray[np.uint64]:
-        """Keys of all rows of a stretch, uint64 (words, rows)."""
-
-
 def row_bytes(layout: Layout, dtype: np.dtype[Any]) -> int:
     """Bytes of a row: key words and value."""
     return 8 * layout.words + dtype.itemsize
 
 
-class TableSource:
-    """A table in memory as a source."""
+class HeldRows:
+    """A table in memory; rows of a device's are brought to main memory.
 
-    def __init__(self, table: Table) -> None:
-        # A device's rows are read from main memory as well: pieces go there and back by themselves.
-        table = replace(table, keys=in_main_memory(table.keys), values=in_main_memory(table.values))
-        self.layout, self.dtype, self.rows, self.is_sorted = (
-            table.layout,
-            table.values.dtype,
-            table.rows,
-            table.is_sorted,
-        )
+    Parameters
+    ----------
+    stretch_rows : rows of a stretch, whose first and last key are looked at to cut the table.
+
+    Attributes
+    ----------
+    row_bytes : of one row's key words and value. Others as for :class:`Source`.
+    """
+
+    def __init__(self, table: Table, stretch_rows: int | None = None) -> None:
+        table = to_host(table)
+        self.layout, self.dtype, self.rows, self.is_sorted = table.layout, table.dtype, table.rows, table.is_sorted
+        self.row_bytes = row_bytes(self.layout, self.dtype)
+        self.stretch_rows = STRETCH_ROWS if stretch_rows is None else stretch_rows
         self._table = table
-        self.stretch_rows = STRETCH_ROWS
-
-    def edge_keys(self, stretch: int) -> tuple[int, int]:
-        """See :class:`Indexed`."""
-        keys = self.keys_of(stretch)
-        return key_number(keys, 0), key_number(keys, keys.shape[1] - 1)
-
-    def keys_of(self, stretch: int) -> NDArray[np.uint64]:
-        """See :class:`Indexed`."""
-        return self._table.keys[:, stretch * STRETCH_ROWS : (stretch + 1) * STRETCH_ROWS]
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
-        """See :class:`Source`."""
+        """Copy rows from ``start`` on; see :class:`Source`."""
         rows = slice(start, start + keys.shape[1])
         keys[:] = self._table.keys[:, rows]
         if values is not None:
             values[:] = self._table.values[rows]
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """See :class:`Source`."""
+        """Ranges of ``most`` rows; see :class:`Source`."""
         return even_ranges(self.rows, most)
 
+    def edge_keys(self, stretch: int) -> tuple[int, int]:
+        """Keys of the first and the last row of a stretch."""
+        keys = self.keys_of(stretch)
+        return key_number(keys, 0), key_number(keys, keys.shape[1] - 1)
 
-class StoredSource:
-    """A table on disk as a source."""
+    def keys_of(self, stretch: int) -> NDArray[np.uint64]:
+        """Keys of all rows of a stretch, uint64 (words, rows): part of the table's own."""
+        return self._table.keys[:, stretch * self.stretch_rows : (stretch + 1) * self.stretch_rows]
 
-    def __init__(self, table: StoredTable) -> None:
+    def key(self, row: int) -> int:
+        """Key of a row."""
+        return key_number(self._table.keys, row)
+
+    def place(self, number: int, low: int, high: int) -> int:
+        """First row of a range whose key is not below a number; ``high`` where there is none."""
+        return first_not_below(self._table.keys, number, low, high)
+
+    def read(self, low: int, high: int) -> Table:
+        """Rows of a range; arrays of the table itself where they are contiguous."""
+        keys = np.ascontiguousarray(self._table.keys[:, low:high])
+        return Table(self.layout, keys, self._table.values[low:high], self._table.semiring, self.is_sorted)
+
+    def keys_at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Keys, uint64 (words, n), of rows in ascending order."""
+        return np.ascontiguousarray(self._table.keys[:, rows])
+
+    def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Row of each key, uint64 (words, n) in any order, or -1; and values of the rows found, in the keys' order."""
+        found = np.empty(keys.shape[1], dtype=np.int64)
+        find_rows(self._table.keys, keys, found)
+        return found, self._table.values[found[found >= 0]]
+
+
+class ChunkCache:
+    """Decoded chunks of stored tables, the most recent ones within a limit; at least one. For several threads.
+
+    Parameters
+    ----------
+    limit : bytes of keys and values.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: OrderedDict[tuple[int, int], tuple[StoredTable, Table]] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def chunk(self, table: StoredTable, number: int) -> Table:
+        """Rows of a chunk, every byte checked when it is read."""
+        name = (id(table), number)
+        with self._lock:
+            found = self._held.get(name)
+            if found is not None:
+                self._held.move_to_end(name)
+                return found[1]
+        rows = table.read(number * table.chunk_rows, (number + 1) * table.chunk_rows)
+        with self._lock:
+            if name not in self._held:
+                self._held[name] = table, rows  # the table, too: its identity names the entry
+                self._bytes += rows.nbytes
+                while self._bytes > self._limit and len(self._held) > 1:
+                    self._bytes -= self._held.popitem(last=False)[1][1].nbytes
+        return rows
+
+
+class StoredRows:
+    """A table on disk.
+
+    Parameters
+    ----------
+    cache : of decoded chunks, for what is looked for by keys; None: one of its own, for a chunk.
+
+    Attributes
+    ----------
+    stretch_rows : rows of a chunk. row_bytes : of one row's key words and value. Others as for :class:`Source`.
+    """
+
+    def __init__(self, table: StoredTable, cache: ChunkCache | None = None) -> None:
         self.layout, self.dtype, self.rows, self.is_sorted = table.layout, table.dtype, table.rows, table.is_sorted
-        self._table = table
+        self.row_bytes = row_bytes(self.layout, self.dtype)
         self.stretch_rows = table.chunk_rows
+        self._table = table
+        self._cache = cache or ChunkCache(0)
+
+    def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
+        """Decode rows from ``start`` on; see :class:`Source`."""
+        self._table.read_into(start, keys, values)
+
+    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
+        """Ranges of whole chunks where they are small enough; see :class:`Source`."""
+        chunk = self._table.chunk_rows
+        return even_ranges(self.rows, most // chunk * chunk if most >= chunk else most)
 
     def edge_keys(self, stretch: int) -> tuple[int, int]:
-        """See :class:`Indexed`; nothing is read."""
+        """Keys of the first and the last row of a chunk; nothing is read."""
         return self._table.chunk_keys(stretch)
 
     def keys_of(self, stretch: int) -> NDArray[np.uint64]:
-        """See :class:`Indexed`."""
+        """Keys of all rows of a chunk, uint64 (words, rows); read, and not kept."""
         start = stretch * self.stretch_rows
         keys = np.empty((self.layout.words, min(self.stretch_rows, self.rows - start)), dtype=np.uint64)
         self._table.read_into(start, keys, None, alone=True)
         return keys
 
-    def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
-        """See :class:`Source`."""
-        self._table.read_into(start, keys, values)
+    def key(self, row: int) -> int:
+        """Key of a row; the first and the last one of a chunk are in the index."""
+        chunk, place = divmod(row, self._table.chunk_rows)
+        first, last = self._table.chunk_keys(chunk)
+        if place == 0:
+            return first
+        if row + 1 == self.rows or place + 1 == self._table.chunk_rows:
+            return last
+        return key_number(self._cache.chunk(self._table, chunk).keys, place)
 
-    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """See :class:`Source`: whole chunks where they are small enough."""
-        chunk = self._table.chunk_rows
-        return even_ranges(self.rows, most // chunk * chunk if most >= chunk else most)
+    def place(self, number: int, low: int, high: int) -> int:
+        """First row of a range whose key is not below a number; ``high`` where there is none."""
+        if low >= high:
+            return high
+        size = self._table.chunk_rows
+        chunk = self._table.first_chunk_not_below(number, low // size, (high - 1) // size + 1)
+        if chunk * size >= high or number <= self._table.chunk_keys(chunk)[0]:
+            return min(max(low, chunk * size), high)
+        keys = self._cache.chunk(self._table, chunk).keys
+        found = chunk * size + first_not_below(keys, number, 0, keys.shape[1])
+        return min(max(low, found), high)
+
+    def read(self, low: int, high: int) -> Table:
+        """Rows of a range in memory."""
+        return self._table.read(low, high)
+
+    def keys_at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Keys, uint64 (words, n), of rows in ascending order."""
+        size = self._table.chunk_rows
+        keys = np.empty((self.layout.words, len(rows)), dtype=np.uint64)
+        start = 0
+        while start < len(rows):
+            chunk = int(rows[start]) // size
+            stop = int(np.searchsorted(rows, (chunk + 1) * size))
+            keys[:, start:stop] = self._cache.chunk(self._table, chunk).keys[:, rows[start:stop] - chunk * size]
+            start = stop
+        return keys
+
+    def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Row of each key, uint64 (words, n) in any order, or -1; and values of the rows found, in the keys' order.
+
+        The chunks that may have some of the keys are gone through in their order.
+        """
+        order = np.lexsort(keys)
+        ascending = np.ascontiguousarray(keys[:, order])
+        places = np.full(len(order), -1, dtype=np.int64)
+        values = np.empty(len(order), dtype=self.dtype)
+        start, chunk = 0, 0
+        while start < len(order):
+            chunk = self._table.first_chunk_not_below(key_number(ascending, start), chunk, self._table.chunk_count)
+            if chunk == self._table.chunk_count:
+                break
+            stop = first_not_below(ascending, self._table.chunk_keys(chunk)[1] + 1, start, len(order))
+            rows = self._cache.chunk(self._table, chunk)
+            found = np.empty(stop - start, dtype=np.int64)
+            find_rows(rows.keys, np.ascontiguousarray(ascending[:, start:stop]), found)
+            mine = order[start:stop]
+            values[mine] = rows.values[found]  # of no account where nothing was found
+            places[mine] = np.where(found < 0, -1, found + chunk * self._table.chunk_rows)
+            start = stop
+        return places, values[places >= 0]
 
 
-class PackedSource:
-    """A packed table in memory as a source."""
-
-    def __init__(self, table: PackedTable) -> None:
-        self.layout, self.dtype, self.rows, self.is_sorted = table.layout, table.dtype, table.rows, table.is_sorted
-        self._table = table
-
-    def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
-        """See :class:`Source`."""
-        self._table.read_into(start, keys, values)
-
-    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """See :class:`Source`."""
-        return even_ranges(self.rows, most)
+SortedRows = HeldRows | StoredRows
+"""Rows that can be cut and looked up by their keys, and read by ranges of them."""
 
 
 class SliceSource:
@@ -162,7 +280,7 @@ class SliceSource:
         self.rows = int(self._places[-1])
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
-        """See :class:`Source`."""
+        """Rows of the segments from ``start`` on; see :class:`Source`."""
         done, wanted = 0, keys.shape[1]
         segment = int(np.searchsorted(self._places, start, side="right")) - 1
         while done < wanted:
@@ -178,18 +296,13 @@ class SliceSource:
             segment += 1
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """See :class:`Source`: whole segments where they are small enough."""
+        """Ranges of whole segments where they are small enough; see :class:`Source`."""
         start = 0
         while start < self.rows:
             fitting = int(self._places[np.searchsorted(self._places, start + most, side="right") - 1])
             stop = fitting if fitting > start else start + most
             yield start, stop
             start = stop
-
-
-def even_ranges(rows: int, most: int) -> Iterator[tuple[int, int]]:
-    """``range(rows)`` cut into ranges of ``most`` rows, the last one shorter."""
-    return pairwise([*range(0, rows, most), rows])
 
 
 def sliced(source: Source, start: int, stop: int) -> SliceSource:
@@ -200,8 +313,8 @@ def sliced(source: Source, start: int, stop: int) -> SliceSource:
 def source_of(table: Table | StoredTable | PackedTable) -> Source:
     """A table as a source."""
     if isinstance(table, PackedTable):
-        return PackedSource(table)
-    return TableSource(table) if isinstance(table, Table) else StoredSource(table)
+        return table
+    return HeldRows(table) if isinstance(table, Table) else StoredRows(table)
 
 
 class Buffers:

@@ -17,17 +17,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.complete_tables.conversion import rows_in_memory
 from oocbe.errors import ValueRangeError
 from oocbe.kernels.choice import complete_kernels
 from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.infeasible import feasible_mask, largest_feasible
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
-from oocbe.tables.complete import CompleteTable, check_cells, converted, key_fields
+from oocbe.tables.complete import CompleteTable, check_cells, key_fields
+from oocbe.tables.feasible_values import converted
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
+    from oocbe.tables.stored import StoredTable
 
 WRITTEN_OUT = 1.0
 """An incomplete table is written out where the complete one takes at most this many times its bytes."""
@@ -61,16 +64,19 @@ def combine_tables(
     if all(name in sparse.layout for name in dense.scope):
         looked_up = look_up(sparse, dense)
         return by_rows([looked_up], gone) if gone else looked_up
-    return by_rows([table if isinstance(table, Table) else table.to_table() for table in written], gone)
+    return by_rows([rows_in_memory(table) for table in written], gone)
 
 
 def _written_out(table: Table | CompleteTable) -> Table | CompleteTable:
     """An incomplete table as a complete one, where that takes no more memory; itself otherwise."""
     if isinstance(table, CompleteTable):
         return table
-    if table.layout.complete_rows * table.values.itemsize > WRITTEN_OUT * table.nbytes:
-        return table
-    return CompleteTable.from_table(table)
+    return CompleteTable.from_table(table) if is_worth_writing_out(table) else table
+
+
+def is_worth_writing_out(table: Table | StoredTable) -> bool:
+    """Whether an incomplete table takes no less than the complete one that stands for the same rows."""
+    return table.layout.complete_rows * table.dtype.itemsize <= WRITTEN_OUT * table.nbytes
 
 
 def look_up(table: Table, dense: CompleteTable) -> Table:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oocbe.complete_tables.conversion import complete_in_memory, rows_in_memory
 from oocbe.table_algebra.inputs import OutOfCore
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
-    from oocbe.table_algebra.inputs import AnyTable
+    from oocbe.complete_tables.conversion import AnyTable
     from oocbe.tables.stored import StoredTable
 
 
@@ -52,18 +53,14 @@ def to_complete(
 
         assert output is not None
         with CompletePlace.of(settings, piece_rows, "cpu") as place:
-            if isinstance(table, CompleteTable | StoredCompleteTable):
+            if isinstance(table, AnyComplete):
                 return place.reordered(table, wanted, output)
             return place.written_out(table, wanted, output)
-    if isinstance(table, CompleteTable):
-        return table.transposed(wanted)
-    if isinstance(table, StoredCompleteTable):
-        return table.to_complete().transposed(wanted)
-    return CompleteTable.from_table(table if isinstance(table, Table) else table.to_table(), wanted)
+    return complete_in_memory(table, wanted)
 
 
 def to_rows(
-    table: CompleteTable | StoredCompleteTable,
+    table: AnyComplete,
     scope: Sequence[str] | None = None,
     *,
     piece_rows: int | None = None,
@@ -96,4 +93,4 @@ def to_rows(
         assert output is not None
         with CompletePlace.of(settings, piece_rows, "cpu") as place:
             return place.listed(table, wanted, output)
-    return table.to_table(wanted)
+    return rows_in_memory(table, wanted)

@@ -9,24 +9,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from oocbe.complete_tables.conversion import in_memory
 from oocbe.kernels import backend_for
 from oocbe.table_algebra.inputs import (
     OutOfCore,
-    any_complete,
-    as_rows,
     check_result,
     check_values,
     choose_kernels,
-    has_complete,
 )
 from oocbe.table_algebra.operations import Maximise, Operation
 from oocbe.tables.packed import PackedTable
+from oocbe.tables.stored_complete import AnyComplete
 
 if TYPE_CHECKING:
+    from oocbe.complete_tables.conversion import AnyTable
     from oocbe.kernels.interface import Backend
-    from oocbe.table_algebra.inputs import AnyTable, TableLike
+    from oocbe.table_algebra.inputs import TableLike
     from oocbe.tables.table import Table
 
 
@@ -54,9 +54,8 @@ def apply(
         return _to_disk(operation, tables, settings, piece_rows, backend)
     if all(isinstance(table, PackedTable) for table in tables):
         return _packed(operation, tables, piece_rows, backend)
-    found = any_complete(*tables)
-    if found is None:
-        return _by_rows(operation, [as_rows(table) for table in tables], piece_rows, backend)
+    if not any(isinstance(table, AnyComplete) for table in tables):
+        return _by_rows(operation, tables, piece_rows, backend)
     from oocbe.table_algebra.complete import combine_tables
 
     def by_rows(rows: Sequence[Table], rest: Sequence[str]) -> Table:
@@ -64,7 +63,9 @@ def apply(
         step = operation if len(rows) == len(tables) else Maximise(tuple(rest))
         return _by_rows(step, rows, piece_rows, backend)
 
-    return check_result(combine_tables(found, operation.gone, by_rows, backend, piece_rows), *tables)
+    return check_result(
+        combine_tables([in_memory(table) for table in tables], operation.gone, by_rows, backend, piece_rows), *tables
+    )
 
 
 def _to_disk(
@@ -74,8 +75,8 @@ def _to_disk(
     piece_rows: int | None,
     backend: Backend | str | None,
 ) -> Any:
-    if not has_complete(*tables):
-        return operation.store([as_rows(table) for table in tables], settings, piece_rows, backend)
+    if not any(isinstance(table, AnyComplete) for table in tables):
+        return operation.store(cast("Sequence[TableLike]", tables), settings, piece_rows, backend)
     from oocbe.table_algebra.out_of_core.complete import combine_stored
 
     def store(rows: Sequence[TableLike]) -> Any:
@@ -98,11 +99,11 @@ def _packed(
         streamed = operation.stream(tables, kernels, piece_rows)
         if isinstance(streamed, PackedTable):
             return streamed
-    return PackedTable.pack(_by_rows(operation, [table.to_table() for table in tables], piece_rows, backend))
+    return PackedTable.pack(_by_rows(operation, tables, piece_rows, backend))
 
 
 def _by_rows(
-    operation: Operation, tables: Sequence[TableLike], piece_rows: int | None, backend: Backend | str | None
+    operation: Operation, tables: Sequence[AnyTable], piece_rows: int | None, backend: Backend | str | None
 ) -> Table:
     """The result in memory, of tables whose rows are worked on."""
     place = choose_kernels(backend, *tables)

@@ -1,8 +1,8 @@
 """What the operators do with their arguments before any row moves, and with their result at the end.
 
 Stored tables are read, the kernels are chosen, rows are brought to where those kernels work, and two tables are checked
-to agree. A result stays in device memory where an input was there (:func:`on_device`), so that operators chain without
-copies; otherwise it is brought back to main memory.
+to agree. A result stays in device memory where an input was there, so that operators chain without copies; otherwise it
+is brought back to main memory.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
 
+from oocbe.complete_tables.conversion import AnyTable, rows_in_memory
 from oocbe.errors import ModelError, UsageError, ValueRangeError
 from oocbe.kernels import backend_for
 from oocbe.model.semiring import Combination
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.numbers import check_numbers, strange_number
-from oocbe.tables.residence import is_on_device
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.residence import is_on_device, to_host, to_kernels
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     RowTable: TypeAlias = Table | StoredTable
     TableLike: TypeAlias = Table | StoredTable | PackedTable
-    AnyTable: TypeAlias = Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable
 
 
 Result = TypeVar("Result")
@@ -90,7 +89,7 @@ class Workplace:
 
     def moved(self) -> Workplace:
         """The same with the rows where the kernels work."""
-        return replace(self, tables=tuple(on_device(table, self.kernels) for table in self.tables))
+        return replace(self, tables=tuple(to_kernels(table, self.kernels) for table in self.tables))
 
     def has_to_stream(self, piece_rows: int | None) -> bool:
         """Whether rows have to go through the device in pieces: they do not fit it, or pieces are asked for."""
@@ -102,49 +101,19 @@ class Workplace:
 
     def hand_over(self, result: Table) -> Table:
         """The result where the caller expects it: beside its inputs."""
-        return result if self.keeps else in_main_memory(result, self.kernels)
+        return result if self.keeps else to_host(result)
 
 
-def choose_kernels(backend: Backend | str | None, *inputs: TableLike) -> Workplace:
+def choose_kernels(backend: Backend | str | None, *inputs: AnyTable) -> Workplace:
     """Kernels for some tables (see :func:`oocbe.kernels.backend_for`), and the tables, read but not moved yet."""
-    tables = tuple(table if isinstance(table, Table) else table.to_table() for table in inputs)
+    tables = tuple(rows_in_memory(table) for table in inputs)
     keeps = any(is_on_device(table) for table in tables)
     return Workplace(backend_for(sum(table.rows for table in tables), backend, keeps), tables, keeps)
 
 
-def workplace(backend: Backend | str | None, *inputs: TableLike) -> Workplace:
+def workplace(backend: Backend | str | None, *inputs: AnyTable) -> Workplace:
     """Kernels for some tables, and the tables with their rows where these work."""
     return choose_kernels(backend, *inputs).moved()
-
-
-def on_device(table: Table, kernels: Backend) -> Table:
-    """The table with its rows where some kernels work; itself if they are there."""
-    keys, values = kernels.upload(table.keys), kernels.upload(table.values)
-    return table if keys is table.keys and values is table.values else replace(table, keys=keys, values=values)
-
-
-def in_main_memory(table: Table, kernels: Backend) -> Table:
-    """The table with its rows in main memory; itself if they are there."""
-    keys, values = kernels.download(table.keys), kernels.download(table.values)
-    return table if keys is table.keys and values is table.values else replace(table, keys=keys, values=values)
-
-
-def has_complete(*tables: AnyTable) -> bool:
-    """Whether some table is complete, in memory or on disk."""
-    return any(isinstance(table, CompleteTable | StoredCompleteTable) for table in tables)
-
-
-def any_complete(*tables: AnyTable) -> list[Table | CompleteTable] | None:
-    """The tables in memory where at least one of them is complete; None otherwise (nothing is read then)."""
-    if not has_complete(*tables):
-        return None
-    read = [table.to_complete() if isinstance(table, StoredCompleteTable) else table for table in tables]
-    return [table if isinstance(table, Table | CompleteTable) else table.to_table() for table in read]
-
-
-def as_rows(table: AnyTable) -> TableLike:
-    """A complete table as an incomplete one, for operators that work on rows; others themselves."""
-    return table.to_table() if isinstance(table, CompleteTable | StoredCompleteTable) else table
 
 
 def check_values(*tables: AnyTable) -> None:

@@ -12,8 +12,9 @@ from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
+    from oocbe.complete_tables.conversion import AnyTable
     from oocbe.kernels.interface import Backend
-    from oocbe.table_algebra.inputs import AnyTable, KernelSettings, OperatorSettings, RowTable, TableLike
+    from oocbe.table_algebra.inputs import KernelSettings, OperatorSettings, RowTable, TableLike
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable

@@ -15,8 +15,9 @@ from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
+    from oocbe.complete_tables.conversion import AnyTable
     from oocbe.kernels.interface import Backend
-    from oocbe.table_algebra.inputs import AnyTable, TableLike
+    from oocbe.table_algebra.inputs import TableLike
     from oocbe.tables.stored import StoredTable
 
 

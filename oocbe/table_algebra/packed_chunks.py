@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cpu.packing.bit_pack import best_rotation
 from oocbe.tables.codec import SAMPLE_ROWS, SAMPLES
 
@@ -35,7 +36,7 @@ def rotation_of(column: Any) -> int:
     """The rotation under which a column on the device packs best, by its first rows; 0 but for keys."""
     if column.dtype.kind != "u":
         return 0
-    return int(best_rotation(column[:SAMPLED_ROWS].get(), SAMPLE_ROWS, SAMPLES))
+    return int(best_rotation(host_array(column[:SAMPLED_ROWS]), SAMPLE_ROWS, SAMPLES))
 
 
 def packed_chunks(parts: Sequence[tuple[Any, Any]], rotations: Sequence[int]) -> list[PackedChunk]:

@@ -7,18 +7,14 @@ pieces, laid end to end, are in the order of the variables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from threading import Event
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from oocbe.kernels.cpu.threads import run_all, thread_count
-from oocbe.model.row_numbers import key_number
-from oocbe.tables.moves import field_masks
+from oocbe.streaming.sources import HeldRows
+from oocbe.tables.layout import WORD_BITS
 from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.table import Table
 
@@ -28,30 +24,6 @@ def leads_with(table: Table | PackedTable, names: Sequence[str]) -> bool:
     return table.is_sorted and table.scope[len(table.scope) - len(names) :] == tuple(names)
 
 
-class TableKeys:
-    """Keys of a table in memory one at a time, as :class:`oocbe.tables.packed.PackedKeys`."""
-
-    def __init__(self, table: Table) -> None:
-        self._keys = table.keys
-
-    def number(self, row: int) -> int:
-        """Key of a row as one number, word 0 least significant."""
-        return key_number(self._keys, row)
-
-    def narrowed(self, mask: int, wanted: int, low: int, high: int) -> tuple[int, int]:
-        """The rows to look at: all, as nothing is known of them without looking."""
-        return low, high
-
-    @property
-    def look_bytes(self) -> int:
-        """What a thread that looks reads from disk and keeps."""
-        return 0
-
-    def forget(self) -> None:
-        """Nothing is kept."""
-
-
-Keys = TableKeys | PackedKeys
 T = TypeVar("T")
 
 CALLS_A_THREAD = 2
@@ -84,10 +56,11 @@ class SortedCuts:
 
     def __init__(self, tables: Sequence[Table | PackedTable], common: Sequence[str], unit: Sequence[str]) -> None:
         self._tables = tables
-        self._keys = [PackedKeys(t) if isinstance(t, PackedTable) else TableKeys(t) for t in tables]
+        self._keys = [PackedKeys(t) if isinstance(t, PackedTable) else HeldRows(t) for t in tables]
+        self._packed = [keys for keys in self._keys if isinstance(keys, PackedKeys)]
         self._common = tuple(common)
-        self._masks = [_mask(field_masks(t.layout, common)) for t in tables]
-        self._unit = _mask(field_masks(tables[0].layout, unit))
+        self._steps = [_step(t, common) for t in tables]
+        self._unit = _step(tables[0], unit)
 
     def whole(self) -> Cut:
         """All rows."""
@@ -95,12 +68,11 @@ class SortedCuts:
 
     def halves(self, cut: Cut) -> list[Cut]:
         """The cut in two; itself alone where its rows of the first table all stay together."""
-        first = self._keys[0]
         low, high = cut.low[0], cut.high[0]
-        wanted = self._key(0, (low + high) // 2) & self._unit
-        middle = _first_not_below(first, self._unit, wanted, low, high)
+        wanted = self._unit_of((low + high) // 2)
+        middle = self._keys[0].place(wanted, low, high)
         if middle == low:
-            middle = _first_above(first, self._unit, wanted, low, high)
+            middle = self._keys[0].place(wanted + self._unit, low, high)
         if middle == high:
             return [cut]
         return [self._between(cut, low, middle), self._between(cut, middle, high)]
@@ -148,12 +120,12 @@ class SortedCuts:
 
         No more rows of that table lie between than have to stay together.
         """
-        place = _first_not_below(self._keys[0], self._unit, self._key(0, row) & self._unit, cut.low[0], row)
+        place = self._keys[0].place(self._unit_of(row), cut.low[0], row)
         return self._starts(cut, place), self._stops(cut, place)
 
     def _each(self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]], room: int | None) -> list[T]:
         """What a function gives for each tuple of arguments; several at a time where the disk is waited for."""
-        look_bytes = sum(keys.look_bytes for keys in self._keys)
+        look_bytes = sum(keys.look_bytes for keys in self._packed)
         if not look_bytes:
             return [function(*arguments) for arguments in calls]
         most = thread_count() if room is None else max(1, room // look_bytes)
@@ -165,7 +137,7 @@ class SortedCuts:
         try:
             return [found for several in run_all(_one_by_one, groups, stopped.set) for found in several]
         finally:
-            for keys in self._keys:
+            for keys in self._packed:
                 keys.forget()
 
     def _between(self, cut: Cut, low: int, high: int) -> Cut:
@@ -175,8 +147,8 @@ class SortedCuts:
     def _starts(self, cut: Cut, low: int) -> tuple[int, ...]:
         """Where a part of a cut begins that has rows of the first table from ``low`` on."""
         return low, *(
-            _first_not_below(keys, mask, self._translated(low, number), first, last)
-            for number, keys, mask, first, last in self._others(cut)
+            self._keys[number].place(self._translated(low, number), cut.low[number], cut.high[number])
+            for number in range(1, len(self._tables))
         )
 
     def _stops(self, cut: Cut, high: int) -> tuple[int, ...]:
@@ -184,19 +156,16 @@ class SortedCuts:
         if high == cut.low[0]:
             return cut.low
         return high, *(
-            _first_above(keys, mask, self._translated(high - 1, number), first, last)
-            for number, keys, mask, first, last in self._others(cut)
+            self._keys[number].place(
+                self._translated(high - 1, number) + self._steps[number], cut.low[number], cut.high[number]
+            )
+            for number in range(1, len(self._tables))
         )
-
-    def _others(self, cut: Cut) -> Iterator[tuple[int, Keys, int, int, int]]:
-        """Number, keys, mask of the common variables, and rows in a cut, of all tables but the first."""
-        parts = zip(self._keys, self._masks, cut.low, cut.high, strict=True)
-        return islice(((number, *part) for number, part in enumerate(parts)), 1, None)
 
     def _translated(self, row: int, number: int) -> int:
         """The common variables' values in a row of the first table, as another table's key has them."""
         first, other = self._tables[0].layout, self._tables[number].layout
-        key = self._key(0, row)
+        key = self._keys[0].key(row)
         made = 0
         for name in self._common:
             source, target = first.field(name), other.field(name)
@@ -204,8 +173,9 @@ class SortedCuts:
             made |= value << (64 * target.word + target.shift)
         return made
 
-    def _key(self, number: int, row: int) -> int:
-        return self._keys[number].number(row)
+    def _unit_of(self, row: int) -> int:
+        """Least key that has the values of the unit's variables in a row of the first table."""
+        return self._keys[0].key(row) // self._unit * self._unit
 
 
 def _one_by_one(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], stopped: Event) -> list[T]:
@@ -222,20 +192,7 @@ def _one_by_one(function: Callable[..., T], calls: Sequence[tuple[Any, ...]], st
     return found
 
 
-def _mask(words: NDArray[np.uint64]) -> int:
-    return sum(int(word) << 64 * place for place, word in enumerate(words))
-
-
-def _first_not_below(keys: Keys, mask: int, wanted: int, low: int, high: int) -> int:
-    low, high = keys.narrowed(mask, wanted, low, high)
-    while low < high:
-        middle = (low + high) // 2
-        if keys.number(middle) & mask < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def _first_above(keys: Keys, mask: int, wanted: int, low: int, high: int) -> int:
-    return _first_not_below(keys, mask, wanted + 1, low, high)
+def _step(table: Table | PackedTable, names: Sequence[str]) -> int:
+    """Distance of keys between neighbouring values of a table's most significant variables, the others 0."""
+    field = table.layout.field(names[0])
+    return 1 << WORD_BITS * field.word + field.shift

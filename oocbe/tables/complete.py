@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from oocbe.errors import ModelError, ResourceError, ValueRangeError
+from oocbe.errors import ModelError, ResourceError
+from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.interface import CompleteFunction, steps_of
-from oocbe.model.infeasible import feasible_mask, infeasible_value, largest_feasible
-from oocbe.model.semiring import MAX_SUM, Combination, Marginalisation, Semiring
+from oocbe.model.infeasible import feasible_mask, infeasible_value
+from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.settings.machine import default_memory_limit
+from oocbe.tables.feasible_values import check_feasible, converted, dtype_of_rows, holds
 from oocbe.tables.layout import Layout
-from oocbe.tables.numbers import check_numbers
 from oocbe.tables.table import Table, format_bytes
 
 COMPLETE_DTYPES = tuple(np.dtype(t) for t in (np.int16, np.int32, np.int64, np.float32, np.float64))
@@ -91,7 +92,8 @@ class CompleteTable:
 
         Parameters
         ----------
-        table : in main memory, rows in any order. scope : order of the variables, the fastest first; None: the table's.
+        table : rows in any order, in main memory or a device's, where the result is, too.
+        scope : order of the variables, the fastest first; None: the table's.
         dtype : of the values; None: the table's, or int64 where int32 cannot tell its values from infeasible ones.
 
         Raises
@@ -100,15 +102,28 @@ class CompleteTable:
         ModelError : max-product with a negative value.
         """
         kind = np.dtype(table.values.dtype if dtype is None else dtype)
-        if dtype is None and kind == np.int32 and not _holds(kind, table.values, table.semiring):
+        if dtype is None and kind == np.int32 and not holds(kind, table.values, table.semiring):
             kind = np.dtype(np.int64)
-        return cls.from_pieces(table.layout, [table], table.semiring, table.scope if scope is None else scope, kind)
+        wanted = table.scope if scope is None else scope
+        if not is_device_array(table.values):
+            return cls.from_pieces(table.layout, [table], table.semiring, wanted, kind)
+        from oocbe.kernels.cuda.complete.complete_rows import cells_of_rows
+        from oocbe.kernels.cuda.transfer.memory import with_retry
+
+        layout, semiring = table.layout.select(wanted), table.semiring
+        check_feasible(f"complete table over {layout.scope}", table.values, semiring, kind)
+        values, fields = with_retry(table.values.astype)(kind, copy=False), key_fields(table.layout, layout)
+        cells = with_retry(cells_of_rows)(table.keys, values, fields, layout.complete_rows, semiring)
+        return cls(layout, cells, semiring)
 
     @classmethod
     def from_pieces(
         cls, source: Layout, pieces: Iterable[Table], semiring: Semiring, scope: Sequence[str], dtype: DTypeLike
     ) -> CompleteTable:
-        """The same for a table that comes in pieces, of which one at a time is in memory; ``source``: their layout."""
+        """Write out a table that comes in pieces, of which one at a time is in main memory; ``source``: their layout.
+
+        scope, dtype : of the complete table. Errors as for :meth:`from_table`.
+        """
         from oocbe.kernels.cpu.complete.complete_rows import cells_of_rows
 
         layout, kind = source.select(scope), np.dtype(dtype)
@@ -140,7 +155,7 @@ class CompleteTable:
     def rows(self) -> int:
         """Number of feasible assignments: rows of the incomplete table."""
         values: Any = self.values
-        if isinstance(values, np.ndarray):
+        if not is_device_array(values):
             return int(np.count_nonzero(self.feasible()))
         from oocbe.kernels.cuda.complete.complete_rows import count_feasible
 
@@ -181,24 +196,27 @@ class CompleteTable:
         return replace(self, values=converted(self.values, kind, self.semiring, f"complete table over {self.scope}"))
 
     def to_table(self, scope: Sequence[str] | None = None) -> Table:
-        """The feasible assignments as rows of an incomplete table, sorted.
+        """The feasible assignments as rows of an incomplete table, sorted, where the values are.
 
         scope : order of the variables, the least significant first; None: the table's own. Values of int16 become
         int32, which incomplete tables have.
 
         Raises
         ------
-        ResourceError : keys and values would not fit in memory.
+        ResourceError : keys and values would not fit in memory, or device memory ran out.
         """
-        from oocbe.kernels.cpu.complete.complete_rows import rows_of_cells
+        layout = self.layout.select(self.scope if scope is None else scope)
+        sizes = np.array(layout.sizes, dtype=np.int64)
+        if is_device_array(self.values):
+            from oocbe.kernels.cuda.complete.complete_rows import rows_of_cells
+            from oocbe.kernels.cuda.transfer.memory import with_retry
 
-        ordered = self if scope is None else self.transposed(scope)
-        layout = ordered.layout
-        row_bytes = 8 * layout.words + ordered.values.itemsize
+            steps = np.array(self.strides(layout.scope), dtype=np.int64)
+            found = with_retry(rows_of_cells)(self.values, sizes, steps, key_places(layout), self.semiring)
+            return table_of_cells(layout, *found, self.semiring)
+        row_bytes = 8 * layout.words + self.values.itemsize
         _check_bytes(self.rows * row_bytes, f"{self.rows:,} rows over {len(layout.scope)} variables")
-        sizes, places = sizes_and_places(layout)
-        keys, values = rows_of_cells(ordered.values, ordered.feasible(), sizes, places, layout.words)
-        return rows_listed(layout, keys, values, self.semiring)
+        return rows_among(layout, self.transposed(layout.scope).values, 0, self.semiring)
 
     def transposed(self, scope: Sequence[str]) -> CompleteTable:
         """The same table with its variables in another order; itself where they have it."""
@@ -239,12 +257,16 @@ class CompleteTable:
     def values_of(self, cells: NDArray[np.int64]) -> NDArray[Any]:
         """Values of some cells, given by their numbers (int64, any shape), in main memory."""
         values: Any = self.values
-        if isinstance(values, np.ndarray):
-            return values[cells]
+        if not is_device_array(values):
+            found: NDArray[Any] = values[cells]
+            return found
         from oocbe.kernels.cuda.device import cupy
 
-        found: NDArray[Any] = values.take(cupy().asarray(cells)).get()
-        return found
+        return host_array(values.take(cupy().asarray(cells)))
+
+    def window(self, start: int, stop: int) -> NDArray[Any]:
+        """Values of neighbouring cells where they are; not to be written to."""
+        return self.values[start:stop]
 
     def to_dict(self) -> dict[tuple[int, ...], int | float]:
         """Feasible assignments (in scope order) to values; for small tables and tests."""
@@ -281,40 +303,28 @@ def key_fields(source: Layout, target: Layout) -> NDArray[np.int64]:
     return np.array(merged, dtype=np.int64).reshape(-1, 4)
 
 
-def sizes_and_places(layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Domain sizes (variables,), and each variable's word and shift in a key (variables, 2), as kernels take them."""
-    places = np.array([(field.word, field.shift) for field in layout.fields], dtype=np.int64).reshape(-1, 2)
-    return np.array(layout.sizes, dtype=np.int64), places
+def key_places(layout: Layout) -> NDArray[np.int64]:
+    """Each variable's word and shift in a key, int64 (variables, 2), as kernels take them."""
+    return np.array([(field.word, field.shift) for field in layout.fields], dtype=np.int64).reshape(-1, 2)
 
 
-def rows_listed(layout: Layout, keys: Any, values: Any, semiring: Semiring) -> Table:
-    """A complete table's feasible rows, which kernels listed in order; incomplete tables have no int16."""
-    return Table(layout, keys, values.astype(np.int32) if values.dtype == np.int16 else values, semiring, True)
+def rows_among(layout: Layout, values: NDArray[Any], first: int, semiring: Semiring) -> Table:
+    """Rows of the feasible ones among neighbouring cells of a complete table in main memory, sorted.
 
-
-def converted(
-    values: NDArray[Any], dtype: np.dtype[Any], semiring: Semiring, what: str, may_round: bool = False
-) -> NDArray[Any]:
-    """Values of a complete table in another dtype, what is infeasible as it is there; themselves where they have it.
-
-    what : names the table in errors. may_round : whether large integers may be the nearest floats, for sums and
-    products that are floats anyway.
-
-    Raises
-    ------
-    ValueRangeError : the dtype does not hold every feasible value.
+    layout : of all cells, the fastest variable least significant. values : of the cells from ``first`` on.
     """
-    if values.dtype == dtype:
-        return values
-    feasible = feasible_mask(values, semiring.combination, semiring.marginalisation)
-    if dtype.kind == "i":
-        check_feasible(what, values[feasible], semiring, dtype)
-    elif not may_round:
-        _refuse_changes(what, values[feasible], semiring, dtype)
-    with np.errstate(invalid="ignore"):  # an infinity that is infeasible is no integer
-        made = values.astype(dtype)
-    made[~feasible] = infeasible_value(dtype, semiring.combination, semiring.marginalisation)
-    return made
+    from oocbe.kernels.cpu.complete.complete_rows import rows_of_cells
+
+    mask = feasible_mask(values, semiring.combination, semiring.marginalisation)
+    sizes = np.array(layout.sizes, dtype=np.int64)
+    return table_of_cells(
+        layout, *rows_of_cells(values, mask, sizes, key_places(layout), layout.words, first), semiring
+    )
+
+
+def table_of_cells(layout: Layout, keys: Any, values: Any, semiring: Semiring) -> Table:
+    """A complete table's feasible cells, listed in order, as a table of rows."""
+    return Table(layout, keys, values.astype(dtype_of_rows(values.dtype), copy=False), semiring, is_sorted=True)
 
 
 def check_cells(layout: Layout, dtype: np.dtype[Any]) -> None:
@@ -329,72 +339,3 @@ def _check_bytes(needed: int, what: str) -> None:
             f"{what} takes {format_bytes(needed)}, more than the memory limit of {format_bytes(limit)}; keep it "
             "incomplete, or on disk (an output table)"
         )
-
-
-def check_feasible(what: str, values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any] | None = None) -> None:
-    """Refuse feasible values that a complete table of a dtype (None: theirs) cannot hold.
-
-    Raises
-    ------
-    ValueRangeError : an integer beyond the dtype, or not to be told from infeasible ones; or a number that would be
-        another one there, such as a fraction among integers.
-    ModelError : a negative value in max-product, where 0 is infeasible and would be preferred to it; a number that
-        tables cannot hold (:mod:`oocbe.tables.numbers`).
-    """
-    kind = values.dtype if dtype is None else dtype
-    if not len(values):
-        return
-    check_numbers(what, values, semiring)
-    compares_products = semiring.combination is Combination.MULTIPLY and semiring.marginalisation is Marginalisation.MAX
-    if compares_products and values.min() < 0:
-        raise ModelError(f"{what}: max-product compares values that are not negative, such as probabilities")
-    _refuse_changes(what, values, semiring, kind)
-    if not _holds(kind, values, semiring):
-        raise ValueRangeError(
-            f"{what}: values from {values.min()} to {values.max()} do not fit {kind.name}, which needs room beside "
-            "them for what is infeasible; use a wider dtype"
-        )
-
-
-def _holds(dtype: np.dtype[Any], values: NDArray[Any], semiring: Semiring) -> bool:
-    """Whether feasible values fit a dtype of a complete table."""
-    if dtype.kind == "f" or not len(values):
-        return True
-    limit = int(np.iinfo(dtype).max)
-    if semiring.combination is Combination.ADD:
-        limit = largest_feasible(dtype)
-    return -limit <= int(values.min()) and int(values.max()) <= limit
-
-
-def _refuse_changes(what: str, values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any]) -> None:
-    """Refuse values that a dtype holds as other numbers, beyond what rounding is to floats (ValueRangeError)."""
-    changed = _changed(values, semiring, dtype)
-    if changed is not None and changed.any():
-        raise ValueRangeError(f"{what}: {dtype.name} does not hold {values[changed][0]}; use another dtype")
-
-
-def _changed(values: NDArray[Any], semiring: Semiring, dtype: np.dtype[Any]) -> NDArray[np.bool_] | None:
-    """Which values a dtype holds as other numbers; None where that is none, as can be told at once."""
-    changed: NDArray[np.bool_]
-    if values.dtype == dtype or values.dtype.kind == dtype.kind == "i" or not len(values):
-        return None  # integers too large for others are told by their range
-    if dtype.kind == "i":
-        changed = ~np.isfinite(values) | (values != np.rint(values))
-        return changed
-    if values.dtype.kind == "i":
-        largest = 1 << (np.finfo(dtype).nmant + 1)
-        if -largest <= int(values.min()) and int(values.max()) <= largest:
-            return None
-        made = values.astype(dtype).astype(np.float64)  # of 2^63 there is no integer to compare with
-        changed = made >= 2.0**63
-        changed[~changed] = made[~changed].astype(np.int64) != values[~changed]
-        return changed
-    if dtype.itemsize > values.dtype.itemsize:
-        return None
-    with np.errstate(over="ignore", under="ignore"):
-        made = values.astype(dtype)
-    # Floats are rounded to floats, but not so far that they are what stands for infeasible.
-    changed = np.isfinite(values) & ~np.isfinite(made)
-    if semiring.combination is Combination.MULTIPLY:
-        changed |= (values != 0) & (made == 0)
-    return changed

@@ -8,7 +8,7 @@ that carries less than the kernels consume, a table that is a quarter as large a
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, ResourceError
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK_BITS, FRONT_WORDS, HEADER_WORDS, rotation_in
-from oocbe.model.row_numbers import key_number
+from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.model.semiring import Semiring
 from oocbe.tables.codec import decode, encode
 from oocbe.tables.layout import WORD_BITS, Layout
@@ -30,8 +30,6 @@ from oocbe.tables.table import Table, describe_table, format_bytes
 
 if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
-
-ALL_ONES = (1 << 64) - 1
 
 CHUNK_ROWS = 1 << 22
 """Rows a chunk where a table is packed: several threads have one each at work, and a GPU few launches for many rows."""
@@ -185,6 +183,10 @@ class PackedTable:
         first = int(np.searchsorted(self.row_starts, start, side="right")) - 1
         return first, max(first, int(np.searchsorted(self.row_starts, stop, side="left")))
 
+    def ranges(self, most: int) -> Iterator[tuple[int, int]]:
+        """All rows cut into ranges of at most ``most`` rows."""
+        return even_ranges(self.rows, most)
+
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """Rows ``start`` and following into the caller's arrays: (words, rows) and (rows,), or None for keys alone."""
         self._read(start, [*zip(self.columns, keys, strict=False)])
@@ -255,45 +257,40 @@ class PackedKeys:
         """Let go of what each thread has kept: a chunk's key words, and a block."""
         self._looked = _Looked(self._table.layout.words)
 
-    def number(self, row: int) -> int:
+    def key(self, row: int) -> int:
         """Key of a row as one number, word 0 least significant."""
         chunk = self._table.covering(row, row + 1)[0]
         place = row - int(self._table.row_starts[chunk])
         start = place >> BLOCK_BITS << BLOCK_BITS
         return key_number(self._block_at(chunk, start), place - start)
 
-    def narrowed(self, mask: int, wanted: int, low: int, high: int) -> tuple[int, int]:
-        """Of rows ``low`` to ``high``, those among which the first with ``key & mask`` not below ``wanted`` is sought.
-
-        It is one of them or, where they are all below, the row behind.
-        """
-        if low >= high:
-            return low, low
+    def place(self, number: int, low: int, high: int) -> int:
+        """First row of a range whose key is not below a number; ``high`` where there is none."""
+        if low >= high or number >> WORD_BITS * self._table.layout.words:
+            return high
         begin, end = self._table.covering(low, high)
-        chunk = bisect_left(self._first_keys, wanted, begin, end, key=lambda key: key & mask)
-        starts = self._table.row_starts
-        first, last = max(low, int(starts[max(begin, chunk - 1)])), min(high, int(starts[chunk]))
+        behind = bisect_left(self._first_keys, number, begin, end)
+        chunk, starts = max(begin, behind - 1), self._table.row_starts
+        first, last = max(low, int(starts[chunk])), min(high, int(starts[behind]))
         if first >= last:
-            return low, low
-        return self._within(max(begin, chunk - 1), mask, wanted, first, last)
+            return low
+        if self._table.layout.words > 1 or rotation_in(int(self._words_of(chunk)[0][0])):
+            return first + bisect_left(range(first, last), number, key=self.key)
+        return min(max(self._place_in(chunk, number), first), last)
 
-    def _within(self, chunk: int, mask: int, wanted: int, low: int, high: int) -> tuple[int, int]:
-        """As :meth:`narrowed`, of rows of one chunk: by the blocks' headers, which tell each block's first key."""
-        headers = self._words_of(chunk)[0]
-        if self._table.layout.words > 1 or rotation_in(int(headers[0])) or not 0 <= wanted <= ALL_ONES:
-            return low, high
+    def _place_in(self, chunk: int, number: int) -> int:
+        """First row of a chunk of keys of one word, not rotated, not below a number, or the row behind the chunk: by
+        the blocks' headers, which tell each block's first key."""
         begin, end = self._table.row_starts[chunk : chunk + 2].tolist()
         blocks = -(-(end - begin) >> BLOCK_BITS)
+        headers = self._words_of(chunk)[0]
         bases = headers[FRONT_WORDS : FRONT_WORDS + HEADER_WORDS * blocks : HEADER_WORDS]
-        masked = np.uint64(mask & ALL_ONES)
-        block = int(np.searchsorted(bases & masked, np.uint64(wanted)))
-        found = begin
-        if block:
-            start = block - 1 << BLOCK_BITS
-            keys = self._block_at(chunk, start)[0, : end - begin - start]
-            found += start + int(np.searchsorted(keys & masked, np.uint64(wanted)))
-        found = min(max(found, low), high)
-        return found, found
+        block = int(np.searchsorted(bases, np.uint64(number)))
+        if not block:
+            return int(begin)
+        start = block - 1 << BLOCK_BITS
+        keys = self._block_at(chunk, start)[0, : end - begin - start]
+        return int(begin) + start + int(np.searchsorted(keys, np.uint64(number)))
 
     def _words_of(self, chunk: int) -> list[NDArray[np.uint64]]:
         """The packed key words of a chunk."""

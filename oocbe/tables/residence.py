@@ -1,4 +1,9 @@
-"""Where a table's arrays are: in main memory (NumPy's), or on a device (CuPy's)."""
+"""Where a table's arrays are, and moving them: main memory (NumPy's arrays) or a device (CuPy's).
+
+Tables move here and nowhere else. The arrays of kernels alone, which are no tables, move by
+:meth:`oocbe.kernels.interface.Backend.upload` and :meth:`~oocbe.kernels.interface.Backend.download`, and pieces that
+stream by :mod:`oocbe.kernels.cuda.transfer.conveyor`; both end in the same two copies as this module's functions.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.arrays import host_array, host_arrays, is_device_array
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.transfer.memory import Relief
+    from oocbe.kernels.interface import Backend
 
 AnyForm = TypeVar("AnyForm", bound=Table | CompleteTable)
 
@@ -24,7 +31,7 @@ what is still to be joined."""
 
 def is_on_device(table: Table | CompleteTable) -> bool:
     """Whether a table's rows, or values, are in a device's memory."""
-    return not isinstance(table.values, np.ndarray)
+    return is_device_array(table.values)
 
 
 def stays_on_device(table: Table | CompleteTable, relief: Relief) -> bool:
@@ -42,29 +49,46 @@ def stays_on_device(table: Table | CompleteTable, relief: Relief) -> bool:
 
 def to_host(table: AnyForm) -> AnyForm:
     """The table with its rows, or values, in main memory; itself where they are."""
-    if not is_on_device(table):
+    arrays = _arrays(table)
+    return _with(table, dict(zip(arrays, host_arrays(list(arrays.values())), strict=True)))
+
+
+def to_device(table: AnyForm) -> AnyForm:
+    """The table with its rows, or values, in device memory; itself where they are.
+
+    Raises
+    ------
+    ResourceError : device memory ran out.
+    """
+    if is_on_device(table):
         return table
-    from oocbe.kernels.cuda.transfer.home import bring_home
+    from oocbe.kernels.cuda.backend import CudaBackend
 
-    arrays: dict[str, Any] = {name: getattr(table, name) for name in ("keys", "values") if hasattr(table, name)}
-    arrays = dict(zip(arrays, bring_home(list(arrays.values())), strict=True))
-    return replace(table, **arrays)
+    return _with(table, {name: CudaBackend.upload(array) for name, array in _arrays(table).items()})
 
 
-def values_at_home(table: CompleteTable, most_bytes: int) -> Iterator[NDArray[Any]]:
+def to_kernels(table: AnyForm, kernels: Backend) -> AnyForm:
+    """The table with its rows, or values, where some kernels work; itself where they are.
+
+    Raises
+    ------
+    ResourceError : device memory ran out.
+    """
+    return _with(table, {name: kernels.upload(array) for name, array in _arrays(table).items()})
+
+
+def host_values(table: CompleteTable, most_bytes: int) -> Iterator[NDArray[Any]]:
     """Values of a complete table in main memory: all of them where they are there, else part by part."""
     if not is_on_device(table):
         yield table.values
         return
-    from oocbe.kernels.cuda.transfer.home import bring_home
-
     most = max(1, most_bytes // table.dtype.itemsize)
     for low in range(0, table.cells, most):
-        yield bring_home([table.values[low : low + most]])[0]
+        yield host_array(table.values[low : low + most])
 
 
-def rows_at_home(table: Table, most_bytes: int) -> Iterator[Table]:
-    """The same for rows, in their order."""
+def host_rows(table: Table, most_bytes: int) -> Iterator[Table]:
+    """Rows in main memory, in their order: the table where they are there, else part by part."""
     if not is_on_device(table):
         yield table
         return
@@ -74,20 +98,14 @@ def rows_at_home(table: Table, most_bytes: int) -> Iterator[Table]:
         yield to_host(replace(table, keys=table.keys[:, rows], values=table.values[rows]))
 
 
-def to_device(table: Table) -> Table:
-    """The table with its rows in device memory; itself where they are.
+def _arrays(table: Table | CompleteTable) -> dict[str, Any]:
+    """The arrays that make up a table, by the names of its attributes."""
+    return {name: getattr(table, name) for name in ("keys", "values") if hasattr(table, name)}
 
-    Raises
-    ------
-    ResourceError : device memory ran out.
-    """
-    if is_on_device(table):
-        return table
-    from oocbe.kernels.cuda.device import cupy
-    from oocbe.kernels.cuda.transfer.memory import with_retry
 
-    upload = with_retry(cupy().asarray)
-    return replace(table, keys=upload(table.keys), values=upload(table.values))
+def _with(table: AnyForm, arrays: dict[str, Any]) -> AnyForm:
+    """The table with other arrays; itself where they are its own."""
+    return table if all(getattr(table, name) is array for name, array in arrays.items()) else replace(table, **arrays)
 
 
 def find_row(table: Table, key: NDArray[np.uint64]) -> int:

@@ -9,7 +9,7 @@ found through the manifest, never by listing a folder. Zarr for Python reads the
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,8 +88,27 @@ class StoredTable:
     ) -> StoredTable:
         """Write a table in memory to disk and open it; errors as for :meth:`create`."""
         dtype, semiring = table.values.dtype, table.semiring
-        with cls.create(path, table.layout, dtype, semiring, chunk_rows=chunk_rows, budget=budget) as writer:
-            writer.append(table.keys, table.values)
+        return cls.save_pieces(path, table.layout, dtype, semiring, [table], chunk_rows=chunk_rows, budget=budget)
+
+    @classmethod
+    def save_pieces(
+        cls,
+        path: str | Path,
+        layout: Layout,
+        dtype: DTypeLike,
+        semiring: Semiring,
+        pieces: Iterable[Table],
+        *,
+        chunk_rows: int = CHUNK_ROWS,
+        budget: DiskBudget | None = None,
+    ) -> StoredTable:
+        """Write tables in memory, of one layout and dtype, end to end as one table and open it.
+
+        Errors as for :meth:`create`, and those of the pieces as they are made: nothing is left of the table then.
+        """
+        with cls.create(path, layout, dtype, semiring, chunk_rows=chunk_rows, budget=budget) as writer:
+            for piece in pieces:
+                writer.append(piece.keys, piece.values)
         return cls.open(path)
 
     @classmethod

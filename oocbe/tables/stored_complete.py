@@ -6,7 +6,7 @@ without an index. Every byte is checked when it is read. Values of int16, which 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,9 @@ from oocbe.model.semiring import MAX_SUM, SEMIRINGS, Semiring
 from oocbe.system.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.chunk_files import PACKED, VALUES_NAME, read_rows
-from oocbe.tables.complete import CompleteTable, check_cells, converted
+from oocbe.tables.complete import CompleteTable, check_cells
 from oocbe.tables.complete_writer import CompleteTableWriter
+from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.group import attributes_of, check_extent, check_files, made_of
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
 from oocbe.tables.layout import Layout
@@ -92,11 +93,31 @@ class StoredCompleteTable:
         budget: DiskBudget | None = None,
     ) -> StoredCompleteTable:
         """Write a table in main memory to disk and open it; errors as for :meth:`create`."""
-        dtype = np.dtype(np.int32) if table.dtype == np.int16 else table.dtype
-        with cls.create(path, table.layout, dtype, table.semiring, chunk_cells=chunk_cells, budget=budget) as writer:
-            for first in range(0, table.cells, LARGEST_CHUNK_ROWS):
-                part = table.values[first : first + LARGEST_CHUNK_ROWS]
-                writer.append(converted(part, dtype, table.semiring, str(path)))
+        dtype, semiring = dtype_of_rows(table.dtype), table.semiring
+        starts = range(0, table.cells, LARGEST_CHUNK_ROWS)
+        parts = (table.window(first, first + LARGEST_CHUNK_ROWS) for first in starts)
+        values = (converted(part, dtype, semiring, str(path)) for part in parts)
+        return cls.save_pieces(path, table.layout, dtype, semiring, values, chunk_cells=chunk_cells, budget=budget)
+
+    @classmethod
+    def save_pieces(
+        cls,
+        path: str | Path,
+        layout: Layout,
+        dtype: DTypeLike,
+        semiring: Semiring,
+        values: Iterable[NDArray[Any]],
+        *,
+        chunk_cells: int = CHUNK_CELLS,
+        budget: DiskBudget | None = None,
+    ) -> StoredCompleteTable:
+        """Write values that come in pieces, in the order of the cells, as one table and open it.
+
+        Errors as for :meth:`create`, and those of the pieces as they are made: nothing is left of the table then.
+        """
+        with cls.create(path, layout, dtype, semiring, chunk_cells=chunk_cells, budget=budget) as writer:
+            for part in values:
+                writer.append(part)
         return cls.open(path)
 
     @classmethod
@@ -182,12 +203,16 @@ class StoredCompleteTable:
             )
         run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
 
+    def window(self, start: int, stop: int) -> NDArray[Any]:
+        """Values of neighbouring cells, read into an array of their own; errors as for :meth:`read_into`."""
+        out = np.empty(stop - start, dtype=self.dtype)
+        self.read_into(start, out)
+        return out
+
     def pieces(self, cells: int) -> Iterator[NDArray[Any]]:
         """All values, so many cells at a time, each piece an array of its own."""
         for start in range(0, self.cells, cells):
-            out = np.empty(min(cells, self.cells - start), dtype=self.dtype)
-            self.read_into(start, out)
-            yield out
+            yield self.window(start, min(start + cells, self.cells))
 
     def to_complete(self) -> CompleteTable:
         """All values in memory.
@@ -197,8 +222,7 @@ class StoredCompleteTable:
         ResourceError : memory has no room for them. CorruptDataError : a chunk is missing or damaged.
         """
         check_cells(self.layout, self.dtype)
-        (values,) = self.pieces(self.cells)
-        return CompleteTable(self.layout, values, self.semiring)
+        return CompleteTable(self.layout, self.window(0, self.cells), self.semiring)
 
     def to_table(self, scope: Sequence[str] | None = None) -> Table:
         """The feasible assignments as rows in memory; as :meth:`oocbe.tables.complete.CompleteTable.to_table`."""
@@ -240,6 +264,10 @@ class StoredCompleteTable:
             f"<StoredCompleteTable ({', '.join(names)}): {self.cells:,} values, {format_bytes(self.nbytes)}, "
             f"{self.dtype.name}, {self.semiring}>"
         )
+
+
+AnyComplete = CompleteTable | StoredCompleteTable
+"""A table with a value for every assignment, wherever it is; its cells are read by ``window``."""
 
 
 def open_table(path: str | Path) -> StoredTable | StoredCompleteTable:

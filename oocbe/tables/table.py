@@ -90,6 +90,11 @@ class Table:
         return self.layout.scope
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the values."""
+        return self.values.dtype
+
+    @property
     def rows(self) -> int:
         """Number of rows."""
         return int(self.keys.shape[1])

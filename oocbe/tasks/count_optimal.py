@@ -82,7 +82,8 @@ def _ways(tables: Tables, marked: dict[int, _Ties], dtype: np.dtype[Any]) -> Any
     """Ways to complete every marked row, from the first bucket to the last; the product over buckets that end one."""
     ways: dict[int, tuple[NDArray[np.int64], NDArray[Any]]] = {}
     total: Any = 1
-    for bucket, own in zip(tables.outcome.buckets, tables.sent(), strict=True):
+    for bucket in tables.outcome.buckets:
+        own = bucket.sent
         tables.deadline.check()
         found = marked[bucket.variable]
         rows = np.concatenate(found.rows)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Self
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.forward import ForwardPass
-from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.orders.order_choice import OrderChoice
@@ -60,23 +59,6 @@ class Tables:
     ) -> None:
         self.deadline.close()
         self.store.close(interrupted=kind is not None)
-
-    def sent(self) -> list[Message | None]:
-        """The message that each bucket sent, in elimination order; None where it had no variables left.
-
-        A bucket received the problem's own tables first, then one message from each sender in elimination order.
-        """
-        buckets, position = self.outcome.buckets, self.prepared.position
-        own = [sum(t.scope[0] == bucket.variable for t in self.prepared.tables) for bucket in buckets]
-        sent: list[Message | None] = []
-        for bucket in buckets:
-            if not bucket.separator:
-                sent.append(None)
-                continue
-            target = position[bucket.separator[0]]
-            sent.append(buckets[target].messages[own[target]])
-            own[target] += 1
-        return sent
 
 
 def compute_tables(

@@ -20,7 +20,7 @@ from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.model.semiring import Combination, Marginalisation
-from oocbe.streaming.sorted_rows import ChunkCache
+from oocbe.streaming.sources import ChunkCache
 from oocbe.tasks.row_weights import RowWeights
 from oocbe.tasks.tables import Tables
 
@@ -44,7 +44,6 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
     reduce : how weights that meet in one row are reduced, such as ``np.add``; ``nothing`` is its neutral element.
     share : splits the weights of a bucket's rows; see :data:`Share`.
     """
-    buckets = tables.outcome.buckets
     dtype = np.asarray(start).dtype
     store = tables.store
     store.relieve()
@@ -56,7 +55,8 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
         return RowWeights(rows, nothing, dtype, most, store.budget)
 
     weights: dict[int, RowWeights] = {}
-    for bucket, own in reversed(list(zip(buckets, tables.sent(), strict=True))):
+    for bucket in reversed(tables.outcome.buckets):
+        own = bucket.sent
         mine = fresh(1) if own is None else weights.pop(id(own))
         if own is None:
             mine.add(reduce, np.zeros(1, dtype=np.int64), np.array([start], dtype=dtype))

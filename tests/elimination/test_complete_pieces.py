@@ -24,6 +24,7 @@ from oocbe.elimination.preparation.prepare import prepare
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SUM_PRODUCT
+from oocbe.tables.stored_complete import StoredCompleteTable
 
 IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
@@ -159,21 +160,20 @@ def test_a_bucket_of_rows_reads_complete_messages_from_disk(monkeypatch):
 
     monkeypatch.setattr(complete_messages, "is_cheaper_complete", in_turn)
     listed = []
-    monkeypatch.setattr(MessageStore, "_listed", _telling(MessageStore._listed, listed))
+    row_pieces = messages.row_pieces
+
+    def told(table, *arguments):
+        if isinstance(table, StoredCompleteTable):
+            listed.append(table)
+        return row_pieces(table, *arguments)
+
+    monkeypatch.setattr(messages, "row_pieces", told)
     engine = BucketEngine("cpu", piece_rows=7, streams=2)
     value, assignment, found, _ = run(problem, order, engine, "auto", chunk_rows=5)
     assert len(listed) > 2
     assert value == expected[0]
     assert problem.evaluate(assignment) == value
     same(found, expected[2])
-
-
-def _telling(method, calls):
-    def told(self, *arguments):
-        calls.append(arguments)
-        return method(self, *arguments)
-
-    return told
 
 
 def test_solve_with_little_memory(tmp_path):

@@ -26,7 +26,7 @@ from oocbe.synth.networks import grid_network, random_network
 from oocbe.tables import residence
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
-from oocbe.tables.residence import is_on_device, rows_at_home, values_at_home
+from oocbe.tables.residence import host_rows, host_values, is_on_device
 from oocbe.tables.table import Table
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
@@ -56,8 +56,6 @@ def pretended_device(monkeypatch):
     monkeypatch.setattr(messages, "stays_on_device", lambda table, relief: True)
     monkeypatch.setattr(message, "is_on_device", lambda table: not any(table is other for other in home))
     monkeypatch.setattr(message, "to_host", bring_home)
-    monkeypatch.setattr(message, "listed", lambda table, scope: table.to_table(scope))
-    monkeypatch.setattr(message, "written_out", lambda table, scope: CompleteTable.from_table(table, scope))
 
 
 @pytest.mark.parametrize("tables", ["incomplete", "complete"])
@@ -237,12 +235,12 @@ def test_tables_on_a_device_part_by_part(part_bytes, words):
     keys = np.sort(np.random.default_rng(0).integers(0, 1 << 60, (layout.words, 50), dtype=np.uint64), axis=1)
     values = np.arange(50, dtype=np.int32)
     there = Table(layout, cp.asarray(keys), cp.asarray(values), MIN_SUM, is_sorted=True)
-    parts = list(rows_at_home(there, part_bytes))
+    parts = list(host_rows(there, part_bytes))
     assert (len(parts) > 1) == (part_bytes < there.nbytes)
     assert np.array_equal(np.concatenate([part.keys for part in parts], axis=1), keys)
     assert np.array_equal(np.concatenate([part.values for part in parts]), values)
     cells = CompleteTable(Layout(("a", "b"), (5, 10)), cp.asarray(values), MIN_SUM)
-    assert np.concatenate(list(values_at_home(cells, part_bytes))).tolist() == values.tolist()
+    assert np.concatenate(list(host_values(cells, part_bytes))).tolist() == values.tolist()
 
 
 @pytest.mark.gpu

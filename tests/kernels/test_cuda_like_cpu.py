@@ -9,9 +9,9 @@ from oocbe.kernels import backend_named
 from oocbe.kernels.interface import MatchedGroups
 from oocbe.model.semiring import LOG_SUM_EXP, SEMIRINGS, Combination, Marginalisation
 from oocbe.table_algebra import drop_forbidden, join_maximise, join_sum, maximise
-from oocbe.table_algebra.inputs import in_main_memory, is_on_device, on_device
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
+from oocbe.tables.residence import is_on_device, to_host, to_kernels
 from oocbe.tables.table import Table
 
 pytestmark = pytest.mark.gpu
@@ -198,12 +198,12 @@ def test_operators(cuda, semiring, shape, shuffled):
     chains = []
     for backend in ("cpu", "cuda"):
         kernels = backend_named(backend)
-        first, second = on_device(f, kernels), on_device(g, kernels)
+        first, second = to_kernels(f, kernels), to_kernels(g, kernels)
         joined = join_sum(first, second, backend=kernels)
         left = drop_forbidden(joined, {"e": shape[0]["e"]}, forbidden, backend=kernels)
         reduced = maximise(left, "e", backend=kernels)
         assert all(is_on_device(t) == (backend == "cuda") for t in (joined, left, reduced))
-        chains.append([in_main_memory(t, kernels) for t in (joined, left, reduced)])
+        chains.append([to_host(t) for t in (joined, left, reduced)])
     for a, b in zip(*chains, strict=True):
         same((a.keys, a.values), (b.keys, b.values), floats=True)
 

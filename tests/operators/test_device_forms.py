@@ -12,7 +12,6 @@ from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.infeasible import infeasible_value, largest_feasible
 from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM, SEMIRINGS
 from oocbe.tables.complete import COMPLETE_DTYPES, CompleteTable
-from oocbe.tables.device_forms import listed, written_out
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import is_on_device, to_device, to_host
 from oocbe.tables.table import Table
@@ -58,7 +57,7 @@ def test_there_and_back(semiring, sizes, share):
         table = complete(sizes, semiring, dtype, share)
         there = CompleteTable(table.layout, cp.asarray(table.values), semiring)
         for scope in (table.scope, table.scope[::-1]):
-            rows = listed(there, scope)
+            rows = there.to_table(scope)
             assert is_on_device(rows)
             assert there.rows == table.rows
             assert rows.is_sorted
@@ -68,7 +67,7 @@ def test_there_and_back(semiring, sizes, share):
             assert found.values.dtype == expected.values.dtype
             assert np.array_equal(found.keys, expected.keys)
             assert np.array_equal(found.values, expected.values)
-            back = written_out(rows, table.scope)
+            back = CompleteTable.from_table(rows, table.scope, rows.values.dtype)
             assert is_on_device(back)
             expected = CompleteTable.from_table(expected, table.scope, found.values.dtype)
             assert np.array_equal(to_host(back).values, expected.values)
@@ -79,9 +78,12 @@ def test_values_that_cannot_be_told_from_infeasible_ones():
     keys = np.array([[1, 2]], dtype=np.uint64)
     large = Table(layout, keys, np.array([1, largest_feasible(np.int32) + 1], dtype=np.int32), MIN_SUM, is_sorted=True)
     with pytest.raises(ValueRangeError, match="do not fit int32"):
-        written_out(to_device(large), ("a",))
+        CompleteTable.from_table(to_device(large), dtype=np.int32)
+    wide = CompleteTable.from_table(to_device(large))
+    assert is_on_device(wide)
+    assert to_host(wide).to_dict() == CompleteTable.from_table(large).to_dict()
     zero = Table(layout, keys, np.array([1.0, 0.5]), MAX_PRODUCT, is_sorted=True)
-    assert to_host(written_out(to_device(zero), ("a",))).values.tolist() == [0, 1, 0.5, 0]
+    assert to_host(CompleteTable.from_table(to_device(zero))).values.tolist() == [0, 1, 0.5, 0]
 
 
 def test_more_cells_than_32_bits_count():
@@ -98,7 +100,7 @@ def test_more_cells_than_32_bits_count():
     values[cp.asarray(cells)] = cp.asarray(numbers)
     table = CompleteTable(layout, values, MIN_SUM)
     assert table.rows == len(cells)
-    rows = to_host(listed(table, layout.scope[::-1]))
+    rows = to_host(table.to_table(layout.scope[::-1]))
     digits = [cells // 10**i % size for i, size in enumerate(sizes)][::-1]
     keys = sum(
         digit.astype(np.uint64) << np.uint64(f.shift) for digit, f in zip(digits, rows.layout.fields, strict=True)
@@ -106,7 +108,7 @@ def test_more_cells_than_32_bits_count():
     order = np.argsort(keys)
     assert np.array_equal(rows.keys[0], keys[order])
     assert np.array_equal(rows.values, numbers[order])
-    back = written_out(to_device(rows), layout.scope)
+    back = CompleteTable.from_table(to_device(rows), layout.scope)
     assert bool((back.values.astype(np.int16)[cp.asarray(cells)] == cp.asarray(numbers)).all())
     assert back.rows == len(cells)
     del back

@@ -127,14 +127,14 @@ def test_chunks_are_kept_only_while_a_table_on_disk_is_cut_and_as_there_is_room(
     cuts = SortedCuts((stored,), ("k", "l"), ("k", "l"))
     largest = max(stored.columns[0].chunks(n, n + 1).nbytes for n in range(len(stored.columns[0].starts) - 1))
     kept = []
-    number = PackedKeys.number
+    key = PackedKeys.key
 
     def counted(self, row):
-        found = number(self, row)
+        found = key(self, row)
         kept.append(sum(reference() is not None for reference in chunks_read))
         return found
 
-    monkeypatch.setattr(PackedKeys, "number", counted)
+    monkeypatch.setattr(PackedKeys, "key", counted)
     at_once = []
 
     def run_noted(function, groups, interrupt):

@@ -14,7 +14,7 @@ from oocbe.kernels.cpu import threads
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.scratch import ScratchFile
-from oocbe.streaming.sources import SliceSource, TableSource
+from oocbe.streaming.sources import HeldRows, SliceSource
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
@@ -249,7 +249,7 @@ def test_scratch_of_several_stripes(tmp_path, monkeypatch):
 
 def test_slices_of_sources():
     keys = np.arange(50, dtype=np.uint64)[np.newaxis]
-    source = TableSource(Table(Layout(("a",), (50,)), keys, np.arange(50), is_sorted=True))
+    source = HeldRows(Table(Layout(("a",), (50,)), keys, np.arange(50), is_sorted=True))
     starts, counts = np.array([40, 3, 6, 20]), np.array([5, 3, 4, 0])
     slices = SliceSource(source, starts, counts)
     expected = [*range(40, 45), *range(3, 10)]

@@ -13,7 +13,7 @@ from out_of_core_modes import IN_MEMORY, same_rows
 from oocbe.streaming import partition, sources
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.key_cuts import KeyIndex, cut_alike
-from oocbe.streaming.sources import StoredSource, TableSource
+from oocbe.streaming.sources import HeldRows, StoredRows
 from oocbe.table_algebra import join_maximise, join_sum
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
@@ -47,10 +47,7 @@ def numbers_of(table: Table) -> list[int]:
 @given(st.integers(0, 99), st.integers(1, 400), st.integers(1, 60))
 def test_places_and_bounds(wide, seed, rows, stretch):
     table = sorted_table("a", seed, rows, wide)
-    source = TableSource(table)
-    source.stretch_rows = stretch
-    source.keys_of = lambda n: table.keys[:, n * stretch : (n + 1) * stretch]
-    index = KeyIndex(source, ("k", "l"), BUDGET)
+    index = KeyIndex(HeldRows(table, stretch), ("k", "l"), BUDGET)
     numbers = numbers_of(table)
     assert numbers == sorted(numbers)
     wanted = sorted({0, *numbers, *(n + 1 for n in numbers), index.end})
@@ -65,12 +62,7 @@ def test_places_and_bounds(wide, seed, rows, stretch):
 @given(st.integers(0, 99), st.integers(1, 300), st.integers(1, 300), st.integers(2, 40), st.integers(1, 300))
 def test_sources_are_cut_alike(seed, rows1, rows2, stretch, most):
     tables = [sorted_table("a", seed, rows1), sorted_table("b", seed + 1, rows2)]
-    indices = []
-    for table in tables:
-        source = TableSource(table)
-        source.stretch_rows = stretch
-        source.keys_of = lambda n, table=table: table.keys[:, n * stretch : (n + 1) * stretch]
-        indices.append(KeyIndex(source, ("k", "l"), BUDGET))
+    indices = [KeyIndex(HeldRows(table, stretch), ("k", "l"), BUDGET) for table in tables]
     found = list(cut_alike(indices, lambda rows: max(rows) <= most))
     numbers = [numbers_of(table) for table in tables]
     for side, table in enumerate(tables):
@@ -113,7 +105,7 @@ def test_chunks_are_read_by_pieces_and_at_cuts_only(tmp_path, monkeypatch):
         read(self, start, keys, values, alone)
 
     monkeypatch.setattr(StoredTable, "read_into", counted)
-    source = StoredSource(stored)
+    source = StoredRows(stored)
     index = KeyIndex(source, ("k", "l"), BUDGET)
     assert reads == []
     parts = list(cut_alike([index], lambda rows: max(rows) <= 200))

@@ -9,7 +9,7 @@ from oocbe.kernels import backend_named
 from oocbe.streaming import partition
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.partition import MOST_WINDOW_BITS, WINDOW_BITS, Ordered, parts
-from oocbe.streaming.sources import TableSource
+from oocbe.streaming.sources import HeldRows
 from oocbe.streaming.space import Space
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
@@ -20,7 +20,7 @@ from oocbe.tables.table import Table
 def shuffled(rows: int) -> Ordered:
     keys = np.random.default_rng(1).permutation(rows).astype(np.uint64)[np.newaxis]
     table = Table(Layout(("k",), (rows,)), keys, np.arange(rows, dtype=np.int32))
-    return Ordered(TableSource(table), ("k",), ("k",), cost=100)
+    return Ordered(HeldRows(table), ("k",), ("k",), cost=100)
 
 
 @pytest.mark.parametrize(("piece_rows", "passes"), [(200, 1), (80, 1), (20, 1), (4, 1), (1, 2)])

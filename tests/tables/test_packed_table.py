@@ -65,23 +65,33 @@ def test_rows_come_back(scope, rows, chunk_rows, dtype, is_sorted, seed):
 
 @settings(max_examples=60)
 @given(st.sampled_from(SCOPES[:2]), st.integers(1, 4000), st.sampled_from([1, 7, 1500, 1 << 20]), st.integers(0, 99))
-def test_bisection_narrows_to_where_the_key_is(scope, rows, chunk_rows, seed):
+def test_bisection_finds_where_the_key_is(scope, rows, chunk_rows, seed):
     table = random_table(scope, min(rows, 60 * chunk_rows), seed)
     packed = PackedTable.pack(table, chunk_rows=chunk_rows)
-    keys = PackedKeys(packed)
+    keys = CountedKeys(packed)
     column = packed.columns[0]
     at_once = table.layout.words == 1 and not any(rotation_in(int(column.words[start])) for start in column.starts[:-1])
     numbers = [key_number(table.keys, row) for row in range(table.rows)]
-    assert [keys.number(row) for row in range(table.rows)] == numbers
+    assert [keys.key(row) for row in range(table.rows)] == numbers
+    keys.looks = 0
     rng = np.random.default_rng(seed)
     for _ in range(20):
         low, high = sorted(rng.integers(0, table.rows + 1, 2).tolist())
-        mask = -1 << int(rng.integers(0, table.layout.bits + 1))
-        wanted = numbers[rng.integers(0, table.rows)] + int(rng.integers(-1, 2)) & mask
-        expected = next((row for row in range(low, high) if numbers[row] & mask >= wanted), high)
-        first, last = keys.narrowed(mask, wanted, low, high)
-        assert low <= first <= expected <= last <= high
-        assert first == last or wanted < 0 or not at_once
+        wanted = max(0, numbers[rng.integers(0, table.rows)] + int(rng.integers(-1, 2)))
+        wanted = wanted >> (shift := int(rng.integers(0, table.layout.bits + 1))) << shift
+        assert keys.place(wanted, low, high) == next((row for row in range(low, high) if numbers[row] >= wanted), high)
+    assert keys.place(1 << 64 * table.layout.words, 0, table.rows) == table.rows
+    assert not (at_once and keys.looks)
+
+
+class CountedKeys(PackedKeys):
+    """Counts the keys that are looked at one at a time."""
+
+    looks = 0
+
+    def key(self, row: int) -> int:
+        self.looks += 1
+        return super().key(row)
 
 
 @pytest.mark.parametrize("codec", ["packed", "blosc"])
@@ -103,7 +113,7 @@ def test_a_table_on_disk_is_read_as_it_is_used(tmp_path):
     assert packed.extent == (table.values.min(), table.values.max())
     keys = PackedKeys(packed)
     rows = [0, 998, 999, 1000, 4000, 1500, table.rows - 1]
-    assert [keys.number(row) for row in rows] == [key_number(table.keys, row) for row in rows]
+    assert [keys.key(row) for row in rows] == [key_number(table.keys, row) for row in rows]
     words = packed.columns[0].chunks(1, 3)
     assert len(words) == len(words.words()) == words.nbytes // 8
     with StoredTable.create(tmp_path / "old", table.layout, "int32", MIN_SUM, codec="blosc") as writer:
@@ -131,7 +141,7 @@ def test_a_damaged_chunk_is_named_while_a_table_is_cut(tmp_path):
     keys = PackedKeys(PackedTable.on_disk(stored))
     wanted = key_number(table.keys, 2500)
     with pytest.raises(CorruptDataError, match="chunk 2 of key_0"):
-        keys.narrowed(-1, wanted, 0, table.rows)
+        keys.place(wanted, 0, table.rows)
 
 
 @pytest.mark.parametrize("rows", [5000, 3000, 700])

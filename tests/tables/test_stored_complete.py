@@ -24,7 +24,7 @@ from oocbe import (
 from oocbe.errors import DiskError, TimeLimitError
 from oocbe.model.infeasible import infeasible_value
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
-from oocbe.streaming.cells import HeldCells, StoredCells, cells_touched, read_box
+from oocbe.streaming.cells import cells_touched, read_box
 from oocbe.system.deadline import Deadline
 from oocbe.tables.manifest import MANIFEST_NAME, FileRecord, Manifest
 from oocbe.tables.stored_complete import open_table
@@ -91,9 +91,9 @@ def test_pieces_of_any_length_are_laid_end_to_end(tmp_path_factory, sizes, chunk
         low = int(random.integers(size))
         box.append((low, int(random.integers(low, size)) + 1))
     expected = values.reshape(sizes[::-1])[tuple(slice(*b) for b in reversed(box))].ravel()
-    for source in (StoredCells(stored), HeldCells(values)):
+    for source in (stored, CompleteTable(layout, values)):
         assert read_box(source, sizes, tuple(box)).tolist() == expected.tolist()
-        assert cells_touched(sizes, tuple(box), source.window_cells) >= len(expected)
+    assert cells_touched(sizes, tuple(box), stored.chunk_cells) >= len(expected)
 
 
 def test_long_runs_in_memory_are_gathered_alike():
@@ -106,7 +106,9 @@ def test_long_runs_in_memory_are_gathered_alike():
         ((0, 2), (7, 9), (0, 3), (0, 70)),
     ):
         expected = dense[tuple(slice(*b) for b in reversed(box))].ravel()
-        assert np.array_equal(read_box(HeldCells(values), sizes, box), expected)
+        table = CompleteTable.from_array("abcd", dense.T)
+        assert np.array_equal(read_box(table, sizes, box), expected)
+        assert np.shares_memory(read_box(table, sizes, ((0, 2), (0, 300), (0, 3), (4, 5))), table.values)
 
 
 def test_zarr_reads_the_values(original):

@@ -15,7 +15,7 @@ from oocbe.kernels.cpu.pairs.search import find_rows
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
-from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, StoredRows
+from oocbe.streaming.sources import ChunkCache, HeldRows, StoredRows
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table

@@ -18,7 +18,7 @@ from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.model.semiring import Combination
-from oocbe.streaming.sorted_rows import ChunkCache, SortedRows
+from oocbe.streaming.sources import ChunkCache, SortedRows
 from oocbe.tables.layout import bits_for
 
 CHUNK_ROWS = 1 << 16

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.factors import PackedFactor
 from oocbe.complete_tables.complete_cuts import CellRoom
-from oocbe.complete_tables.complete_fill import filled
 from oocbe.complete_tables.complete_stream import CELLS_SHARE, CellFunction, CompleteStream
+from oocbe.complete_tables.conversion import cell_pieces
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.cells_to_come import CellsToCome
 from oocbe.elimination.buckets.complete_messages import CompleteMessages
@@ -31,12 +31,11 @@ from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.scaling import exponent_of, out_of_range, rescale, scaled_values
 from oocbe.kernels import backend_named
 from oocbe.streaming.budget import Budget
-from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
 from oocbe.streaming.sources import source_of
 from oocbe.streaming.space import Space
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import to_host
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 
 FILL_SHARE = 0.5
 """Share of the room for rows that are written out as a complete table, before any piece is at work."""
@@ -116,20 +115,20 @@ class CompletePieces:
             nbytes = min(nbytes, self._engine.streams * self._engine.piece_bytes())
         return nbytes
 
-    def _cells(self, message: Message, room: int, scratch: ExitStack) -> CellSource:
+    def _cells(self, message: Message, room: int, scratch: ExitStack) -> AnyComplete:
         """A message's values as a complete table: in memory or on disk, as it is, or written out."""
         if message.is_complete:
             return message.cells()
         prepared = self._prepared
         layout = prepared.layout(tuple(reversed(message.scope)))
         if layout.complete_rows * prepared.dtype.itemsize + 2 * message.nbytes <= room * HELD_SHARE:
-            return HeldCells(to_host(message.complete(prepared.dtype)).values)
+            return to_host(message.complete(prepared.dtype))
         like = CellsToCome(layout, prepared.dtype, prepared.semiring)
         rows = message.rows_on_hand()
         source = source_of(to_host(rows) if message.is_in_memory else rows)  # type: ignore[type-var]
         space = Space(Budget(int(room * FILL_SHARE)), self._store.budget, 1, self._engine.piece_rows)
-        values = filled(source, layout, prepared.dtype, prepared.semiring, space, backend_named("cpu"))
-        return StoredCells(scratch.enter_context(self._written(like, values)))
+        values = cell_pieces(source, layout, prepared.dtype, prepared.semiring, space, backend_named("cpu"))
+        return scratch.enter_context(self._written(like, values))
 
     @contextmanager
     def _written(self, like: CellsToCome, values: Iterable[NDArray[np.generic]]) -> Iterator[StoredCompleteTable]:

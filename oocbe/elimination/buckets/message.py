@@ -7,25 +7,22 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.complete_tables.conversion import complete_in_memory, rows_in_memory
 from oocbe.elimination.preparation.ranges import largest_magnitude
 from oocbe.errors import DiskError, ResourceError
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.row_numbers import key_number
-from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
-from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
+from oocbe.streaming.sources import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.device_forms import listed, written_out
-from oocbe.tables.residence import find_row, is_on_device, rows_at_home, to_device, to_host, values_at_home
-from oocbe.tables.stored_complete import StoredCompleteTable
+from oocbe.tables.residence import find_row, host_rows, host_values, is_on_device, to_device, to_host
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 from oocbe.tables.table import Table
-
-if TYPE_CHECKING:
-    from oocbe.tables.stored import StoredTable
 
 PART_BYTES = 1 << 28
 """Bytes of a part of a table on its way from the device, where nothing is kept of it."""
@@ -109,7 +106,7 @@ class Message:
         its bytes, and the device has room."""
         if isinstance(self._table, CompleteTable) and self.is_on_device and self.listed_bytes < self.nbytes * share:
             with _if_there_is_room():
-                self._table = listed(self._table, tuple(reversed(self._table.scope)))
+                self._table = self._table.to_table(tuple(reversed(self._table.scope)))
                 self.nbytes = self._table.nbytes
 
     @property
@@ -122,14 +119,15 @@ class Message:
 
         What is on the device stays there.
         """
-        if isinstance(self._table, CompleteTable):
-            return self._rows_of(self._table)
-        if self._table is not None:
-            return self._table
-        assert self._stored is not None
-        if isinstance(self._stored, StoredCompleteTable):
-            return self._rows_of(self._stored.to_complete())
-        return self._stored.to_table()
+        source = self._table or self._stored
+        assert source is not None
+        if isinstance(source, Table | StoredTable):
+            return rows_in_memory(source)
+        complete, scope = complete_in_memory(source), tuple(reversed(source.scope))
+        if is_on_device(complete):
+            with _if_there_is_room():
+                return complete.to_table(scope)
+        return to_host(complete).to_table(scope)
 
     def complete(self, dtype: np.dtype[np.generic], for_device: bool = False) -> CompleteTable:
         """The message as a complete table of a dtype, the variable eliminated last changing fastest; made where it is
@@ -139,27 +137,24 @@ class Message:
         ------
         ResourceError : it does not fit in memory. ValueRangeError : a value that the dtype cannot hold.
         """
-        if isinstance(self._table, CompleteTable):
-            return self._table
-        if isinstance(self._stored, StoredCompleteTable):
-            return self._stored.to_complete()
-        if self._table is not None and self._table.values.dtype == dtype and (for_device or self.is_on_device):
-            with _if_there_is_room():
-                return written_out(to_device(self._table), tuple(reversed(self._table.scope)))
-        source = self._stored if self._table is None else to_host(self._table)
+        source = self._table or self._stored
         assert source is not None
-        pieces = source.chunks() if not isinstance(source, Table) else iter([source])
-        scope = tuple(reversed(source.layout.scope))
-        return CompleteTable.from_pieces(source.layout, pieces, source.semiring, scope, dtype)
+        if isinstance(source, CompleteTable | StoredCompleteTable):
+            return complete_in_memory(source)
+        scope = tuple(reversed(source.scope))
+        if isinstance(source, Table) and source.values.dtype == dtype and (for_device or self.is_on_device):
+            with _if_there_is_room():
+                return complete_in_memory(to_device(source), scope, dtype)
+        return complete_in_memory(to_host(source) if isinstance(source, Table) else source, scope, dtype)
 
     def value_pieces(self) -> Iterator[NDArray[Any]]:
         """Values of the rows (of a complete table, of its feasible cells), a chunk of a table on disk at a time."""
         if isinstance(self._table, CompleteTable):
             codes = (self._table.semiring.combination, self._table.semiring.marginalisation)
-            for part in values_at_home(self._table, PART_BYTES):
+            for part in host_values(self._table, PART_BYTES):
                 yield part[feasible_mask(part, *codes)]
         elif self._table is not None:
-            for rows in rows_at_home(self._table, PART_BYTES):
+            for rows in host_rows(self._table, PART_BYTES):
                 yield rows.values
         elif isinstance(self._stored, StoredCompleteTable):
             codes = (self._stored.semiring.combination, self._stored.semiring.marginalisation)
@@ -170,25 +165,18 @@ class Message:
             for piece in self._stored.chunks():
                 yield piece.values
 
-    def cells(self) -> CellSource:
+    def cells(self) -> AnyComplete:
         """The values of a complete message, to be read by boxes."""
         if isinstance(self._stored, StoredCompleteTable):
-            return StoredCells(self._stored)
+            return self._stored
         assert isinstance(self._table, CompleteTable)
-        return HeldCells(to_host(self._table).values)
+        return to_host(self._table)
 
     def rows_on_hand(self) -> Table | StoredTable:
         """The table of an incomplete message, wherever it is."""
         table = self._table or self._stored
         assert table is not None and not isinstance(table, CompleteTable | StoredCompleteTable)
         return table
-
-    def _rows_of(self, table: CompleteTable) -> Table:
-        scope = tuple(reversed(table.scope))
-        if is_on_device(table):
-            with _if_there_is_room():
-                return listed(table, scope)
-        return to_host(table).to_table(scope)
 
     @property
     def listed_bytes(self) -> int:

@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.complete_tables.complete_transpose import transposed
+from oocbe.complete_tables.complete_transpose import Scratch
+from oocbe.complete_tables.conversion import row_pieces
 from oocbe.elimination.buckets.cells_to_come import Cells, CellsToCome
 from oocbe.elimination.buckets.message import LESS, Message
-from oocbe.streaming.cells import CellSource, StoredCells
 from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.complete_pieces import listed, sorted_pieces
 from oocbe.tables.disk_budget import DiskBudget
-from oocbe.tables.residence import is_on_device, rows_at_home, stays_on_device, to_host, values_at_home
+from oocbe.tables.residence import host_rows, host_values, is_on_device, stays_on_device, to_host
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import StoredCompleteTable
@@ -43,9 +42,8 @@ CHUNK_SHARE, LEAST_CHUNK_ROWS = 0.015, 1 << 12
 """A chunk's rows take this share of the memory limit at most, unless they are so few: one is being filled, one encoded,
 and some are decoded at a time."""
 
-COMPLETE_PIECE_BYTES, LISTED_SHARE, LEAST_ROOM = 32, 0.25, 0.1
-"""Of a cell of a complete table whose rows are listed: its value, key and place, and copies of them. Share of what is
-free, or of this share of the limit where that is more, for the cells that are listed at a time."""
+LISTED_SHARE, LEAST_ROOM = 0.25, 0.1
+"""Share of what is free, or of this share of the limit where that is more, for listing a complete table's rows."""
 
 
 class MessageStore:
@@ -132,9 +130,9 @@ class MessageStore:
         if self._checkpoint is not None:
             if not self._checkpoint.embeds(table.nbytes):
                 if isinstance(table, CompleteTable):
-                    return self.publish_cells(place, scope, table, values_at_home(table, self._part_bytes), exponent)
+                    return self.publish_cells(place, scope, table, host_values(table, self._part_bytes), exponent)
                 if is_on_device(table):
-                    return self.publish_stream(place, scope, table, rows_at_home(table, self._part_bytes), exponent)
+                    return self.publish_stream(place, scope, table, host_rows(table, self._part_bytes), exponent)
             host = to_host(table)
             # A small message is rows in the message's record, whatever its form.
             rows = Message(scope, host.rows, host.nbytes, _table=host).table()
@@ -316,9 +314,9 @@ class MessageStore:
         assert message._table is not None
         table = message._table
         if isinstance(table, CompleteTable):
-            message._stored = self.write_cells(table, values_at_home(table, self._part_bytes))
+            message._stored = self.write_cells(table, host_values(table, self._part_bytes))
         else:
-            message._stored = self.write_scratch(table, rows_at_home(table, self._part_bytes))
+            message._stored = self.write_scratch(table, host_rows(table, self._part_bytes))
         self.in_memory -= message.main_memory
         message._table = None
         message.nbytes = message._stored.nbytes
@@ -334,37 +332,28 @@ class MessageStore:
             layout = source.layout.select(tuple(reversed(source.scope)))
             keys, values = np.empty((layout.words, 0), dtype=np.uint64), np.empty(0, dtype=source.dtype)
             head = Table(layout, keys, values, source.semiring, is_sorted=True)
+            room = int(max(self.free, self.memory_limit * LEAST_ROOM) * LISTED_SHARE)
+            rows = self.write_scratch(head, row_pieces(source, layout.scope, room, self._scratch_for(source)))
             if isinstance(source, CompleteTable):
-                most = max(1, int(self.memory_limit * CHUNK_SHARE) // COMPLETE_PIECE_BYTES)
-                rows = self.write_scratch(head, sorted_pieces(to_host(source), most))
                 self.in_memory -= message.main_memory
                 for others in (self._joined, self._waiting, self._left_on_device):
                     others[:] = [m for m in others if m is not message]
-            else:
-                rows = self.write_scratch(head, self._listed(source, layout))
-                if self._scratch is not None and source.path.parent == self._scratch.path:
-                    self.remove_scratch(source)
+            elif self._scratch is not None and source.path.parent == self._scratch.path:
+                self.remove_scratch(source)
             message._table, message._stored, message.nbytes = None, rows, rows.nbytes
 
-    def _listed(self, table: StoredCompleteTable, layout: Layout) -> Iterator[Table]:
-        """Rows of a complete table on disk, piece by piece, the variable eliminated first least significant."""
-        room = int(max(self.free, self.memory_limit * LEAST_ROOM) * LISTED_SHARE)
-        most = max(1, room // COMPLETE_PIECE_BYTES)
+    def _scratch_for(self, table: CompleteTable | StoredCompleteTable) -> Scratch:
+        """Writes a table's values, in any order of its cells, to the scratch folder for as long as a block lasts."""
 
         @contextmanager
-        def scratch(values: Iterable[NDArray[Any]]) -> Iterator[CellSource]:
-            stored = self.write_cells(CellsToCome(layout, table.dtype, table.semiring), values)
+        def scratch(values: Iterable[NDArray[Any]]) -> Iterator[StoredCompleteTable]:
+            stored = self.write_cells(CellsToCome(table.layout, table.dtype, table.semiring), values)
             try:
-                yield StoredCells(stored)
+                yield stored
             finally:
                 self.remove_scratch(stored)
 
-        first = 0
-        order = tuple(reversed(range(len(layout.scope))))
-        for values in transposed(StoredCells(table), table.layout.sizes, order, room, scratch):
-            for low in range(0, len(values), most):
-                yield listed(layout, values[low : low + most], first + low, table.semiring)
-            first += len(values)
+        return scratch
 
     def _in_scratch(self, write: Callable[[Path], AnyStored]) -> AnyStored:
         """Write a table to the scratch folder."""
@@ -379,21 +368,16 @@ class MessageStore:
     def _stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
         """Write tables end to end as one."""
         chunk_rows = self._rows_a_chunk(8 * head.layout.words + head.values.dtype.itemsize)
-        dtype, semiring, budget = head.values.dtype, head.semiring, self.budget
-        with StoredTable.create(path, head.layout, dtype, semiring, chunk_rows=chunk_rows, budget=budget) as writer:
-            for table in tables:
-                writer.append(table.keys, table.values)
-        return StoredTable.open(path)
+        return StoredTable.save_pieces(
+            path, head.layout, head.values.dtype, head.semiring, tables, chunk_rows=chunk_rows, budget=self.budget
+        )
 
     def _stored_cells(self, path: Path, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
         """Write a complete table."""
         chunk_cells = self._rows_a_chunk(like.dtype.itemsize)
-        with StoredCompleteTable.create(
-            path, like.layout, like.dtype, like.semiring, chunk_cells=chunk_cells, budget=self.budget
-        ) as writer:
-            for part in values:
-                writer.append(part)
-        return StoredCompleteTable.open(path)
+        return StoredCompleteTable.save_pieces(
+            path, like.layout, like.dtype, like.semiring, values, chunk_cells=chunk_cells, budget=self.budget
+        )
 
     def _rows_a_chunk(self, row_bytes: int) -> int:
         """Rows, or cells, of a chunk: small against the memory limit."""

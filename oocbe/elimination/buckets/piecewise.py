@@ -29,7 +29,7 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.scaling import check_scaled, exponent_of, rescale, scaled_by
 from oocbe.errors import DiskError
 from oocbe.pruning.dominance import SubstitutionDominance
-from oocbe.streaming.sorted_rows import ChunkCache
+from oocbe.streaming.sources import ChunkCache
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
 

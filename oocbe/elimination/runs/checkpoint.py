@@ -173,7 +173,7 @@ class OrderCheckpoint:
             wanted = layout
             if isinstance(table, StoredCompleteTable):
                 wanted = layout.select(layout.scope[::-1])
-            if table.rows != record["rows"] or table.layout != wanted or _dtype_of(table) != dtype:
+            if table.rows != record["rows"] or table.layout != wanted or table.dtype != dtype:
                 raise CorruptDataError(f"{record_path}: its table is none of this bucket's")
             message = PublishedMessage(table, int(record["exponent"]))
         except FileNotFoundError:
@@ -216,7 +216,3 @@ class OrderCheckpoint:
 def _text_of(array: np.ndarray[Any, Any]) -> str:
     """Little-endian bytes of an array in base 64."""
     return base64.b64encode(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()).decode()
-
-
-def _dtype_of(table: StoredTable | StoredCompleteTable | Table) -> np.dtype[Any]:
-    return table.values.dtype if isinstance(table, Table) else table.dtype

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
+from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cpu.complete.complete import eliminate_complete
 from oocbe.kernels.cpu.packing.fields import permute
 from oocbe.kernels.cpu.pairs.groups import common_groups, group_starts
@@ -17,21 +13,12 @@ from oocbe.kernels.cpu.pairs.sort import sort_rows
 from oocbe.kernels.cpu.pruning.filters import drop_forbidden
 
 
-def in_main_memory(array: Any) -> NDArray[Any]:
-    """A NumPy array itself, or a copy of a device's array."""
-    if isinstance(array, np.ndarray):
-        return array
-    from oocbe.kernels.cuda.transfer.home import bring_home
-
-    return bring_home([array])[0]
-
-
 class CpuBackend:
     """Numba loops over arrays in host memory. Stateless."""
 
     name = "cpu"
-    upload = staticmethod(in_main_memory)
-    download = staticmethod(in_main_memory)
+    upload = staticmethod(host_array)
+    download = staticmethod(host_array)
     permute = staticmethod(permute)
     sort_rows = staticmethod(sort_rows)
     group_starts = staticmethod(group_starts)

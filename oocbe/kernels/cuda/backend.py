@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.arrays import host_array
 from oocbe.kernels.cuda.complete import complete
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.packing import fields
 from oocbe.kernels.cuda.pairs import groups, join, join_reduce, reduce, sort
 from oocbe.kernels.cuda.pruning import filters
 from oocbe.kernels.cuda.spans import device_span
-from oocbe.kernels.cuda.transfer.home import bring_home
 from oocbe.kernels.cuda.transfer.memory import set_limit, with_retry
 from oocbe.tracing.recorder import HOST_TO_DEVICE
 
@@ -47,11 +47,7 @@ class CudaBackend:
         with device_span(HOST_TO_DEVICE, "upload", bytes=array.nbytes if isinstance(array, np.ndarray) else 0):
             return cupy().asarray(array)
 
-    @staticmethod
-    def download(array: Any) -> NDArray[Any]:
-        """A copy of the array in main memory; waits for the kernels that write it."""
-        return array if isinstance(array, np.ndarray) else bring_home([array])[0]
-
+    download = staticmethod(host_array)
     permute = staticmethod(with_retry(fields.permute))
     sort_rows = staticmethod(with_retry(sort.sort_rows))
     group_starts = staticmethod(with_retry(groups.group_starts))

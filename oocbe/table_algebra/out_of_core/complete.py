@@ -20,35 +20,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts
-from oocbe.complete_tables.complete_fill import filled
 from oocbe.complete_tables.complete_stream import CELLS_SHARE, CellFunction, CompleteStream
-from oocbe.complete_tables.complete_transpose import transposed
+from oocbe.complete_tables.complete_transpose import Scratch, transposed
+from oocbe.complete_tables.conversion import cell_pieces, row_pieces, rows_in_memory
 from oocbe.kernels import backend_named
 from oocbe.kernels.choice import complete_kernels
 from oocbe.model.semiring import Semiring
-from oocbe.streaming.cells import CellSource, HeldCells, StoredCells, box_cells, cells_touched
+from oocbe.streaming.cells import box_cells, cells_touched
 from oocbe.streaming.sources import source_of
-from oocbe.table_algebra.complete import WRITTEN_OUT, complete_dtype
+from oocbe.table_algebra.complete import complete_dtype, is_worth_writing_out
 from oocbe.table_algebra.inputs import OutOfCore
 from oocbe.table_algebra.out_of_core.workplace import Workplace, extent_of
-from oocbe.tables.complete import CompleteTable, converted
-from oocbe.tables.complete_pieces import listed
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.layout import Layout
+from oocbe.tables.residence import to_host
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import CHUNK_CELLS, StoredCompleteTable
-from oocbe.tables.table import Table
+from oocbe.tables.stored_complete import CHUNK_CELLS, AnyComplete, StoredCompleteTable
 
 if TYPE_CHECKING:
+    from oocbe.complete_tables.conversion import AnyTable
     from oocbe.kernels.interface import Backend
-    from oocbe.table_algebra.inputs import AnyTable, TableLike
-
-    AnyComplete = CompleteTable | StoredCompleteTable
+    from oocbe.table_algebra.inputs import TableLike
 
 SPREAD = 2.0
 """A table is transposed first where boxes would decode this many times their cells."""
-
-LISTED_BYTES = 48
-"""Of a cell whose rows are listed: its value and place, key and value of its row, and copies of them."""
 
 
 @dataclass(frozen=True)
@@ -87,68 +83,39 @@ class CompletePlace:
     ) -> StoredCompleteTable:
         """Write a complete table; nothing is left of it where an exception passes through."""
         cells = max(1, min(CHUNK_CELLS, self.place.space.chunk_bytes // dtype.itemsize))
-        with StoredCompleteTable.create(output, layout, dtype, semiring, chunk_cells=cells) as writer:
-            for part in values:
-                writer.append(part)
-        return StoredCompleteTable.open(output)
+        return StoredCompleteTable.save_pieces(output, layout, dtype, semiring, values, chunk_cells=cells)
 
-    def source(self, table: AnyComplete) -> CellSource:
-        """The values of a table."""
-        if isinstance(table, StoredCompleteTable):
-            return StoredCells(table)
-        kernels = complete_kernels(table.cells, "cpu" if isinstance(table.values, np.ndarray) else "cuda")
-        return HeldCells(kernels.download(table.values))
-
-    def in_order(self, table: AnyComplete, scope: Sequence[str]) -> Iterator[NDArray[Any]]:
-        """The values of a table with its variables in another order, piece by piece."""
-        source, layout = self.source(table), table.layout
-        if tuple(scope) == table.scope:
-            step = max(1, self.nbytes // (4 * source.dtype.itemsize))
-            for low in range(0, source.cells, step):
-                yield source.window(low, min(low + step, source.cells))
-            return
-        flat = Layout(("cells",), (table.layout.complete_rows,))
+    def scratch_for(self, table: AnyComplete) -> Scratch:
+        """Writes a table's values, in any order of its cells, to the scratch folder."""
+        cells = Layout(("cells",), (table.layout.complete_rows,))
 
         @contextmanager
-        def scratch(values: Iterable[NDArray[Any]]) -> Iterator[CellSource]:
-            dtype = np.dtype(np.int32) if source.dtype == np.int16 else source.dtype
-            yield StoredCells(self.write(self.fresh(), flat, dtype, table.semiring, self.widened(values, table)))
+        def scratch(values: Iterable[NDArray[Any]]) -> Iterator[StoredCompleteTable]:
+            yield self.write(self.fresh(), cells, table.dtype, table.semiring, values)
 
-        order = tuple(layout.place(name) for name in scope)
-        yield from transposed(source, layout.sizes, order, self.nbytes, scratch, self.place.space.piece_rows)
-
-    def widened(self, values: Iterable[NDArray[Any]], table: AnyComplete) -> Iterator[NDArray[Any]]:
-        """Values as tables on disk can have them: int32 for int16."""
-        for part in values:
-            wide = np.dtype(np.int32) if part.dtype == np.int16 else part.dtype
-            yield converted(part, wide, table.semiring, f"complete table over {table.scope}")
+        return scratch
 
     def reordered(self, table: AnyComplete, scope: Sequence[str], output: str | Path) -> StoredCompleteTable:
         """A table with its variables in another order, written."""
-        dtype = np.dtype(np.int32) if table.dtype == np.int16 else table.dtype
-        values = self.widened(self.in_order(table, scope), table)
+        dtype, what = dtype_of_rows(table.dtype), f"complete table over {table.scope}"
+        source = to_host(table) if isinstance(table, CompleteTable) else table
+        parts = transposed(source, scope, self.nbytes, self.scratch_for(table), self.place.space.piece_rows)
+        values = (converted(part, dtype, table.semiring, what) for part in parts)
         return self.write(output, table.layout.select(scope), dtype, table.semiring, values)
 
     def written_out(self, table: TableLike, scope: Sequence[str], output: str | Path) -> StoredCompleteTable:
         """Rows as a complete table."""
         dtype = complete_dtype([extent_of(table, table.semiring)], table.semiring)
         layout, space = table.layout.select(scope), self.place.space
-        values = filled(source_of(table), layout, dtype, table.semiring, space, backend_named("cpu"))
+        values = cell_pieces(source_of(table), layout, dtype, table.semiring, space, backend_named("cpu"))
         return self.write(output, layout, dtype, table.semiring, values)
 
     def listed(self, table: AnyComplete, scope: Sequence[str], output: str | Path) -> StoredTable:
         """The feasible cells as rows, sorted, the first variable of the scope least significant."""
-        dtype = np.dtype(np.int32) if table.dtype == np.int16 else table.dtype
-        layout, first = table.layout.select(scope), 0
-        most = max(1, self.nbytes // LISTED_BYTES)
+        dtype, layout = dtype_of_rows(table.dtype), table.layout.select(scope)
         chunk_rows = self.place.chunk_rows(layout, dtype)
-        with StoredTable.create(output, layout, dtype, table.semiring, chunk_rows=chunk_rows) as writer:
-            for values in self.widened(self.in_order(table, scope), table):
-                for low in range(0, len(values), most):
-                    rows = listed(layout, values[low : low + most], first + low, table.semiring)
-                    writer.append(rows.keys, rows.values)
-                first += len(values)
-        return StoredTable.open(output)
+        rows = row_pieces(table, scope, self.nbytes, self.scratch_for(table))
+        return StoredTable.save_pieces(output, layout, dtype, table.semiring, rows, chunk_rows=chunk_rows)
 
 
 def combine_stored(
@@ -170,27 +137,22 @@ def combine_stored(
     """
     assert settings.output is not None
     with CompletePlace.of(settings, piece_rows, backend) as place:
-        complete = [_written_out(table, place) for table in tables]
-        if all(isinstance(table, CompleteTable | StoredCompleteTable) for table in complete):
-            return eliminate_stored(complete, gone, settings.output, place)  # type: ignore[arg-type]
+        found = [_written_out(table, place) for table in tables]
+        complete = [table for table in found if isinstance(table, AnyComplete)]
+        if len(complete) == len(found):
+            return eliminate_stored(complete, gone, settings.output, place)
         rows = [
-            place.listed(table, table.scope, place.fresh())
-            if isinstance(table, CompleteTable | StoredCompleteTable)
-            else table
-            for table in complete
+            place.listed(table, table.scope, place.fresh()) if isinstance(table, AnyComplete) else table
+            for table in found
         ]
         return on_rows(rows)
 
 
 def _written_out(table: AnyTable, place: CompletePlace) -> AnyTable:
-    if isinstance(table, CompleteTable | StoredCompleteTable):
+    if isinstance(table, AnyComplete):
         return table
-    if not isinstance(table, StoredTable | Table):
-        table = table.to_table()
-    itemsize = (table.dtype if isinstance(table, StoredTable) else table.values.dtype).itemsize
-    if table.layout.complete_rows * itemsize > WRITTEN_OUT * table.nbytes:
-        return table
-    return place.written_out(table, table.scope, place.fresh())
+    rows = table if isinstance(table, StoredTable) else rows_in_memory(table)
+    return place.written_out(rows, rows.scope, place.fresh()) if is_worth_writing_out(rows) else rows
 
 
 def eliminate_stored(
@@ -216,7 +178,7 @@ def eliminate_stored(
     kept = [n for n in kept if uses[n] == 1] + [n for n in kept if uses[n] > 1]
     last = [name for name in sizes if name in gone]
     dtype = complete_dtype([_extent(t) for t in tables], semiring, math.prod(sizes[name] for name in last))
-    dtype = np.dtype(np.int32) if dtype == np.int16 else dtype
+    dtype = dtype_of_rows(dtype)
     number = {name: place_of for place_of, name in enumerate((*kept, *last))}
     lengths = {number[name]: size for name, size in sizes.items()}
     separator, eliminated = tuple(range(len(kept))), tuple(range(len(kept), len(number)))
@@ -231,7 +193,8 @@ def eliminate_stored(
         CellRoom(room.piece_bytes // space.streams, room.piece_cells),
     )
     near = [_gathered(t, [*last, *kept], number, cuts, place) for t in tables]
-    functions = [CellFunction(tuple(number[n] for n in t.scope), place.source(t)) for t in near]
+    near = [to_host(t) if isinstance(t, CompleteTable) else t for t in near]
+    functions = [CellFunction(tuple(number[n] for n in t.scope), t) for t in near]
     kernels = complete_kernels(sum(t.layout.complete_rows for t in tables), place.backend)
     stream = CompleteStream(
         separator, eliminated, lengths, (), functions, semiring, dtype, lambda _: kernels, room, space.streams

@@ -22,12 +22,13 @@ from oocbe.model.semiring import Semiring
 from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.sources import Source, sliced, source_of
 from oocbe.table_algebra.arrange import arrange
-from oocbe.table_algebra.inputs import OutOfCore, on_device
+from oocbe.table_algebra.inputs import OutOfCore
 from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
 from oocbe.table_algebra.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
 from oocbe.table_algebra.ranges import reduced_dtype
 from oocbe.table_algebra.streamed import stream_maximise
 from oocbe.tables.moves import field_masks
+from oocbe.tables.residence import to_kernels
 
 if TYPE_CHECKING:
     from oocbe.table_algebra.inputs import TableLike
@@ -105,7 +106,7 @@ class MaximiseOutOfCore:
 
     def _work(self, ordered: Ordered, place: Workplace, is_open: bool, stream: int) -> Iterator[Rows]:
         kernels, kept = place.kernels, self.layout.scope
-        table = on_device(place.buffers[stream].load("table", ordered.source), kernels)
+        table = to_kernels(place.buffers[stream].load("table", ordered.source), kernels)
         rows = arrange(table, ordered.scope, () if is_open else kept, self.dtype, kernels)
         masks = field_masks(self.layout, kept)
         starts = kernels.group_starts(rows.keys, field_masks(rows.layout, kept))

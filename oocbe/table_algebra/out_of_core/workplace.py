@@ -22,9 +22,10 @@ from oocbe.streaming.partition import Ordered
 from oocbe.streaming.pipeline import Piece, run_in_order
 from oocbe.streaming.sources import Buffers, Source, row_bytes
 from oocbe.streaming.space import Space
-from oocbe.table_algebra.inputs import OutOfCore, on_device
+from oocbe.table_algebra.inputs import OutOfCore
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
+from oocbe.tables.residence import to_kernels
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -85,7 +86,7 @@ class Workplace:
     def load(self, inputs: Sequence[Ordered], semiring: Semiring, stream: int) -> list[Table]:
         """All rows of some sources, read into a stream's buffers and brought to where the kernels work."""
         tables = [self.buffers[stream].load(f"table {number}", part.source) for number, part in enumerate(inputs)]
-        return [replace(on_device(table, self.kernels), semiring=semiring) for table in tables]
+        return [replace(to_kernels(table, self.kernels), semiring=semiring) for table in tables]
 
     @contextmanager
     def scratch_folder(self) -> Iterator[Path]:

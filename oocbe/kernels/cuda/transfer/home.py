@@ -43,7 +43,7 @@ def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
             return found
     with device_span(DEVICE_TO_HOST, "download", bytes=nbytes):
         for source, row in pairs:
-            row[:] = cupy().asnumpy(source)
+            cupy().asnumpy(source, out=row)
     return found
 
 
