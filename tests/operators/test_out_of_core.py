@@ -20,7 +20,7 @@ from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.streaming import partition
 from oocbe.table_algebra import join_maximise, join_sum, maximise
-from oocbe.table_algebra.out_of_core import workplace
+from oocbe.table_algebra.out_of_core import context
 from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
 from oocbe.tables.disk import hooked
 from oocbe.tables.layout import Layout
@@ -323,7 +323,7 @@ def test_memory_that_cannot_be_had_halves_the_piece(monkeypatch, mode, call):
 
     for name in ("join_rows", "join_reduce"):
         monkeypatch.setattr(CpuBackend, name, failing(getattr(CpuBackend, name)))
-    monkeypatch.setattr(workplace, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(context, "CHUNK_ROWS", 100)
     for name, op, *rest in JOINS:
         with tempfile.TemporaryDirectory() as place:
             found = op(t1, t2, *rest, output=Path(place) / "out", piece_rows=mode[0], streams=mode[1], memory="64MiB")
@@ -344,7 +344,10 @@ def test_memory_that_can_never_be_had_is_an_error_with_numbers(monkeypatch, fold
 
     monkeypatch.setattr(CpuBackend, "join_rows", staticmethod(failing))
     t1, t2 = (random_table(scope, 600, i) for i, scope in enumerate(NARROW))
-    with pytest.raises(ResourceError, match=r"memory could not be had even for a piece of .* limit of 64\.0 MiB"):
+    with pytest.raises(
+        ResourceError,
+        match=r"^tables over .*, over .*: memory could not be had even for a piece of .* limit of 64\.0 MiB",
+    ):
         join_sum(t1, t2, output=folder / "out", memory="64MiB")
     assert not list(folder.iterdir())
 

@@ -30,7 +30,7 @@ from oocbe.streaming.cells import CellSource, HeldCells, StoredCells, box_cells,
 from oocbe.streaming.sources import source_of
 from oocbe.table_algebra.complete import WRITTEN_OUT, complete_dtype
 from oocbe.table_algebra.inputs import OutOfCore
-from oocbe.table_algebra.out_of_core.workplace import Workplace, extent_of
+from oocbe.table_algebra.out_of_core.context import ExecutionContext, extent_of
 from oocbe.tables.complete import CompleteTable, converted
 from oocbe.tables.complete_pieces import listed
 from oocbe.tables.layout import Layout
@@ -55,7 +55,7 @@ LISTED_BYTES = 48
 class CompletePlace:
     """Where complete tables are worked on: memory, kernels, and a scratch folder for as long as the work lasts."""
 
-    place: Workplace
+    context: ExecutionContext
     folder: Path
     backend: Backend | str | None
     numbers: Iterator[int]
@@ -64,14 +64,14 @@ class CompletePlace:
     @contextmanager
     def of(cls, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None) -> Iterator[CompletePlace]:
         """The place that an operator's arguments describe."""
-        place = Workplace.of(settings, piece_rows, "cpu")
-        with place.scratch_folder() as folder:
-            yield cls(place, folder, backend, count())
+        context = ExecutionContext.of(settings, piece_rows, "cpu")
+        with context.scratch_folder() as folder:
+            yield cls(context, folder, backend, count())
 
     @property
     def nbytes(self) -> int:
         """Memory for pieces at work."""
-        return int(self.place.space.budget.limit * CELLS_SHARE)
+        return int(self.context.space.budget.limit * CELLS_SHARE)
 
     def fresh(self) -> Path:
         """A path in the scratch folder."""
@@ -86,7 +86,7 @@ class CompletePlace:
         values: Iterable[NDArray[Any]],
     ) -> StoredCompleteTable:
         """Write a complete table; nothing is left of it where an exception passes through."""
-        cells = max(1, min(CHUNK_CELLS, self.place.space.chunk_bytes // dtype.itemsize))
+        cells = max(1, min(CHUNK_CELLS, self.context.space.chunk_bytes // dtype.itemsize))
         with StoredCompleteTable.create(output, layout, dtype, semiring, chunk_cells=cells) as writer:
             for part in values:
                 writer.append(part)
@@ -115,7 +115,7 @@ class CompletePlace:
             yield StoredCells(self.write(self.fresh(), flat, dtype, table.semiring, self.widened(values, table)))
 
         order = tuple(layout.place(name) for name in scope)
-        yield from transposed(source, layout.sizes, order, self.nbytes, scratch, self.place.space.piece_rows)
+        yield from transposed(source, layout.sizes, order, self.nbytes, scratch, self.context.space.piece_rows)
 
     def widened(self, values: Iterable[NDArray[Any]], table: AnyComplete) -> Iterator[NDArray[Any]]:
         """Values as tables on disk can have them: int32 for int16."""
@@ -132,7 +132,7 @@ class CompletePlace:
     def written_out(self, table: TableLike, scope: Sequence[str], output: str | Path) -> StoredCompleteTable:
         """Rows as a complete table."""
         dtype = complete_dtype([extent_of(table, table.semiring)], table.semiring)
-        layout, space = table.layout.select(scope), self.place.space
+        layout, space = table.layout.select(scope), self.context.space
         values = filled(source_of(table), layout, dtype, table.semiring, space, backend_named("cpu"))
         return self.write(output, layout, dtype, table.semiring, values)
 
@@ -141,7 +141,7 @@ class CompletePlace:
         dtype = np.dtype(np.int32) if table.dtype == np.int16 else table.dtype
         layout, first = table.layout.select(scope), 0
         most = max(1, self.nbytes // LISTED_BYTES)
-        chunk_rows = self.place.chunk_rows(layout, dtype)
+        chunk_rows = self.context.chunk_rows(layout, dtype)
         with StoredTable.create(output, layout, dtype, table.semiring, chunk_rows=chunk_rows) as writer:
             for values in self.widened(self.in_order(table, scope), table):
                 for low in range(0, len(values), most):
@@ -220,7 +220,7 @@ def eliminate_stored(
     number = {name: place_of for place_of, name in enumerate((*kept, *last))}
     lengths = {number[name]: size for name, size in sizes.items()}
     separator, eliminated = tuple(range(len(kept))), tuple(range(len(kept), len(number)))
-    space = place.place.space
+    space = place.context.space
     room = CellRoom(place.nbytes, space.piece_rows)
     cuts = CompleteCuts(
         separator,

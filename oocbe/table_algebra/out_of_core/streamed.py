@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oocbe.errors import DiskError, ResourceError
-from oocbe.table_algebra.out_of_core.workplace import Workplace
+from oocbe.table_algebra.out_of_core.context import ExecutionContext
 from oocbe.table_algebra.sorted_cuts import SortedCuts
 from oocbe.table_algebra.stored_result import StoredResult
 from oocbe.table_algebra.streamed import Streamable
@@ -40,7 +40,7 @@ MOST_BYTES = 1 << 28
 def streamed_to_disk(
     tables: Sequence[TableLike],
     output: str | Path,
-    place: Workplace,
+    context: ExecutionContext,
     stream: Callable[..., Any],
 ) -> StoredTable | None:
     """An operator's result on disk; None where the tables cannot go through the device as they are.
@@ -50,14 +50,16 @@ def streamed_to_disk(
     stream : the operator, given the tables (packed), ``kernels``, ``piece_rows`` and ``run``; see
         :mod:`oocbe.table_algebra.streamed`.
     """
-    if place.kernels.name != "cuda":
+    if context.kernels.name != "cuda":
         return None
     packed = [table if isinstance(table, PackedTable) else _on_disk(table) for table in tables]
     if any(table is None for table in packed):
         return None
-    run = partial(_run, output=output, place=place)
+    run = partial(_run, output=output, context=context)
     try:
-        found: StoredTable | None = stream(*packed, kernels=place.kernels, piece_rows=place.space.piece_rows, run=run)
+        found: StoredTable | None = stream(
+            *packed, kernels=context.kernels, piece_rows=context.space.piece_rows, run=run
+        )
     except DiskError:
         raise
     except ResourceError:
@@ -76,16 +78,16 @@ def _run(
     step: Step,
     piece_rows: int | None,
     output: str | Path,
-    place: Workplace,
+    context: ExecutionContext,
 ) -> StoredTable:
     dtype = known_dtype(tables, step)
-    host_bytes = int(place.space.budget.limit * HOST_SHARE)
+    host_bytes = int(context.space.budget.limit * HOST_SHARE)
     if piece_rows is None:
         row_bytes = sum(table.nbytes for table in tables) / sum(table.rows for table in tables)
         most = min(rows_a_piece(tables, MOST_BYTES), int(host_bytes / PIECES_AT_A_TIME / row_bytes))
         piece_rows = max(1, most)
-    pieces = cuts.fitting(cuts.whole(), piece_rows, int(place.space.budget.limit * LOOKING_SHARE))
-    chunk_rows = place.chunk_rows(step.layout, dtype)
+    pieces = cuts.fitting(cuts.whole(), piece_rows, int(context.space.budget.limit * LOOKING_SHARE))
+    chunk_rows = context.chunk_rows(step.layout, dtype)
     with StoredTable.create(output, step.layout, dtype, tables[0].semiring, chunk_rows=chunk_rows) as writer:
         PiecesThroughDevice(tables, cuts, step, dtype, StoredResult(writer)).over(pieces, host_bytes)
     return StoredTable.open(output)
