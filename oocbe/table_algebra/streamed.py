@@ -18,7 +18,7 @@ from oocbe.table_algebra.join_rows import joined_layout, prepare_join
 from oocbe.table_algebra.ranges import joined_dtype, reduced_dtype
 from oocbe.table_algebra.reduce_rows import reduced_layout, reduced_rows
 from oocbe.table_algebra.sorted_cuts import SortedCuts, leads_with
-from oocbe.table_algebra.through_device import Rows, Step, through_device
+from oocbe.table_algebra.through_device import DeviceRows, StreamedOperation, through_device
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
 
 Streamable = Table | PackedTable
-Run = Callable[[Sequence[Streamable], SortedCuts, Step, int | None], Any]
+Run = Callable[[Sequence[Streamable], SortedCuts, StreamedOperation, int | None], Any]
 
 
 def stream_elimination(
@@ -55,17 +55,17 @@ def stream_elimination(
     cuts = SortedCuts((outer, inner), kept, runs if leads_with(outer, runs) else kept)
     terms = min(prod(outer.layout.select(gone).sizes), max(1, t1.rows * t2.rows))
 
-    def compute(tables: Sequence[Table], dtype: np.dtype[Any]) -> Rows:
+    def compute(tables: Sequence[Table], dtype: np.dtype[Any]) -> DeviceRows:
         join = elimination.prepare(tables[0], tables[1], dtype, kernels)
         return join.rows(0, len(join.outer.values), join.groups)
 
-    step = Step(
+    operation = StreamedOperation(
         elimination.layout,
         True,
         compute,
         lambda extents: joined_dtype(extents[0], extents[1], outer.semiring, terms),
     )
-    return (run or through_device)((outer, inner), cuts, step, piece_rows)
+    return (run or through_device)((outer, inner), cuts, operation, piece_rows)
 
 
 def stream_join(t1: Streamable, t2: Streamable, kernels: Backend, piece_rows: int | None) -> Streamable | None:
@@ -74,17 +74,17 @@ def stream_join(t1: Streamable, t2: Streamable, kernels: Backend, piece_rows: in
     if not _lead_with(shared, t1, t2):
         return None
 
-    def compute(tables: Sequence[Table], dtype: np.dtype[Any]) -> Rows:
+    def compute(tables: Sequence[Table], dtype: np.dtype[Any]) -> DeviceRows:
         join = prepare_join(tables[0], tables[1], shared, dtype, kernels)
         return join.rows(join.groups)
 
-    step = Step(
+    operation = StreamedOperation(
         joined_layout(t1.layout, t2.layout, shared),
         False,
         compute,
         lambda extents: joined_dtype(extents[0], extents[1], t1.semiring),
     )
-    return through_device((t1, t2), SortedCuts((t1, t2), shared, shared), step, piece_rows)
+    return through_device((t1, t2), SortedCuts((t1, t2), shared, shared), operation, piece_rows)
 
 
 def stream_maximise(
@@ -94,13 +94,13 @@ def stream_maximise(
     layout, terms = reduced_layout(table, gone)
     if not _lead_with(layout.scope, table):
         return None
-    step = Step(
+    operation = StreamedOperation(
         layout,
         True,
         lambda tables, dtype: reduced_rows(tables[0], gone, dtype, kernels),
         lambda extents: reduced_dtype(extents[0], table.semiring, terms),
     )
-    return (run or through_device)((table,), SortedCuts((table,), layout.scope, layout.scope), step, piece_rows)
+    return (run or through_device)((table,), SortedCuts((table,), layout.scope, layout.scope), operation, piece_rows)
 
 
 def _lead_with(names: Sequence[str], *tables: Streamable) -> bool:

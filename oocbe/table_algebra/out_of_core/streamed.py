@@ -17,7 +17,7 @@ from oocbe.table_algebra.out_of_core.context import ExecutionContext
 from oocbe.table_algebra.sorted_cuts import SortedCuts
 from oocbe.table_algebra.stored_result import StoredResult
 from oocbe.table_algebra.streamed import Streamable
-from oocbe.table_algebra.through_device import PiecesThroughDevice, Step, known_dtype, rows_a_piece
+from oocbe.table_algebra.through_device import PiecesThroughDevice, StreamedOperation, known_dtype, rows_a_piece
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 
@@ -75,19 +75,19 @@ def _on_disk(table: TableLike) -> PackedTable | None:
 def _run(
     tables: Sequence[Streamable],
     cuts: SortedCuts,
-    step: Step,
+    operation: StreamedOperation,
     piece_rows: int | None,
     output: str | Path,
     context: ExecutionContext,
 ) -> StoredTable:
-    dtype = known_dtype(tables, step)
+    dtype = known_dtype(tables, operation)
     host_bytes = int(context.space.budget.limit * HOST_SHARE)
     if piece_rows is None:
         row_bytes = sum(table.nbytes for table in tables) / sum(table.rows for table in tables)
         most = min(rows_a_piece(tables, MOST_BYTES), int(host_bytes / PIECES_AT_A_TIME / row_bytes))
         piece_rows = max(1, most)
     pieces = cuts.fitting(cuts.whole(), piece_rows, int(context.space.budget.limit * LOOKING_SHARE))
-    chunk_rows = context.chunk_rows(step.layout, dtype)
-    with StoredTable.create(output, step.layout, dtype, tables[0].semiring, chunk_rows=chunk_rows) as writer:
-        PiecesThroughDevice(tables, cuts, step, dtype, StoredResult(writer)).over(pieces, host_bytes)
+    chunk_rows = context.chunk_rows(operation.layout, dtype)
+    with StoredTable.create(output, operation.layout, dtype, tables[0].semiring, chunk_rows=chunk_rows) as writer:
+        PiecesThroughDevice(tables, cuts, operation, dtype, StoredResult(writer)).over(pieces, host_bytes)
     return StoredTable.open(output)
