@@ -287,6 +287,29 @@ def test_thousands_of_halves_need_no_deep_stack():
     assert len(list(cut_to_fit(Span(0, 5000), first_alone, lambda span: span.size == 1))) == 5000
 
 
+def test_a_piece_that_is_done_is_let_go_before_the_next_one_is_made():
+    """Pieces may hold arrays of their own."""
+
+    class Held:
+        def __init__(self, size):
+            self.size = size
+            live.add(self)
+
+    live = weakref.WeakSet()
+
+    def cutter(held):
+        for _ in range(2):
+            seen.append(sorted(other.size for other in live))
+            yield Held(held.size // 2)
+
+    seen = []
+    found = run_piece(
+        Held(4), partial(too_large_above, 1, lambda held: [held.size]), cutter, lambda e: isinstance(e, MemoryError)
+    )
+    assert list(found) == [1, 1, 1, 1]
+    assert seen == [[4], [2, 4], [2, 4], [4], [2, 4], [2, 4]]
+
+
 def test_results_are_let_go_when_they_are_taken():
     class Array:
         pass

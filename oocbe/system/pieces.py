@@ -68,12 +68,13 @@ class Resumption(Generic[Result]):
 def cut_to_fit(piece: Piece, cutter: Cutter[Piece], fits: Callable[[Piece], bool]) -> Generator[Piece, None, None]:
     """A piece cut in halves until all fit, in order; those that have no half as they are."""
     todo: list[Iterator[Piece]] = [iter((piece,))]
-    for here in _first_of(todo):
-        if fits(here):
+    while todo:
+        here = next(todo[-1], None)
+        if here is None:
+            todo.pop()
+        elif fits(here):
             yield here
-            continue
-        halves = cutter(here)
-        if isinstance(halves, Indivisible):
+        elif isinstance(halves := cutter(here), Indivisible):
             yield halves.piece
         else:
             todo.append(iter(halves))
@@ -105,7 +106,13 @@ def run_piece(
     """
     todo: list[Iterator[Piece]] = [iter((piece,))]
     progress = _Progress(resumption)
-    for here in _first_of(todo):
+    del piece
+    while todo:
+        here = None  # what is done is let go before the next piece is made
+        here = next(todo[-1], None)
+        if here is None:
+            todo.pop()
+            continue
         try:
             with reserve(here):
                 yield from progress.beyond_given(compute(here))
@@ -153,13 +160,3 @@ class _Progress(Generic[Result]):
             self._made += rows
             del result  # it has been taken, and may be large
         self._given, self._made = max(0, self._given - self._made), 0
-
-
-def _first_of(todo: list[Iterator[Piece]]) -> Iterator[Piece]:
-    """Pieces to do, one by one: of what was put there last, then of what was there before."""
-    while todo:
-        for piece in todo[-1]:
-            yield piece
-            break
-        else:
-            todo.pop()
