@@ -155,7 +155,7 @@ def test_pieces_that_halve_run_in_streams(spans, streams):
         def __init__(self, size, failing):
             self.worker, self.size = Worker(failing, budget=budget), size
 
-        def compute(self, stream):
+        def __call__(self, stream):
             return self.worker.run(Span(0, self.size), alone=Worker({}).compute)
 
     found = list(run_in_order([Work(*span) for span in spans], streams))

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from oocbe.bucket_engine.bucket_cuts import BucketJoin, BucketPiece
 from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
 from oocbe.errors import DiskError, ResourceError
-from oocbe.streaming.pipeline import run_in_order
+from oocbe.streaming.pipeline import StreamedPiece, run_in_order
 from oocbe.system.pieces import Indivisible, cut_to_fit, run_piece
 from oocbe.tables.table import Table, format_bytes
 
@@ -128,13 +129,13 @@ class BucketStream:
                 if table.rows:
                     yield table
 
-    def _pieces(self) -> Iterator[_StreamPiece]:
+    def _pieces(self) -> Iterator[StreamedPiece[Table]]:
         """Pieces that fit, in order; how large they are depends on what came of the ones before."""
         for piece in cut_to_fit(BucketPiece.whole(self._join), self._halves, self._fits):
             if piece.is_empty:
                 self._count(piece, 0)
             else:
-                yield _StreamPiece(self, piece)
+                yield partial(self._joined, piece)
 
     def _fits(self, piece: BucketPiece) -> bool:
         if piece.is_empty:
@@ -150,7 +151,7 @@ class BucketStream:
             self._count(piece, 0)
         return halves
 
-    def joined(self, piece: BucketPiece) -> Iterator[Table]:
+    def _joined(self, piece: BucketPiece, stream: int) -> Iterator[Table]:
         """Results of a piece, halved where it has to be."""
         return run_piece(piece, self._join_piece, self._halves, self._is_too_large, alone=self._join_alone)
 
@@ -199,15 +200,3 @@ class BucketStream:
             hoped = HOPED_SHARE * self._result_rows
             wanted = nbytes * hoped / max(1, rows)
             self._most_bytes = min(float(self._input_bytes), max(1.0, wanted, self._most_bytes / 2))
-
-
-@dataclass(frozen=True)
-class _StreamPiece:
-    """A piece as the pipeline takes it."""
-
-    bucket: BucketStream
-    piece: BucketPiece
-
-    def compute(self, stream: int) -> Iterator[Table]:
-        """The rows of the piece."""
-        return self.bucket.joined(self.piece)

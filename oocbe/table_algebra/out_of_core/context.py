@@ -18,7 +18,7 @@ from oocbe.model.semiring import Combination, Semiring
 from oocbe.settings.option_values import parse_bytes, parse_integer
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.partition import Ordered
-from oocbe.streaming.pipeline import Piece, run_in_order
+from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.sources import Buffers, Source, row_bytes
 from oocbe.streaming.space import Space
 from oocbe.system.pieces import Indivisible, Resumption, run_piece
@@ -144,9 +144,9 @@ class ExecutionContext:
                     writer.append(rows.keys, rows.values)
         return StoredTable.open(output)
 
-    def run(self, pieces: Iterable[Piece[ResultRows]]) -> Generator[ResultRows, None, None]:
+    def run(self, pieces: Iterable[OperationPiece]) -> Generator[ResultRows, None, None]:
         """Results of pieces in their order; all threads have ended when this ends, however it does."""
-        with closing(run_in_order(pieces, self.space.streams)) as results:
+        with closing(run_in_order((piece.compute for piece in pieces), self.space.streams)) as results:
             yield from results
 
 
