@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cuda.transfer.memory import device_room
 from oocbe.system.pieces import run_piece
-from oocbe.table_algebra.device_results import PackedResult, PlainResult
-from oocbe.table_algebra.packed_pieces import Travelled, packed_words, unpacked
+from oocbe.table_algebra.device_results import PackedResult, PlainResult, StoredResult
+from oocbe.table_algebra.packed_transfer import Travelled, packed_words, unpacked
 from oocbe.table_algebra.sorted_cuts import RowRanges, SortedCuts
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
@@ -28,7 +28,6 @@ from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.transfer.conveyor import Conveyor
-    from oocbe.table_algebra.stored_result import StoredResult
     from oocbe.tables.packed_files import ChunkFiles
 
 WORK_BYTES = 120

@@ -20,8 +20,9 @@ from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.streaming import partition
 from oocbe.table_algebra import join_maximise, join_sum, maximise
+from oocbe.table_algebra.inputs import CannotStreamError
 from oocbe.table_algebra.out_of_core import context
-from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
+from oocbe.table_algebra.streamed import streamed_to_disk
 from oocbe.tables.disk import hooked
 from oocbe.tables.layout import Layout
 from oocbe.tables.nameless_file import NamelessFile
@@ -208,7 +209,8 @@ def test_a_full_disk_is_no_lack_of_device_memory(tmp_path):
 
         return stream
 
-    assert streamed_to_disk([], tmp_path / "out", place, ending(ResourceError("device memory"))) is None
+    with pytest.raises(CannotStreamError, match="device memory"):
+        streamed_to_disk([], tmp_path / "out", place, ending(ResourceError("device memory")))
     with pytest.raises(DiskError, match="full"):
         streamed_to_disk([], tmp_path / "out", place, ending(DiskError("the disk is full")))
 

@@ -13,6 +13,7 @@ each part is joined as in memory; results laid end to end are sorted. For one co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -28,13 +29,12 @@ from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.scratch import ScratchFile
 from oocbe.streaming.sources import Source, row_bytes, sliced, source_of
 from oocbe.table_algebra.eliminate_rows import Elimination, PreparedElimination, one_word
-from oocbe.table_algebra.inputs import OutOfCore, check_pair
+from oocbe.table_algebra.inputs import CannotStreamError, OutOfCore, check_pair
 from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
 from oocbe.table_algebra.out_of_core.join_sum import join_sum_stored
 from oocbe.table_algebra.out_of_core.maximise import MaximiseOutOfCore, maximise_stored
-from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
 from oocbe.table_algebra.ranges import distributes, joined_dtype
-from oocbe.table_algebra.streamed import stream_elimination
+from oocbe.table_algebra.streamed import stream_elimination, streamed_to_disk
 
 if TYPE_CHECKING:
     from oocbe.table_algebra.inputs import TableLike
@@ -93,9 +93,8 @@ def _eliminate(
     """Join two tables and eliminate shared variables that fit in one key word."""
     t1, t2 = tables
     assert settings.output is not None
-    streamed = streamed_to_disk(tables, settings.output, context, partial(stream_elimination, variables=gone))
-    if streamed is not None:
-        return streamed
+    with suppress(CannotStreamError):
+        return streamed_to_disk(tables, settings.output, context, partial(stream_elimination, variables=gone))
     terms = min(prod(t1.layout.select(gone).sizes), max(1, t1.rows * t2.rows))
     dtype = joined_dtype(extent_of(t1, t1.semiring), extent_of(t2, t2.semiring), t1.semiring, terms)
     outer, inner = (t1, t2) if t1.rows >= t2.rows else (t2, t1)

@@ -10,6 +10,7 @@ the same way.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -22,11 +23,10 @@ from oocbe.model.semiring import Semiring
 from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.sources import Source, sliced, source_of
 from oocbe.table_algebra.arrange import arrange
-from oocbe.table_algebra.inputs import OutOfCore, on_device
+from oocbe.table_algebra.inputs import CannotStreamError, OutOfCore, on_device
 from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
-from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
 from oocbe.table_algebra.ranges import reduced_dtype
-from oocbe.table_algebra.streamed import stream_maximise
+from oocbe.table_algebra.streamed import stream_maximise, streamed_to_disk
 from oocbe.tables.moves import field_masks
 
 if TYPE_CHECKING:
@@ -51,9 +51,8 @@ def maximise_stored(
     dtype = reduced_dtype(extent_of(table, table.semiring), table.semiring, terms)
     context = ExecutionContext.of(settings, piece_rows, backend, table)
     assert settings.output is not None
-    streamed = streamed_to_disk([table], settings.output, context, partial(stream_maximise, gone=variables))
-    if streamed is not None:
-        return streamed
+    with suppress(CannotStreamError):
+        return streamed_to_disk([table], settings.output, context, partial(stream_maximise, gone=variables))
     kept = tuple(name for name in table.scope if name not in variables)
     operation = MaximiseOutOfCore(table.layout.select(kept), dtype, table.semiring)
     pieces = operation.pieces([operation.ordered(source_of(table))], context)
