@@ -164,6 +164,36 @@ def test_pieces_that_halve_run_in_streams(spans, streams):
     assert not [t for t in threading.enumerate() if t.name.startswith("oocbe-stream")]
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 40), failures), min_size=1, max_size=6),
+    st.integers(1, 4),
+    st.integers(0, 5),
+    st.integers(0, 4),
+    st.sampled_from([TimeLimitError, KeyboardInterrupt]),
+)
+def test_a_deadline_or_an_interrupt_in_one_stream_ends_all(spans, streams, place, attempt, kind):
+    budget, workers = Budget(1 << 20), []
+    for number, (_, failing) in enumerate(spans):
+        stopping = {attempt: (0, kind)} if number == place else {}
+        workers.append(Worker({**failing, **stopping}, budget=budget))
+
+    def work(worker, size, stream):
+        return worker.run(Span(0, size), alone=Worker({}).compute)
+
+    pieces = [partial(work, worker, size) for worker, (size, _) in zip(workers, spans, strict=True)]
+    found = []
+    try:
+        for rows in run_in_order(pieces, streams):
+            found += rows
+        assert len(found) == sum(size for size, _ in spans)
+    except kind:
+        assert attempt < len(workers[place].attempts)
+    before = [n for size, _ in spans for n in range(size)]
+    assert found == before[: len(found)]
+    assert budget.used == sum(worker.at_work for worker in workers) == 0
+    assert not [t for t in threading.enumerate() if t.name.startswith("oocbe-stream")]
+
+
 def test_halving_ends_with_an_error_that_names_what_has_no_half():
     budget = Budget(1 << 20)
 

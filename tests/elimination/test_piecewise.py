@@ -153,6 +153,45 @@ def test_memory_that_cannot_be_had_halves_the_piece_and_ends_with_the_sizes(monk
         run(problem, order, engine, dominance=False)
 
 
+@settings(max_examples=20)
+@given(st.sets(st.integers(0, 30), max_size=12), st.sampled_from([MemoryError, ResourceError]), st.sampled_from([1, 4]))
+def test_the_messages_are_those_of_the_run_in_memory_whichever_joins_find_no_memory(failing, error, streams):
+    problem = complete_problem(6, 4)
+    order = list(range(6))
+    whole, _ = run(problem, order, BucketEngine("cpu"), dominance=False)
+    engine = BucketEngine("cpu", piece_rows=100, streams=streams)
+    join, calls = engine.join_piece, []
+
+    def short(*arguments):
+        calls.append(1)
+        if len(calls) - 1 in failing:
+            raise error
+        return join(*arguments)
+
+    engine.join_piece = short
+    try:
+        assert run(problem, order, engine, dominance=False)[0] == whole
+    except ResourceError as refused:  # twelve failures may follow one row of the message to the end
+        assert error is ResourceError or "bucket of x" in str(refused)
+        assert failing
+    assert len(calls) > 0
+
+
+def test_a_disk_that_fails_halves_no_piece():
+    problem = complete_problem(6, 4)
+    engine = BucketEngine("cpu", piece_rows=100, streams=1)
+    calls = []
+
+    def failing(*arguments):
+        calls.append(1)
+        raise DiskError("the disk fails")
+
+    engine.join_piece = failing
+    with pytest.raises(DiskError, match="the disk fails"):
+        run(problem, list(range(6)), engine, dominance=False)
+    assert len(calls) == 1
+
+
 def raise_(error):
     raise error
 

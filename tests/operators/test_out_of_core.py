@@ -333,6 +333,14 @@ def test_memory_that_cannot_be_had_halves_the_piece(monkeypatch, mode, call):
     assert len(calls) > (5 if mode[0] else 1 + (call < 2))
 
 
+def test_rows_of_an_open_group_are_not_skipped():
+    """Another attempt may cut the group elsewhere: how many of its rows were handed over says nothing."""
+    keys, values = np.zeros((1, 3), dtype=np.uint64), np.arange(3)
+    assert context.ResultRows(keys, values).after(2).values.tolist() == [2]
+    with pytest.raises(ResourceError, match="memory ran out after some rows of a piece were handed over"):
+        context.ResultRows(keys, values, is_open=True).after(2)
+
+
 JOINS = [("join_sum", join_sum), ("join_maximise", join_maximise, "b")]
 
 
