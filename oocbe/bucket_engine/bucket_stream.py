@@ -5,7 +5,8 @@ while other streams are at other pieces and the caller encodes and writes what c
 by the thread of its stream. On the device pieces take turns: one has the device, the others read or hand over.
 
 How many rows come of a piece is not known before. Pieces follow what the ones before them came to, and a piece that
-makes more rows than there is room for, or for which memory cannot be had, is halved, again and again.
+makes more rows than there is room for, or for which memory cannot be had, is halved, again and again
+(:mod:`oocbe.system.pieces`).
 """
 
 from __future__ import annotations
@@ -185,6 +186,10 @@ class BucketStream:
                 f"{format_bytes(piece.nbytes)}, limit {format_bytes(self._room.room)} for {self._room.streams} "
                 "streams; free some memory, or lower the limit to what there is"
             ) from None
+        except DiskError:
+            raise
+        except ResourceError as error:
+            raise ResourceError(f"{self._join.name}, a piece of one row of the message: {error}") from None
 
     def _count(self, piece: BucketPiece, rows: int) -> None:
         """A piece is done, and so many rows came of it."""
