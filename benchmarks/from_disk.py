@@ -91,7 +91,7 @@ class Piece:
     def __init__(self, source: StoredRows, start: int, stop: int, buffers: list[Buffers]) -> None:
         self.source, self.start, self.stop, self.buffers = source, start, stop, buffers
 
-    def compute(self, stream: int) -> Iterator[int]:
+    def __call__(self, stream: int) -> Iterator[int]:
         yield self.buffers[stream].load("rows", self.source, self.start, self.stop).rows
 
 

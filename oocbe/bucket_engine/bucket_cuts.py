@@ -21,6 +21,7 @@ from oocbe.bucket_engine.join_program import BucketScope, JoinProgram, ProgramBu
 from oocbe.bucket_engine.row_pruning import RowPruning
 from oocbe.model.semiring import Semiring
 from oocbe.streaming.sources import HeldRows, SortedRows
+from oocbe.system.pieces import Indivisible
 from oocbe.tables.layout import WORD_BITS, Layout
 from oocbe.tables.table import Table
 
@@ -36,6 +37,7 @@ class BucketJoin:
     constraints, functions, pruning : as for :meth:`ProgramBuilder.build`.
     semiring, dtype : of the message's values.
     rows : of the largest table.
+    name : of the bucket, for messages.
     """
 
     builder: ProgramBuilder
@@ -47,6 +49,7 @@ class BucketJoin:
     semiring: Semiring
     dtype: np.dtype[np.generic]
     rows: int
+    name: str
 
     def program(self) -> JoinProgram:
         """The program that joins all tables, or the same rows of each."""
@@ -64,8 +67,8 @@ class BucketJoin:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One table's share in a level: its number, and where the level's field lies in its key (a number)."""
+class _TableField:
+    """A table that takes part in a level: its number, and where the level's field lies in its key (a number)."""
 
     table: int
     shift: int
@@ -79,8 +82,11 @@ class _Levels:
         self.program = program = join.program()
         word, shift, mask, size, start, table, part_word, part_shift = (run.tolist() for run in program.runs)
         self.bits = [int(m).bit_length() for m in mask]
-        self.parts = [
-            [_Part(table[p], WORD_BITS * part_word[p] + part_shift[p]) for p in range(start[level], start[level + 1])]
+        self.fields = [
+            [
+                _TableField(table[p], WORD_BITS * part_word[p] + part_shift[p])
+                for p in range(start[level], start[level + 1])
+            ]
             for level in range(program.levels)
         ]
         variable_at = {
@@ -100,7 +106,7 @@ class _Levels:
 
 
 @dataclass(frozen=True)
-class Cut:
+class BucketPiece:
     """A piece of a bucket: a range of rows of each table.
 
     Attributes
@@ -117,7 +123,7 @@ class Cut:
     share: float = 1.0
 
     @classmethod
-    def whole(cls, join: BucketJoin) -> Cut:
+    def whole(cls, join: BucketJoin) -> BucketPiece:
         """All rows."""
         return cls(_Levels(join), tuple(0 for _ in join.tables), tuple(s.rows for _, s in join.tables))
 
@@ -151,64 +157,64 @@ class Cut:
         """The rows, read."""
         return [s.read(low, high) for s, low, high in zip(self.sources, self.low, self.high, strict=True)]
 
-    def halves(self) -> list[Cut]:
-        """The piece in two, in the order of their keys; none where no row can come of it, itself where it has no half.
+    def halves(self) -> tuple[BucketPiece, ...] | Indivisible[BucketPiece]:
+        """The piece in two, in the order of their keys; none where no row can come of it.
 
         Rows that meet none of the tables that they would be joined with are left out.
         """
-        cut = self
-        while not cut.is_empty and cut.level < cut.program.levels:
-            if not cut.levels.parts[cut.level]:
-                cut = cut._with_every_value()
-            first, last = cut._fields()
+        piece = self
+        while not piece.is_empty and piece.level < piece.program.levels:
+            if not piece.levels.fields[piece.level]:
+                piece = piece._with_every_value()
+            first, last = piece._values()
             if first > last:
-                return []
-            cut = cut._between(first, last + 1)
+                return ()
+            piece = piece._between(first, last + 1)
             if first == last:
-                cut = replace(cut, level=cut.level + 1)
+                piece = replace(piece, level=piece.level + 1)
                 continue
-            middle, table = cut._middle(first, last)
-            halves = [cut._between(first, middle), cut._between(middle, last + 1)]
+            middle, table = piece._middle(first, last)
+            halves = [piece._between(first, middle), piece._between(middle, last + 1)]
             rows = [half.high[table] - half.low[table] for half in halves]
             shares = [self.share * count / max(1, sum(rows)) for count in rows]
-            return [replace(half, share=share) for half, share in zip(halves, shares, strict=True)]
-        return [] if cut.is_empty else [cut]
+            return tuple(replace(half, share=share) for half, share in zip(halves, shares, strict=True))
+        return () if piece.is_empty else Indivisible(piece, f"{self.levels.join.name}: one row of its message")
 
-    def _with_every_value(self) -> Cut:
+    def _with_every_value(self) -> BucketPiece:
         levels = self.levels.with_every_value(self.level)
         rows = levels.join.tables[-1][1].rows
-        return Cut(levels, (*self.low, 0), (*self.high, rows), self.level, self.share)
+        return BucketPiece(levels, (*self.low, 0), (*self.high, rows), self.level, self.share)
 
-    def _fields(self) -> tuple[int, int]:
+    def _values(self) -> tuple[int, int]:
         """Least and greatest value of the level's field that all tables which take part may have."""
         mask = (1 << self.levels.bits[self.level]) - 1
-        parts, sources = self.levels.parts[self.level], self.sources
-        first = max(sources[p.table].key(self.low[p.table]) >> p.shift & mask for p in parts)
-        last = min(sources[p.table].key(self.high[p.table] - 1) >> p.shift & mask for p in parts)
+        fields, sources = self.levels.fields[self.level], self.sources
+        first = max(sources[f.table].key(self.low[f.table]) >> f.shift & mask for f in fields)
+        last = min(sources[f.table].key(self.high[f.table] - 1) >> f.shift & mask for f in fields)
         return first, last
 
     def _middle(self, first: int, last: int) -> tuple[int, int]:
         """Value of the field at which the table with the most bytes is cut in about two, and that table's number."""
         sources = self.sources
         sizes = [
-            ((self.high[p.table] - self.low[p.table]) * sources[p.table].row_bytes, p)
-            for p in self.levels.parts[self.level]
+            ((self.high[f.table] - self.low[f.table]) * sources[f.table].row_bytes, f)
+            for f in self.levels.fields[self.level]
         ]
-        _, part = max(sizes, key=lambda pair: pair[0])
-        low, high = self.low[part.table], self.high[part.table]
+        _, field = max(sizes, key=lambda pair: pair[0])
+        low, high = self.low[field.table], self.high[field.table]
         mask = (1 << self.levels.bits[self.level]) - 1
-        value = sources[part.table].key((low + high) // 2) >> part.shift & mask
-        return min(max(value, first + 1), last), part.table
+        value = sources[field.table].key((low + high) // 2) >> field.shift & mask
+        return min(max(value, first + 1), last), field.table
 
-    def _between(self, first: int, stop: int) -> Cut:
+    def _between(self, first: int, stop: int) -> BucketPiece:
         """Rows whose field is ``first`` or above, and below ``stop``."""
         low, high = list(self.low), list(self.high)
-        for p in self.levels.parts[self.level]:
-            source, bounds = self.sources[p.table], (self.low[p.table], self.high[p.table])
+        for f in self.levels.fields[self.level]:
+            source, bounds = self.sources[f.table], (self.low[f.table], self.high[f.table])
             if bounds[0] == bounds[1]:
                 continue
-            above = p.shift + self.levels.bits[self.level]
+            above = f.shift + self.levels.bits[self.level]
             prefix = source.key(bounds[0]) >> above << above
-            low[p.table] = source.place(prefix | first << p.shift, *bounds)
-            high[p.table] = source.place(prefix + (stop << p.shift), *bounds)
+            low[f.table] = source.place(prefix | first << f.shift, *bounds)
+            high[f.table] = source.place(prefix + (stop << f.shift), *bounds)
         return replace(self, low=tuple(low), high=tuple(high))

@@ -127,14 +127,11 @@ class BucketEngine:
         if not self._belongs_on_device(program, tables):
             return self._join_on_host(program, layout, tables, semiring, dtype, row_limit, step_limit)
         try:
-            made = _join_on_device(program, layout, tables, dtype, row_limit)
+            return _join_on_device(program, layout, tables, semiring, dtype, row_limit)
         except ResourceError:
             if self.insists or not may_fall_back:
                 raise
-            return self._join_on_host(program, layout, tables, semiring, dtype, row_limit, step_limit)
-        if made is None:
-            raise TooManyRowsError(len(layout.scope), row_limit)
-        return Table(layout, *made, semiring, is_sorted=True)
+        return self._join_on_host(program, layout, tables, semiring, dtype, row_limit, step_limit)
 
     def join_piece(
         self,
@@ -159,10 +156,7 @@ class BucketEngine:
         if self._belongs_on_device(program, tables):
             try:
                 with self._device_turn, span(KERNELS, "join piece"):
-                    made = _join_on_device(program, layout, tables, dtype, row_limit)
-                    if made is None:
-                        raise TooManyRowsError(len(layout.scope), row_limit)
-                    return to_host(Table(layout, *made, semiring, is_sorted=True))
+                    return to_host(_join_on_device(program, layout, tables, semiring, dtype, row_limit))
             except ResourceError:
                 if may_halve or self.insists:
                     raise
@@ -252,15 +246,24 @@ class BucketEngine:
 
 
 def _join_on_device(
-    program: JoinProgram, layout: Layout, tables: Sequence[Table], dtype: np.dtype[Any], row_limit: int
-) -> tuple[Any, Any] | None:
-    from oocbe.kernels.cuda.buckets.bucket_join import DeviceProgram
+    program: JoinProgram,
+    layout: Layout,
+    tables: Sequence[Table],
+    semiring: Semiring,
+    dtype: np.dtype[Any],
+    row_limit: int,
+) -> Table:
+    from oocbe.kernels.cuda.buckets.bucket_join import DeviceProgram, RowLimitError
     from oocbe.kernels.cuda.transfer.memory import with_retry
 
-    def join() -> tuple[Any, Any] | None:
+    def join() -> tuple[Any, Any]:
         pairs = [(t.keys, t.values) for t in map(to_device, tables)]
         return DeviceProgram(
             program.runs, program.lookups, program.leaf, program.bounds, pairs, layout.words, dtype
         ).join(row_limit)
 
-    return with_retry(join)()
+    try:
+        return Table(layout, *with_retry(join)(), semiring, is_sorted=True)
+    except RowLimitError:
+        pass  # out of the handler: its traceback holds the failed call's arrays
+    raise TooManyRowsError(len(layout.scope), row_limit)

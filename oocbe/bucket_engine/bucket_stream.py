@@ -5,7 +5,8 @@ while other streams are at other pieces and the caller encodes and writes what c
 by the thread of its stream. On the device pieces take turns: one has the device, the others read or hand over.
 
 How many rows come of a piece is not known before. Pieces follow what the ones before them came to, and a piece that
-makes more rows than there is room for, or for which memory cannot be had, is halved, again and again.
+makes more rows than there is room for, or for which memory cannot be had, is halved, again and again
+(:mod:`oocbe.system.pieces`).
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from oocbe.bucket_engine.bucket_cuts import BucketJoin, Cut
+from oocbe.bucket_engine.bucket_cuts import BucketJoin, BucketPiece
 from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
-from oocbe.errors import ResourceError
-from oocbe.streaming.pipeline import run_in_order
+from oocbe.errors import DiskError, ResourceError
+from oocbe.streaming.pipeline import StreamedPiece, run_in_order
+from oocbe.system.pieces import Indivisible, cut_to_fit, run_piece
 from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
@@ -127,83 +130,71 @@ class BucketStream:
                 if table.rows:
                     yield table
 
-    def _pieces(self) -> Iterator[_Piece]:
+    def _pieces(self) -> Iterator[StreamedPiece[Table]]:
         """Pieces that fit, in order; how large they are depends on what came of the ones before."""
-        todo = [Cut.whole(self._join)]
-        while todo:
-            cut = todo.pop()
-            if cut.is_empty:
-                self._count(cut, 0)
-                continue
-            if self._fits(cut):
-                yield _Piece(self, cut)
-                continue
-            halves = cut.halves()
-            if not halves:
-                self._count(cut, 0)
-            elif len(halves) == 1:
-                yield _Piece(self, halves[0])
+        for piece in cut_to_fit(BucketPiece.whole(self._join), self._halves, self._fits):
+            if piece.is_empty:
+                self._count(piece, 0)
             else:
-                todo += reversed(halves)
+                yield partial(self._joined, piece)
 
-    def _fits(self, cut: Cut) -> bool:
-        if self._room.piece_rows is not None and cut.most_rows > self._room.piece_rows:
+    def _fits(self, piece: BucketPiece) -> bool:
+        if piece.is_empty:
+            return True
+        if self._room.piece_rows is not None and piece.most_rows > self._room.piece_rows:
             return False
         with self._lock:
-            return cut.nbytes <= self._most_bytes
+            return piece.nbytes <= self._most_bytes
 
-    def joined(self, cut: Cut) -> Iterator[Table]:
+    def _halves(self, piece: BucketPiece) -> tuple[BucketPiece, ...] | Indivisible[BucketPiece]:
+        halves = piece.halves()
+        if not isinstance(halves, Indivisible) and not halves:
+            self._count(piece, 0)
+        return halves
+
+    def _joined(self, piece: BucketPiece, stream: int) -> Iterator[Table]:
         """Results of a piece, halved where it has to be."""
-        try:
-            table = self._try(cut, may_halve=True)
-        except TooManyRowsError as error:
-            if isinstance(error, TooManyStepsError) or self._row_limit <= self._result_rows:
-                raise  # halves would not make it fewer
-            table = None
-        except (ResourceError, MemoryError):
-            table = None
-        if table is not None:
-            yield table
-            return
-        # Out of the handler: the error's traceback holds the failed call's arrays.
-        halves = cut.halves()
-        if len(halves) == 1:
-            yield self._alone(halves[0])
-            return
-        if not halves:
-            self._count(cut, 0)
-        for half in halves:
-            if half.is_empty:
-                self._count(half, 0)
-            else:
-                yield from self.joined(half)
+        return run_piece(piece, self._join_piece, self._halves, self._is_too_large, alone=self._join_alone)
 
-    def _try(self, cut: Cut, may_halve: bool) -> Table:
+    def _is_too_large(self, error: Exception) -> bool:
+        """Whether less may come of the halves of a piece, or they may take less."""
+        if isinstance(error, TooManyRowsError):
+            return not isinstance(error, TooManyStepsError) and self._row_limit > self._result_rows
+        return isinstance(error, ResourceError | MemoryError) and not isinstance(error, DiskError)
+
+    def _join_piece(self, piece: BucketPiece, may_halve: bool = True) -> list[Table]:
+        if piece.is_empty:
+            self._count(piece, 0)
+            return []
         rows = self._result_rows if may_halve else NO_LIMIT
         limits = (min(rows, self._row_limit), self._step_limit)
-        tables = cut.tables()
+        tables = piece.tables()
         made = self._engine.join_piece(
-            cut.program, self._join.scope.layout, tables, self._join.semiring, self._join.dtype, *limits, may_halve
+            piece.program, self._join.scope.layout, tables, self._join.semiring, self._join.dtype, *limits, may_halve
         )
-        self._learn(cut.nbytes, made.rows)
-        self._count(cut, made.rows)
-        return made
+        self._learn(piece.nbytes, made.rows)
+        self._count(piece, made.rows)
+        return [made]
 
-    def _alone(self, cut: Cut) -> Table:
+    def _join_alone(self, piece: BucketPiece) -> list[Table]:
         """A piece that has no half: one row of the message at most, and the rows that it is made of."""
         try:
-            return self._try(cut, may_halve=False)
+            return self._join_piece(piece, may_halve=False)
         except MemoryError:
             raise ResourceError(
-                f"memory could not be had for a piece of one row of the message: requested {format_bytes(cut.nbytes)}, "
-                f"limit {format_bytes(self._room.room)} for {self._room.streams} streams; free some memory, or lower "
-                "the limit to what there is"
+                f"{self._join.name}: memory could not be had for a piece of one row of the message: requested "
+                f"{format_bytes(piece.nbytes)}, limit {format_bytes(self._room.room)} for {self._room.streams} "
+                "streams; free some memory, or lower the limit to what there is"
             ) from None
+        except DiskError:
+            raise
+        except ResourceError as error:
+            raise ResourceError(f"{self._join.name}, a piece of one row of the message: {error}") from None
 
-    def _count(self, cut: Cut, rows: int) -> None:
+    def _count(self, piece: BucketPiece, rows: int) -> None:
         """A piece is done, and so many rows came of it."""
         with self._lock:
-            self.done += cut.share
+            self.done += piece.share
             self.made += rows
 
     def _learn(self, nbytes: int, rows: int) -> None:
@@ -214,15 +205,3 @@ class BucketStream:
             hoped = HOPED_SHARE * self._result_rows
             wanted = nbytes * hoped / max(1, rows)
             self._most_bytes = min(float(self._input_bytes), max(1.0, wanted, self._most_bytes / 2))
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A piece as the pipeline takes it."""
-
-    bucket: BucketStream
-    cut: Cut
-
-    def compute(self, stream: int) -> Iterator[Table]:
-        """See :class:`oocbe.streaming.pipeline.Piece`."""
-        return self.bucket.joined(self.cut)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,15 @@ class DominanceStream:
 
     def tables(self) -> Generator[Table, None, None]:
         """The rows that stay, in order."""
-        yield from run_in_order((_Chunk(self, number) for number in range(self.table.chunk_count)), self.streams)
+        yield from run_in_order(
+            (partial(self._chunk, number) for number in range(self.table.chunk_count)), self.streams
+        )
+
+    def _chunk(self, number: int, stream: int) -> Iterator[Table]:
+        """A chunk as a piece of the pipeline."""
+        rows = self.undominated(number)
+        if rows.rows:
+            yield rows
 
     def undominated(self, number: int) -> Table:
         """The rows of a chunk that stay."""
@@ -96,17 +105,3 @@ class DominanceStream:
             return set(range(low, high + 1))
         middle = len(rows) // 2
         return self._chunks_of(keys, rows[:middle], moved) | self._chunks_of(keys, rows[middle:], moved)
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    """A chunk as the pipeline takes it."""
-
-    message: DominanceStream
-    number: int
-
-    def compute(self, stream: int) -> Iterator[Table]:
-        """See :class:`oocbe.streaming.pipeline.Piece`."""
-        rows = self.message.undominated(self.number)
-        if rows.rows:
-            yield rows

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -111,18 +112,18 @@ class CompleteStream:
         ------
         CorruptDataError : a table on disk is damaged. TimeLimitError : the kernels' deadline came.
         """
-        pieces = (_Piece(self, ranges) for ranges in self.cuts.ranges())
+        pieces = (partial(self._piece, ranges) for ranges in self.cuts.ranges())
         with closing(run_in_order(pieces, self._streams)) as results:
             yield from results
 
-    def piece(self, ranges: Ranges) -> NDArray[Any]:
+    def _piece(self, ranges: Ranges, stream: int) -> Iterator[NDArray[Any]]:
         """Values of one piece."""
         made: NDArray[Any] | None = None
         for part in self.cuts.parts():
             values = self._part({**ranges, **part})
             made = values if made is None else self._semiring.reduce(np.stack((made, values)), axis=0)
         assert made is not None
-        return made
+        yield made
 
     def _part(self, ranges: Ranges) -> NDArray[Any]:
         sizes = {v: high - low for v, (low, high) in ranges.items()}
@@ -176,15 +177,3 @@ class _Reader:
                 self._kept = None
                 self._kept = box, read_box(self._source, lengths, box)
             return self._kept[1]
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """A piece as the pipeline takes it."""
-
-    bucket: CompleteStream
-    ranges: Ranges
-
-    def compute(self, stream: int) -> Iterator[NDArray[Any]]:
-        """See :class:`oocbe.streaming.pipeline.Piece`."""
-        yield self.bucket.piece(self.ranges)

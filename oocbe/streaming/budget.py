@@ -2,7 +2,7 @@
 
 Parts of an operation *reserve* bytes before they take memory, under a name that the refusal shows. A reservation is an
 agreement, not an allocation: a piece of work reserves what its rows, sorting and result take at most, and is made
-small enough for that beforehand (:mod:`oocbe.table_algebra.out_of_core.workplace`).
+small enough for that beforehand (:mod:`oocbe.system.pieces`).
 
 What the budget covers: rows, indices and buffers of the operation. What it does not: the interpreter, compiled code and
 loaded libraries, some 150 to 200 MiB that are there whatever the size of the tables, and the system's file cache.

@@ -292,7 +292,7 @@ class _Partition:
                 self.scratch = ScratchFile(space.disk, self.layout, source.dtype)
                 self.written = replace(ordered, source=self.scratch)
             self.buffers = [Buffers() for _ in range(space.streams)]
-            self._runs = list(run_in_order((_Run(self, *r) for r in source.ranges(run_rows)), space.streams))
+            self._runs = list(run_in_order((_Run(self, *r).compute for r in source.ranges(run_rows)), space.streams))
             self.buffers.clear()
         self.given_up = max(run.given_up for run in self._runs)
 

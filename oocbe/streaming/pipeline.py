@@ -5,37 +5,33 @@ and decodes the piece's rows, calls the kernels and hands results over, one at a
 caller takes them in the order of the pieces and encodes and writes meanwhile: reading, computing and writing of
 different pieces overlap, and no more than ``streams`` pieces, with one waiting result each, are in memory.
 
-A piece's ``compute`` is told its stream, so that what belongs to one stream (buffers, a CUDA stream with its events) is
-used by one piece at a time: the next piece of a stream starts only when all results of the one before were taken.
+A piece is told its stream, so that what belongs to one stream (buffers, a CUDA stream with its events) is used by one
+piece at a time: the next piece of a stream starts only when all results of the one before were taken. What happens
+where memory cannot be had for a piece: :mod:`oocbe.system.pieces`.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from queue import Empty, Full, Queue
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from oocbe.kernels.cpu.threads import Sharing, resting
 from oocbe.system.waiting import wait_for
 from oocbe.tracing.recorder import CALLER, STREAM, phase, rows_of, waiting, working_for
 
-Result = TypeVar("Result", covariant=True)
 Item = TypeVar("Item")
 
+StreamedPiece: TypeAlias = Callable[[int], Iterator[Item]]
+"""A piece of work: given its stream, its results in their order, on a thread of its own.
 
-class Piece(Protocol[Result]):
-    """A piece of work."""
-
-    def compute(self, stream: int) -> Iterator[Result]:
-        """The piece's results, in their order; runs on a thread of its own.
-
-        A result must not lie in buffers that the next piece of the same stream uses, unless it was consumed before the
-        next result is asked for.
-        """
+A result must not lie in buffers that the next piece of the same stream uses, unless it was consumed before the next
+result is asked for.
+"""
 
 
 class _End:
@@ -49,7 +45,9 @@ class _StoppedError(Exception):
 class _Lane(Generic[Item]):
     """One piece at work on its stream."""
 
-    def __init__(self, piece: Piece[Item], stream: int, row: int, stop: threading.Event, sharing: Sharing) -> None:
+    def __init__(
+        self, piece: StreamedPiece[Item], stream: int, row: int, stop: threading.Event, sharing: Sharing
+    ) -> None:
         self.piece, self.stream, self._row, self._stop, self._sharing = piece, stream, row, stop, sharing
         self._queue: Queue[Item | _End] = Queue(maxsize=1)
         self.future: Future[None] | None = None
@@ -58,7 +56,7 @@ class _Lane(Generic[Item]):
         """On the stream's thread: compute, and hand over."""
         try:
             with working_for(STREAM, self._row), self._sharing.at_work():
-                results, end = self.piece.compute(self.stream), _End()
+                results, end = self.piece(self.stream), _End()
                 item: Item | _End | None = None
                 while item is not end:
                     with phase("compute"):
@@ -94,7 +92,7 @@ class _Lane(Generic[Item]):
             raise RuntimeError("a piece ended without its end mark")
 
 
-def run_in_order(pieces: Iterable[Piece[Item]], streams: int) -> Generator[Item, None, None]:
+def run_in_order(pieces: Iterable[StreamedPiece[Item]], streams: int) -> Generator[Item, None, None]:
     """Compute pieces on ``streams`` threads and yield their results, piece after piece.
 
     Pieces are taken from their iterator on the caller's thread, one whenever a stream is free. When this generator is

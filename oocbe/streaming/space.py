@@ -14,6 +14,9 @@ from oocbe.tables.table import format_bytes
 MOST_RUN_ROWS = 1 << 23
 """Rows of a run: beyond some 100 MB, larger runs make neither writing nor reading faster."""
 
+LEAST_PIECE_BYTES = 1 << 16
+"""Pieces that take less are not halved: where memory for so little cannot be had, none can."""
+
 
 @dataclass(frozen=True)
 class Space:
@@ -81,18 +84,12 @@ class Space:
         """Space for an operation within another one, whose pieces are in memory: of the share for such partitions."""
         return replace(self, pieces=0.5 * self.nested, partition=0.5 * self.nested, nested=0.25 * self.nested)
 
-    def halved(self) -> Space:
-        """Space with pieces of half the size, after memory that was within the budget could not be had.
+    @property
+    def is_smallest(self) -> bool:
+        """Whether pieces are as small as they can be."""
+        return self.piece_bytes < LEAST_PIECE_BYTES
 
-        Raises
-        ------
-        ResourceError : pieces are as small as they can be.
-        """
-        if self.piece_bytes < 1 << 16:
-            raise ResourceError(
-                f"memory could not be had even for a piece of {format_bytes(self.piece_bytes)}, with "
-                f"{format_bytes(self.budget.used)} of the limit of {format_bytes(self.budget.limit)} reserved; "
-                "free some memory or lower the limit to what there is"
-            )
+    def halved(self) -> Space:
+        """Space with pieces of half the size, after memory that was within the budget could not be had."""
         rows = None if self.piece_rows is None else max(1, self.piece_rows // 2)
         return replace(self, pieces=self.pieces / 2, nested=self.nested / 2, piece_rows=rows)

@@ -1,8 +1,10 @@
-"""Results of pieces on their way back from the device: as rows end to end, or packed there, one chunk a piece."""
+"""Results of pieces on their way back from the device: as rows end to end, or packed there, to memory or to disk."""
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +13,8 @@ from numpy.typing import NDArray
 from oocbe.errors import ResourceError
 from oocbe.model.semiring import Semiring
 from oocbe.settings.machine import default_memory_limit, resident_memory
-from oocbe.table_algebra.packed_chunks import packed_chunks, rotation_of
-from oocbe.table_algebra.reserved import reserved
+from oocbe.system.stretches import fresh_memory
+from oocbe.table_algebra.packed_transfer import packed_chunks, rotation_of
 from oocbe.table_algebra.result_memory import KeptColumns, kept_columns
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedColumn, PackedTable
@@ -20,6 +22,7 @@ from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.transfer.conveyor import Conveyor
+    from oocbe.tables.writer import StoredTableWriter
 
 
 class PackedResult:
@@ -160,3 +163,65 @@ class PlainResult:
         *words, values = (column[: self._rows] for column in self._columns)
         keys = words[0][np.newaxis] if len(words) == 1 else np.stack(words)
         return Table(self._layout, keys, values.astype(dtype, copy=False), semiring, self._is_sorted or len(values) < 2)
+
+
+class StoredResult:
+    """Cuts results, sorted end to end, into a stored table's chunks; what does not fill one waits for the next result.
+
+    Parameters
+    ----------
+    writer : of the table, inside its ``with`` block.
+    """
+
+    def __init__(self, writer: StoredTableWriter) -> None:
+        self._writer = writer
+        self._waiting: list[tuple[Any, Any]] = []
+
+    def take(self, conveyor: Conveyor, keys: Any, values: Any) -> None:
+        """Pack a result, keys uint64 (words, rows) and values (rows,) on the device, and start it on its way.
+
+        Raises
+        ------
+        DiskError : the disk or the disk budget is used up (also later, while the conveyor is waited for).
+        """
+        from oocbe.kernels.cuda.device import cupy
+
+        if len(values) == 0:
+            return
+        self._waiting.append((keys, values))
+        rows = sum(len(v) for _, v in self._waiting)
+        size = self._writer.chunk_rows
+        if rows < size:
+            return
+        if len(self._waiting) > 1:
+            keys = cupy().concatenate([k for k, _ in self._waiting], axis=1)
+            values = cupy().concatenate([v for _, v in self._waiting])
+        whole = rows // size * size
+        # A copy: a slice would keep all of the result in the device's memory.
+        self._waiting = [(keys[:, whole:].copy(), values[whole:].copy())] if whole < rows else []
+        parts = [([w[low : low + size] for w in keys], values[low : low + size]) for low in range(0, whole, size)]
+        self._send(conveyor, parts)
+
+    def finish(self, conveyor: Conveyor) -> None:
+        """Send what is left; errors as for :meth:`take`."""
+        from oocbe.kernels.cuda.device import cupy
+
+        if self._waiting:
+            keys = cupy().concatenate([k for k, _ in self._waiting], axis=1)
+            values = cupy().concatenate([v for _, v in self._waiting])
+            self._waiting = []
+            self._send(conveyor, [(list(keys), values)])
+
+    def _send(self, conveyor: Conveyor, parts: list[tuple[list[Any], Any]]) -> None:
+        columns, consumers = [], []
+        for chunk in packed_chunks(parts, [0] * (self._writer.layout.words + 1)):
+            place = self._writer.begin_packed(chunk.rows, chunk.edge_keys, chunk.extent)
+            columns += chunk.columns
+            consumers += [partial(self._writer.write_packed, place, number) for number in range(len(chunk.columns))]
+        conveyor.deliver(columns, consumers)
+
+
+def reserved(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array (count,) whose memory is taken page by page, in large pages where the system has them."""
+    memory = fresh_memory(max(1, count * dtype.itemsize), getattr(mmap, "MAP_NORESERVE", 0))
+    return memory[: count * dtype.itemsize].view(dtype)

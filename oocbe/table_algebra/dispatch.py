@@ -9,11 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from oocbe.complete_tables.conversion import in_memory
 from oocbe.kernels import backend_for
 from oocbe.table_algebra.inputs import (
+    CannotStreamError,
     OutOfCore,
     check_result,
     check_values,
@@ -96,8 +98,9 @@ def _packed(
     """
     kernels = backend_for(sum(table.rows for table in tables), backend, False)
     if kernels.name == "cuda":
-        streamed = operation.stream(tables, kernels, piece_rows)
-        if isinstance(streamed, PackedTable):
+        with suppress(CannotStreamError):
+            streamed = operation.stream(tables, kernels, piece_rows)
+            assert isinstance(streamed, PackedTable)
             return streamed
     return PackedTable.pack(_by_rows(operation, tables, piece_rows, backend))
 
@@ -108,8 +111,8 @@ def _by_rows(
     """The result in memory, of tables whose rows are worked on."""
     place = choose_kernels(backend, *tables)
     if place.has_to_stream(piece_rows):
-        streamed: Any = operation.stream(place.tables, place.kernels, piece_rows)
-        if streamed is not None:
+        with suppress(CannotStreamError):
+            streamed: Any = operation.stream(place.tables, place.kernels, piece_rows)
             result: Table = check_result(streamed, *place.tables)
             return result
     place = place.moved()

@@ -36,8 +36,13 @@ class Operation(Protocol):
 
     def stream(
         self, tables: Sequence[Table | PackedTable], kernels: Backend, piece_rows: int | None
-    ) -> Table | PackedTable | None:
-        """The result in main memory, of tables there that go through the device in pieces; None where they cannot."""
+    ) -> Table | PackedTable:
+        """The result in main memory, of tables there that go through the device in pieces.
+
+        Raises
+        ------
+        CannotStreamError : they cannot.
+        """
 
     def store(
         self, tables: Sequence[TableLike], settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None
@@ -61,7 +66,7 @@ class JoinSum:
 
     def stream(
         self, tables: Sequence[Table | PackedTable], kernels: Backend, piece_rows: int | None
-    ) -> Table | PackedTable | None:
+    ) -> Table | PackedTable:
         """The joined rows, through a device."""
         from oocbe.table_algebra.streamed import stream_join
 
@@ -93,11 +98,11 @@ class Maximise:
 
     def stream(
         self, tables: Sequence[Table | PackedTable], kernels: Backend, piece_rows: int | None
-    ) -> Table | PackedTable | None:
+    ) -> Table | PackedTable:
         """The reduced rows, through a device."""
         from oocbe.table_algebra.streamed import stream_maximise
 
-        streamed: Table | PackedTable | None = stream_maximise(tables[0], self.gone, kernels, piece_rows)
+        streamed: Table | PackedTable = stream_maximise(tables[0], self.gone, kernels, piece_rows)
         return streamed
 
     def store(
@@ -129,11 +134,11 @@ class JoinMaximise:
 
     def stream(
         self, tables: Sequence[Table | PackedTable], kernels: Backend, piece_rows: int | None
-    ) -> Table | PackedTable | None:
+    ) -> Table | PackedTable:
         """The rows of the result, through a device."""
         from oocbe.table_algebra.streamed import stream_elimination
 
-        streamed: Table | PackedTable | None = stream_elimination(tables[0], tables[1], self.gone, kernels, piece_rows)
+        streamed: Table | PackedTable = stream_elimination(tables[0], tables[1], self.gone, kernels, piece_rows)
         return streamed
 
     def store(

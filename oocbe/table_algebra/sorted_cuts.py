@@ -1,4 +1,4 @@
-"""Cut tables in memory that are sorted by the same variables into pieces that fit together.
+"""RowRanges tables in memory that are sorted by the same variables into pieces that fit together.
 
 Where two tables have some variables in their most significant places, in the same order, a range of those variables'
 values is a range of rows of each, found by bisection: nothing is sorted or read through to cut them. Results of such
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.streaming.sources import HeldRows
+from oocbe.system.pieces import Indivisible, cut_to_fit
 from oocbe.tables.layout import WORD_BITS
 from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.table import Table
@@ -31,7 +32,7 @@ CALLS_A_THREAD = 2
 
 
 @dataclass(frozen=True)
-class Cut:
+class RowRanges:
     """A range of rows of each table."""
 
     low: tuple[int, ...]
@@ -41,6 +42,11 @@ class Cut:
     def rows(self) -> int:
         """Rows of all tables together."""
         return sum(self.high) - sum(self.low)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a table has no row in it."""
+        return any(low >= high for low, high in zip(self.low, self.high, strict=True))
 
 
 class SortedCuts:
@@ -62,22 +68,23 @@ class SortedCuts:
         self._steps = [_step(t, common) for t in tables]
         self._unit = _step(tables[0], unit)
 
-    def whole(self) -> Cut:
+    def whole(self) -> RowRanges:
         """All rows."""
-        return Cut(tuple(0 for _ in self._tables), tuple(t.rows for t in self._tables))
+        return RowRanges(tuple(0 for _ in self._tables), tuple(t.rows for t in self._tables))
 
-    def halves(self, cut: Cut) -> list[Cut]:
-        """The cut in two; itself alone where its rows of the first table all stay together."""
+    def halves(self, cut: RowRanges) -> tuple[RowRanges, ...] | Indivisible[RowRanges]:
+        """The cut in two, where its rows of the first table do not all stay together."""
         low, high = cut.low[0], cut.high[0]
         wanted = self._unit_of((low + high) // 2)
         middle = self._keys[0].place(wanted, low, high)
         if middle == low:
             middle = self._keys[0].place(wanted + self._unit, low, high)
         if middle == high:
-            return [cut]
-        return [self._between(cut, low, middle), self._between(cut, middle, high)]
+            tables = " and ".join(f"the table over {table.scope}" for table in self._tables)
+            return Indivisible(cut, f"{cut.rows:,} rows of {tables} have to be in one piece")
+        return self._between(cut, low, middle), self._between(cut, middle, high)
 
-    def fitting(self, cut: Cut, rows: int, room: int | None = None) -> list[Cut]:
+    def fitting(self, cut: RowRanges, rows: int, room: int | None = None) -> list[RowRanges]:
         """The cut in pieces of at most so many rows, where they can be cut, alike in size; empty ones are left out.
 
         room : bytes of main memory for what is read to find them, of one thread at least; None: no limit.
@@ -90,21 +97,13 @@ class SortedCuts:
         found = self._each(self._fitting, [(part, rows) for part in parts], room)
         return [piece for pieces in found for piece in pieces]
 
-    def _fitting(self, cut: Cut, rows: int) -> list[Cut]:
-        """As :meth:`fitting`, by halves."""
-        todo, done = [cut], []
-        while todo:
-            here = todo.pop()
-            # A little more than asked for is better than two pieces of half the size.
-            parts = [here] if here.rows <= rows + rows // 50 else self.halves(here)
-            if len(parts) == 1:
-                if all(high > low for low, high in zip(here.low, here.high, strict=True)):
-                    done.append(here)
-            else:
-                todo += reversed(parts)
-        return done
+    def _fitting(self, cut: RowRanges, rows: int) -> list[RowRanges]:
+        """:meth:`fitting` by halves."""
+        # A little more than asked for is better than two pieces of half the size.
+        most = rows + rows // 50
+        return [piece for piece in cut_to_fit(cut, self.halves, lambda part: part.rows <= most) if not piece.is_empty]
 
-    def _even(self, cut: Cut, count: int, room: int | None) -> list[Cut]:
+    def _even(self, cut: RowRanges, count: int, room: int | None) -> list[RowRanges]:
         """The cut in so many parts of the first table's rows, or fewer where those stay together."""
         low, high = cut.low[0], cut.high[0]
         if count <= 1 or low == high:
@@ -113,9 +112,9 @@ class SortedCuts:
         edges = {edge[0][0]: edge for edge in self._each(self._edge_before, [(cut, row) for row in rows], room)}
         starts = [start for start, _ in edges.values()]
         stops = [*[stop for _, stop in edges.values()][1:], self._stops(cut, high)]
-        return [Cut(*part) for part in zip(starts, stops, strict=True)]
+        return [RowRanges(*part) for part in zip(starts, stops, strict=True)]
 
-    def _edge_before(self, cut: Cut, row: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _edge_before(self, cut: RowRanges, row: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Where a part of a cut begins, and where the one before it ends, next to a row of the first table.
 
         No more rows of that table lie between than have to stay together.
@@ -140,18 +139,18 @@ class SortedCuts:
             for keys in self._packed:
                 keys.forget()
 
-    def _between(self, cut: Cut, low: int, high: int) -> Cut:
+    def _between(self, cut: RowRanges, low: int, high: int) -> RowRanges:
         """The part of a cut with some rows of the first table, and what belongs to them of the others."""
-        return Cut(self._starts(cut, low), self._stops(cut, high))
+        return RowRanges(self._starts(cut, low), self._stops(cut, high))
 
-    def _starts(self, cut: Cut, low: int) -> tuple[int, ...]:
+    def _starts(self, cut: RowRanges, low: int) -> tuple[int, ...]:
         """Where a part of a cut begins that has rows of the first table from ``low`` on."""
         return low, *(
             self._keys[number].place(self._translated(low, number), cut.low[number], cut.high[number])
             for number in range(1, len(self._tables))
         )
 
-    def _stops(self, cut: Cut, high: int) -> tuple[int, ...]:
+    def _stops(self, cut: RowRanges, high: int) -> tuple[int, ...]:
         """Where a part of a cut ends that has rows of the first table up to ``high``, which is left out."""
         if high == cut.low[0]:
             return cut.low

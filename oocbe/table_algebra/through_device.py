@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import ResourceError
+from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cuda.transfer.memory import device_room
-from oocbe.table_algebra.device_results import PackedResult, PlainResult
-from oocbe.table_algebra.packed_pieces import Travelled, packed_words, unpacked
-from oocbe.table_algebra.sorted_cuts import Cut, SortedCuts
+from oocbe.system.pieces import run_piece
+from oocbe.table_algebra.device_results import PackedResult, PlainResult, StoredResult
+from oocbe.table_algebra.packed_transfer import Travelled, packed_words, unpacked
+from oocbe.table_algebra.sorted_cuts import RowRanges, SortedCuts
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.transfer.conveyor import Conveyor
-    from oocbe.table_algebra.stored_result import StoredResult
     from oocbe.tables.packed_files import ChunkFiles
 
 WORK_BYTES = 120
@@ -43,11 +43,12 @@ LEAST_ROWS = 1 << 16
 MOST_BYTES = 1 << 29
 """Rows of a piece take no more: a handful of pieces are in pinned memory at a time."""
 
-Rows = tuple[Any, Any]
+DeviceRows = tuple[Any, Any]
+"""Keys uint64 (words, rows) and values (rows,) on the device."""
 
 
 @dataclass(frozen=True)
-class Step:
+class StreamedOperation:
     """What is done with a piece.
 
     Attributes
@@ -61,7 +62,7 @@ class Step:
 
     layout: Layout
     is_sorted: bool
-    compute: Callable[[Sequence[Table], np.dtype[Any]], Rows]
+    compute: Callable[[Sequence[Table], np.dtype[Any]], DeviceRows]
     dtype_of: Callable[[Sequence[NDArray[Any]]], np.dtype[Any]]
 
 
@@ -79,9 +80,9 @@ def exceeds_device(tables: Sequence[Table | PackedTable]) -> bool:
 
 
 def through_device(
-    tables: Sequence[Table | PackedTable], cuts: SortedCuts, step: Step, piece_rows: int | None = None
+    tables: Sequence[Table | PackedTable], cuts: SortedCuts, operation: StreamedOperation, piece_rows: int | None = None
 ) -> Table | PackedTable:
-    """A step's result in main memory, the results of the pieces end to end; packed where all tables are.
+    """An operation's result in main memory, the results of the pieces end to end; packed where all tables are.
 
     Parameters
     ----------
@@ -94,11 +95,11 @@ def through_device(
     """
     pieces = cuts.fitting(cuts.whole(), rows_a_piece(tables) if piece_rows is None else piece_rows)
     kind = PackedResult if all(isinstance(table, PackedTable) for table in tables) else PlainResult
-    dtype = known_dtype(tables, step)
+    dtype = known_dtype(tables, operation)
     while True:
-        result = kind(step.layout, dtype, step.is_sorted)
+        result = kind(operation.layout, dtype, operation.is_sorted)
         try:
-            found = PiecesThroughDevice(tables, cuts, step, dtype, result).over(pieces)
+            found = PiecesThroughDevice(tables, cuts, operation, dtype, result).over(pieces)
         except _WiderError as wider:
             dtype = wider.dtype
             del result  # the next one takes its memory
@@ -114,12 +115,12 @@ def rows_a_piece(tables: Sequence[Table | PackedTable], most_bytes: int = MOST_B
     return max(LEAST_ROWS, min(device_room() // work, most_bytes // row_bytes))
 
 
-def known_dtype(tables: Sequence[Table | PackedTable], step: Step) -> np.dtype[Any]:
-    """Dtype that holds a step's values, as far as is known before: packed tables know their values' extent.
+def known_dtype(tables: Sequence[Table | PackedTable], operation: StreamedOperation) -> np.dtype[Any]:
+    """Dtype that holds an operation's values, as far as is known before: packed tables know their values' extent.
 
     Of tables of rows each piece shows its own.
     """
-    return step.dtype_of([_known_extent(table) for table in tables])
+    return operation.dtype_of([_known_extent(table) for table in tables])
 
 
 class PiecesThroughDevice:
@@ -127,7 +128,7 @@ class PiecesThroughDevice:
 
     Parameters
     ----------
-    tables, cuts, step : as for :func:`through_device`. dtype : of the results' values.
+    tables, cuts, operation : as for :func:`through_device`. dtype : of the results' values.
     result : takes the results, piece by piece.
     """
 
@@ -135,15 +136,15 @@ class PiecesThroughDevice:
         self,
         tables: Sequence[Table | PackedTable],
         cuts: SortedCuts,
-        step: Step,
+        operation: StreamedOperation,
         dtype: np.dtype[Any],
         result: PackedResult | PlainResult | StoredResult,
     ) -> None:
-        self._tables, self._cuts, self._step, self._dtype = tables, cuts, step, dtype
+        self._tables, self._cuts, self._operation, self._dtype = tables, cuts, operation, dtype
         self._result = result
         self._extents = [_known_extent(table).tolist() for table in tables]
 
-    def over(self, pieces: Sequence[Cut], host_bytes: int | None = None) -> np.dtype[Any]:
+    def over(self, pieces: Sequence[RowRanges], host_bytes: int | None = None) -> np.dtype[Any]:
         """Bring all pieces through; returns the dtype that would hold the values that were found.
 
         host_bytes : pinned memory that may be taken; None: as much as is of use.
@@ -161,9 +162,9 @@ class PiecesThroughDevice:
         except MemoryError as error:
             raise ResourceError(f"pinned memory for pieces on their way: {error}") from error
         known = zip(self._extents, self._tables, strict=True)
-        return self._step.dtype_of([np.array(found, dtype=_dtype(table)) for found, table in known])
+        return self._operation.dtype_of([np.array(found, dtype=_dtype(table)) for found, table in known])
 
-    def _columns_of(self, cut: Cut) -> list[NDArray[Any] | ChunkFiles]:
+    def _columns_of(self, cut: RowRanges) -> list[NDArray[Any] | ChunkFiles]:
         found: list[NDArray[Any] | ChunkFiles] = []
         for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
             if isinstance(table, PackedTable):
@@ -173,9 +174,9 @@ class PiecesThroughDevice:
                 found.append(table.values[low:high])
         return found
 
-    def _piece(self, conveyor: Conveyor, cut: Cut, columns: list[Any]) -> None:
+    def _piece(self, conveyor: Conveyor, cut: RowRanges, columns: list[Any]) -> None:
         """Compute one piece and start its result on its way."""
-        found: list[Rows | Travelled] = []
+        found: list[DeviceRows | Travelled] = []
         for table, low, high in zip(self._tables, cut.low, cut.high, strict=True):
             own = columns[: table.layout.words + 1]
             del columns[: table.layout.words + 1]
@@ -184,41 +185,42 @@ class PiecesThroughDevice:
             else:
                 found.append((_stacked(own[:-1]), own[-1]))
         travelled = [part for part in found if isinstance(part, Travelled)]
-        arrived: Iterator[Rows] = iter(self._with_room(conveyor, lambda: unpacked(travelled)))
+        arrived: Iterator[DeviceRows] = iter(self._with_room(conveyor, lambda: unpacked(travelled)))
         rows = [next(arrived) if isinstance(part, Travelled) else part for part in found]
         tables = [
             Table(table.layout, *part, table.semiring, table.is_sorted)
             for table, part in zip(self._tables, rows, strict=True)
         ]
-        self._compute(conveyor, cut, cut, tables)
+        self._compute(conveyor, cut, tables)
 
-    def _compute(self, conveyor: Conveyor, whole: Cut, cut: Cut, tables: Sequence[Table]) -> None:
-        """Compute a part of a piece, in halves where the device's memory does not hold what it takes."""
-        parts = tables if cut is whole else [_part(table, *bounds) for table, *bounds in _inside(tables, whole, cut)]
-        try:
-            keys, values = self._try(conveyor, parts)
-        except ResourceError:
-            halves = self._cuts.halves(cut)
-            if len(halves) == 1:
-                raise
-        else:
-            self._result.take(conveyor, keys, values)
-            return
-        # Out of the handler: the error's traceback holds the failed call's arrays.
-        for half in halves:
-            self._compute(conveyor, whole, half, tables)
+    def _compute(self, conveyor: Conveyor, whole: RowRanges, tables: Sequence[Table]) -> None:
+        """Compute a piece, in halves where the device's memory does not hold what it takes."""
 
-    def _try(self, conveyor: Conveyor, tables: Sequence[Table]) -> Rows:
+        def compute(cut: RowRanges) -> list[DeviceRows]:
+            parts = tables if cut is whole else [_part(table, *rows) for table, *rows in _inside(tables, whole, cut)]
+            return [self._try(conveyor, parts)]
+
+        results = run_piece(
+            whole,
+            compute,
+            self._cuts.halves,
+            lambda error: isinstance(error, ResourceError) and not isinstance(error, DiskError),
+        )
+        for rows in results:
+            self._result.take(conveyor, *rows)
+            del rows  # the next half has their memory
+
+    def _try(self, conveyor: Conveyor, tables: Sequence[Table]) -> DeviceRows:
         extents = [
             _known_extent(whole) if isinstance(whole, PackedTable) else _extent(table.values)
             for whole, table in zip(self._tables, tables, strict=True)
         ]
-        dtype = self._step.dtype_of(extents)
+        dtype = self._operation.dtype_of(extents)
         if dtype.itemsize > self._dtype.itemsize:
             raise _WiderError(dtype)
         for known, found in zip(self._extents, extents, strict=True):
             known.extend(found.tolist())
-        rows: Rows = self._with_room(conveyor, lambda: self._step.compute(tables, self._dtype))
+        rows: DeviceRows = self._with_room(conveyor, lambda: self._operation.compute(tables, self._dtype))
         return rows
 
     def _with_room(self, conveyor: Conveyor, call: Callable[[], Any]) -> Any:
@@ -237,7 +239,7 @@ class PiecesThroughDevice:
         return with_retry(call)()
 
 
-def _inside(tables: Sequence[Table], whole: Cut, cut: Cut) -> list[tuple[Table, int, int]]:
+def _inside(tables: Sequence[Table], whole: RowRanges, cut: RowRanges) -> list[tuple[Table, int, int]]:
     """Tables that have the rows of one cut, and where the rows of another one are in them."""
     bounds = zip(tables, whole.low, cut.low, cut.high, strict=True)
     return [(table, low - first, high - first) for table, first, low, high in bounds]

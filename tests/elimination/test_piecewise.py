@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_problems import brute_force, make_problem, structures, without_bound
 
-from oocbe.bucket_engine import bucket_cuts
+from oocbe.bucket_engine.bucket_cuts import BucketPiece
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.bucket_stream import BucketStream
 from oocbe.elimination.buckets import piecewise
@@ -102,8 +102,8 @@ def test_a_bucket_of_functions_alone_is_cut_where_it_enumerates(monkeypatch):
     order = list(range(7))
     whole, _ = run(problem, order, BucketEngine("cpu"))
     cuts = []
-    enumerated = bucket_cuts.Cut._with_every_value
-    monkeypatch.setattr(bucket_cuts.Cut, "_with_every_value", lambda cut: cuts.append(cut.level) or enumerated(cut))
+    enumerated = BucketPiece._with_every_value
+    monkeypatch.setattr(BucketPiece, "_with_every_value", lambda cut: cuts.append(cut.level) or enumerated(cut))
     cut, stored = run(problem, order, BucketEngine("cpu", piece_rows=30, streams=2), chunk_rows=64)
     assert cut == whole
     assert stored > 0
@@ -149,8 +149,47 @@ def test_memory_that_cannot_be_had_halves_the_piece_and_ends_with_the_sizes(monk
     assert run(problem, order, engine, dominance=False)[0] == whole
     assert max(asked) > 100
     least = -1
-    with pytest.raises(ResourceError, match=r"requested .*, limit .* for 1 streams"):
+    with pytest.raises(ResourceError, match=r"^wheel, bucket of x0: .*requested .*, limit .* for 1 streams"):
         run(problem, order, engine, dominance=False)
+
+
+@settings(max_examples=20)
+@given(st.sets(st.integers(0, 30), max_size=12), st.sampled_from([MemoryError, ResourceError]), st.sampled_from([1, 4]))
+def test_the_messages_are_those_of_the_run_in_memory_whichever_joins_find_no_memory(failing, error, streams):
+    problem = complete_problem(6, 4)
+    order = list(range(6))
+    whole, _ = run(problem, order, BucketEngine("cpu"), dominance=False)
+    engine = BucketEngine("cpu", piece_rows=100, streams=streams)
+    join, calls = engine.join_piece, []
+
+    def short(*arguments):
+        calls.append(1)
+        if len(calls) - 1 in failing:
+            raise error("no memory")
+        return join(*arguments)
+
+    engine.join_piece = short
+    try:
+        assert run(problem, order, engine, dominance=False)[0] == whole
+    except ResourceError as refused:  # twelve failures may follow one row of the message to the end
+        assert "bucket of x" in str(refused)
+        assert failing
+    assert len(calls) > 0
+
+
+def test_a_disk_that_fails_halves_no_piece():
+    problem = complete_problem(6, 4)
+    engine = BucketEngine("cpu", piece_rows=100, streams=1)
+    calls = []
+
+    def failing(*arguments):
+        calls.append(1)
+        raise DiskError("the disk fails")
+
+    engine.join_piece = failing
+    with pytest.raises(DiskError, match="the disk fails"):
+        run(problem, list(range(6)), engine, dominance=False)
+    assert len(calls) == 1
 
 
 def raise_(error):

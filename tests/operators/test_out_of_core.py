@@ -20,8 +20,9 @@ from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.streaming import partition
 from oocbe.table_algebra import join_maximise, join_sum, maximise
-from oocbe.table_algebra.out_of_core import workplace
-from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
+from oocbe.table_algebra.inputs import CannotStreamError
+from oocbe.table_algebra.out_of_core import context
+from oocbe.table_algebra.streamed import streamed_to_disk
 from oocbe.tables.disk import hooked
 from oocbe.tables.layout import Layout
 from oocbe.tables.nameless_file import NamelessFile
@@ -208,7 +209,8 @@ def test_a_full_disk_is_no_lack_of_device_memory(tmp_path):
 
         return stream
 
-    assert streamed_to_disk([], tmp_path / "out", place, ending(ResourceError("device memory"))) is None
+    with pytest.raises(CannotStreamError, match="device memory"):
+        streamed_to_disk([], tmp_path / "out", place, ending(ResourceError("device memory")))
     with pytest.raises(DiskError, match="full"):
         streamed_to_disk([], tmp_path / "out", place, ending(DiskError("the disk is full")))
 
@@ -323,12 +325,20 @@ def test_memory_that_cannot_be_had_halves_the_piece(monkeypatch, mode, call):
 
     for name in ("join_rows", "join_reduce"):
         monkeypatch.setattr(CpuBackend, name, failing(getattr(CpuBackend, name)))
-    monkeypatch.setattr(workplace, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(context, "CHUNK_ROWS", 100)
     for name, op, *rest in JOINS:
         with tempfile.TemporaryDirectory() as place:
             found = op(t1, t2, *rest, output=Path(place) / "out", piece_rows=mode[0], streams=mode[1], memory="64MiB")
             same_rows(found, expected[name])
     assert len(calls) > (5 if mode[0] else 1 + (call < 2))
+
+
+def test_rows_of_an_open_group_are_not_skipped():
+    """Another attempt may cut the group elsewhere: how many of its rows were handed over says nothing."""
+    keys, values = np.zeros((1, 3), dtype=np.uint64), np.arange(3)
+    assert context.ResultRows(keys, values).after(2).values.tolist() == [2]
+    with pytest.raises(ResourceError, match="memory ran out after some rows of a piece were handed over"):
+        context.ResultRows(keys, values, is_open=True).after(2)
 
 
 JOINS = [("join_sum", join_sum), ("join_maximise", join_maximise, "b")]
@@ -344,7 +354,10 @@ def test_memory_that_can_never_be_had_is_an_error_with_numbers(monkeypatch, fold
 
     monkeypatch.setattr(CpuBackend, "join_rows", staticmethod(failing))
     t1, t2 = (random_table(scope, 600, i) for i, scope in enumerate(NARROW))
-    with pytest.raises(ResourceError, match=r"memory could not be had even for a piece of .* limit of 64\.0 MiB"):
+    with pytest.raises(
+        ResourceError,
+        match=r"^tables over .*, over .*: memory could not be had even for a piece of .* limit of 64\.0 MiB",
+    ):
         join_sum(t1, t2, output=folder / "out", memory="64MiB")
     assert not list(folder.iterdir())
 

@@ -10,7 +10,7 @@ from oocbe.model.semiring import MAX_SUM
 from oocbe.system.stretches import ALIGNMENT, Region
 from oocbe.table_algebra import device_results, result_memory, through_device
 from oocbe.table_algebra.device_results import PackedResult, PlainResult
-from oocbe.table_algebra.packed_chunks import PackedChunk
+from oocbe.table_algebra.packed_transfer import PackedChunk
 from oocbe.table_algebra.result_memory import kept_columns
 from oocbe.table_algebra.sorted_cuts import SortedCuts
 from oocbe.tables.codec import encode
@@ -156,7 +156,7 @@ def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch
     tried = []
 
     class Pieces:
-        def __init__(self, tables, cuts, step, dtype, result):
+        def __init__(self, tables, cuts, operation, dtype, result):
             self.result, self.dtype = result, dtype
 
         def over(self, pieces):
@@ -170,8 +170,8 @@ def test_a_wider_result_takes_the_memory_of_the_narrower_one(region, monkeypatch
     monkeypatch.setattr(through_device, "rows_a_piece", lambda tables: 10)
     table = Table.from_rows({"a": 1 << 20}, [[1]], [1], MAX_SUM)
     cuts = SortedCuts((table,), ("a",), ("a",))
-    step = through_device.Step(LAYOUT, True, lambda *_: None, lambda extents: np.dtype(np.int32))
-    found = through_device.through_device([table], cuts, step)
+    operation = through_device.StreamedOperation(LAYOUT, True, lambda *_: None, lambda extents: np.dtype(np.int32))
+    found = through_device.through_device([table], cuts, operation)
     assert tried == [np.int32, np.int64]
     assert lies_in(found.values, region)
 

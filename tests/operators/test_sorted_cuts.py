@@ -17,7 +17,7 @@ from oocbe.kernels.cpu.threads import run_all
 from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.model.row_numbers import key_number
 from oocbe.table_algebra import join_maximise, join_sum, maximise, result_memory, sorted_cuts, through_device
-from oocbe.table_algebra.out_of_core.workplace import Workplace
+from oocbe.table_algebra.out_of_core.context import ExecutionContext
 from oocbe.table_algebra.sorted_cuts import SortedCuts, leads_with
 from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.packed_files import ChunkFiles
@@ -243,7 +243,7 @@ def test_from_disk_to_disk_through_the_device(shape, dtype, chunk_rows, piece_ro
         StoredTable.save(tmp_path / f"in{i}", table, chunk_rows=chunk_rows) for i, table in enumerate((first, second))
     )
     gone = [name for name in first.scope if name in second.scope and name not in ("k", "l")]
-    monkeypatch.setattr(Workplace, "chunk_rows", lambda *arguments: 70)
+    monkeypatch.setattr(ExecutionContext, "chunk_rows", lambda *arguments: 70)
     passes: list[int] = []
     over = through_device.PiecesThroughDevice.over
     monkeypatch.setattr(

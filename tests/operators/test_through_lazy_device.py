@@ -9,7 +9,7 @@ import pytest
 from lazy_device import DeviceArray, take_the_place_of_cupy
 from table_models import same_table
 
-from oocbe.errors import ResourceError
+from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.transfer import pinned
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
@@ -102,6 +102,37 @@ def test_a_piece_that_the_device_has_no_room_for_is_halved(device, monkeypatch):
         join_maximise(first, second, "e", backend="cpu"),
     )
     assert refused
+
+
+def test_rows_that_stay_together_and_find_no_room_are_named(device, monkeypatch):
+    first, second = (random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0]))
+    taken = []
+
+    def refuse(self, moving, tables):
+        taken.append(sum(table.rows for table in tables))
+        raise ResourceError("device memory ran out")
+
+    monkeypatch.setattr(PiecesThroughDevice, "_try", refuse)
+    together = r"\d+ rows of the table over \('b', 'e', 'k', 'l'\) and the table over \('e', 'a', 'k', 'l'\)"
+    with pytest.raises(ResourceError, match=rf"^{together} have to be in one piece: device memory ran out$"):
+        stream_elimination(first, second, "e", backend_named("cpu"), 10**6)
+    assert taken == sorted(taken, reverse=True)
+    assert len(taken) > 2
+
+
+def test_a_full_disk_halves_no_piece(device, monkeypatch):
+    """It shows while results on their way are waited for; fewer rows at a time would not help."""
+    first, second = (random_table(scope, 2000, 7 + i, "int32") for i, scope in enumerate(SHAPES[0]))
+    attempts = []
+
+    def refuse(self, moving, tables):
+        attempts.append(tables)
+        raise DiskError("the disk is full")
+
+    monkeypatch.setattr(PiecesThroughDevice, "_try", refuse)
+    with pytest.raises(DiskError, match=r"^the disk is full$"):
+        stream_elimination(first, second, "e", backend_named("cpu"), 10**6)
+    assert len(attempts) == 1
 
 
 def test_memory_that_cannot_be_pinned_is_a_resource_error(device, monkeypatch):

@@ -58,7 +58,7 @@ class Steps:
         self.first, self.count, self.wait, self.error = first, count, wait, error
         self.stream = -1
 
-    def compute(self, stream):
+    def __call__(self, stream):
         self.stream = stream
         for number in range(self.first, self.first + self.count):
             if number == self.first + self.count - 1:
@@ -87,9 +87,9 @@ def test_pieces_are_at_work_at_once():
     begun = threading.Event()
 
     class Signal(Steps):
-        def compute(self, stream):
+        def __call__(self, stream):
             begun.set()
-            yield from super().compute(stream)
+            yield from super().__call__(stream)
 
     assert list(run_in_order([Steps(0, 1, wait=begun), Steps(1, 1), Signal(2, 1)], 3)) == [0, 1, 2]
 
@@ -105,7 +105,7 @@ class Shares:
     def __init__(self, share):
         self.share, self.seen = share, threading.Event()
 
-    def compute(self, stream):
+    def __call__(self, stream):
         deadline = time.monotonic() + 20
         while share_of_eight() != self.share and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -118,7 +118,7 @@ def test_streams_at_work_share_the_threads():
     both = threading.Barrier(2, timeout=20)
 
     class Both:
-        def compute(self, stream):
+        def __call__(self, stream):
             both.wait()
             share = share_of_eight()
             both.wait()
@@ -139,7 +139,7 @@ def test_a_stream_that_waits_for_streams_of_its_own_leaves_its_threads_to_the_ot
     other = Shares(8)
 
     class Nested:
-        def compute(self, stream):
+        def __call__(self, stream):
             yield from run_in_order([Steps(0, 1, wait=other.seen)], 1)
 
     assert list(run_in_order([Nested(), other], 2)) == [0, 1]

@@ -15,8 +15,8 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.errors import DiskError
 from oocbe.model.semiring import MIN_SUM
 from oocbe.table_algebra.inputs import OutOfCore
-from oocbe.table_algebra.out_of_core import workplace
-from oocbe.table_algebra.out_of_core.workplace import Workplace
+from oocbe.table_algebra.out_of_core import context
+from oocbe.table_algebra.out_of_core.context import ExecutionContext
 from oocbe.tables import folder_lock
 from oocbe.tables.disk import hooked
 from oocbe.tables.folder_lock import FolderLock
@@ -36,8 +36,8 @@ def refusing(operation, number, name=""):
 def test_the_folder_of_an_operator_is_locked_while_it_works(tmp_path, monkeypatch):
     """And removed by others once its owner has died, empty or not."""
     made = []
-    monkeypatch.setattr(workplace, "ScratchFolder", lambda parent: made.append(ScratchFolder(parent)) or made[-1])
-    place = Workplace.of(OutOfCore(tmp_path / "out", scratch=tmp_path), None, "cpu")
+    monkeypatch.setattr(context, "ScratchFolder", lambda parent: made.append(ScratchFolder(parent)) or made[-1])
+    place = ExecutionContext.of(OutOfCore(tmp_path / "out", scratch=tmp_path), None, "cpu")
     with place.scratch_folder() as folder:
         assert remove_orphans(tmp_path) == []
         (folder / "joined").mkdir()

@@ -333,6 +333,7 @@ class MessageMaker:
             prepared.semiring,
             prepared.dtype,
             max((m.rows for m in bucket.messages), default=0),
+            self._name_of(bucket),
         )
         with reading(prepared, bucket):
             return pieces.publish(place, join)

@@ -30,7 +30,7 @@ from oocbe.streaming.cells import box_cells, cells_touched
 from oocbe.streaming.sources import source_of
 from oocbe.table_algebra.complete import complete_dtype, is_worth_writing_out
 from oocbe.table_algebra.inputs import OutOfCore
-from oocbe.table_algebra.out_of_core.workplace import Workplace, extent_of
+from oocbe.table_algebra.out_of_core.context import ExecutionContext, extent_of
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.feasible_values import converted, dtype_of_rows
 from oocbe.tables.layout import Layout
@@ -51,7 +51,7 @@ SPREAD = 2.0
 class CompletePlace:
     """Where complete tables are worked on: memory, kernels, and a scratch folder for as long as the work lasts."""
 
-    place: Workplace
+    context: ExecutionContext
     folder: Path
     backend: Backend | str | None
     numbers: Iterator[int]
@@ -60,14 +60,14 @@ class CompletePlace:
     @contextmanager
     def of(cls, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None) -> Iterator[CompletePlace]:
         """The place that an operator's arguments describe."""
-        place = Workplace.of(settings, piece_rows, "cpu")
-        with place.scratch_folder() as folder:
-            yield cls(place, folder, backend, count())
+        context = ExecutionContext.of(settings, piece_rows, "cpu")
+        with context.scratch_folder() as folder:
+            yield cls(context, folder, backend, count())
 
     @property
     def nbytes(self) -> int:
         """Memory for pieces at work."""
-        return int(self.place.space.budget.limit * CELLS_SHARE)
+        return int(self.context.space.budget.limit * CELLS_SHARE)
 
     def fresh(self) -> Path:
         """A path in the scratch folder."""
@@ -82,7 +82,7 @@ class CompletePlace:
         values: Iterable[NDArray[Any]],
     ) -> StoredCompleteTable:
         """Write a complete table; nothing is left of it where an exception passes through."""
-        cells = max(1, min(CHUNK_CELLS, self.place.space.chunk_bytes // dtype.itemsize))
+        cells = max(1, min(CHUNK_CELLS, self.context.space.chunk_bytes // dtype.itemsize))
         return StoredCompleteTable.save_pieces(output, layout, dtype, semiring, values, chunk_cells=cells)
 
     def scratch_for(self, table: AnyComplete) -> Scratch:
@@ -99,21 +99,21 @@ class CompletePlace:
         """A table with its variables in another order, written."""
         dtype, what = dtype_of_rows(table.dtype), f"complete table over {table.scope}"
         source = to_host(table) if isinstance(table, CompleteTable) else table
-        parts = transposed(source, scope, self.nbytes, self.scratch_for(table), self.place.space.piece_rows)
+        parts = transposed(source, scope, self.nbytes, self.scratch_for(table), self.context.space.piece_rows)
         values = (converted(part, dtype, table.semiring, what) for part in parts)
         return self.write(output, table.layout.select(scope), dtype, table.semiring, values)
 
     def written_out(self, table: TableLike, scope: Sequence[str], output: str | Path) -> StoredCompleteTable:
         """Rows as a complete table."""
         dtype = complete_dtype([extent_of(table, table.semiring)], table.semiring)
-        layout, space = table.layout.select(scope), self.place.space
+        layout, space = table.layout.select(scope), self.context.space
         values = cell_pieces(source_of(table), layout, dtype, table.semiring, space, backend_named("cpu"))
         return self.write(output, layout, dtype, table.semiring, values)
 
     def listed(self, table: AnyComplete, scope: Sequence[str], output: str | Path) -> StoredTable:
         """The feasible cells as rows, sorted, the first variable of the scope least significant."""
         dtype, layout = dtype_of_rows(table.dtype), table.layout.select(scope)
-        chunk_rows = self.place.chunk_rows(layout, dtype)
+        chunk_rows = self.context.chunk_rows(layout, dtype)
         rows = row_pieces(table, scope, self.nbytes, self.scratch_for(table))
         return StoredTable.save_pieces(output, layout, dtype, table.semiring, rows, chunk_rows=chunk_rows)
 
@@ -182,7 +182,7 @@ def eliminate_stored(
     number = {name: place_of for place_of, name in enumerate((*kept, *last))}
     lengths = {number[name]: size for name, size in sizes.items()}
     separator, eliminated = tuple(range(len(kept))), tuple(range(len(kept), len(number)))
-    space = place.place.space
+    space = place.context.space
     room = CellRoom(place.nbytes, space.piece_rows)
     cuts = CompleteCuts(
         separator,

@@ -13,6 +13,7 @@ each part is joined as in memory; results laid end to end are sorted. For one co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -28,13 +29,12 @@ from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.scratch import ScratchFile
 from oocbe.streaming.sources import Source, row_bytes, sliced, source_of
 from oocbe.table_algebra.eliminate_rows import Elimination, PreparedElimination, one_word
-from oocbe.table_algebra.inputs import OutOfCore, check_pair
+from oocbe.table_algebra.inputs import CannotStreamError, OutOfCore, check_pair
+from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
 from oocbe.table_algebra.out_of_core.join_sum import join_sum_stored
 from oocbe.table_algebra.out_of_core.maximise import MaximiseOutOfCore, maximise_stored
-from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
-from oocbe.table_algebra.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
 from oocbe.table_algebra.ranges import distributes, joined_dtype
-from oocbe.table_algebra.streamed import stream_elimination
+from oocbe.table_algebra.streamed import stream_elimination, streamed_to_disk
 
 if TYPE_CHECKING:
     from oocbe.table_algebra.inputs import TableLike
@@ -61,16 +61,16 @@ def join_maximise_stored(
     for name in variables:
         if name not in table1.layout and name not in table2.layout:
             raise ModelError(f"variable {name} is in neither scope: {table1.scope}, {table2.scope}")
-    place = Workplace.of(settings, piece_rows, backend, table1, table2)
+    context = ExecutionContext.of(settings, piece_rows, backend, table1, table2)
     alone = [[name for name in variables if name not in other.layout] for other in (table2, table1)]
     semiring = table1.semiring
-    with place.scratch_folder() as folder:
+    with context.scratch_folder() as folder:
         if any(alone) and not distributes(extent_of(table1, semiring), extent_of(table2, semiring), semiring):
-            between = place.settings_inside(folder / "joined")
+            between = context.settings_inside(folder / "joined")
             joined = join_sum_stored(table1, table2, between, piece_rows, backend)
             return maximise_stored(joined, variables, settings, piece_rows, backend)
         tables = [
-            maximise_stored(table, tuple(gone), place.settings_inside(folder / f"{number}"), piece_rows, backend)
+            maximise_stored(table, tuple(gone), context.settings_inside(folder / f"{number}"), piece_rows, backend)
             if gone
             else table
             for number, (table, gone) in enumerate(zip((table1, table2), alone, strict=True))
@@ -78,28 +78,33 @@ def join_maximise_stored(
         while_joining, later = one_word([name for name in shared if name in variables], table1.layout)
         if not while_joining:
             return join_sum_stored(tables[0], tables[1], settings, piece_rows, backend)
-        target = place.settings_inside(folder / "eliminated") if later else settings
-        result = _eliminate(tables, shared, while_joining, target, place)
+        target = context.settings_inside(folder / "eliminated") if later else settings
+        result = _eliminate(tables, shared, while_joining, target, context)
         return maximise_stored(result, tuple(later), settings, piece_rows, backend) if later else result
 
 
 def _eliminate(
-    tables: Sequence[TableLike], shared: Sequence[str], gone: Sequence[str], settings: OutOfCore, place: Workplace
+    tables: Sequence[TableLike],
+    shared: Sequence[str],
+    gone: Sequence[str],
+    settings: OutOfCore,
+    context: ExecutionContext,
 ) -> StoredTable:
     """Join two tables and eliminate shared variables that fit in one key word."""
     t1, t2 = tables
     assert settings.output is not None
-    streamed = streamed_to_disk(tables, settings.output, place, partial(stream_elimination, variables=gone))
-    if streamed is not None:
-        return streamed
+    with suppress(CannotStreamError):
+        return streamed_to_disk(tables, settings.output, context, partial(stream_elimination, variables=gone))
     terms = min(prod(t1.layout.select(gone).sizes), max(1, t1.rows * t2.rows))
     dtype = joined_dtype(extent_of(t1, t1.semiring), extent_of(t2, t2.semiring), t1.semiring, terms)
     outer, inner = (t1, t2) if t1.rows >= t2.rows else (t2, t1)
-    step = EliminateOutOfCore(Elimination(outer.layout, inner.layout, tuple(shared), tuple(gone)), dtype, t1.semiring)
-    pieces = step.pieces((step.outer(source_of(outer)), step.inner(source_of(inner))), place)
-    layout = step.elimination.layout
-    closed = MaximiseOutOfCore(layout, dtype, t1.semiring).closed(place.run(pieces), place.kernels)
-    return place.write(settings.output, layout, dtype, t1.semiring, closed)
+    operation = EliminateOutOfCore(
+        Elimination(outer.layout, inner.layout, tuple(shared), tuple(gone)), dtype, t1.semiring
+    )
+    pieces = operation.pieces((operation.outer(source_of(outer)), operation.inner(source_of(inner))), context)
+    layout = operation.elimination.layout
+    closed = MaximiseOutOfCore(layout, dtype, t1.semiring).closed(context.run(pieces), context.kernels)
+    return context.write(settings.output, layout, dtype, t1.semiring, closed)
 
 
 @dataclass(frozen=True)
@@ -111,84 +116,86 @@ class EliminateOutOfCore:
     semiring: Semiring
 
     def outer(self, source: Source) -> Ordered:
-        """How the step wants the table with more rows."""
+        """How the operation wants the table with more rows."""
         return self._ordered(source, self.elimination.outer_scope, OUTER_BYTES)
 
     def inner(self, source: Source) -> Ordered:
-        """How the step wants the table with fewer rows."""
+        """How the operation wants the table with fewer rows."""
         return self._ordered(source, self.elimination.inner_scope, INNER_BYTES)
 
     def _ordered(self, source: Source, scope: tuple[str, ...], more: int) -> Ordered:
         cost = int((cost_of(source, COPIES, more) + self.dtype.itemsize) / INPUT_SHARE)
         return Ordered(source, scope, self.elimination.kept, cost)
 
-    def pieces(self, inputs: Sequence[Ordered], place: Workplace, outermost: bool = True) -> Iterator[SplittingPiece]:
-        """Pieces of work whose results, laid end to end, are the step's, sorted."""
-        for part in parts(inputs, place.space, place.kernels, outermost=outermost):
+    def pieces(
+        self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
+    ) -> Iterator[OperationPiece]:
+        """Pieces of work whose results, laid end to end, are the operation's, sorted."""
+        for part in parts(inputs, context.space, context.kernels, outermost=outermost):
             if part.fits:
-                yield SplittingPiece.of(self, part.inputs, place, INPUT_SHARE)
+                yield OperationPiece(self, part.inputs, context, INPUT_SHARE)
             else:
-                yield from self._group(part.inputs, place, outermost)
+                yield from self._group(part.inputs, context, outermost)
 
-    def _group(self, inputs: Sequence[Ordered], place: Workplace, outermost: bool) -> Iterator[SplittingPiece]:
+    def _group(self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool) -> Iterator[OperationPiece]:
         """All rows have one combination of the variables that stay and are shared."""
         outer, inner = inputs
         own = self.elimination.own_outer
-        if own and place.space.fits([(2 * inner.rows, inner.cost)]):
-            less = replace(place.space, pieces=place.space.pieces / 2)
+        if own and context.space.fits([(2 * inner.rows, inner.cost)]):
+            less = replace(context.space, pieces=context.space.pieces / 2)
             by_own = replace(outer, common=own)
-            for part in parts([by_own], less, place.kernels, outermost=outermost):
+            for part in parts([by_own], less, context.kernels, outermost=outermost):
                 piece = (replace(part.inputs[0], common=outer.common), inner)
                 if not part.fits:
-                    yield from self._partial(piece, place)
+                    yield from self._partial(piece, context)
                 else:
-                    yield SplittingPiece.of(self, piece, place, INPUT_SHARE)
+                    yield OperationPiece(self, piece, context, INPUT_SHARE)
         else:
-            yield from self._partial(inputs, place)
+            yield from self._partial(inputs, context)
 
-    def _partial(self, inputs: Sequence[Ordered], place: Workplace) -> Iterator[SplittingPiece]:
+    def _partial(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Iterator[OperationPiece]:
         """Join part by part of the eliminated variables; then maximise what came out of the parts."""
         layout = self.elimination.layout
-        inside = place.fresh(place.space.inside())
+        inside = context.fresh(context.space.inside())
         most = inside.space.rows_of(2 * row_bytes(layout, self.dtype) + 16, 1 - INPUT_SHARE)
-        scratch = ScratchFile(place.space.disk, layout, self.dtype)
+        scratch = ScratchFile(context.space.disk, layout, self.dtype)
         for rows in inside.run(self._partial_pieces(inputs, inside)):
             for low in range(0, len(rows.values), most):
                 high = min(low + most, len(rows.values))
                 scratch.append(rows.keys[:, low:high], rows.values[low:high], np.array([0, high - low]))
-        step = MaximiseOutOfCore(layout, self.dtype, self.semiring)
-        yield from step.pieces(step.ordered(scratch), place, outermost=False)
+        operation = MaximiseOutOfCore(layout, self.dtype, self.semiring)
+        yield from operation.pieces([operation.ordered(scratch)], context, outermost=False)
 
-    def _partial_pieces(self, inputs: Sequence[Ordered], place: Workplace) -> Iterator[SplittingPiece]:
+    def _partial_pieces(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Iterator[OperationPiece]:
         by_gone = [replace(ordered, common=self.elimination.gone) for ordered in inputs]
-        for part in parts(by_gone, place.space, place.kernels, outermost=False):
+        for part in parts(by_gone, context.space, context.kernels, outermost=False):
             outer, inner = (
                 replace(found, common=ordered.common) for found, ordered in zip(part.inputs, inputs, strict=True)
             )
             if part.fits:
-                yield SplittingPiece.of(self, (outer, inner), place, INPUT_SHARE)
+                yield OperationPiece(self, (outer, inner), context, INPUT_SHARE)
                 continue
             # One value of all shared variables: each row meets each, in blocks.
-            for low1, high1 in outer.source.ranges(place.space.rows_of(outer.cost, 0.5)):
+            for low1, high1 in outer.source.ranges(context.space.rows_of(outer.cost, 0.5)):
                 block1 = replace(outer, source=sliced(outer.source, low1, high1))
-                for low2, high2 in inner.source.ranges(place.space.rows_of(inner.cost, 0.5)):
-                    yield SplittingPiece.of(
-                        self, (block1, replace(inner, source=sliced(inner.source, low2, high2))), place, INPUT_SHARE
+                for low2, high2 in inner.source.ranges(context.space.rows_of(inner.cost, 0.5)):
+                    yield OperationPiece(
+                        self, (block1, replace(inner, source=sliced(inner.source, low2, high2))), context, INPUT_SHARE
                     )
 
-    def work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
+    def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """The results of inputs that fit a piece."""
-        kernels = place.kernels
-        outer, inner = place.load(inputs, self.semiring, stream)
+        kernels = context.kernels
+        outer, inner = context.load(inputs, self.semiring, stream)
         join = self.elimination.prepare(outer, inner, self.dtype, kernels)
-        most = place.space.rows_of(2 * row_bytes(self.elimination.layout, self.dtype) + 16, 1 - INPUT_SHARE)
+        most = context.space.rows_of(2 * row_bytes(self.elimination.layout, self.dtype) + 16, 1 - INPUT_SHARE)
         runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))
         ranks = kernels.download(kernels.group_starts(join.inner.keys, join.plan.inner_rank))
         met = partial(self._met_rows, join, kernels)
         for low, high, groups in split_runs(join.groups, runs, ranks, most, kernels, met):
             keys, values = join.rows(low, high, groups)
             if len(values):
-                yield Rows(kernels.download(keys), kernels.download(values))
+                yield ResultRows(kernels.download(keys), kernels.download(values))
 
     def _met_rows(self, join: PreparedElimination, kernels: Backend) -> NDArray[np.int64]:
         """For each outer row, how many inner rows agree with it on the eliminated variables."""

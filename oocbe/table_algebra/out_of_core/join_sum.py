@@ -20,7 +20,7 @@ from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.sources import Source, row_bytes, sliced, source_of
 from oocbe.table_algebra.inputs import OutOfCore, check_pair
 from oocbe.table_algebra.join_rows import joined_layout, prepare_join
-from oocbe.table_algebra.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
+from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
 from oocbe.table_algebra.ranges import joined_dtype
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ def join_sum_stored(
     shared = check_pair(table1, table2)
     semiring = table1.semiring
     dtype = joined_dtype(extent_of(table1, semiring), extent_of(table2, semiring), semiring)
-    place = Workplace.of(settings, piece_rows, backend, table1, table2)
+    context = ExecutionContext.of(settings, piece_rows, backend, table1, table2)
     join = JoinOutOfCore(shared, joined_layout(table1.layout, table2.layout, shared), dtype, semiring)
     inputs = [join.ordered(source_of(table)) for table in (table1, table2)]
     assert settings.output is not None
-    return place.write(settings.output, join.layout, dtype, semiring, place.run(join.pieces(inputs, place)))
+    return context.write(settings.output, join.layout, dtype, semiring, context.run(join.pieces(inputs, context)))
 
 
 @dataclass(frozen=True)
@@ -69,36 +69,38 @@ class JoinOutOfCore:
         cost = int((cost_of(source, COPIES, GROUP_BYTES) + self.dtype.itemsize) / INPUT_SHARE)
         return Ordered(source, (*self.shared, *own), self.shared, cost)
 
-    def pieces(self, inputs: Sequence[Ordered], place: Workplace, outermost: bool = True) -> Iterator[SplittingPiece]:
+    def pieces(
+        self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
+    ) -> Iterator[OperationPiece]:
         """Pieces of work whose results, laid end to end, are the join."""
-        for part in parts(inputs, place.space, place.kernels, outermost=outermost):
+        for part in parts(inputs, context.space, context.kernels, outermost=outermost):
             if part.fits:
-                yield SplittingPiece.of(self, part.inputs, place, INPUT_SHARE)
+                yield OperationPiece(self, part.inputs, context, INPUT_SHARE)
             else:
-                yield from self._group(part.inputs, place)
+                yield from self._group(part.inputs, context)
 
-    def _group(self, inputs: Sequence[Ordered], place: Workplace) -> Iterator[SplittingPiece]:
+    def _group(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Iterator[OperationPiece]:
         """All rows have one shared key: every row of one source joins every row of the other."""
         first, second = inputs
-        rows1 = place.space.rows_of(first.cost, 0.5)
-        rows2 = place.space.rows_of(second.cost, 0.5) if first.rows <= rows1 else 1
+        rows1 = context.space.rows_of(first.cost, 0.5)
+        rows2 = context.space.rows_of(second.cost, 0.5) if first.rows <= rows1 else 1
         for low2, high2 in second.source.ranges(rows2):
             block2 = replace(second, source=sliced(second.source, low2, high2))
             for low1, high1 in first.source.ranges(rows1):
-                yield SplittingPiece.of(
-                    self, (replace(first, source=sliced(first.source, low1, high1)), block2), place, INPUT_SHARE
+                yield OperationPiece(
+                    self, (replace(first, source=sliced(first.source, low1, high1)), block2), context, INPUT_SHARE
                 )
 
-    def work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
+    def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """The results of inputs that fit a piece."""
-        kernels = place.kernels
-        t1, t2 = place.load(inputs, self.semiring, stream)
+        kernels = context.kernels
+        t1, t2 = context.load(inputs, self.semiring, stream)
         join = prepare_join(t1, t2, self.shared, self.dtype, kernels)
         # Two results at a time: one waits to be taken while the next one is computed.
-        rows = place.space.rows_of(2 * row_bytes(self.layout, self.dtype) + 16, 1 - INPUT_SHARE)
+        rows = context.space.rows_of(2 * row_bytes(self.layout, self.dtype) + 16, 1 - INPUT_SHARE)
         for groups in split_groups(join.groups, rows, kernels):
             keys, values = join.rows(groups)
-            yield Rows(kernels.download(keys), kernels.download(values))
+            yield ResultRows(kernels.download(keys), kernels.download(values))
 
 
 def split_groups(groups: MatchedGroups, most: int, kernels: Backend) -> Iterator[MatchedGroups]:

@@ -9,7 +9,8 @@ the same way.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -22,11 +23,10 @@ from oocbe.model.semiring import Semiring
 from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.sources import Source, sliced, source_of
 from oocbe.table_algebra.arrange import arrange
-from oocbe.table_algebra.inputs import OutOfCore
-from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
-from oocbe.table_algebra.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
+from oocbe.table_algebra.inputs import CannotStreamError, OutOfCore
+from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
 from oocbe.table_algebra.ranges import reduced_dtype
-from oocbe.table_algebra.streamed import stream_maximise
+from oocbe.table_algebra.streamed import stream_maximise, streamed_to_disk
 from oocbe.tables.moves import field_masks
 from oocbe.tables.residence import to_kernels
 
@@ -50,16 +50,15 @@ def maximise_stored(
     sizes = [table.layout.sizes[table.layout.place(name)] for name in variables]
     terms = min(prod(sizes), max(1, table.rows))
     dtype = reduced_dtype(extent_of(table, table.semiring), table.semiring, terms)
-    place = Workplace.of(settings, piece_rows, backend, table)
+    context = ExecutionContext.of(settings, piece_rows, backend, table)
     assert settings.output is not None
-    streamed = streamed_to_disk([table], settings.output, place, partial(stream_maximise, gone=variables))
-    if streamed is not None:
-        return streamed
+    with suppress(CannotStreamError):
+        return streamed_to_disk([table], settings.output, context, partial(stream_maximise, gone=variables))
     kept = tuple(name for name in table.scope if name not in variables)
-    step = MaximiseOutOfCore(table.layout.select(kept), dtype, table.semiring)
-    pieces = step.pieces(step.ordered(source_of(table)), place)
-    return place.write(
-        settings.output, step.layout, dtype, table.semiring, step.closed(place.run(pieces), place.kernels)
+    operation = MaximiseOutOfCore(table.layout.select(kept), dtype, table.semiring)
+    pieces = operation.pieces([operation.ordered(source_of(table))], context)
+    return context.write(
+        settings.output, operation.layout, dtype, table.semiring, operation.closed(context.run(pieces), context.kernels)
     )
 
 
@@ -70,11 +69,14 @@ class MaximiseOutOfCore:
     Attributes
     ----------
     layout, dtype, semiring : of the result; the layout has the variables that stay.
+    in_blocks : whether the source's rows are grouped already, and cut wherever a piece is full: pieces may begin and
+        end within a group.
     """
 
     layout: Layout
     dtype: np.dtype[Any]
     semiring: Semiring
+    in_blocks: bool = False
 
     def ordered(self, source: Source) -> Ordered:
         """How the operation wants a source: variables that stay lowest."""
@@ -82,40 +84,41 @@ class MaximiseOutOfCore:
         last = tuple(name for name in source.layout.scope if name not in self.layout)
         return Ordered(source, (*kept, *last), kept, cost_of(source, COPIES, GROUP_BYTES) + self.dtype.itemsize)
 
-    def pieces(self, ordered: Ordered, place: Workplace, outermost: bool = True) -> Iterator[SplittingPiece]:
+    def pieces(
+        self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
+    ) -> Iterator[OperationPiece]:
         """Pieces of work whose results, laid end to end and :meth:`closed`, are the maximisation."""
-        if ordered.in_order:
-            yield from self._blocks(ordered, place)
+        (ordered,) = inputs
+        if self.in_blocks or ordered.in_order:
+            yield from self._blocks(ordered, context)
             return
-        for part in parts([ordered], place.space, place.kernels, outermost=outermost):
+        for part in parts([ordered], context.space, context.kernels, outermost=outermost):
             if part.fits:
-                yield self._piece(part.inputs[0], place, is_open=False)
+                yield OperationPiece(self, part.inputs, context)
             else:
-                yield from self._blocks(part.inputs[0], place)
+                yield from self._blocks(part.inputs[0], context)
 
-    def _blocks(self, ordered: Ordered, place: Workplace) -> Iterator[SplittingPiece]:
+    def _blocks(self, ordered: Ordered, context: ExecutionContext) -> Iterator[OperationPiece]:
         """Rows that are grouped already, in blocks that may begin and end within a group."""
-        for low, high in ordered.source.ranges(place.space.rows_of(ordered.cost)):
-            yield self._piece(replace(ordered, source=sliced(ordered.source, low, high)), place, is_open=True)
+        grouped = replace(self, in_blocks=True)
+        for low, high in ordered.source.ranges(context.space.rows_of(ordered.cost)):
+            yield OperationPiece(grouped, [replace(ordered, source=sliced(ordered.source, low, high))], context)
 
-    def _piece(self, ordered: Ordered, place: Workplace, is_open: bool) -> SplittingPiece:
-        def smaller(less: Workplace) -> Iterable[SplittingPiece]:
-            return self._blocks(ordered, less) if is_open else self.pieces(ordered, less, outermost=False)
-
-        return SplittingPiece(place, ordered.rows * ordered.cost, partial(self._work, ordered, place, is_open), smaller)
-
-    def _work(self, ordered: Ordered, place: Workplace, is_open: bool, stream: int) -> Iterator[Rows]:
-        kernels, kept = place.kernels, self.layout.scope
-        table = to_kernels(place.buffers[stream].load("table", ordered.source), kernels)
+    def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
+        """The results of a source that fits a piece, with the groups that are cut open at its ends."""
+        (ordered,) = inputs
+        is_open = self.in_blocks
+        kernels, kept = context.kernels, self.layout.scope
+        table = to_kernels(context.buffers[stream].load("table", ordered.source), kernels)
         rows = arrange(table, ordered.scope, () if is_open else kept, self.dtype, kernels)
         masks = field_masks(self.layout, kept)
         starts = kernels.group_starts(rows.keys, field_masks(rows.layout, kept))
         groups = len(starts) - 1
         first, last = (1, max(1, groups - 1)) if is_open else (0, groups)
 
-        def raw(low: int, high: int) -> Rows:
+        def raw(low: int, high: int) -> ResultRows:
             keys = kernels.download(rows.keys[: len(masks), low:high]) & masks[:, np.newaxis]
-            return Rows(np.ascontiguousarray(keys), kernels.download(rows.values[low:high]).copy(), is_open=True)
+            return ResultRows(np.ascontiguousarray(keys), kernels.download(rows.values[low:high]).copy(), is_open=True)
 
         # All before the first one is handed over: a second attempt, after memory ran out, may cut elsewhere.
         results = [raw(0, int(starts[1]))] if first else []
@@ -123,14 +126,14 @@ class MaximiseOutOfCore:
             # Open groups are reduced for nothing: the kernel wants all groups of the rows that it is given.
             keys, values = kernels.reduce_groups(rows.keys, rows.values, starts, masks, self.semiring.marginalisation)
             closed = np.ascontiguousarray(kernels.download(keys[:, first:last]))
-            results.append(Rows(closed, kernels.download(values[first:last])))
+            results.append(ResultRows(closed, kernels.download(values[first:last])))
         if is_open and groups > 1:
             results.append(raw(int(starts[last]), int(starts[-1])))
         yield from results
 
-    def closed(self, results: Iterable[Rows], kernels: Backend) -> Generator[Rows, None, None]:
+    def closed(self, results: Iterable[ResultRows], kernels: Backend) -> Generator[ResultRows, None, None]:
         """Results with the open groups put together."""
-        held: Rows | None = None
+        held: ResultRows | None = None
         for rows in results:
             if held is not None and not (rows.is_open and np.array_equal(rows.keys[:, 0], held.keys[:, 0])):
                 yield held
@@ -139,16 +142,18 @@ class MaximiseOutOfCore:
                 yield rows
                 continue
             if held is not None:
-                rows = Rows(np.concatenate((held.keys, rows.keys), axis=1), np.concatenate((held.values, rows.values)))
+                rows = ResultRows(
+                    np.concatenate((held.keys, rows.keys), axis=1), np.concatenate((held.values, rows.values))
+                )
             held = self._reduced(rows, kernels)
         if held is not None:
             yield held
 
-    def _reduced(self, rows: Rows, kernels: Backend) -> Rows:
+    def _reduced(self, rows: ResultRows, kernels: Backend) -> ResultRows:
         """The one row of a group."""
         starts = kernels.upload(np.array([0, len(rows.values)], dtype=np.int64))
         masks = field_masks(self.layout, self.layout.scope)
         keys, values = kernels.reduce_groups(
             kernels.upload(rows.keys), kernels.upload(rows.values), starts, masks, self.semiring.marginalisation
         )
-        return Rows(kernels.download(keys), kernels.download(values))
+        return ResultRows(kernels.download(keys), kernels.download(values))

@@ -14,7 +14,7 @@ be kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch, or_null
 from oocbe.kernels.cuda.pruning.flags import THREADS, blocks_for, flag, keep_flagged, pack
 from oocbe.kernels.cuda.transfer import memory
 from oocbe.system.deadline import look
+from oocbe.system.pieces import run_piece
 
 SOURCE = "bucket_join"
 MOST_TABLES = 32
@@ -33,6 +34,18 @@ MOST_TABLES = 32
 
 FRONTIER_SHARE = 3
 """A new frontier may take this part (one third) of the free device memory: the old one and the leaves need room too."""
+
+
+class RowLimitError(Exception):
+    """A join passes the rows that it may come to."""
+
+
+class _NoRoomError(Exception):
+    """The next frontier is better made in two halves, for want of memory."""
+
+
+def _found_no_room(error: Exception) -> bool:
+    return isinstance(error, _NoRoomError)
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,25 @@ class _Frontier:
         keys, low, high = (cupy().ascontiguousarray(a[:, first:last]) for a in (self.keys, self.low, self.high))
         widths, totals = (None if a is None else a[first:last] for a in (self.widths, self.totals))
         return _Frontier(keys, low, high, widths, totals)
+
+
+@dataclass
+class _Descent:
+    """Items on their way to the leaves.
+
+    Attributes
+    ----------
+    frontier : as far as they have come. level : that drives the next one.
+    """
+
+    frontier: _Frontier
+    level: int
+
+    def halves(self) -> Iterator[_Descent]:
+        """The items in two, each copied when its turn has come."""
+        items = self.frontier.items
+        for first, last in ((0, items // 2), (items // 2, items)):
+            yield _Descent(self.frontier.part(first, last), self.level)
 
 
 class DeviceProgram:
@@ -106,12 +138,13 @@ class DeviceProgram:
         }
         self.kernel: Callable[[str], Any] = lambda name: kernel(SOURCE, name, **definitions)
 
-    def join(self, row_limit: int) -> tuple[Any, Any] | None:
-        """Keys uint64 (words, rows), ascending, and values (rows,), on the device; None beyond ``row_limit`` rows.
+    def join(self, row_limit: int) -> tuple[Any, Any]:
+        """Keys uint64 (words, rows), ascending, and values (rows,), on the device.
 
         Raises
         ------
-        ResourceError : device memory ran out, although the work was cut into smaller pieces.
+        RowLimitError : more than ``row_limit`` rows.
+        cupy's OutOfMemoryError : device memory ran out, although the work was cut into smaller pieces.
         """
         count = len(self.tables)
         rows = [[keys.shape[1]] for keys, _ in self.tables]
@@ -123,9 +156,13 @@ class DeviceProgram:
             None if driver < 0 else cupy().asarray(np.array(rows[driver], dtype=np.int64)),
             None if self.least is None else self.least.sum(keepdims=True) * self.scale,
         )
-        parts = self._descend(root, 0, row_limit)
-        if parts is None:
-            return None
+        parts: list[tuple[Any, Any]] = []
+        made = 0
+        for part in run_piece(_Descent(root, 0), self._descend, _Descent.halves, _found_no_room):
+            parts.append(part)
+            made += len(part[1])
+            if made > row_limit:
+                raise RowLimitError
         if len(parts) == 1:
             return parts[0]
         if not parts:
@@ -138,38 +175,28 @@ class DeviceProgram:
             return -1
         return int(self.part_table[self.part_start[level]])
 
-    def _descend(self, frontier: _Frontier, level: int, row_limit: int) -> list[tuple[Any, Any]] | None:
-        """Rows of all leaves below some items; None beyond the limit."""
-        while level < len(self.run_word):
+    def _descend(self, descent: _Descent) -> Sequence[tuple[Any, Any]]:
+        """Rows of all leaves below some items; what has been done when it fails is not done again."""
+        while descent.level < len(self.run_word):
             look()
-            if frontier.items == 0:
-                return []
-            following = self._try_expanding(frontier, level)
-            if following is None:
-                middle = frontier.items // 2
-                first = self._descend(frontier.part(0, middle), level, row_limit)
-                if first is None:
-                    return None
-                made = sum(len(v) for _, v in first)
-                second = self._descend(frontier.part(middle, frontier.items), level, row_limit - made)
-                return None if second is None else first + second
-            frontier = following
-            level += 1
-        rows = self._reduce(frontier)
-        return None if len(rows[1]) > row_limit else [rows]
+            if descent.frontier.items == 0:
+                return ()
+            descent.frontier = self._try_expanding(descent.frontier, descent.level)
+            descent.level += 1
+        return (self._reduce(descent.frontier),)
 
-    def _try_expanding(self, frontier: _Frontier, level: int) -> _Frontier | None:
-        """The next frontier; None where it should be made in two halves for want of memory."""
+    def _try_expanding(self, frontier: _Frontier, level: int) -> _Frontier:
+        """The next frontier; _NoRoomError where memory runs out, and there are items to halve."""
         try:
             return self._expand(frontier, level)
         except Exception as error:
             if frontier.items < 2 or not memory.is_out_of_memory(error):
                 raise
         memory.free_blocks()
-        return None
+        raise _NoRoomError
 
-    def _expand(self, frontier: _Frontier, level: int) -> _Frontier | None:
-        """The next frontier; None where it should be made in two halves for want of memory."""
+    def _expand(self, frontier: _Frontier, level: int) -> _Frontier:
+        """The next frontier; _NoRoomError where it would take too much of the memory that is free."""
         items, count = frontier.items, len(self.tables)
         part_from, part_to = int(self.part_start[level]), int(self.part_start[level + 1])
         size = int(self.run_size[level])
@@ -201,7 +228,7 @@ class DeviceProgram:
         children = int(block_ends[-1]) if units else 0
         item_bytes = 8 * self.words + 8 * count + 8 * self.prunes
         if items > 1 and children * item_bytes > _free_memory() // FRONTIER_SHARE:
-            return None
+            raise _NoRoomError
         keys = cupy().empty((self.words, children), dtype=np.uint64)
         low = cupy().empty((count, children), dtype=np.uint32)
         high = cupy().empty((count, children), dtype=np.uint32)

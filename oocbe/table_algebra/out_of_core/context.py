@@ -1,34 +1,34 @@
-"""What the operators out of core share: settings, results, pieces that halve themselves, the table being written."""
+"""What the operators out of core share: settings, results, pieces that halve, the table being written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import DiskError
+from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.settings.option_values import parse_bytes, parse_integer
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.partition import Ordered
-from oocbe.streaming.pipeline import Piece, run_in_order
+from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.sources import Buffers, Source, row_bytes
 from oocbe.streaming.space import Space
+from oocbe.system.pieces import Indivisible, Resumption, run_piece
 from oocbe.table_algebra.inputs import OutOfCore
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import to_kernels
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.table import Table
+from oocbe.tables.table import Table, format_bytes
 from oocbe.tables.writer import CHUNK_ROWS
 from oocbe.tracing.recorder import CALLER, span
 
@@ -41,7 +41,7 @@ MOST_STREAMS = 4
 """Default streams: one thread a core, but no more than it takes to keep reading, kernels and writing busy."""
 
 
-class Rows(NamedTuple):
+class ResultRows(NamedTuple):
     """Rows of a result in main memory.
 
     Attributes
@@ -54,10 +54,24 @@ class Rows(NamedTuple):
     values: NDArray[Any]
     is_open: bool = False
 
+    def after(self, rows: int) -> ResultRows:
+        """The result without some of its first rows.
+
+        Raises
+        ------
+        ResourceError : they are an open group's, of which no one can tell how many there were before.
+        """
+        if self.is_open:
+            raise ResourceError(
+                "memory ran out after some rows of a piece were handed over, and a group of it has to be cut to go on; "
+                "free some memory, or lower the limit to what there is"
+            )
+        return self._replace(keys=self.keys[:, rows:], values=self.values[rows:])
+
 
 @dataclass(frozen=True)
-class Workplace:
-    """Kernels, space, and each stream's buffers."""
+class ExecutionContext:
+    """Where an operator out of core works: kernels, space, and each stream's buffers."""
 
     kernels: Backend
     space: Space
@@ -66,8 +80,8 @@ class Workplace:
     @classmethod
     def of(
         cls, settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None, *tables: TableLike
-    ) -> Workplace:
-        """The workplace that an operator's arguments describe; DiskError where the scratch folder is not there."""
+    ) -> ExecutionContext:
+        """The context that an operator's arguments describe; DiskError where the scratch folder is not there."""
         memory = parse_bytes("memory", settings.memory)
         streams = settings.streams
         streams = max(2, min(MOST_STREAMS, thread_count())) if streams is None else parse_integer("streams", streams, 1)
@@ -78,10 +92,10 @@ class Workplace:
         kernels = backend_for(sum(table.rows for table in tables), backend)
         return cls(kernels, Space(Budget(memory), DiskBudget(folder), streams, rows)).fresh()
 
-    def fresh(self, space: Space | None = None) -> Workplace:
+    def fresh(self, space: Space | None = None) -> ExecutionContext:
         """The same with buffers of its own, and possibly another space."""
         space = self.space if space is None else space
-        return Workplace(self.kernels, space, [Buffers() for _ in range(space.streams)])
+        return ExecutionContext(self.kernels, space, [Buffers() for _ in range(space.streams)])
 
     def load(self, inputs: Sequence[Ordered], semiring: Semiring, stream: int) -> list[Table]:
         """All rows of some sources, read into a stream's buffers and brought to where the kernels work."""
@@ -117,7 +131,7 @@ class Workplace:
         layout: Layout,
         dtype: np.dtype[Any],
         semiring: Semiring,
-        results: Generator[Rows, None, None],
+        results: Generator[ResultRows, None, None],
     ) -> StoredTable:
         """Write a table chunk by chunk and open it; nothing is left of it where an exception passes through."""
         chunk_rows = self.chunk_rows(layout, dtype)
@@ -131,67 +145,70 @@ class Workplace:
                     writer.append(rows.keys, rows.values)
         return StoredTable.open(output)
 
-    def run(self, pieces: Iterable[Piece[Rows]]) -> Generator[Rows, None, None]:
+    def run(self, pieces: Iterable[OperationPiece]) -> Generator[ResultRows, None, None]:
         """Results of pieces in their order; all threads have ended when this ends, however it does."""
-        with closing(run_in_order(pieces, self.space.streams)) as results:
+        with closing(run_in_order((piece.compute for piece in pieces), self.space.streams)) as results:
             yield from results
 
 
-class Step(Protocol):
+class PartitionedOperation(Protocol):
     """An operation on sources that are cut into pieces together."""
 
-    def pieces(self, inputs: Sequence[Ordered], place: Workplace, outermost: bool = True) -> Iterator[SplittingPiece]:
+    def pieces(
+        self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
+    ) -> Iterator[OperationPiece]:
         """Pieces of work whose results, laid end to end, are the operation's."""
 
-    def work(self, inputs: Sequence[Ordered], place: Workplace, stream: int) -> Iterator[Rows]:
+    def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """The results of inputs that fit a piece."""
 
 
 @dataclass(frozen=True)
-class SplittingPiece:
-    """A piece of work that is cut into smaller ones where memory cannot be had for it, although the budget has it.
+class OperationPiece:
+    """A piece of an operation, cut into smaller ones where memory cannot be had for it, although the budget has it.
 
     Attributes
     ----------
-    nbytes : what it takes, reserved while it is at work.
-    work : its results; called with the stream.
-    smaller : pieces that do the same in less space, with the same rows in the same order.
+    operation : what is done with the inputs. inputs : the sources' rows that the piece has, all of them.
+    context : where; its space says how large the piece may be. share : of the piece's memory that the inputs take.
     """
 
-    place: Workplace
-    nbytes: int
-    work: Callable[[int], Iterator[Rows]]
-    smaller: Callable[[Workplace], Iterable[Piece[Rows]]]
+    operation: PartitionedOperation
+    inputs: Sequence[Ordered]
+    context: ExecutionContext
+    share: float = 1.0
 
-    @classmethod
-    def of(cls, step: Step, inputs: Sequence[Ordered], place: Workplace, share: float) -> SplittingPiece:
-        """The piece of a step that works on all of some inputs, which take this share of it."""
-        return cls(
-            place,
-            sum(int(ordered.rows * ordered.cost * share) for ordered in inputs),
-            partial(step.work, inputs, place),
-            lambda smaller: step.pieces(inputs, smaller, outermost=False),
+    @property
+    def nbytes(self) -> int:
+        """What the inputs take, reserved while the piece is at work."""
+        return sum(int(ordered.rows * ordered.cost * self.share) for ordered in self.inputs)
+
+    def compute(self, stream: int) -> Iterator[ResultRows]:
+        """The piece's results."""
+        return run_piece(
+            self,
+            lambda piece: piece.operation.work(piece.inputs, piece.context, stream),
+            lambda piece: piece.smaller(stream),
+            lambda error: isinstance(error, MemoryError),
+            reserve=lambda piece: piece.context.space.budget.reserve(f"stream {stream}", piece.nbytes),
+            resumption=Resumption(lambda result: len(result.values), ResultRows.after),
         )
 
-    def compute(self, stream: int) -> Iterator[Rows]:
-        """The piece's results."""
-        done = 0
-        try:
-            with self.place.space.budget.reserve(f"stream {stream}", self.nbytes):
-                for rows in self.work(stream):
-                    yield rows
-                    done += len(rows.values)
-            return
-        except MemoryError:
-            pass  # go on outside, where what the failed attempt held is gone
-        self.place.buffers[stream].clear()
-        space = self.place.space.halved()
-        for piece in self.smaller(Workplace(self.place.kernels, space, self.place.buffers)):
-            for rows in piece.compute(stream):
-                skipped = min(done, len(rows.values))
-                done -= skipped
-                if skipped < len(rows.values):
-                    yield rows._replace(keys=rows.keys[:, skipped:], values=rows.values[skipped:])
+    def smaller(self, stream: int) -> Iterator[OperationPiece] | Indivisible[OperationPiece]:
+        """Pieces of half the size that do the same; the stream's buffers are given back before."""
+        context = self.context
+        context.buffers[stream].clear()
+        space = context.space
+        if space.is_smallest:
+            tables = ", ".join(f"over {ordered.source.layout.scope}" for ordered in self.inputs)
+            return Indivisible(
+                self,
+                f"tables {tables}: memory could not be had even for a piece of {format_bytes(space.piece_bytes)}, with "
+                f"{format_bytes(space.budget.used)} of the limit of {format_bytes(space.budget.limit)} reserved; "
+                "free some memory or lower the limit to what there is",
+            )
+        smaller = ExecutionContext(context.kernels, space.halved(), context.buffers)
+        return self.operation.pieces(self.inputs, smaller, outermost=False)
 
 
 def extent_of(table: TableLike, semiring: Semiring) -> NDArray[Any]:

@@ -1,0 +1,162 @@
+"""One way to do work in pieces: cut what does not fit beforehand, and halve what finds no memory all the same.
+
+A *piece* is whatever its caller cuts: ranges of rows, the frontier of a join. The caller says in plain functions how a
+piece is computed, how it halves (a :class:`Cutter`), which errors say that memory could not be had for it, and what is
+reserved while it is at work. This module says what happens when:
+
+* Pieces are worked on one after the other, in the order of their results.
+* Where an attempt finds no memory, what it held is let go first: its reservation, and the frames of its error. Then the
+  halves are computed in its place, each of them halved where it has to be.
+* Results that a failed attempt has given are not given again: its halves skip as many rows.
+* Where a piece has no half, it is computed ``alone``, if the caller knows how, or refused with its cutter's reason.
+* Every other error (a deadline, Ctrl-C, damaged data) passes through, and leaves no reservation and no piece at work.
+
+Several pieces at a time, each in a stream of its own: :mod:`oocbe.streaming.pipeline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from oocbe.errors import ResourceError, without_frames
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Indivisible(Generic[Piece]):
+    """What a cutter gives for a piece that has no half.
+
+    Attributes
+    ----------
+    piece : what is left of it to compute: itself, or less of it where some rows meet no others.
+    reason : of which table or bucket it is, how large it is and why it is not cut; an error begins with it.
+    """
+
+    piece: Piece
+    reason: str
+
+
+class Cutter(Protocol[Piece]):
+    """Says how a piece halves."""
+
+    def __call__(self, piece: Piece, /) -> Iterable[Piece] | Indivisible[Piece]:
+        """Smaller pieces whose results, laid end to end, are the piece's; none where no result comes of it.
+
+        They may be made one by one: the next one is asked for when all before it are done.
+        """
+
+
+@dataclass(frozen=True)
+class Resumption(Generic[Result]):
+    """How a second attempt goes on where the first one ended, for pieces that give several results.
+
+    Attributes
+    ----------
+    rows : rows of a result; laid end to end they are the same in every attempt, wherever results begin and end.
+    after : the result without some of its first rows, perhaps all.
+    """
+
+    rows: Callable[[Result], int]
+    after: Callable[[Result, int], Result]
+
+
+def cut_to_fit(piece: Piece, cutter: Cutter[Piece], fits: Callable[[Piece], bool]) -> Generator[Piece, None, None]:
+    """A piece cut in halves until all fit, in order; those that have no half as they are."""
+    todo: list[Iterator[Piece]] = [iter((piece,))]
+    while todo:
+        here = next(todo[-1], None)
+        if here is None:
+            todo.pop()
+        elif fits(here):
+            yield here
+        elif isinstance(halves := cutter(here), Indivisible):
+            yield halves.piece
+        else:
+            todo.append(iter(halves))
+
+
+def run_piece(
+    piece: Piece,
+    compute: Callable[[Piece], Iterable[Result]],
+    cutter: Cutter[Piece],
+    is_too_large: Callable[[Exception], bool],
+    *,
+    reserve: Callable[[Piece], AbstractContextManager[object]] = nullcontext,
+    alone: Callable[[Piece], Iterable[Result]] | None = None,
+    resumption: Resumption[Result] | None = None,
+) -> Generator[Result, None, None]:
+    """Results of a piece, in order; where memory cannot be had for it, those of its halves.
+
+    Parameters
+    ----------
+    compute : the results of a piece. is_too_large : whether an error of it, or of ``reserve``, says that memory could
+        not be had, or that more comes of the piece than there is room for: halves may do.
+    reserve : makes what is held while a piece is at work.
+    alone : computes a piece that has no half, once more and in another way; its errors pass. None: there is none.
+    resumption : None: an attempt gives one result at most, or fails for want of memory before its first one.
+
+    Raises
+    ------
+    ResourceError : memory could not be had for a piece that has no half.
+    """
+    todo: list[Iterator[Piece]] = [iter((piece,))]
+    progress = _Progress(resumption)
+    del piece
+    while todo:
+        here = None  # what is done is let go before the next piece is made
+        here = next(todo[-1], None)
+        if here is None:
+            todo.pop()
+            continue
+        try:
+            with reserve(here):
+                yield from progress.beyond_given(compute(here))
+            continue
+        except Exception as failed:
+            if not is_too_large(failed) or not progress.can_resume:
+                raise
+            error = without_frames(failed)  # they hold the failed attempt's arrays
+        # Out of the handler: what the failed attempt held is gone.
+        halves = cutter(here)
+        if not isinstance(halves, Indivisible):
+            todo.append(iter(halves))
+        elif alone is not None:
+            yield from progress.beyond_given(alone(halves.piece))
+        else:
+            said = f": {error}" if str(error) else ""
+            raise ResourceError(f"{halves.reason}{said}") from error
+
+
+class _Progress(Generic[Result]):
+    """Counts the rows that attempts have given, so that none is given twice."""
+
+    def __init__(self, resumption: Resumption[Result] | None) -> None:
+        self._resumption = resumption
+        self._given = 0  # rows at the head of what is still to do that failed attempts have given
+        self._made = 0  # rows of the last attempt
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether another attempt may follow the last one."""
+        return self._made == 0 or self._resumption is not None
+
+    def beyond_given(self, results: Iterable[Result]) -> Iterator[Result]:
+        """An attempt's results but the rows that were given before."""
+        self._given, self._made = max(self._given, self._made), 0
+        for result in results:
+            skipped, rows = 0, 1
+            if self._resumption is not None:
+                rows = self._resumption.rows(result)
+                skipped = min(max(0, self._given - self._made), rows)
+                if skipped:
+                    result = self._resumption.after(result, skipped)
+            if skipped < rows or not rows:
+                yield result
+            self._made += rows
+            del result  # it has been taken, and may be large
+        self._given, self._made = max(0, self._given - self._made), 0
