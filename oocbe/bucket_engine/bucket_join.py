@@ -121,7 +121,11 @@ def join_and_eliminate(
     shared = SharedCounts(np.zeros(2, dtype=np.int64), deadline.flag)
     limits = (row_limit, step_limit, shared)
     calls = [(program, flat, items, first, last, level, program.levels, *limits) for first, last in blocks]
-    parts: list[Walk] = run_all(_run, calls, None if is_short else deadline.interrupt)
+    parts: list[Walk] = (
+        [_run(*calls[0])]
+        if is_short and len(calls) == 1
+        else run_all(_run, calls, None if is_short else deadline.interrupt)
+    )
     deadline.check()
     if sum(p.filled for p in parts) > row_limit:
         raise TooManyRowsError(len(layout.scope), row_limit)
