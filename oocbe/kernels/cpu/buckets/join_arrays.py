@@ -1,8 +1,8 @@
 """The flat arrays of a bucket, by name: what its join is handed, on the CPU and on the device.
 
 :mod:`oocbe.kernels.cpu.buckets.bucket_join` says what runs, levels and leaves are. Numba takes these tuples as they
-are. ``oocbe/kernels/cuda/buckets/bucket_join.cu`` has structs of the same names and fields for lookups, leaves and
-bounds, which :mod:`oocbe.kernels.cuda.structs` fills by name; a test compares them.
+are. ``oocbe/kernels/cuda/buckets/bucket_join.cu`` has structs of the same names for lookups, leaves and bounds, with
+the fields that it uses, which :mod:`oocbe.kernels.cuda.structs` fills by name; a test compares them.
 
 Lists of lists are end to end: those of i are start[i] to start[i + 1] - 1. Unless said otherwise arrays of indices are
 int64, and arrays of key bits are uint64.

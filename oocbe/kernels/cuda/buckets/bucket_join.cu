@@ -12,13 +12,13 @@
 
 #define SCANNED_ROWS 8  // as on the CPU: the least value of longer ranges is taken to be their table's
 
-// The next three have the names and fields of oocbe/kernels/cpu/buckets/join_arrays.py, which documents them.
+// The next three are those of oocbe/kernels/cpu/buckets/join_arrays.py, which documents them, with the fields used here.
 
 struct LookupArrays {
-    const i64 *level_start, *segment_start, *segment_middle, *segment_word;
+    const i64 *segment_start, *segment_word;
     const u64 *segment_shift, *segment_mask, *segment_place;
-    const i64 *base, *own_bits, *free_base;
-    const u64 *bits, *free;
+    const i64 *base;
+    const u64 *bits;
 };
 
 struct LeafArrays {
@@ -30,10 +30,10 @@ struct LeafArrays {
 };
 
 struct BoundArrays {
-    const i64 *level_start, *word;
+    const i64 *word;
     const u64 *shift, *mask;
     const i64 *base;
-    const wide *entries, *slack;
+    const wide *entries;
     wide scale;
 };
 

@@ -79,19 +79,21 @@ class DeviceProgram:
         addresses = np.array(
             [[keys.data.ptr, keys.shape[1], values.data.ptr] for keys, values in tables], dtype=np.uint64
         ).reshape(-1, 3)
-        runs, leaf = program.runs, program.leaf
+        runs = program.runs
         parts = np.stack([runs.part_table.astype(np.uint64), runs.part_word.astype(np.uint64), runs.part_shift], axis=1)
-        lookups, bounds = program.lookups._asdict(), program.bounds._asdict()
-        scale = bounds.pop("scale")
-        self._buffer, places = pack([addresses, parts, leaf.masks, *lookups.values(), *bounds.values()])
-        begin = int(self._buffer.data.ptr)
-        self.tables_at, self.parts_at, masks_at, *rest = [begin + 8 * place for place in places]
-        at = iter(rest)
-        self.lookups = structs.packed(SOURCE, "LookupArrays", **{name: next(at) for name in lookups})
-        self.bounds = structs.packed(SOURCE, "BoundArrays", **{name: next(at) for name in bounds}, scale=scale)
-        self.leaf_values = cupy().asarray(leaf.values)
-        on_device = {"masks": masks_at, "values": self.leaf_values}
-        self.leaf = structs.packed(SOURCE, "LeafArrays", **leaf._asdict() | on_device)
+        leaf = program.leaf._replace(values=cupy().asarray(program.leaf.values))
+        # Of each of these the fields that the source's struct of the same name has: arrays by their addresses.
+        groups = [(type(group).__name__, group._asdict()) for group in (program.lookups, leaf, program.bounds)]
+        used = [(name, {f: group[f] for f in structs.members(SOURCE, name)}) for name, group in groups]
+        host = [field for _, group in used for field in group.values() if isinstance(field, np.ndarray)]
+        self._buffer, places = pack([addresses, parts, *host])
+        at = (int(self._buffer.data.ptr) + 8 * place for place in places)
+        self.tables_at, self.parts_at = next(at), next(at)
+        self.lookups, self.leaf, self.bounds = (
+            structs.packed(SOURCE, name, **{f: next(at) if isinstance(v, np.ndarray) else v for f, v in group.items()})
+            for name, group in used
+        )
+        self.leaf_values = leaf.values  # kept alive
         self.least = _least_values(tables, program.bounds.entries.dtype) if self.prunes else None
         definitions: dict[str, str | int] = {
             "WORDS": words,
