@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from oocbe.results.interrupted import carried
+from oocbe.results.interrupted import carried, interruptible
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
 
@@ -53,16 +53,13 @@ def solve(
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
 
-    def solved() -> Result:
-        with Deadline(settings.time_limit):
-            loaded = load_problem(problem)
-            reading = time.perf_counter() - begin
-            from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
+    with interruptible() as interruption, Deadline(settings.time_limit):
+        loaded = load_problem(problem)
+        reading = time.perf_counter() - begin
+        from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
-            result = run(loaded, settings, observer)
-        return result if loaded is problem else with_reading(result, reading)
-
-    return carried(solved)
+        result = run(loaded, settings, observer)
+    return carried(result if loaded is problem else with_reading(result, reading), interruption)
 
 
 def with_reading(result: Timed, seconds: float) -> Timed:
@@ -101,15 +98,13 @@ def bound(
     settings = settings_from(options, overrides)
     wanted = [z] if isinstance(z, int | str) else list(z)
 
-    def bounded() -> BoundResult:
-        with Deadline(settings.time_limit):
-            loaded = load_problem(problem)
-            reading = time.perf_counter() - begin
-            from oocbe.elimination.mini_buckets.mini_buckets_bound import bound as run
+    with interruptible() as interruption, Deadline(settings.time_limit):
+        loaded = load_problem(problem)
+        reading = time.perf_counter() - begin
+        from oocbe.elimination.mini_buckets.mini_buckets_bound import bound as run
 
-            return with_reading(run(loaded, settings, wanted, partition, cost_shifting, observer), reading)
-
-    return carried(bounded)
+        result = run(loaded, settings, wanted, partition, cost_shifting, observer)
+    return carried(with_reading(result, reading), interruption)
 
 
 def verify(problem: Problem | str | Path, solution: str | Path) -> Verdict:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from oocbe.bucket_engine.factors import PackedFactor
-from oocbe.bucket_engine.join_program import BucketScope, JoinProgram, ProgramBuilder
+from oocbe.bucket_engine.join_program import BucketScope, ProgramBuilder
 from oocbe.bucket_engine.row_pruning import RowPruning
+from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.model.semiring import Semiring
 from oocbe.streaming.sources import HeldRows, SortedRows
 from oocbe.system.pieces import Indivisible
@@ -80,15 +81,12 @@ class _Levels:
     def __init__(self, join: BucketJoin) -> None:
         self.join = join
         self.program = program = join.program()
-        word, shift, mask, size, start, table, part_word, part_shift = (run.tolist() for run in program.runs)
-        self.bits = [int(m).bit_length() for m in mask]
-        self.fields = [
-            [
-                _TableField(table[p], WORD_BITS * part_word[p] + part_shift[p])
-                for p in range(start[level], start[level + 1])
-            ]
-            for level in range(program.levels)
-        ]
+        runs = program.runs
+        word, shift, size, start = (a.tolist() for a in (runs.word, runs.shift, runs.size, runs.part_start))
+        self.bits = [mask.bit_length() for mask in runs.mask.tolist()]
+        places = zip(runs.part_table.tolist(), runs.part_word.tolist(), runs.part_shift.tolist(), strict=True)
+        fields = [_TableField(table, WORD_BITS * part_word + part_shift) for table, part_word, part_shift in places]
+        self.fields = [fields[start[level] : start[level + 1]] for level in range(program.levels)]
         variable_at = {
             (f.word, f.shift): v for v, f in zip(join.scope.separator, join.scope.layout.fields, strict=True)
         }

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
-from oocbe.bucket_engine.join_program import JoinProgram
 from oocbe.errors import DiskError, ResourceError
+from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.semiring import Semiring
 from oocbe.settings.machine import device_memory_limit
@@ -258,9 +258,7 @@ def _join_on_device(
 
     def join() -> tuple[Any, Any]:
         pairs = [(t.keys, t.values) for t in map(to_device, tables)]
-        return DeviceProgram(
-            program.runs, program.lookups, program.leaf, program.bounds, pairs, layout.words, dtype
-        ).join(row_limit)
+        return DeviceProgram(program, pairs, layout.words, dtype).join(row_limit)
 
     try:
         return Table(layout, *with_retry(join)(), semiring, is_sorted=True)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.join_program import JoinProgram
 from oocbe.errors import LimitError
 from oocbe.kernels.cpu.buckets.bucket_join import walk
+from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, SharedCounts, TableArrays, WalkStart
 from oocbe.kernels.cpu.buckets.walk_steps import Walk
 from oocbe.kernels.cpu.threads import row_ranges, run_all, thread_count
 from oocbe.model.semiring import Semiring
@@ -86,8 +86,7 @@ def join_and_eliminate(
     TimeLimitError : the deadline came.
     """
     deadline = deadline or Deadline()
-    flat = _flatten(tables, dtype)
-    flat = (*flat, *_priced(program, flat, tables))
+    flat = _flatten(program, tables, dtype)
     largest = int(np.argmax([t.rows for t in tables])) if tables else 0
     rows = tables[largest].rows if tables else 0
     count = len(tables)
@@ -111,7 +110,7 @@ def join_and_eliminate(
     while level + 1 < most_levels and items.filled < wanted_blocks and not _is_fine(items, largest, block_rows):
         # Prefixes that no table narrows can outnumber all rows: stop short of those.
         most = max(rows, SERIAL_WORK)
-        unshared = (np.zeros(2, np.int64), deadline.flag)
+        unshared = SharedCounts(np.zeros(2, np.int64), deadline.flag)
         narrower = _run(program, flat, items, 0, items.filled, level, level + 1, most, step_limit, unshared)
         if not narrower.complete:
             break
@@ -119,16 +118,20 @@ def join_and_eliminate(
         level += 1
     items = _cut_ranges(program, flat, items, level, block_rows)
     blocks = _blocks(items, largest, block_rows, wanted_blocks)
-    shared = (np.zeros(2, dtype=np.int64), deadline.flag)
+    shared = SharedCounts(np.zeros(2, dtype=np.int64), deadline.flag)
     limits = (row_limit, step_limit, shared)
     calls = [(program, flat, items, first, last, level, program.levels, *limits) for first, last in blocks]
-    parts: list[Walk] = run_all(_run, calls, None if is_short else deadline.interrupt)
+    parts: list[Walk] = (
+        [_run(*calls[0])]
+        if is_short and len(calls) == 1
+        else run_all(_run, calls, None if is_short else deadline.interrupt)
+    )
     deadline.check()
     if sum(p.filled for p in parts) > row_limit:
         raise TooManyRowsError(len(layout.scope), row_limit)
     if not all(p.complete for p in parts):
         # Walks that gave up for the rows of all have fewer of them each, and may have fewer together.
-        raise (TooManyStepsError if shared[0][1] > step_limit else TooManyRowsError)(len(layout.scope), row_limit)
+        raise (TooManyStepsError if shared.made[1] > step_limit else TooManyRowsError)(len(layout.scope), row_limit)
     keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
     values = _laid_end_to_end([p.values[: p.filled] for p in parts])
     return Table(layout, keys, values, semiring, is_sorted=True)
@@ -139,7 +142,7 @@ def _laid_end_to_end(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(parts, axis=-1)
 
 
-def _flatten(tables: Sequence[Table], dtype: np.dtype[Any]) -> tuple[NDArray[Any], ...]:
+def _flatten(program: JoinProgram, tables: Sequence[Table], dtype: np.dtype[Any]) -> TableArrays:
     """All tables' keys and values end to end; a single table is used in place."""
     rows = np.array([t.rows for t in tables], dtype=np.int64)
     key_base = np.zeros(len(tables), dtype=np.int64)
@@ -155,25 +158,28 @@ def _flatten(tables: Sequence[Table], dtype: np.dtype[Any]) -> tuple[NDArray[Any
         values.append(np.zeros(1, dtype=dtype))
     flat_keys = keys[0] if len(keys) == 1 else np.concatenate(keys)
     flat_values = values[0] if len(values) == 1 else np.concatenate(values)
-    return flat_keys, flat_values, key_base, rows, value_base
+    return TableArrays(flat_keys, flat_values, key_base, rows, value_base, *_priced(program, flat_values, tables))
 
 
-def _priced(program: JoinProgram, flat: tuple[NDArray[Any], ...], tables: Sequence[Table]) -> tuple[Any, ...]:
+def _priced(
+    program: JoinProgram, values: NDArray[Any], tables: Sequence[Table]
+) -> tuple[NDArray[Any], NDArray[Any], Any]:
     """What bounds count for the tables' rows: the least of each table, all of them, and what they are multiplied by.
 
-    That is the values, times the bounds' scale, or where rows carry consumptions, the scaled values and their price.
-    Nothing is looked for where nothing is pruned.
+    That is the ``values`` of all tables, times the bounds' scale, or where rows carry consumptions, the scaled values
+    and their price. Nothing is looked for where nothing is pruned.
     """
-    kind, scale = program.bounds[5].dtype, program.bounds[7]
+    kind, scale = program.bounds.entries.dtype, program.bounds.scale
     if not program.prunes:
-        return np.zeros(len(tables), dtype=kind), flat[1], scale
+        return np.zeros(len(tables), dtype=kind), values, scale
     priced: list[NDArray[Any]] = [t.values for t in tables]
-    rows = flat[1]
-    shift, mask, price = program.consumption[8:]
+    rows = values
+    consumption = program.consumption
+    price = consumption.price
     if price.any():
         priced = [p.astype(kind) * scale for p in priced]
         for part, t in zip(priced, tables, strict=True):
-            for s, m, rate in zip(shift.tolist(), mask.tolist(), price, strict=True):
+            for s, m, rate in zip(consumption.shift.tolist(), consumption.mask.tolist(), price, strict=True):
                 part += ((t.keys[0] >> np.uint64(s)) & np.uint64(m)).astype(kind) * rate
         rows, scale = np.concatenate(priced) if any(map(len, priced)) else np.zeros(1, kind), kind.type(1)
     return np.array([p.min() if len(p) else 0 for p in priced], dtype=kind), rows, scale
@@ -181,7 +187,7 @@ def _priced(program: JoinProgram, flat: tuple[NDArray[Any], ...], tables: Sequen
 
 def _run(
     program: JoinProgram,
-    flat: tuple[NDArray[Any], ...],
+    flat: TableArrays,
     items: Walk,
     first: int,
     last: int,
@@ -189,26 +195,13 @@ def _run(
     stop: int,
     row_limit: int,
     step_limit: int,
-    shared: tuple[NDArray[np.int64], NDArray[np.int64]],
+    shared: SharedCounts,
 ) -> Walk:
-    start = (items.keys, items.low, items.high, first, last, level, stop)
-    return Walk(
-        *walk(
-            flat,
-            program.runs,
-            program.lookups,
-            program.leaf,
-            program.bounds,
-            program.consumption,
-            start,
-            row_limit,
-            step_limit,
-            shared,
-        )
-    )
+    start = WalkStart(items.keys, items.low, items.high, first, last, level, stop)
+    return Walk(*walk(flat, program, start, row_limit, step_limit, shared))
 
 
-def _cut_ranges(program: JoinProgram, flat: tuple[NDArray[Any], ...], items: Walk, level: int, block_rows: int) -> Walk:
+def _cut_ranges(program: JoinProgram, flat: TableArrays, items: Walk, level: int, block_rows: int) -> Walk:
     """Items whose next level reads a long row range, cut into several with the same prefix and consecutive ranges.
 
     Cuts lie where the level's field changes, so that no group of rows is torn apart; the other tables keep their whole
@@ -216,9 +209,8 @@ def _cut_ranges(program: JoinProgram, flat: tuple[NDArray[Any], ...], items: Wal
     """
     if level >= program.levels:
         return items
-    keys, _, key_base, rows, *_ = flat
-    mask, part_start, part_table, part_word, part_shift = (program.runs[i] for i in (2, 4, 5, 6, 7))
-    parts = range(int(part_start[level]), int(part_start[level + 1]))
+    runs, part_table = program.runs, program.runs.part_table
+    parts = range(int(runs.part_start[level]), int(runs.part_start[level + 1]))
     if not parts:
         return items
     widths = np.stack(
@@ -233,9 +225,10 @@ def _cut_ranges(program: JoinProgram, flat: tuple[NDArray[Any], ...], items: Wal
         part = parts[int(widths[:, item].argmax())]
         t = int(part_table[part])
         low, high = int(items.low[t, item]), int(items.high[t, item])
-        begin = int(key_base[t]) + int(part_word[part]) * int(rows[t])
-        column = keys[begin + low : begin + high]
-        cuts = [low + cut for cut in _group_cuts(column, int(part_shift[part]), int(mask[level]), block_rows)]
+        begin = int(flat.key_base[t]) + int(runs.part_word[part]) * int(flat.rows[t])
+        column = flat.keys[begin + low : begin + high]
+        field = (int(runs.part_shift[part]), int(runs.mask[level]))
+        cuts = [low + cut for cut in _group_cuts(column, *field, block_rows)]
         for first, last in itertools.pairwise([*cuts, high]):
             source.append(item)
             table_of.append(t)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.buckets.join_arrays import ConsumptionArrays
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 
@@ -114,15 +115,15 @@ class Consumption:
         return within
 
 
-def walk_arrays(
+def consumption_arrays(
     consumption: Consumption | None,
     variable: int,
     keeps_staircase: bool,
     prices: Sequence[int | float],
     dtype: np.dtype[Any],
     one: Any,
-) -> tuple[Any, ...]:
-    """What :func:`oocbe.kernels.cpu.buckets.bucket_join.walk` calls ``consumption``.
+) -> ConsumptionArrays:
+    """What rows carry as the join of one bucket takes it.
 
     Parameters
     ----------
@@ -131,24 +132,25 @@ def walk_arrays(
     prices : what bounds count for a unit of each constraint; none where nothing is pruned.
     dtype : of the bounds, int64 or float64. one : neutral value of the messages' dtype.
     """
-    unit = (np.zeros(1, dtype=np.uint64), np.array([one]))
+    unit_key, unit_value = np.zeros(1, dtype=np.uint64), np.array([one])
     if consumption is None:
-        none = np.zeros(0, dtype=np.int64)
-        return (0, 0, 0, 0, False, none, *unit, none, none, np.zeros(0, dtype=dtype))
+        none, free = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=dtype)
+        return ConsumptionArrays(0, 0, 0, 0, False, none, unit_key, unit_value, none, none, free)
     shifts, masks = consumption.parts
     given = np.zeros(len(masks), dtype=dtype)
     given[: len(prices)] = prices
-    return (
-        consumption.bits,
-        consumption.limit | consumption.guards,
-        consumption.guards,
-        consumption.widths[0],
-        keeps_staircase,
-        consumption.own[variable],
-        *unit,
-        shifts,
-        masks,
-        given,
+    return ConsumptionArrays(
+        bits=consumption.bits,
+        limit=consumption.limit | consumption.guards,
+        guards=consumption.guards,
+        group_shift=consumption.widths[0],
+        keeps_staircase=keeps_staircase,
+        own=consumption.own[variable],
+        unit_key=unit_key,
+        unit_value=unit_value,
+        shift=shifts,
+        mask=masks,
+        price=given,
     )
 
 

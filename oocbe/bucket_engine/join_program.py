@@ -6,7 +6,6 @@ not per row, but a problem has hundreds of buckets with a few rows each, so it i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.consumption import Consumption, walk_arrays
+from oocbe.bucket_engine.consumption import Consumption, consumption_arrays
 from oocbe.bucket_engine.factors import FactorPool, PackedFactor
-from oocbe.bucket_engine.row_pruning import MERGED_BITS, BoundArrays, RowPruning
+from oocbe.bucket_engine.row_pruning import MERGED_BITS, RowPruning, bound_arrays, no_bounds
 from oocbe.bucket_engine.segments import Segments
+from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram, LeafArrays, LookupArrays, RunArrays, SemiringCodes
 from oocbe.kernels.cpu.buckets.lookups import mark_free, merge_constraints, merge_functions, merge_leaf_masks
 from oocbe.model.semiring import Semiring
 from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
@@ -46,37 +46,6 @@ class BucketScope:
     def fields(self) -> tuple[Field, ...]:
         """Bit field of each variable of the separator."""
         return self.layout.fields[len(self.layout.fields) - len(self.separator) :]
-
-
-@dataclass(frozen=True)
-class JoinProgram:
-    """Flat arrays for :func:`oocbe.kernels.cpu.buckets.bucket_join.walk`, named as its parameters."""
-
-    levels: int
-    runs: tuple[NDArray[Any], ...]
-    lookups: tuple[NDArray[Any], ...]
-    leaf: tuple[Any, ...]
-    bounds: tuple[Any, ...]
-    consumption: tuple[Any, ...]
-
-    @property
-    def consumes(self) -> bool:
-        """Whether rows carry what they consume of linear constraints."""
-        return bool(self.consumption[0] > 0)
-
-    @property
-    def prunes(self) -> bool:
-        """Whether rows are held against a bound."""
-        return len(self.bounds[6]) > 0
-
-    def expected_work(self, rows: int) -> float:
-        """A guess at the rows that the walk visits, from the rows of the largest table (at least one).
-
-        Each row is extended by the variables that no table has: constraints leave some of their values, taken here as
-        the square root of how many there are.
-        """
-        sizes = self.runs[3]
-        return max(1, rows) * math.sqrt(math.prod(float(size) for size in sizes[sizes > 0]))
 
 
 @dataclass
@@ -130,7 +99,7 @@ class ProgramBuilder:
     constraints : pool of packed constraints (uint8). functions : pool of packed functions (value dtype).
     semiring : what joining and marginalising mean.
     consumption : what the rows of all tables and messages carry, in the lowest field of their keys; None: nothing.
-    keeps_staircase : see :func:`oocbe.bucket_engine.consumption.walk_arrays`.
+    keeps_staircase : of the rows of one key, those go that consume no less than another and are no better.
     """
 
     def __init__(
@@ -171,7 +140,8 @@ class ProgramBuilder:
         pruning : the bound to hold rows against; None: all are kept.
         """
         limit = min(LARGEST_MERGED_BITS, max(4, rows.bit_length() - 2))
-        levels, runs, level_of = self._runs(scope, tables)
+        runs, level_of = self._runs(scope, tables)
+        levels = len(runs.word)
         at_level: list[list[PackedFactor]] = [[] for _ in range(levels)]
         at_leaf: list[PackedFactor] = []
         for c in constraints:
@@ -192,7 +162,7 @@ class ProgramBuilder:
         free_sets: list[NDArray[np.uint64]] = []
         end = free_end = 0
         for level, members in enumerate(at_level):
-            enumerated = int(runs[3][level]) if members else 0
+            enumerated = int(runs.size[level]) if members else 0
             for group in _merge(
                 members, 1 << members[0].scope[0] if enumerated else 0, self._bits, limit - _word_bits(enumerated)
             ):
@@ -250,41 +220,44 @@ class ProgramBuilder:
             end += len(merged)
         level_start.append(len(base))
 
-        starts, *segments = gathers.arrays()
-        lookups = (
-            np.array(level_start, dtype=np.int64),
-            starts,
-            np.array(middle, dtype=np.int64),
-            *segments,
-            np.array(base, dtype=np.int64),
-            np.array(own_bits, dtype=np.int64),
-            np.array(free_base, dtype=np.int64),
-            np.concatenate(bit_sets) if bit_sets else np.zeros(1, dtype=np.uint64),
-            np.concatenate(free_sets) if free_sets else np.zeros(1, dtype=np.uint64),
+        segment_start, segment_word, segment_shift, segment_mask, segment_place = gathers.arrays()
+        lookups = LookupArrays(
+            level_start=np.array(level_start, dtype=np.int64),
+            segment_start=segment_start,
+            segment_middle=np.array(middle, dtype=np.int64),
+            segment_word=segment_word,
+            segment_shift=segment_shift,
+            segment_mask=segment_mask,
+            segment_place=segment_place,
+            base=np.array(base, dtype=np.int64),
+            own_bits=np.array(own_bits, dtype=np.int64),
+            free_base=np.array(free_base, dtype=np.int64),
+            bits=np.concatenate(bit_sets) if bit_sets else np.zeros(1, dtype=np.uint64),
+            free=np.concatenate(free_sets) if free_sets else np.zeros(1, dtype=np.uint64),
         )
-        leaf = (
-            size,
-            np.uint64((1 << leaf_bits) - 1),
-            mask_words,
-            np.concatenate(masks) if masks else np.zeros(1, dtype=np.uint64),
-            np.concatenate(values) if values else np.zeros(1, dtype=dtype),
-            int(self._semiring.combination),
-            int(self._semiring.marginalisation),
-            one,
+        leaf = LeafArrays(
+            size=size,
+            mask=np.uint64((1 << leaf_bits) - 1),
+            mask_words=mask_words,
+            masks=np.concatenate(masks) if masks else np.zeros(1, dtype=np.uint64),
+            values=np.concatenate(values) if values else np.zeros(1, dtype=dtype),
         )
-        bounds = BoundArrays.none(levels, dtype)
-        if pruning is not None:
+        semiring = SemiringCodes(int(self._semiring.combination), int(self._semiring.marginalisation), one)
+        prices: tuple[int | float, ...] = ()
+        if pruning is None:
+            bounds = no_bounds(levels, dtype)
+        else:
             least = sum(v.min().item() for v in values)
-            bits = min(MERGED_BITS, max(1, rows.bit_length() - 2))
-            bounds = BoundArrays.make(pruning, scope.separator, fields, level_of, levels, dtype, least, bits)
-        prices = () if pruning is None else pruning.prices
-        carried = (self._consumption, scope.variable, self._keeps_staircase, prices, bounds[5].dtype, one)
-        return JoinProgram(levels, runs, lookups, leaf, bounds, walk_arrays(*carried))
+            merged_bits = min(MERGED_BITS, max(1, rows.bit_length() - 2))
+            placed = (scope.separator, fields, level_of, levels, dtype)
+            bounds, prices = bound_arrays(pruning, *placed, least, merged_bits), pruning.prices
+        carried = (self._consumption, scope.variable, self._keeps_staircase, prices, bounds.entries.dtype, one)
+        return JoinProgram(runs, lookups, leaf, semiring, bounds, consumption_arrays(*carried))
 
     def _runs(
         self, scope: BucketScope, tables: Sequence[tuple[tuple[int, ...], Layout]]
-    ) -> tuple[int, tuple[NDArray[Any], ...], dict[int, int]]:
-        """Cut the separator into runs, most significant first; see :mod:`oocbe.kernels.cpu.buckets.bucket_join`."""
+    ) -> tuple[RunArrays, dict[int, int]]:
+        """Cut the separator into runs, most significant first; and the run that each variable is in."""
         owners: dict[int, list[tuple[int, Field]]] = {v: [] for v in scope.separator}
         for t, (members, layout) in enumerate(tables):
             for v, field in zip(members, layout.fields[len(layout.fields) - len(members) :], strict=True):
@@ -308,17 +281,17 @@ class ProgramBuilder:
         for _, _, parts in runs:
             starts.append(starts[-1] + len(parts))
         everyone = [part for _, _, parts in runs for part in parts]
-        arrays = (
-            np.array([f.word for f, _, _ in runs], dtype=np.int64),
-            np.array([f.shift for f, _, _ in runs], dtype=np.uint64),
-            np.array([f.mask for f, _, _ in runs], dtype=np.uint64),
-            np.array([size for _, size, _ in runs], dtype=np.int64),
-            np.array(starts, dtype=np.int64),
-            np.array([t for t, _ in everyone], dtype=np.int64),
-            np.array([f.word for _, f in everyone], dtype=np.int64),
-            np.array([f.shift for _, f in everyone], dtype=np.uint64),
+        arrays = RunArrays(
+            word=np.array([f.word for f, _, _ in runs], dtype=np.int64),
+            shift=np.array([f.shift for f, _, _ in runs], dtype=np.uint64),
+            mask=np.array([f.mask for f, _, _ in runs], dtype=np.uint64),
+            size=np.array([size for _, size, _ in runs], dtype=np.int64),
+            part_start=np.array(starts, dtype=np.int64),
+            part_table=np.array([t for t, _ in everyone], dtype=np.int64),
+            part_word=np.array([f.word for _, f in everyone], dtype=np.int64),
+            part_shift=np.array([f.shift for _, f in everyone], dtype=np.uint64),
         )
-        return len(runs), arrays, level_of
+        return arrays, level_of
 
     def _layout_group(
         self,

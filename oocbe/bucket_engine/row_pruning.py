@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.buckets.join_arrays import BoundArrays
 from oocbe.kernels.cpu.buckets.lookups import merge_bound_tables
 from oocbe.tables.layout import Field
 
@@ -52,81 +53,71 @@ class RowPruning:
     prices: tuple[int | float, ...] = ()
 
 
-class BoundArrays:
-    """Makes the arrays that :func:`oocbe.kernels.cpu.buckets.bucket_join.walk` calls ``bounds``.
+def no_bounds(levels: int, dtype: np.dtype[Any]) -> BoundArrays:
+    """Nothing is pruned. dtype : of the message's values."""
+    kind = np.dtype(np.float64 if dtype.kind == "f" else np.int64)
+    empty, unsigned = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
+    start = np.zeros(levels + 1, dtype=np.int64)
+    return BoundArrays(start, empty, unsigned, unsigned, empty, np.zeros(1, kind), np.zeros(0, kind), kind.type(1))
 
-    (level_start, word, shift, mask, base, entries, slack, scale): the tables of level i are level_start[i] to
-    level_start[i + 1] - 1; table b has the entry ``entries[base[b] + field]`` for the field of the separator's key that
-    word, shift and mask describe; entries[0] is 0. slack[i] is what the tables of the levels before i, and the scaled
-    least values of the joined tables, must stay below; slack[levels + 1] the same for a whole row and its value.
+
+def bound_arrays(
+    pruning: RowPruning,
+    separator: Sequence[int],
+    fields: Sequence[Field],
+    level_of: Mapping[int, int],
+    levels: int,
+    dtype: np.dtype[Any],
+    least_functions: int | float,
+    merged_bits: int = MERGED_BITS,
+) -> BoundArrays:
+    """A bound as the join of one bucket takes it.
+
+    Parameters
+    ----------
+    separator, fields : variables and their places in the message's keys, the least significant first.
+    level_of : run of each variable. levels : number of runs.
+    dtype : of the message's values.
+    least_functions : least sum of the bucket's functions.
+    merged_bits : at most :data:`MERGED_BITS`; fewer for buckets with few rows.
     """
-
-    @staticmethod
-    def none(levels: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
-        """Nothing is pruned; ``slack`` is empty. dtype : of the message's values."""
-        kind = np.dtype(np.float64 if dtype.kind == "f" else np.int64)
-        empty, unsigned = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64)
-        start = np.zeros(levels + 1, dtype=np.int64)
-        return start, empty, unsigned, unsigned, empty, np.zeros(1, kind), np.zeros(0, kind), kind.type(1)
-
-    @staticmethod
-    def make(
-        pruning: RowPruning,
-        separator: Sequence[int],
-        fields: Sequence[Field],
-        level_of: Mapping[int, int],
-        levels: int,
-        dtype: np.dtype[Any],
-        least_functions: int | float,
-        merged_bits: int = MERGED_BITS,
-    ) -> tuple[Any, ...]:
-        """Arrays for one bucket.
-
-        Parameters
-        ----------
-        separator, fields : variables and their places in the message's keys, the least significant first.
-        level_of : run of each variable. levels : number of runs.
-        dtype : of the message's values.
-        least_functions : least sum of the bucket's functions.
-        merged_bits : see :data:`MERGED_BITS`; fewer for buckets with few rows.
-        """
-        kind = np.dtype(np.float64 if dtype.kind == "f" else np.int64)
-        least_of = [kind.type(0)] * (levels + 1)
-        groups: list[tuple[Field, list[int]]] = []
-        starts = [0] * (levels + 1)
-        members = [(level_of[v], v, field) for v, field in zip(separator, fields, strict=True) if v in pruning.tables]
-        members.sort(key=lambda member: (member[0], member[2].shift))
-        previous = -1
-        for level, v, field in members:
-            least_of[level] += pruning.tables[v].min()
-            last = groups[-1][0] if groups else None
-            if last is not None and level == previous and field.shift + field.bits - last.shift <= merged_bits:
-                groups[-1] = (Field(last.word, last.shift, field.shift + field.bits - last.shift), groups[-1][1])
-                groups[-1][1].append(v)
-            else:
-                groups.append((field, [v]))
-                starts[level] += 1
-            previous = level
-        field_of = dict(zip(separator, fields, strict=True))
-        entries, base = _merged_tables(pruning, groups, field_of, kind)
-        least_after = [kind.type(0)] * (levels + 1)
-        for level in range(levels - 1, -1, -1):
-            least_after[level] = least_after[level + 1] + least_of[level]
-        number: Any = kind.type
-        room = number(pruning.threshold) - number(pruning.constant)
-        slack = np.empty(levels + 2, dtype=kind)
-        slack[:-1] = room - np.array(least_after) - number(least_functions) * pruning.scale
-        slack[-1] = room
-        return (
-            np.concatenate([[0], np.cumsum(starts[:levels])]).astype(np.int64),
-            np.array([f.word for f, _ in groups], dtype=np.int64),
-            np.array([f.shift for f, _ in groups], dtype=np.uint64),
-            np.array([f.mask for f, _ in groups], dtype=np.uint64),
-            base,
-            entries,
-            slack,
-            kind.type(pruning.scale),
-        )
+    kind = np.dtype(np.float64 if dtype.kind == "f" else np.int64)
+    least_of = [kind.type(0)] * (levels + 1)
+    groups: list[tuple[Field, list[int]]] = []
+    starts = [0] * (levels + 1)
+    members = [(level_of[v], v, field) for v, field in zip(separator, fields, strict=True) if v in pruning.tables]
+    members.sort(key=lambda member: (member[0], member[2].shift))
+    previous = -1
+    for level, v, field in members:
+        least_of[level] += pruning.tables[v].min()
+        last = groups[-1][0] if groups else None
+        if last is not None and level == previous and field.shift + field.bits - last.shift <= merged_bits:
+            groups[-1] = (Field(last.word, last.shift, field.shift + field.bits - last.shift), groups[-1][1])
+            groups[-1][1].append(v)
+        else:
+            groups.append((field, [v]))
+            starts[level] += 1
+        previous = level
+    field_of = dict(zip(separator, fields, strict=True))
+    entries, base = _merged_tables(pruning, groups, field_of, kind)
+    least_after = [kind.type(0)] * (levels + 1)
+    for level in range(levels - 1, -1, -1):
+        least_after[level] = least_after[level + 1] + least_of[level]
+    number: Any = kind.type
+    room = number(pruning.threshold) - number(pruning.constant)
+    slack = np.empty(levels + 2, dtype=kind)
+    slack[:-1] = room - np.array(least_after) - number(least_functions) * pruning.scale
+    slack[-1] = room
+    return BoundArrays(
+        level_start=np.concatenate([[0], np.cumsum(starts[:levels])]).astype(np.int64),
+        word=np.array([f.word for f, _ in groups], dtype=np.int64),
+        shift=np.array([f.shift for f, _ in groups], dtype=np.uint64),
+        mask=np.array([f.mask for f, _ in groups], dtype=np.uint64),
+        base=base,
+        entries=entries,
+        slack=slack,
+        scale=kind.type(pruning.scale),
+    )
 
 
 def _merged_tables(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from oocbe.errors import RequestedEndError
 from oocbe.results.bound_result import BoundResult
 from oocbe.results.result import Result
 from oocbe.results.task_result import TaskResult
-from oocbe.system.interruption import listening
+from oocbe.system.interruption import Interruption, listening
 
 Answer = TypeVar("Answer", Result, TaskResult, BoundResult)
 
@@ -27,13 +28,18 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
 
 
-def carried(work: Callable[[], Answer]) -> Answer:
-    """What the work returns; where Ctrl-C came meanwhile, :class:`oocbe.Interrupted` with that as its ``result``."""
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Within the block Ctrl-C is a request to end; KeyboardInterrupt where it ends before anything is known."""
     with listening() as interruption:
         try:
-            answer = work()
-        except RequestedEndError:  # before there was anything to be known
+            yield interruption
+        except RequestedEndError:
             raise KeyboardInterrupt(interruption.reason) from None
+
+
+def carried(answer: Answer, interruption: Interruption) -> Answer:
+    """The answer of an :func:`interruptible` block; raises :class:`Interrupted` with it where Ctrl-C came meanwhile."""
     if interruption.is_requested:
         raise Interrupted(interruption.reason, answer)
     return answer

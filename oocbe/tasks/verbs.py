@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from oocbe.errors import UsageError
 from oocbe.facade import load_problem, settings_from, with_reading
-from oocbe.results.interrupted import carried
+from oocbe.results.interrupted import carried, interruptible
 from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import listening
 
@@ -61,15 +61,12 @@ def run_task(
     settings = settings_from(options, overrides)
     begin = time.perf_counter()
 
-    def found() -> TaskResult:
-        with Deadline(settings.time_limit):
-            loaded = load_problem(problem)
-            reading = time.perf_counter() - begin
-            load_engine()
-            result = answered(task, loaded, settings, k=k, temperature=temperature, observer=observer)
-        return with_reading(result, reading)
-
-    return carried(found)
+    with interruptible() as interruption, Deadline(settings.time_limit):
+        loaded = load_problem(problem)
+        reading = time.perf_counter() - begin
+        load_engine()
+        result = answered(task, loaded, settings, k=k, temperature=temperature, observer=observer)
+    return carried(with_reading(result, reading), interruption)
 
 
 def answered(

@@ -13,14 +13,19 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.bucket_engine.factors import FactorPool
+from oocbe.bucket_engine.join_program import BucketScope, ProgramBuilder
 from oocbe.elimination.buckets import assignment
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu.buckets import consumption_leaf
 from oocbe.kernels.cpu.buckets.consumption_leaf import join_consumptions
 from oocbe.kernels.cpu.buckets.consumption_runs import DEEPEST, GIVEN_UP, LISTS
+from oocbe.kernels.cpu.buckets.join_arrays import LeafRows, TableArrays
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
+from oocbe.model.semiring import MIN_SUM
 from oocbe.system.deadline import Deadline
+from oocbe.tables.layout import Layout
 
 PROMPT = 30.0
 """Seconds for what takes less than one, on a machine that does much else; without a limit it took minutes."""
@@ -85,29 +90,23 @@ def leaf(lengths: list[int], marginalisation: int, keeps_staircase: bool, bits: 
     rows = np.array(lengths, dtype=np.int64)
     base = np.append(0, np.cumsum(rows)[:-1])
     none = np.zeros(0, dtype=np.int64)
-    tables = (np.concatenate(keys), np.concatenate(values), base, rows, base, none, none, 1)
-    here = (np.zeros(len(rows), np.int64), rows, none, none, 0, 0, 0)
-    leaf_part = (
-        domain,
-        np.int64(domain - 1),
-        0,
-        np.zeros(0, np.uint64),
-        np.zeros(0, np.int64),
-        0,
-        marginalisation,
-        np.int64(0),
-    )
+    tables = TableArrays(np.concatenate(keys), np.concatenate(values), base, rows, base, none, none, 1)
+    here = LeafRows(np.zeros(len(rows), np.int64), rows, none, none, 0, 0, 0)
+    functions = FactorPool((), np.zeros(0, dtype=np.int64))
+    builder = ProgramBuilder((1,), FactorPool((), np.zeros(1, dtype=np.uint8)), functions, MIN_SUM)
+    program = builder.build(BucketScope(0, 1, (), Layout((), ())), [], [], [], 0)
     guards, limit = 1 << (bits - 1), (1 << (bits - 1)) - 1
-    unit = (np.zeros(1, np.uint64), np.zeros(1, np.int64))
-    own = np.arange(domain, dtype=np.int64)
-    consumption = (bits, limit | guards, guards, bits, keeps_staircase, own, *unit, none, none, none)
-    return tables, here, leaf_part, consumption, keys, values
+    carried = program.consumption._replace(bits=bits, limit=limit | guards, guards=guards, group_shift=bits)
+    carried = carried._replace(keeps_staircase=keeps_staircase, own=np.arange(domain, dtype=np.int64))
+    semiring = program.semiring._replace(marginalisation=marginalisation)
+    of_domain = program.leaf._replace(size=domain, mask=np.int64(domain - 1))
+    return tables, of_domain, semiring, carried, here, keys, values
 
 
 def run(arguments, row_limit=1 << 62, stop=None):
     lists = (np.empty((LISTS, 64), np.int64), np.empty((LISTS, 64), np.int64))
     ends = np.zeros(DEEPEST + 1, dtype=np.int64)
-    return join_consumptions(*arguments[:4], *lists, ends, row_limit, np.zeros(1, np.int64) if stop is None else stop)
+    return join_consumptions(*arguments[:5], *lists, ends, row_limit, np.zeros(1, np.int64) if stop is None else stop)
 
 
 @pytest.mark.parametrize("keeps_staircase", [True, False])
@@ -123,7 +122,7 @@ def run(arguments, row_limit=1 << 62, stop=None):
 def test_a_leaf_has_the_combinations_of_its_tables(lengths, domain, keeps_staircase):
     arguments = leaf(lengths, 0, keeps_staircase, domain=domain)
     bits = 30
-    keys, values = arguments[4:]
+    keys, values = arguments[5:]
     best: dict[int, int] = {}
     for rows in itertools.product(*(range(n) for n in lengths)):
         taken = [int(k[row]) for k, row in zip(keys, rows, strict=True)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oocbe.kernels.cuda.modules import choices, compiler_options, source_names, source_text
+from oocbe.kernels.cuda.structs import words
 
 ARCHITECTURES = (70, 80, 90)
 """The oldest first: what compiles for it, and does not ask for the architecture, compiles for the others."""
@@ -84,6 +85,15 @@ def test_source_compiles(compiler, name, place):
         code, log = compiler.log_of(source_text(name), options)
         assert code == 0, f"{name}.cu with {definitions}:\n{log}"
         assert "): warning" not in log  # one without a place in the source is about the architecture's age
+
+
+def test_structs_are_as_wide_as_the_host_makes_them(compiler):
+    names = ("LookupArrays", "LeafArrays", "BoundArrays", "Bounds", "Level", "Leaf")
+    asserted = [f'static_assert(sizeof({name}) == {8 * words("bucket_join", name)}, "{name}");' for name in names]
+    definitions = {name: values[0] for name, values in choices("bucket_join").items()}
+    options = (*compiler_options(definitions), "--gpu-architecture=sm_80")
+    code, log = compiler.log_of("\n".join([source_text("bucket_join"), *asserted]), options)
+    assert code == 0, log
 
 
 def test_a_broken_source_is_noticed(compiler):

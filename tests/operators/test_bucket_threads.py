@@ -65,7 +65,7 @@ def test_a_large_domain_does_not_blow_up_merged_lookups():
     builder = ProgramBuilder(sizes, FactorPool((), np.zeros(1, dtype=np.uint8)), pool, MIN_SUM)
     scope = BucketScope(0, 4096, (1, 2, 3), Layout(("a", "b", "c"), sizes[1:]))
     program = builder.build(scope, [], [], pool.factors, 1 << 20)
-    assert program.leaf[4].size <= 3 * 16 * 4096
+    assert program.leaf.values.size <= 3 * 16 * 4096
 
 
 @pytest.mark.parametrize("rows", [0, 3, 40])

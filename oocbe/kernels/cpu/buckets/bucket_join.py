@@ -20,7 +20,8 @@ least value among the rows of each table that agree with it. A row is judged onc
 
 Where rows carry what they consume of linear constraints (:mod:`oocbe.bucket_engine.consumption`), that is the lowest
 field of every key, a leaf has several rows (:mod:`oocbe.kernels.cpu.buckets.consumption_leaf`), and bounds count a
-*price* for what a row consumes. Flat arrays for all of it: :mod:`oocbe.bucket_engine.bucket_join` documents them.
+*price* for what a row consumes. Flat arrays for all of it (:mod:`oocbe.kernels.cpu.buckets.join_arrays`) come from
+:mod:`oocbe.bucket_engine.join_program`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import numpy as np
 
 from oocbe.kernels.cpu.buckets.consumption_leaf import join_consumptions, write_rows
 from oocbe.kernels.cpu.buckets.consumption_runs import DEEPEST, LISTS
+from oocbe.kernels.cpu.buckets.join_arrays import LeafRows
 from oocbe.kernels.cpu.buckets.trie_search import group_end, seek
 from oocbe.kernels.cpu.buckets.walk_steps import bound_part, gather, grown, least_value
 from oocbe.kernels.cpu.jit import jit
@@ -48,54 +50,33 @@ LOOK_UP_STEP = (1 << 14) - 1
 
 
 @jit
-def walk(
-    tables: Any,
-    runs: Any,
-    lookups: Any,
-    leaf: Any,
-    bounds: Any,
-    consumption: Any,
-    start: Any,
-    row_limit: Any,
-    step_limit: Any,
-    shared: Any,
-) -> Any:
-    """Walk the tries from given items down to a level; see the module and :class:`Walk`.
+def walk(tables: Any, program: Any, start: Any, row_limit: Any, step_limit: Any, shared: Any) -> Any:
+    """Walk the tries from given items down to a level; the fields of :class:`Walk`.
 
     Parameters
     ----------
-    tables : (keys, values, key_base, rows, value_base, least, priced, price_scale) — all tables' key words and values
-        end to end; for the bounds, what each row's value and consumption are worth in ``price_scale`` (the values
-        themselves where no consumption is carried), and the least of that in each table, in the dtype of the bounds.
-    runs : (word, shift, mask, size, part_start, part_table, part_word, part_shift).
-    lookups : (level_start, segment_start, segment_middle, word, shift, mask, place, base, own_bits, free_base, bits,
-        free) — bit sets by level. Segments up to segment_middle read the level's own run, the rest the runs above.
-    leaf : (size, mask, mask_words, masks, values, combination, marginalisation, one).
-    bounds : (level_start, word, shift, mask, base, entries, slack, scale) — see
-        :class:`oocbe.bucket_engine.row_pruning.RowPruning`; ``slack`` is empty where nothing is pruned.
-    consumption : (bits, limit, guards, group_shift, keeps_staircase, own, unit_key, unit_value, shift, mask, price) —
-        bits is 0 where none is carried. limit has all guard bits set; own is what each value of the eliminated variable
-        consumes; unit_key and unit_value make a row that adds nothing; shift, mask and price are those of each
-        constraint, and consumptions are grouped by what lies above group_shift.
-    start : (item_keys, item_low, item_high, first, last, start_level, stop_level).
+    tables, program, start, shared : ``TableArrays``, ``JoinProgram``, ``WalkStart`` and ``SharedCounts`` of
+        :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
     row_limit : give up beyond this many rows, or partial walks. step_limit : give up beyond about this many steps, each
         of which takes up or leaves one field of a key: with a bound, many may lead to few rows.
-    shared : (made, stop), int64 (2,) and (1,), which all walks of a bucket share. ``made`` counts the rows and steps so
-        far, now and then. Threads add to it without a lock, so it may fall behind a little; the caller checks the rows
-        at the end. Whoever sets ``stop`` to another value than 0 makes all walks give up soon.
     """
-    keys, values, key_base, table_rows, value_base, table_least, priced, price_scale = tables
-    run_word, run_shift, run_mask, run_size, part_start, part_table, part_word, part_shift = runs
-    level_start, segment_start, segment_middle = lookups[:3]
-    segments = lookups[3:7]
-    base, own_bits, free_base, bits, free = lookups[7:]
-    leaf_size, leaf_mask, mask_words, leaf_masks, leaf_values, combination, marginalisation, one = leaf
-    item_keys, item_low, item_high, first, last, start_level, stop_level = start
-    entries, slack, scale = bounds[5:]
-    made, stop = shared
+    keys, values, key_base, value_base = tables.keys, tables.values, tables.key_base, tables.value_base
+    table_rows, table_least, priced, price_scale = tables.rows, tables.least, tables.priced, tables.price_scale
+    runs, lookups, leaf, bounds = program.runs, program.lookups, program.leaf, program.bounds
+    semiring, consumption = program.semiring, program.consumption
+    run_word, run_shift, run_mask, run_size = runs.word, runs.shift, runs.mask, runs.size
+    part_start, part_table, part_word, part_shift = runs.part_start, runs.part_table, runs.part_word, runs.part_shift
+    level_start, segment_start, segment_middle = lookups.level_start, lookups.segment_start, lookups.segment_middle
+    base, bits, own_bits = lookups.base, lookups.bits, lookups.own_bits
+    free, free_base = lookups.free, lookups.free_base
+    leaf_size, leaf_mask, leaf_masks, leaf_values = leaf.size, leaf.mask, leaf.masks, leaf.values
+    combination, marginalisation = semiring.combination, semiring.marginalisation
+    entries, slack, scale = bounds.entries, bounds.slack, bounds.scale
+    item_keys, item_low, item_high, first, last = start.keys, start.low, start.high, start.first, start.last
+    start_level, stop_level = start.level, start.stop_level
+    made, stop = shared.made, shared.stop
     prunes = len(slack) > 0
-    consumes = consumption[0] > 0
-    amount_shift, amount_mask, price = consumption[8], consumption[9], consumption[10]
+    consumes = consumption.bits > 0
     amounts = np.empty((LISTS, 64 if consumes else 1), dtype=np.int64)
     worths = np.empty(amounts.shape, dtype=values.dtype)
     run_ends = np.zeros(DEEPEST + 1, dtype=np.int64)
@@ -174,11 +155,11 @@ def walk(
                         continue
 
                     for f in range(mask_from, function_to):
-                        index[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
+                        index[f] = gather(key, lookups, segment_start[f], segment_start[f + 1])
                     if consumes:
-                        rows = (low[stop_level], high[stop_level], index, base, mask_from, mask_to, function_to)
-                        limits = (run_ends, row_limit, stop)
-                        from_leaf = join_consumptions(tables, rows, leaf, consumption, amounts, worths, *limits)
+                        rows = LeafRows(low[stop_level], high[stop_level], index, base, mask_from, mask_to, function_to)
+                        limits = (amounts, worths, run_ends, row_limit, stop)
+                        from_leaf = join_consumptions(tables, leaf, semiring, consumption, rows, *limits)
                         filled, chosen, amounts, worths = from_leaf
                         if filled < 0:
                             return out_keys, out_values, out_low, out_high, count, False, pruned
@@ -186,10 +167,11 @@ def walk(
                             capacity = 2 * (count + filled)
                             out_keys = grown(out_keys, count, capacity)
                             out_values = grown(out_values.reshape(1, -1), count, capacity)[0]
-                        before, prices = count, (scale, amount_shift, amount_mask, price)
+                        before = count
                         room = slack[levels + 1] - reached[levels] if prunes else entries[0]
                         written = (amounts[chosen, :filled], worths[chosen, :filled])
-                        count = write_rows(key, *written, prunes, room, prices, out_keys, out_values, count)
+                        holds = (prunes, room, scale, consumption)
+                        count = write_rows(key, *written, *holds, out_keys, out_values, count)
                         pruned += before + filled - count
                         made[0] += (count & ~SHARED_STEP) - (before & ~SHARED_STEP)
                         if count > row_limit or made[0] > row_limit:
@@ -214,10 +196,10 @@ def walk(
                             block = x >> 6
                             allowed = ~U64(0)
                             for f in range(mask_from, mask_to):
-                                allowed &= leaf_masks[base[f] + index[f] * mask_words + block]
+                                allowed &= leaf_masks[base[f] + index[f] * leaf.mask_words + block]
                         if (allowed >> U64(x & 63)) & U64(1) == U64(0):
                             continue
-                        value = one
+                        value = semiring.one
                         present = True
                         if count_tables > 0:
                             value = values[value_base[0] + first_row + candidate]
@@ -281,7 +263,7 @@ def walk(
                     # Gather what the constraints of this level need from above; keep those that may forbid something.
                     filled = level_start[level]
                     for f in range(level_start[level], level_start[level + 1]):
-                        above = gather(key, segments, segment_middle[f], segment_start[f + 1])
+                        above = gather(key, lookups, segment_middle[f], segment_start[f + 1])
                         i = free_base[f] + (above >> own_bits[f])
                         if (free[i >> 6] >> U64(i & 63)) & U64(1) == U64(0):
                             index[filled] = above
@@ -290,7 +272,7 @@ def walk(
                     active_to[level] = filled
                 else:
                     for f in range(level_start[level], level_start[level + 1]):
-                        index[f] = gather(key, segments, segment_start[f], segment_start[f + 1])
+                        index[f] = gather(key, lookups, segment_start[f], segment_start[f + 1])
 
             part_from = part_start[level]
             parts = part_start[level + 1] - part_from
@@ -376,7 +358,7 @@ def walk(
             if parts > 0:
                 for a in range(level_start[level], active_to[level]):
                     f = active[a]
-                    i = index[a] | gather(key, segments, segment_start[f], segment_middle[f])
+                    i = index[a] | gather(key, lookups, segment_start[f], segment_middle[f])
                     if (bits[base[f] + (i >> 6)] >> U64(i & 63)) & U64(1) == U64(0):
                         permitted = False
                         break

@@ -28,6 +28,7 @@ from oocbe.kernels.cpu.buckets.consumption_runs import (
     push,
     settle,
 )
+from oocbe.kernels.cpu.buckets.join_arrays import LeafRule
 from oocbe.kernels.cpu.buckets.walk_steps import grown
 from oocbe.kernels.cpu.jit import jit
 
@@ -41,9 +42,10 @@ of it may still go, by limits, by the staircase, and by bounds."""
 @jit
 def join_consumptions(
     tables: Any,
-    here: Any,
     leaf: Any,
+    semiring: Any,
     consumption: Any,
+    here: Any,
     amounts: Any,
     worths: Any,
     ends: Any,
@@ -56,22 +58,24 @@ def join_consumptions(
 
     Parameters
     ----------
-    tables, leaf, consumption : as for :func:`oocbe.kernels.cpu.buckets.bucket_join.walk`.
-    here : (low, high, index, base, mask_from, mask_to, function_to) — int64 (tables,), each table's rows at this leaf;
-        the index of each mask and function; where the entries of each begin; where masks and functions are in both.
+    tables, leaf, semiring, consumption, here : ``TableArrays``, three parts of a ``JoinProgram``, and ``LeafRows``, of
+        :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
     amounts, worths : int64 and value dtype (:data:`LISTS`, capacity), overwritten.
     ends : int64 (:data:`DEEPEST` + 1,), where the runs on the stack end, 0 at the front; overwritten behind that. Made
         once by the caller, as there are millions of leaves.
     row_limit : of the message; a leaf may pass it by as much as :data:`LEAF_FACTOR` says.
     stop : int64 (1,), looked at now and then; another value than 0 makes the leaf give up.
     """
-    keys, values, key_base, _, value_base, _, _, _ = tables
-    low, high, index, base, mask_from, mask_to, function_to = here
-    leaf_size, leaf_mask, mask_words, leaf_masks, leaf_values, combination, marginalisation, one = leaf
-    bits, limit, guards, group_shift, keeps_staircase, own, unit_key, unit_value, _, _, _ = consumption
-    rule = (limit, guards, group_shift, keeps_staircase, combination, marginalisation)
+    keys, values, key_base, value_base = tables.keys, tables.values, tables.key_base, tables.value_base
+    low, high, index, base = here.low, here.high, here.indices, here.base
+    leaf_mask, leaf_masks, leaf_values = leaf.mask, leaf.masks, leaf.values
+    combination = semiring.combination
+    limit, guards, own = consumption.limit, consumption.guards, consumption.own
+    rule = LeafRule(
+        limit, guards, consumption.group_shift, consumption.keeps_staircase, combination, semiring.marginalisation
+    )
     count_tables = len(key_base)
-    shift = U64(bits)
+    shift = U64(consumption.bits)
     amount_mask = (U64(1) << shift) - U64(1)
     most = max(np.int64(LEAST_LEAF_ROWS), LEAF_FACTOR * min(np.int64(row_limit), np.int64(1) << 59))
     # A variable that begins as a literal has two types while types are inferred, and functions that it is given to are
@@ -91,7 +95,7 @@ def join_consumptions(
             if pointer[0] == high[0]:
                 break
             x = np.int64((keys[key_base[0] + pointer[0]] >> shift) & leaf_mask)
-        elif x == leaf_size:
+        elif x == leaf.size:
             break
         present = True
         for t in range(count_tables):
@@ -109,13 +113,13 @@ def join_consumptions(
             if x >> 6 != block:
                 block = x >> 6
                 allowed = ~U64(0)
-                for f in range(mask_from, mask_to):
-                    allowed &= leaf_masks[base[f] + index[f] * mask_words + block]
+                for f in range(here.mask_from, here.mask_to):
+                    allowed &= leaf_masks[base[f] + index[f] * leaf.mask_words + block]
             present = (allowed >> U64(x & 63)) & U64(1) != U64(0) and (limit - own[x]) & guards == guards
         if present:
-            worth = one
-            for f in range(mask_to, function_to):
-                looked_up = leaf_values[base[f] + index[f] * leaf_size + x]
+            worth = semiring.one
+            for f in range(here.mask_to, here.function_to):
+                looked_up = leaf_values[base[f] + index[f] * leaf.size + x]
                 if combination == 0:
                     worth += looked_up
                 else:
@@ -125,7 +129,7 @@ def join_consumptions(
             worths[JOINED, 0] = worth
             for t in range(max(1, count_tables)):
                 first, rows = zero, zero + 1
-                run = (unit_key, unit_value, zero, zero, amount_mask)
+                run = (consumption.unit_key, consumption.unit_value, zero, zero, amount_mask)
                 if count_tables > 0:
                     first, rows = pointer[t], until[t] - pointer[t]
                     run = (keys, values, key_base[t], value_base[t], amount_mask)
@@ -206,7 +210,8 @@ def write_rows(
     worths: Any,
     prunes: Any,
     room: Any,
-    prices: Any,
+    scale: Any,
+    consumption: Any,
     out_keys: Any,
     out_values: Any,
     count: Any,
@@ -217,11 +222,10 @@ def write_rows(
     ----------
     key : uint64 (words,), of the separator. amounts, worths : (rows,), packed consumptions, ascending, and values.
     prunes : whether rows are held against ``room``, which what they are worth must stay below.
-    prices : (scale, shift, mask, price), what values and each constraint's consumption are multiplied by, and where
-        that is in the packed consumption.
+    scale : what values are multiplied by for that. consumption : its prices count as well.
     out_keys, out_values, count : the output, with room for the rows, and how many it has.
     """
-    scale, shift, mask, price = prices
+    shift, mask, price = consumption.shift, consumption.mask, consumption.price
     for row in range(len(amounts)):
         if prunes:
             worth = worths[row] * scale

@@ -35,9 +35,10 @@ class Walk(NamedTuple):
 
 
 @inline
-def gather(key: Any, segments: Any, first: Any, last: Any) -> Any:
-    """Index made of some fields of a key: segments ``first`` to ``last - 1`` of (word, shift, mask, place)."""
-    word, shift, mask, place = segments
+def gather(key: Any, lookups: Any, first: Any, last: Any) -> Any:
+    """Index made of some fields of a key: segments ``first`` to ``last - 1`` of the lookups."""
+    word, shift = lookups.segment_word, lookups.segment_shift
+    mask, place = lookups.segment_mask, lookups.segment_place
     index = U64(0)
     for s in range(first, last):
         index |= ((key[word[s]] >> shift[s]) & mask[s]) << place[s]
@@ -47,7 +48,8 @@ def gather(key: Any, segments: Any, first: Any, last: Any) -> Any:
 @inline
 def bound_part(key: Any, bounds: Any, level: Any) -> Any:
     """What the bound's tables say of the variables of one level."""
-    start, word, shift, mask, base, entries = bounds[:6]
+    start, word, shift, mask = bounds.level_start, bounds.word, bounds.shift, bounds.mask
+    base, entries = bounds.base, bounds.entries
     total = entries[0]  # always 0: a number of the right type
     for b in range(start[level], start[level + 1]):
         total += entries[base[b] + np.int64((key[word[b]] >> shift[b]) & mask[b])]

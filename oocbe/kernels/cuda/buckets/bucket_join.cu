@@ -12,28 +12,50 @@
 
 #define SCANNED_ROWS 8  // as on the CPU: the least value of longer ranges is taken to be their table's
 
-// A bound that is additive over the key: tables of bit fields, of one level or of all.
-struct Bounds {
-    i64 from, to;
-    const u64 *word, *shift, *mask;
+// The next three are those of oocbe/kernels/cpu/buckets/join_arrays.py, which documents them, with the fields used here.
+
+struct LookupArrays {
+    const i64 *segment_start, *segment_word;
+    const u64 *segment_shift, *segment_mask, *segment_place;
+    const i64 *base;
+    const u64 *bits;
+};
+
+struct LeafArrays {
+    i64 size;
+    u64 mask;
+    i64 mask_words;
+    const u64 *masks;
+    const VALUE *values;
+};
+
+struct BoundArrays {
+    const i64 *word;
+    const u64 *shift, *mask;
     const i64 *base;
     const wide *entries;
-    wide slack, scale;
+    wide scale;
+};
+
+// The part of a bound that one launch needs: its tables of one level, or of all.
+struct Bounds {
+    BoundArrays arrays;
+    i64 first, last;    // tables first .. last - 1
+    wide slack;
     const wide *least;  // (tables,): least value of each
     const wide *totals; // (items,): bound on each item, least values included; unused for leaves
 };
 
-// All members are 8 bytes wide: the host passes the struct as an array of uint64.
+// Arguments of the kernels. All members are 8 bytes wide, or structs of such: the host fills them by name (structs.py).
 struct Level {
     const u64 *tables;          // (tables, 3): address of keys, rows, address of values
     const u64 *parts;           // (parts, 3): table, word, shift; parts of this level
     i64 part_count, table_count;
-    const i64 *segment_start, *segment_middle;
-    const u64 *segment_word, *segment_shift, *segment_mask, *segment_place;
-    const i64 *base, *own_bits, *free_base;
-    const u64 *bits;
-    i64 filter_from, filter_to;
-    i64 word; u64 shift, mask; i64 size;
+    LookupArrays lookups;
+    i64 filter_from, filter_to; // lookups of this level
+    i64 word;                   // the level's run
+    u64 shift, mask;
+    i64 size;
     const u64 *item_keys;       // (WORDS, items)
     const u32 *item_low, *item_high;  // (tables, items)
     i64 items;
@@ -45,27 +67,23 @@ struct Level {
 struct Leaf {
     const u64 *tables;
     i64 table_count;
-    const i64 *segment_start;
-    const u64 *segment_word, *segment_shift, *segment_mask, *segment_place;
-    const i64 *base;
-    const u64 *masks;
-    const VALUE *values;
+    LookupArrays lookups;
+    LeafArrays leaf;
     i64 mask_from, function_from, function_to;
-    i64 size; u64 mask; i64 mask_words;
     const u64 *item_keys;
     const u32 *item_low, *item_high;
     i64 items;
     Bounds bounds;
 };
 
-template <typename Program>
-__device__ __forceinline__ i64 gather(const Program &p, const u64 *key, i64 from, i64 to) {
+// The index of a lookup: some fields of a key.
+__device__ __forceinline__ i64 gather(const LookupArrays &lookups, const u64 *key, i64 f) {
     u64 index = 0;
-    for (i64 s = from; s < to; s++) {
+    for (i64 s = lookups.segment_start[f]; s < lookups.segment_start[f + 1]; s++) {
         u64 word = key[0];
         #pragma unroll
-        for (int w = 1; w < WORDS; w++) if (p.segment_word[s] == (u64)w) word = key[w];
-        index |= ((word >> p.segment_shift[s]) & p.segment_mask[s]) << p.segment_place[s];
+        for (int w = 1; w < WORDS; w++) if (lookups.segment_word[s] == w) word = key[w];
+        index |= ((word >> lookups.segment_shift[s]) & lookups.segment_mask[s]) << lookups.segment_place[s];
     }
     return (i64)index;
 }
@@ -97,12 +115,13 @@ __device__ __forceinline__ i64 item_of(const Level &p, i64 unit, i64 *bounds) {
 
 // What the tables of a bound say of a key.
 __device__ __forceinline__ wide bound_of(const Bounds &bounds, const u64 *key) {
+    const BoundArrays &arrays = bounds.arrays;
     wide total = 0;
-    for (i64 b = bounds.from; b < bounds.to; b++) {
+    for (i64 b = bounds.first; b < bounds.last; b++) {
         u64 word = key[0];
         #pragma unroll
-        for (int w = 1; w < WORDS; w++) if (bounds.word[b] == (u64)w) word = key[w];
-        total += bounds.entries[bounds.base[b] + (i64)(word >> bounds.shift[b] & bounds.mask[b])];
+        for (int w = 1; w < WORDS; w++) if (arrays.word[b] == w) word = key[w];
+        total += arrays.entries[arrays.base[b] + (i64)(word >> arrays.shift[b] & arrays.mask[b])];
     }
     return total;
 }
@@ -165,15 +184,15 @@ __device__ __forceinline__ bool evaluate(const Level &p, i64 unit, i64 item, u64
     for (i64 f = p.filter_from; f < p.filter_to; f++) {
         if (p.part_count == 0) {
             i64 stride = (p.size + 63) >> 6;
-            i64 index = gather(p, key, p.segment_start[f], p.segment_start[f + 1]);
-            if (!((p.bits[p.base[f] + index * stride + (i64)(field >> 6)] >> (field & 63)) & 1)) return false;
+            i64 index = gather(p.lookups, key, f);
+            if (!((p.lookups.bits[p.lookups.base[f] + index * stride + (i64)(field >> 6)] >> (field & 63)) & 1)) return false;
         } else {
-            i64 index = gather(p, key, p.segment_start[f], p.segment_start[f + 1]);
-            if (!bit_at(p.bits + p.base[f], index)) return false;
+            i64 index = gather(p.lookups, key, f);
+            if (!bit_at(p.lookups.bits + p.lookups.base[f], index)) return false;
         }
     }
 #if PRUNES
-    if (p.bounds.totals[item] + bound_of(p.bounds, key) + more * p.bounds.scale >= p.bounds.slack) return false;
+    if (p.bounds.totals[item] + bound_of(p.bounds, key) + more * p.bounds.arrays.scale >= p.bounds.slack) return false;
 #endif
     return true;
 }
@@ -239,7 +258,7 @@ write_children(Level p, const u32 *ballots, const i64 *block_ends, u64 *keys, u3
 #endif
     }
 #if PRUNES
-    totals[place] = p.bounds.totals[item] + bound_of(p.bounds, key) + more * p.bounds.scale;
+    totals[place] = p.bounds.totals[item] + bound_of(p.bounds, key) + more * p.bounds.arrays.scale;
 #endif
     if (next_driver >= 0) widths[place] = highs[next_driver * children + place] - lows[next_driver * children + place];
 }
@@ -255,7 +274,7 @@ reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *block_counts) {
         #pragma unroll
         for (int w = 0; w < WORDS; w++) key[w] = p.item_keys[w * p.items + item];
         u32 pointer[MOST_TABLES];
-        i64 candidates = p.size;
+        i64 candidates = p.leaf.size;
         u32 first = 0;
         if (p.table_count > 0) {
             first = p.item_low[item];
@@ -266,13 +285,13 @@ reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *block_counts) {
         u64 allowed = 0;
         for (i64 c = 0; c < candidates; c++) {
             i64 x = c;
-            if (p.table_count > 0) x = (i64)(((const u64 *)p.tables[0])[first + c] & p.mask);
+            if (p.table_count > 0) x = (i64)(((const u64 *)p.tables[0])[first + c] & p.leaf.mask);
             if (x >> 6 != block) {
                 block = x >> 6;
                 allowed = ~0ull;
                 for (i64 f = p.mask_from; f < p.function_from; f++) {
-                    i64 index = gather(p, key, p.segment_start[f], p.segment_start[f + 1]);
-                    allowed &= p.masks[p.base[f] + index * p.mask_words + block];
+                    i64 index = gather(p.lookups, key, f);
+                    allowed &= p.leaf.masks[p.lookups.base[f] + index * p.leaf.mask_words + block];
                 }
             }
             if (!((allowed >> (x & 63)) & 1)) continue;
@@ -283,22 +302,22 @@ reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *block_counts) {
                 for (i64 t = 1; t < p.table_count && present; t++) {
                     const u64 *column = (const u64 *)p.tables[3 * t];
                     u32 at = pointer[t], end = p.item_high[t * p.items + item];
-                    while (at < end && (i64)(column[at] & p.mask) < x) at++;
+                    while (at < end && (i64)(column[at] & p.leaf.mask) < x) at++;
                     pointer[t] = at;
-                    present = at < end && (i64)(column[at] & p.mask) == x;
+                    present = at < end && (i64)(column[at] & p.leaf.mask) == x;
                     if (present) value = combine(value, ((const VALUE *)p.tables[3 * t + 2])[at]);
                 }
             }
             if (!present) continue;
             for (i64 f = p.function_from; f < p.function_to; f++) {
-                i64 index = gather(p, key, p.segment_start[f], p.segment_start[f + 1]);
-                value = combine(value, p.values[p.base[f] + index * p.size + x]);
+                i64 index = gather(p.lookups, key, f);
+                value = combine(value, p.leaf.values[p.lookups.base[f] + index * p.leaf.size + x]);
             }
             total = found ? marginalise(total, value) : value;
             found = true;
         }
 #if PRUNES
-        if (found && bound_of(p.bounds, key) + (wide)total * p.bounds.scale >= p.bounds.slack) found = false;
+        if (found && bound_of(p.bounds, key) + (wide)total * p.bounds.arrays.scale >= p.bounds.slack) found = false;
 #endif
         totals[item] = total;
     }

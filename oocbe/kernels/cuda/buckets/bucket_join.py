@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
+from oocbe.kernels.cuda import structs
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch, or_null
 from oocbe.kernels.cuda.pruning.flags import THREADS, blocks_for, flag, keep_flagged, pack
@@ -97,43 +99,40 @@ class DeviceProgram:
 
     Parameters
     ----------
-    runs, lookups, leaf, bounds : as in :class:`oocbe.bucket_engine.join_program.JoinProgram`.
+    program : the bucket, without consumption in its rows.
     tables : device keys uint64 (words, rows) and values of each table; kept alive by this object.
-    words : of the separator's keys.
+    words : of the separator's keys. dtype : of the values.
     """
 
     def __init__(
-        self,
-        runs: tuple[NDArray[Any], ...],
-        lookups: tuple[NDArray[Any], ...],
-        leaf: tuple[Any, ...],
-        bounds: tuple[Any, ...],
-        tables: Sequence[tuple[Any, Any]],
-        words: int,
-        dtype: np.dtype[Any],
+        self, program: JoinProgram, tables: Sequence[tuple[Any, Any]], words: int, dtype: np.dtype[Any]
     ) -> None:
         self.words, self.dtype, self.tables = words, dtype, tables
-        self.run_word, self.run_shift, self.run_mask, self.run_size, self.part_start = runs[:5]
-        self.part_table = runs[5]
-        self.level_start = lookups[0]
+        self.program, self.runs, self.prunes = program, program.runs, program.prunes
         addresses = np.array(
             [[keys.data.ptr, keys.shape[1], values.data.ptr] for keys, values in tables], dtype=np.uint64
         ).reshape(-1, 3)
-        parts = np.stack([runs[5].astype(np.uint64), runs[6].astype(np.uint64), runs[7]], axis=1)
-        self.prunes = len(bounds[6]) > 0
-        self.bound_start, self.slack, self.scale = bounds[0], bounds[6], bounds[7]
-        self._buffer, places = pack([addresses, parts, *bounds[1:6], leaf[3], *lookups[1:]])
-        base = int(self._buffer.data.ptr)
-        self.tables_at, self.parts_at, *rest = [base + 8 * place for place in places]
-        self.bounds_at, self.masks_at, self.lookups_at = rest[:5], rest[5], rest[6:]
-        self.least = _least_values(tables, bounds[5].dtype) if self.prunes else None
-        self.leaf_size, self.leaf_mask, self.mask_words = int(leaf[0]), int(leaf[1]), int(leaf[2])
-        self.leaf_values = cupy().asarray(leaf[4])
+        runs = program.runs
+        parts = np.stack([runs.part_table.astype(np.uint64), runs.part_word.astype(np.uint64), runs.part_shift], axis=1)
+        leaf = program.leaf._replace(values=cupy().asarray(program.leaf.values))
+        # Of each of these the fields that the source's struct of the same name has: arrays by their addresses.
+        groups = [(type(group).__name__, group._asdict()) for group in (program.lookups, leaf, program.bounds)]
+        used = [(name, {f: group[f] for f in structs.members(SOURCE, name)}) for name, group in groups]
+        host = [field for _, group in used for field in group.values() if isinstance(field, np.ndarray)]
+        self._buffer, places = pack([addresses, parts, *host])
+        at = (int(self._buffer.data.ptr) + 8 * place for place in places)
+        self.tables_at, self.parts_at = next(at), next(at)
+        self.lookups, self.leaf, self.bounds = (
+            structs.packed(SOURCE, name, **{f: next(at) if isinstance(v, np.ndarray) else v for f, v in group.items()})
+            for name, group in used
+        )
+        self.leaf_values = leaf.values  # kept alive
+        self.least = _least_values(tables, program.bounds.entries.dtype) if self.prunes else None
         definitions: dict[str, str | int] = {
             "WORDS": words,
             "VALUE": C_TYPES[dtype],
-            "COMBINATION": int(leaf[5]),
-            "MARGINALISATION": int(leaf[6]),
+            "COMBINATION": program.semiring.combination,
+            "MARGINALISATION": program.semiring.marginalisation,
             "PRUNES": int(self.prunes),
         }
         self.kernel: Callable[[str], Any] = lambda name: kernel(SOURCE, name, **definitions)
@@ -154,7 +153,7 @@ class DeviceProgram:
             cupy().zeros((count, 1), dtype=np.uint32),
             cupy().asarray(np.array(rows, dtype=np.uint32).reshape(count, 1)),
             None if driver < 0 else cupy().asarray(np.array(rows[driver], dtype=np.int64)),
-            None if self.least is None else self.least.sum(keepdims=True) * self.scale,
+            None if self.least is None else self.least.sum(keepdims=True) * self.program.bounds.scale,
         )
         parts: list[tuple[Any, Any]] = []
         made = 0
@@ -171,13 +170,14 @@ class DeviceProgram:
 
     def _driver(self, level: int) -> int:
         """Table whose rows are a level's units of work; -1 where none takes part, or at the leaves."""
-        if level >= len(self.run_word) or self.part_start[level] == self.part_start[level + 1]:
+        part_start = self.runs.part_start
+        if level >= self.program.levels or part_start[level] == part_start[level + 1]:
             return -1
-        return int(self.part_table[self.part_start[level]])
+        return int(self.runs.part_table[part_start[level]])
 
     def _descend(self, descent: _Descent) -> Sequence[tuple[Any, Any]]:
         """Rows of all leaves below some items; what has been done when it fails is not done again."""
-        while descent.level < len(self.run_word):
+        while descent.level < self.program.levels:
             look()
             if descent.frontier.items == 0:
                 return ()
@@ -198,32 +198,37 @@ class DeviceProgram:
     def _expand(self, frontier: _Frontier, level: int) -> _Frontier:
         """The next frontier; _NoRoomError where it would take too much of the memory that is free."""
         items, count = frontier.items, len(self.tables)
-        part_from, part_to = int(self.part_start[level]), int(self.part_start[level + 1])
-        size = int(self.run_size[level])
+        runs, level_start = self.runs, self.program.lookups.level_start
+        part_from, part_to = int(runs.part_start[level]), int(runs.part_start[level + 1])
+        size = int(runs.size[level])
         unit_end = None
         if frontier.widths is not None:
             unit_end = cupy().cumsum(frontier.widths)
             units = int(unit_end[-1])
         else:
             units = items * size
-        arguments = [
-            self.tables_at,
-            self.parts_at + 24 * part_from,
-            part_to - part_from,
-            count,
-            *self.lookups_at[:10],
-            int(self.level_start[level]),
-            int(self.level_start[level + 1]),
-            int(self.run_word[level]),
-            int(self.run_shift[level]),
-            int(self.run_mask[level]),
-            size,
-            *_addresses(frontier),
-            items,
-            0 if unit_end is None else int(unit_end.data.ptr),
-            units,
-        ]
-        struct = self._with_bounds(arguments, level, level + 1, self.slack[level + 1 : level + 2], frontier.totals)
+        struct = structs.packed(
+            SOURCE,
+            "Level",
+            tables=self.tables_at,
+            parts=self.parts_at + 24 * part_from,
+            part_count=part_to - part_from,
+            table_count=count,
+            lookups=self.lookups,
+            filter_from=int(level_start[level]),
+            filter_to=int(level_start[level + 1]),
+            word=int(runs.word[level]),
+            shift=int(runs.shift[level]),
+            mask=int(runs.mask[level]),
+            size=size,
+            item_keys=frontier.keys,
+            item_low=frontier.low,
+            item_high=frontier.high,
+            items=items,
+            unit_end=unit_end,
+            units=units,
+            bounds=self._bounds(level, level + 1, level + 1, frontier.totals),
+        )
         ballots, block_ends = flag(self.kernel("count_children"), units, struct)
         children = int(block_ends[-1]) if units else 0
         item_bytes = 8 * self.words + 8 * count + 8 * self.prunes
@@ -234,7 +239,7 @@ class DeviceProgram:
         high = cupy().empty((count, children), dtype=np.uint32)
         driver = self._driver(level + 1)
         widths = None if driver < 0 else cupy().empty(children, dtype=np.int64)
-        totals = cupy().empty(children, dtype=self.slack.dtype) if self.prunes else None
+        totals = cupy().empty(children, dtype=self.program.bounds.entries.dtype) if self.prunes else None
         if children:
             written = (keys, low, high, children, driver, or_null(widths), or_null(totals))
             launch(self.kernel("write_children"), blocks_for(units), THREADS, struct, ballots, block_ends, *written)
@@ -242,47 +247,43 @@ class DeviceProgram:
 
     def _reduce(self, frontier: _Frontier) -> tuple[Any, Any]:
         """Rows of the leaves that have a value."""
-        items, levels = frontier.items, len(self.run_word)
-        segment_start, _, word, shift, mask, place, base = self.lookups_at[:7]
-        mask_from, function_from, function_to = (int(self.level_start[levels + i]) for i in range(3))
-        arguments = [
-            self.tables_at,
-            len(self.tables),
-            segment_start,
-            word,
-            shift,
-            mask,
-            place,
-            base,
-            self.masks_at,
-            int(self.leaf_values.data.ptr),
-            mask_from,
-            function_from,
-            function_to,
-            self.leaf_size,
-            self.leaf_mask,
-            self.mask_words,
-            *_addresses(frontier),
-            items,
-        ]
+        items, levels = frontier.items, self.program.levels
+        mask_from, function_from, function_to = self.program.lookups.level_start[levels:].tolist()
+        struct = structs.packed(
+            SOURCE,
+            "Leaf",
+            tables=self.tables_at,
+            table_count=len(self.tables),
+            lookups=self.lookups,
+            leaf=self.leaf,
+            mask_from=mask_from,
+            function_from=function_from,
+            function_to=function_to,
+            item_keys=frontier.keys,
+            item_low=frontier.low,
+            item_high=frontier.high,
+            items=items,
+            bounds=self._bounds(0, levels, levels + 1, None),
+        )
         totals = cupy().empty(items, dtype=self.dtype)
-        struct = self._with_bounds(arguments, 0, levels, self.slack[-1:], None)
         ballots, block_ends = flag(self.kernel("reduce_leaves"), items, struct, totals)
         return keep_flagged(self.kernel, frontier.keys, totals, ballots, block_ends)
 
-    def _with_bounds(
-        self, arguments: list[Any], first: int, last: int, slack: NDArray[Any], totals: Any
-    ) -> NDArray[np.uint64]:
-        """Arguments and the bound's tables of some levels as the kernels' struct; all zero where nothing is pruned."""
-        bounds = np.zeros(11, dtype=np.uint64)
-        if self.prunes:
-            bounds[:2] = self.bound_start[first], self.bound_start[last]
-            bounds[2:7] = self.bounds_at
-            bounds[7:8] = slack.view(np.uint64)
-            bounds[8:9] = np.array([self.scale], dtype=slack.dtype).view(np.uint64)
-            bounds[9] = 0 if self.least is None else self.least.data.ptr
-            bounds[10] = 0 if totals is None else totals.data.ptr
-        return np.concatenate([np.array(arguments, dtype=np.uint64), bounds])
+    def _bounds(self, first: int, last: int, slack: int, totals: Any) -> NDArray[np.uint64]:
+        """The bound's tables of some levels, and the number of the slack that they are held against; or zeros."""
+        if not self.prunes:
+            return np.zeros(structs.words(SOURCE, "Bounds"), dtype=np.uint64)
+        bounds = self.program.bounds
+        return structs.packed(
+            SOURCE,
+            "Bounds",
+            arrays=self.bounds,
+            first=int(bounds.level_start[first]),
+            last=int(bounds.level_start[last]),
+            slack=bounds.slack[slack],
+            least=self.least,
+            totals=totals,
+        )
 
 
 def _least_values(tables: Sequence[tuple[Any, Any]], dtype: np.dtype[Any]) -> Any:
@@ -291,10 +292,6 @@ def _least_values(tables: Sequence[tuple[Any, Any]], dtype: np.dtype[Any]) -> An
     for number, (_, values) in enumerate(tables):
         least[number] = values.min()
     return least
-
-
-def _addresses(frontier: _Frontier) -> tuple[int, int, int]:
-    return int(frontier.keys.data.ptr), int(frontier.low.data.ptr), int(frontier.high.data.ptr)
 
 
 def _free_memory() -> int:

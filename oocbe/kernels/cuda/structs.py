@@ -1,0 +1,77 @@
+"""Structs of the CUDA sources, filled by the names of their members.
+
+The source alone says which members a struct has and in which order; the host gives each a value by name. All members
+are 8 bytes wide, or structs of such, so there is no padding and a struct is an array of uint64.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cuda.modules import source_text
+
+WIDE_TYPES = ("i64", "u64", "wide")
+"""Types of 8 bytes that members may have, besides pointers."""
+
+
+@cache
+def members(source: str, struct: str) -> dict[str, str]:
+    """C type of each member of a struct of ``source.cu``, by name and in order; a pointer's ends with a star.
+
+    Raises
+    ------
+    TypeError : the source has no such struct, or a member is not 8 bytes wide.
+    """
+    found = re.search(rf"^struct {struct} \{{$(.*?)^\}};", source_text(source), flags=re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise TypeError(f"{source}.cu has no struct {struct}")
+    types: dict[str, str] = {}
+    for declaration in re.sub(r"//.*", "", found[1]).split(";")[:-1]:
+        match = re.fullmatch(r"\s*((?:const )?\w+) (.*)", declaration, flags=re.DOTALL)
+        assert match is not None, declaration
+        for declared in match[2].split(","):
+            name = declared.strip()
+            types[name.lstrip("*")] = f"{match[1]} *" if name.startswith("*") else match[1]
+    for kind in types.values():
+        if not kind.endswith("*") and kind not in WIDE_TYPES:
+            words(source, kind)  # raises where that is no struct
+    return types
+
+
+def words(source: str, struct: str) -> int:
+    """Numbers of 8 bytes that a struct takes."""
+    kinds = members(source, struct).values()
+    return sum(1 if kind.endswith("*") or kind in WIDE_TYPES else words(source, kind) for kind in kinds)
+
+
+def packed(source: str, struct: str, /, **values: Any) -> NDArray[np.uint64]:
+    """A struct of ``source.cu`` as a kernel's argument, uint64 (:func:`words`,).
+
+    values : of every member, by name: a Python integer, a NumPy scalar of 8 bytes, an address or a CuPy array for a
+        pointer (None: the null pointer), or for a struct what this function made of it.
+
+    Raises
+    ------
+    TypeError : the struct has other members than these.
+    """
+    types = members(source, struct)
+    if types.keys() != values.keys():
+        wrong = ", ".join(sorted(types.keys() ^ values.keys()))
+        raise TypeError(f"struct {struct} of {source}.cu and the values given for it differ in: {wrong}")
+    flat: list[int] = []
+    for name, kind in types.items():
+        value = values[name]
+        if kind.endswith("*"):
+            flat.append(0 if value is None else value if isinstance(value, int) else int(value.data.ptr))
+        elif kind in WIDE_TYPES:
+            flat.append(value if isinstance(value, int) else int(value.view(np.uint64)))
+        else:
+            flat.extend(value.tolist())
+    if len(flat) != words(source, struct):
+        raise TypeError(f"struct {struct} of {source}.cu takes {words(source, struct)} numbers, not {len(flat)}")
+    return np.array(flat, dtype=np.uint64)

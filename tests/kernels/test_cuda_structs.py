@@ -1,0 +1,79 @@
+"""The structs of the CUDA sources: what the host fills by name, with the fields of the join program."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import pytest
+
+from oocbe.kernels.cpu.buckets.join_arrays import BoundArrays, LeafArrays, LookupArrays
+from oocbe.kernels.cuda import structs
+from oocbe.kernels.cuda.modules import source_text
+
+SOURCE = "bucket_join"
+SAME = [LookupArrays, LeafArrays, BoundArrays]
+POINTERS = {np.int64: {"const i64 *"}, np.uint64: {"const u64 *"}, Any: {"const VALUE *", "const wide *"}}
+NUMBERS = {int: {"i64"}, np.uint64: {"u64"}, Any: {"wide"}}
+
+
+@pytest.fixture
+def source(monkeypatch):
+    """Has structs looked for in a text; nothing of it is kept."""
+
+    def give(text):
+        structs.members.cache_clear()
+        monkeypatch.setattr(structs, "source_text", lambda _: text)
+
+    yield give
+    structs.members.cache_clear()
+
+
+def c_types(field) -> set[str]:
+    """What a field of these tuples may be in C."""
+    if getattr(field, "__origin__", None) is not np.ndarray:
+        return NUMBERS[field]
+    return POINTERS[get_args(get_args(field)[1])[0]]
+
+
+@pytest.mark.parametrize("arrays", SAME, ids=lambda arrays: arrays.__name__)
+def test_structs_have_the_fields_of_the_join_program(arrays):
+    members = structs.members(SOURCE, arrays.__name__)
+    fields = get_type_hints(arrays)
+    assert list(members) == [name for name in fields if name in members]
+    assert [name for name in members if members[name] not in c_types(fields[name])] == []
+
+
+def test_all_members_are_found_and_eight_bytes_wide():
+    text = source_text(SOURCE)
+    names = re.findall(r"^struct (\w+) \{$", text, flags=re.MULTILINE)
+    assert {"Level", "Leaf", "Bounds"} < set(names)
+    for name in names:
+        body = text.partition(f"struct {name} {{")[2].partition("};")[0]
+        declared = re.sub(r"//.*", "", body)
+        assert len(structs.members(SOURCE, name)) == declared.count(",") + declared.count(";")
+
+
+def test_a_struct_is_filled_in_the_order_of_its_members(source):
+    source(
+        "struct Inner {\n    wide a;\n};\nstruct Outer {\n    i64 n; // two\n    const u64 *p, *q;\n    Inner in;\n};\n"
+    )
+    inner = structs.packed("any", "Inner", a=np.float64(0.5))
+    outer = structs.packed("any", "Outer", q=None, n=-1 & ((1 << 64) - 1), **{"in": inner}, p=24)
+    assert outer.dtype == np.uint64
+    assert outer.tolist() == [(1 << 64) - 1, 24, 0, np.float64(0.5).view(np.uint64)]
+    assert structs.packed("any", "Inner", a=np.int64(-2)).view(np.int64).tolist() == [-2]
+
+
+def test_members_without_a_value_and_values_without_a_member_are_named(source):
+    source("struct S {\n    i64 a, b;\n};\n")
+    with pytest.raises(TypeError, match="differ in: b, c"):
+        structs.packed("any", "S", a=1, c=2)
+
+
+@pytest.mark.parametrize("kind", ["int", "u32", "float", "Unknown"])
+def test_narrow_members_are_refused(source, kind):
+    source(f"struct S {{\n    i64 a;\n    {kind} b;\n}};\n")
+    with pytest.raises(TypeError, match=kind):
+        structs.members("any", "S")

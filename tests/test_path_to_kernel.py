@@ -1,0 +1,128 @@
+"""Modules between ``oocbe.solve`` and the loop that joins a bucket: no more than are written down, and all of those.
+
+Counted are the modules of this package whose functions are on the stack when the joining kernel is called: one line
+down from the verb. Where a piece is joined by the thread of its stream, the stack of the thread that asked for pieces
+belongs to the path as well.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+import oocbe
+from oocbe.bucket_engine import bucket_join, bucket_stream
+from oocbe.kernels.cuda.device import why_unavailable
+
+ROOT = Path(__file__).parents[1]
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+
+CEILINGS = {"on the CPU": 7, "out of core": 11, "on the GPU": 10}
+"""Modules on the longest path; lower them with every layer that goes."""
+
+PLAIN = {"bounds": "none", "tables": "incomplete", "order_seconds": 0.0}
+
+
+def modules_of(frame: FrameType | None) -> list[str]:
+    """Modules of this package on a stack, the outermost first."""
+    names = []
+    while frame is not None:
+        names.append(frame.f_globals.get("__name__", ""))
+        frame = frame.f_back
+    return [name for name in reversed(names) if name.startswith("oocbe.")]
+
+
+class Paths:
+    """Calls a kernel and remembers by which modules it was called."""
+
+    def __init__(self, kernel) -> None:
+        self._kernel = kernel
+        self._own: set[tuple[str, ...]] = set()
+        self._of_workers: set[tuple[str, ...]] = set()
+        self._asking: set[tuple[str, ...]] = set()
+
+    def __call__(self, *arguments):
+        is_worker = threading.current_thread() is not threading.main_thread()
+        (self._of_workers if is_worker else self._own).add(tuple(modules_of(sys._getframe(1))))
+        return self._kernel(*arguments)
+
+    def asked_by(self, function):
+        """A function that has other threads make things, such that whoever asks for one is on the path of all."""
+
+        def remembered(*arguments, **named):
+            with closing(function(*arguments, **named)) as made:
+                while True:
+                    self._asking.add(tuple(modules_of(sys._getframe(1))))
+                    try:
+                        one = next(made)
+                    except StopIteration:
+                        return
+                    yield one
+
+        return remembered
+
+    @property
+    def found(self) -> set[tuple[str, ...]]:
+        """Modules on each path, in their order, each once."""
+        all_paths = self._own | {asking + own for asking in self._asking for own in self._of_workers}
+        return {tuple(dict.fromkeys(path)) for path in all_paths}
+
+
+def check(where: str, found: set[tuple[str, ...]]) -> None:
+    """The longest path has the number of modules that the page says, and is the one that it names."""
+    longest = max(found, key=lambda path: (len(path), path))
+    assert list(longest) == documented_paths()[where]
+    assert len(longest) == CEILINGS[where]
+
+
+def documented_paths() -> dict[str, list[str]]:
+    """The lists of the page, by where the bucket is joined: modules, without the package's name in the text."""
+    text = ARCHITECTURE.read_text().partition("## From `oocbe.solve` to the joining loop")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([\w ]+) \| \d+ \| (.*) \|$", text, flags=re.MULTILINE)
+    return {
+        where: [name.removesuffix(".py").replace("/", ".") for name in re.findall(r"`(oocbe/[\w/]+\.py)`", listed)]
+        for where, listed in rows
+    }
+
+
+def test_the_page_names_modules_that_there_are_and_their_ceilings():
+    paths = documented_paths()
+    assert paths.keys() == CEILINGS.keys()
+    for modules in paths.values():
+        assert [name for name in modules if not (ROOT / f"{name.replace('.', '/')}.py").is_file()] == []
+    numbers = re.findall(r"^\| ([\w ]+) \| (\d+) \| `oocbe", ARCHITECTURE.read_text(), flags=re.MULTILINE)
+    assert {where: int(number) for where, number in numbers} == CEILINGS
+
+
+def test_on_the_cpu(monkeypatch):
+    paths = Paths(bucket_join.walk)
+    monkeypatch.setattr(bucket_join, "walk", paths)
+    monkeypatch.setenv("OOCBE_THREADS", "1")
+    oocbe.solve(ROOT / "examples" / "daily.spot", backend="cpu", **PLAIN)
+    check("on the CPU", paths.found)
+
+
+def test_out_of_core(monkeypatch):
+    paths = Paths(bucket_join.walk)
+    monkeypatch.setattr(bucket_join, "walk", paths)
+    monkeypatch.setattr(bucket_stream, "run_in_order", paths.asked_by(bucket_stream.run_in_order))
+    monkeypatch.setenv("OOCBE_THREADS", "1")
+    oocbe.solve(ROOT / "examples" / "daily.spot", backend="cpu", piece_rows=300, **PLAIN)
+    check("out of core", {path for path in paths.found if "oocbe.bucket_engine.bucket_stream" in path})
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
+def test_on_the_gpu(monkeypatch):
+    from oocbe.kernels.cuda import modules
+
+    paths = Paths(modules.as_struct)  # of every argument of every launch
+    monkeypatch.setattr(modules, "as_struct", paths)
+    oocbe.solve(ROOT / "examples" / "daily.spot", backend="cuda", **PLAIN)
+    check("on the GPU", {path for path in paths.found if "oocbe.kernels.cuda.buckets.bucket_join" in path})
