@@ -8,12 +8,12 @@ import shutil
 
 import numpy as np
 import pytest
-from durable_runs import small_problem, solve_in
 
 from oocbe.elimination.buckets import forward
 from oocbe.errors import CorruptDataError, UsageError
 from oocbe.tables.disk import hooked
 from oocbe.tables.records import render_record
+from tests.helpers.durable_runs import small_problem, solve_in
 
 MORE = {"order": "min-degree", "embedded_bytes": 260}
 

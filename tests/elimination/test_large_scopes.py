@@ -10,7 +10,6 @@ import sys
 
 import numpy as np
 import pytest
-from small_problems import check, eliminate
 
 import oocbe
 from oocbe.elimination.buckets.forward import Forward
@@ -20,6 +19,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
+from tests.helpers.small_problems import check, eliminate
 
 
 def selection_problem(bits: int, seed: int, semiring=MIN_SUM) -> Problem:

@@ -14,8 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cliques import clique
-from small_problems import check, eliminate, star
 
 import oocbe
 from oocbe.bucket_engine import bucket_join
@@ -31,6 +29,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.tables.scratch import ScratchFolder
+from tests.helpers.small_problems import check, clique, eliminate, star
 
 
 def test_row_cap():

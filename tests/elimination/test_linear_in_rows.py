@@ -9,20 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bound_problems import anything, optimum, photographs
-from bound_sources import ExactSource
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import (
-    ALL_SEMIRINGS,
-    all_values,
-    brute_force,
-    check,
-    eliminate,
-    make_problem,
-    structures,
-    without_bound,
-)
 
 import oocbe
 from oocbe.bucket_engine.consumption import consumption_of
@@ -35,6 +23,18 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.bounds import bound_sources
 from oocbe.pruning.pruner import RowPruner
+from tests.helpers.bound_problems import anything, optimum, photographs
+from tests.helpers.bound_sources import ExactSource
+from tests.helpers.small_problems import (
+    ALL_SEMIRINGS,
+    all_values,
+    brute_force,
+    check,
+    eliminate,
+    make_problem,
+    structures,
+    without_bound,
+)
 
 SOURCES = ["constant", "lp", "local-polytope"]
 

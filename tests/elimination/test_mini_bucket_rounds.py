@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fake_clock import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import brute_force, check, make_problem, structures
 
 import oocbe
 from oocbe.elimination import solve as solving
@@ -17,6 +15,8 @@ from oocbe.errors import TimeLimitError
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.settings.option_values import Gap
 from oocbe.synth import grid_network
+from tests.helpers.fake_clock import Clock
+from tests.helpers.small_problems import brute_force, check, make_problem, structures
 
 
 def rounds(monkeypatch, problem, deadline=None):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import brute_force, make_problem, structures
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
@@ -27,6 +26,7 @@ from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
 from oocbe.tables.table import Table
+from tests.helpers.small_problems import brute_force, make_problem, structures
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu", incumbent_seconds=0.05, memory=1 << 30)
 SELECTING = (MIN_SUM, MAX_SUM, MAX_PRODUCT)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from out_of_core_modes import MODES, also_out_of_core
-from table_models import check, model_join, model_maximise, model_of
 
 from oocbe.model.semiring import SEMIRINGS, Combination, Semiring
 from oocbe.table_algebra import drop_forbidden, join_maximise, join_sum, maximise
 from oocbe.tables.table import Table
+from tests.helpers.out_of_core_modes import MODES, also_out_of_core
+from tests.helpers.table_models import check, model_join, model_maximise, model_of
 
 OUT_OF_CORE = st.sampled_from([None, *MODES])
 """None: in memory alone; otherwise out of core as well, both compared bit by bit."""

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_models import SIZES, check, model_join, model_maximise, model_of, rows_of
 
 from oocbe import (
     CompleteTable,
@@ -24,6 +23,7 @@ from oocbe import (
 from oocbe.model.infeasible import largest_feasible
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SEMIRINGS, SUM_PRODUCT
 from oocbe.table_algebra.complete import eliminate_tables
+from tests.helpers.table_models import SIZES, check, model_join, model_maximise, model_of, rows_of
 
 
 def forms(data, table: Table):

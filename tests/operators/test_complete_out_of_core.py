@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from out_of_core_modes import IN_MEMORY
-from table_models import check, model_join, model_maximise, model_of, rows_of
 
 from oocbe import (
     CompleteTable,
@@ -25,13 +23,15 @@ from oocbe import (
     to_rows,
 )
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
+from tests.helpers.memory_disk import MEMORY_DISK
+from tests.helpers.table_models import check, model_join, model_maximise, model_of, rows_of
 
 
 class Folder:
     """Names for tables in a folder that is gone at the end."""
 
     def __init__(self) -> None:
-        self._holder = tempfile.TemporaryDirectory(dir=IN_MEMORY)
+        self._holder = tempfile.TemporaryDirectory(dir=MEMORY_DISK)
         self.path, self.made = Path(self._holder.name), 0
 
     def __enter__(self):

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from out_of_core_modes import MODES, also_out_of_core, same_rows
 
 from oocbe.errors import CorruptDataError, DiskError, ModelError, ResourceError, UsageError
 from oocbe.kernels.cpu.backend import CpuBackend
@@ -27,6 +26,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.nameless_file import NamelessFile
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.out_of_core_modes import MODES, also_out_of_core, same_rows
 
 
 @pytest.fixture

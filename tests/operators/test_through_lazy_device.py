@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lazy_device import DeviceArray, take_the_place_of_cupy
-from table_models import same_table
 
 from oocbe.errors import ResourceError
 from oocbe.kernels import backend_named
@@ -17,6 +15,8 @@ from oocbe.table_algebra import join_maximise, join_sum, maximise, result_memory
 from oocbe.table_algebra.streamed import stream_elimination, stream_join, stream_maximise
 from oocbe.table_algebra.through_device import PiecesThroughDevice
 from oocbe.tables.table import Table
+from tests.helpers.lazy_device import DeviceArray, take_the_place_of_cupy
+from tests.helpers.table_models import same_table
 
 SHAPES = [
     ({"e": 3, "a": 4, "k": 5, "l": 3}, {"b": 6, "e": 3, "k": 5, "l": 3}),

@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bound_problems import anything, check_message, costly_photographs, optimum, photographs, random_message
-from small_problems import all_values
 
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function, Variable
@@ -17,6 +15,15 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.pruning.bounds import bound_sources
 from oocbe.pruning.row_bounds import ValueGrid
+from tests.helpers.bound_problems import (
+    anything,
+    check_message,
+    costly_photographs,
+    optimum,
+    photographs,
+    random_message,
+)
+from tests.helpers.small_problems import all_values
 
 MESSAGES = 4
 

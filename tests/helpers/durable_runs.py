@@ -38,15 +38,6 @@ FIRST_CAP = 8
 """Row cap of the first round of the race: every order is given up at least once."""
 
 
-MEMORY_DISK = Path("/dev/shm")
-"""Where there is one: forcing files to disk costs nothing there, and what is tested does not depend on it."""
-
-
-def fast_folder() -> str | None:
-    """Parent for temporary folders; None for the system's own."""
-    return str(MEMORY_DISK) if MEMORY_DISK.is_dir() else None
-
-
 def small_problem(count: int = 7, size: int = 3, seed: int = 0) -> Problem:
     """A wheel with a chord or two: messages of one to some dozen rows."""
     random = np.random.default_rng(seed)

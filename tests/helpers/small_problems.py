@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 from hypothesis import strategies as st
@@ -214,3 +215,15 @@ def star(count: int) -> Problem:
     costs = tuple(Function.from_array((v,), [1, v]) for v in range(count))
     equal = tuple(Constraint((0, v), [[0, 0], [1, 1]], allowed=True) for v in range(1, count))
     return Problem(variables, costs, equal, name="star")
+
+
+def clique(count: int, size: int, largest: int = 100, has_forbidden: bool = True) -> Problem:
+    """Variables, each pair of which has costs below ``largest`` and, where asked for, a forbidden tuple.
+
+    Sizes of messages follow from the number of variables and their domain size.
+    """
+    random = np.random.default_rng(0)
+    pairs = list(combinations(range(count), 2))
+    functions = tuple(Function.from_array(pair, random.integers(0, largest, (size, size))) for pair in pairs)
+    forbidden = tuple(Constraint(pair, [random.integers(0, size, 2)]) for pair in pairs) if has_forbidden else ()
+    return Problem(tuple(Variable(f"x{v}", size) for v in range(count)), functions, forbidden, name="clique")
