@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination.buckets import complete_messages
+from oocbe.elimination.buckets import complete_messages, resources
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.mini_buckets.mini_buckets import MiniBuckets
+from oocbe.elimination.mini_buckets.mini_buckets_bound import Bounding
 from oocbe.elimination.mini_buckets.mini_buckets_partition import Part, by_scope, shape_of
 from oocbe.elimination.mini_buckets.mini_buckets_shift import match, with_copies
 from oocbe.elimination.preparation.logarithms import in_logarithms
@@ -172,6 +173,17 @@ def test_auto_takes_what_fits_and_steps_down_where_it_does_not():
     assert roomy.entries[0].z > entry.z
 
 
+def test_memory_is_that_of_every_elimination(monkeypatch):
+    """The process keeps its headroom, messages get their least share, and a limit that may not be kept is told."""
+    problem = grid_network(3, 3)
+    options = replace(OPTIONS, memory=1 << 33)
+    for resident, left in ((1 << 30, (1 << 33) - resources.HEADROOM - (1 << 30)), (1 << 33, 1 << 31)):
+        monkeypatch.setattr(resources, "resident_memory", lambda resident=resident: resident)
+        assert Bounding(problem, options, "scope", False, None).memory == left
+    (note,) = oocbe.bound(problem, 3, options).notes
+    assert note.startswith("the memory limit of 8.0 GiB may not be kept")
+
+
 def test_dead_ends_are_taken_back():
     # A pass without mini-buckets of three sees no conflict: x = y, y = z and x != z leave no way on from any x.
     same = np.array([[0, 0], [1, 1], [2, 2]])
@@ -220,8 +232,9 @@ def test_wrong_use_is_refused():
         oocbe.bound(problem, 0, OPTIONS)
     with pytest.raises(UsageError, match="z: 'many'"):
         oocbe.bound(problem, "many", OPTIONS)
-    with pytest.raises(UsageError, match="ub"):
-        oocbe.bound(problem, 3, OPTIONS, ub=5)
+    for name in ("ub", "piece_rows", "streams"):
+        with pytest.raises(UsageError, match=f"^{name}: "):
+            oocbe.bound(problem, 3, OPTIONS, **{name: 5})
     with pytest.raises(UnsupportedError, match="counting"):
         oocbe.bound(problem, 3, OPTIONS, semiring="counting")
 
