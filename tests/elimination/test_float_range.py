@@ -135,6 +135,15 @@ def test_sums_beyond_the_range_are_infinite_and_not_infeasible(form):
         oocbe.solve(problem, tables="complete", **FAST)
 
 
+@pytest.mark.parametrize(("value", "expected"), [(1e308, math.inf), (-1e308, -math.inf)])
+def test_sums_of_exponentials_of_infinite_sums_are_numbers(value, expected):
+    """The difference of two equal infinities is none."""
+    functions = tuple(Function.from_array(pair, np.full((2, 2), value)) for pair in ((0, 1), (1, 2), (0, 2)))
+    problem = Problem(tuple(Variable(name, 2) for name in "xyz"), functions, semiring=LOG_SUM_EXP)
+    result = oocbe.solve(problem, tables="incomplete", **FAST)
+    assert (result.status, result.value) == ("exact", expected)
+
+
 @pytest.mark.parametrize("semiring", [MIN_SUM, MAX_SUM, LOG_SUM_EXP])
 @pytest.mark.parametrize("bounds", ["auto", "none"])
 def test_sums_beyond_the_range_in_both_directions_are_refused(semiring, bounds):

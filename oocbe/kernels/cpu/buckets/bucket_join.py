@@ -34,6 +34,7 @@ from oocbe.kernels.cpu.buckets.consumption_leaf import DEEPEST, LISTS, STACK, jo
 from oocbe.kernels.cpu.buckets.trie_search import group_end, seek
 from oocbe.kernels.cpu.buckets.walk_steps import bound_part, gather, grown, least_value
 from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.values import log_sum_exp
 
 U64 = np.uint64
 
@@ -254,9 +255,7 @@ def walk(
                             total += value
                         else:
                             # In the dtype of the values: a float here would make all totals floats, integers too.
-                            total = values.dtype.type(
-                                max(total, value) + np.log1p(np.exp(-np.float64(abs(total - value))))
-                            )
+                            total = values.dtype.type(log_sum_exp(total, value))
                     if found and prunes and reached[levels] + total * scale >= slack[levels + 1]:
                         found = False
                         pruned += 1

@@ -22,6 +22,7 @@ import numpy as np
 
 from oocbe.kernels.cpu.buckets.walk_steps import grown
 from oocbe.kernels.cpu.jit import inline, jit
+from oocbe.kernels.cpu.values import log_sum_exp
 
 U64 = np.uint64
 
@@ -69,7 +70,7 @@ def _appended(
             elif marginalisation == 2:
                 held += worth
             else:
-                held = worths.dtype.type(max(held, worth) + np.log1p(np.exp(-np.float64(abs(held - worth)))))
+                held = worths.dtype.type(log_sum_exp(held, worth))
             worths[target, last] = held
             return filled
     amounts[target, filled] = amount
