@@ -56,7 +56,7 @@ def test_oracle_agrees_with_evaluate(structure):
         assert value is None or value == pytest.approx(total[assignment].item())
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(structures())
 def test_any_order_with_and_without_dominance(structure):
     check_orders(structure)

@@ -92,8 +92,7 @@ def hub(values: list[float], leaves: int, semiring=SUM_PRODUCT, last: float = 1.
     return Problem(variables, (*functions, Function.from_array((0,), [last, 0.0])), semiring=semiring, name="hub")
 
 
-@pytest.mark.parametrize("semiring", [SUM_PRODUCT, MAX_PRODUCT])
-@pytest.mark.parametrize("value", [0.71, 1.41])
+@pytest.mark.parametrize(("semiring", "value"), [(SUM_PRODUCT, 0.71), (MAX_PRODUCT, 1.41)])
 def test_a_bucket_of_many_messages(semiring, value):
     """Each message is near 1; 2,500 of them are not."""
     result = oocbe.solve(hub([value, value], 2500, semiring), order="min-degree", **FAST)

@@ -64,8 +64,12 @@ def assignment_of(problem: Problem, hub: int, chosen: tuple[int, ...]) -> list[i
     return [hub] + [int(v in chosen) for v in range(1, len(problem.variables))]
 
 
-@pytest.mark.parametrize("semiring", [MIN_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG_SUM_EXP, COUNTING], ids=str)
-@pytest.mark.parametrize("bits", [63, 64, 65, 130])
+@pytest.mark.parametrize(
+    ("bits", "semiring"),
+    [(63, MIN_SUM), (64, MIN_SUM), (130, MIN_SUM)]
+    + [(65, semiring) for semiring in (MIN_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG_SUM_EXP, COUNTING)],
+    ids=str,
+)
 def test_wide_messages(bits, semiring):
     problem = selection_problem(bits, seed=bits, semiring=semiring)
     selections = feasible_selections(problem)

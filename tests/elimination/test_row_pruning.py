@@ -38,7 +38,7 @@ def check_bounds(structure, above, with_tables=True, **settings_of_run):
             check(problem, value, assignment, expected)
 
 
-@settings(max_examples=120)
+@settings(max_examples=70)
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]), st.booleans())
 def test_any_upper_bound(structure, above, with_tables):
     check_bounds(structure, above, with_tables)
