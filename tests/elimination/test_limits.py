@@ -22,7 +22,7 @@ from oocbe.elimination import solve as solving
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.elimination.runs.durability import TransientRun
+from oocbe.elimination.runs.durability import Run
 from oocbe.elimination.search import race as racing
 from oocbe.errors import DiskError, UsageError
 from oocbe.model.parts import Function, Variable
@@ -141,7 +141,7 @@ def test_nothing_is_left_on_disk_after_an_error_at_any_write(error, with_workdir
 def test_a_run_that_was_given_up_holds_no_memory(monkeypatch):
     """Errors hold the frames that they went through, and frames hold tables, until the garbage collector comes."""
     stores = []
-    make_store = TransientRun.make_store
+    make_store = Run.make_store
 
     def remembered(run):
         store = make_store(run)
@@ -152,7 +152,7 @@ def test_a_run_that_was_given_up_holds_no_memory(monkeypatch):
         def started(self, plan):
             assert [store() for store in stores[:-1]] == [None] * (len(stores) - 1)
 
-    monkeypatch.setattr(TransientRun, "make_store", remembered)
+    monkeypatch.setattr(Run, "make_store", remembered)
     monkeypatch.setattr(racing, "FIRST_CAP", 1)
     gc.collect()
     gc.disable()

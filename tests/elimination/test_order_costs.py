@@ -15,7 +15,7 @@ from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.pace import DEVICE, TWO_CORES, order_cell_work, pace_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan.plan import candidate_plans
-from oocbe.elimination.runs.durability import TransientRun, read_choices
+from oocbe.elimination.runs.durability import Run, read_choices
 from oocbe.elimination.search.race import race
 from oocbe.errors import CorruptDataError
 from oocbe.settings.options import SolveOptions
@@ -65,12 +65,12 @@ def test_the_order_that_costs_least_runs_first():
     choices = [*by_rows[:-1], cheap]
     assert cheap.cost() < min(c.cost() for c in choices[:-1])
     started = []
-    with TransientRun(problem, SolveOptions()) as kept:
-        kept.set_memory(1 << 30)
-        finish = race(
-            problem, problem.semiring, choices, True, kept, BucketEngine("cpu"), lambda c: started.append(c.heuristic)
+    with Run(problem, SolveOptions()) as run:
+        run.set_memory(1 << 30)
+        winner = race(
+            problem, problem.semiring, choices, True, run, BucketEngine("cpu"), lambda c: started.append(c.heuristic)
         )
-        finish.store.close()
+        winner.store.close()
     assert started[0] == last.heuristic
 
 
