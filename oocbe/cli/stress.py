@@ -16,7 +16,7 @@ from oocbe.cli.output import note, print_json, print_rows, seconds
 from oocbe.cli.trace import written_to
 
 if TYPE_CHECKING:
-    from oocbe.synth.answers import Verdict
+    from oocbe.synth.answers import ResultCheck
     from oocbe.synth.tables import SyntheticTable
     from oocbe.tables.stored import StoredTable
 
@@ -135,7 +135,7 @@ def _apply(
     return made
 
 
-def _check(operator: str, result: StoredTable, specs: list[SyntheticTable]) -> Verdict:
+def _check(operator: str, result: StoredTable, specs: list[SyntheticTable]) -> ResultCheck:
     from oocbe.synth.answers import check_joined, check_maximised
 
     return check_maximised(result, specs[0]) if operator == "maximise" else check_joined(result, *specs)

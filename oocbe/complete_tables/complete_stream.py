@@ -100,7 +100,7 @@ class CompleteStream:
                 f"{format_bytes(self.cuts.least_bytes)}, each of {self._streams} streams has "
                 f"{format_bytes(each.piece_bytes)} (limit {format_bytes(room.piece_bytes)}); raise the limit"
             )
-        self._readers = [_Reader(t, self.cuts.repeats(t.scope)) for t in tables]
+        self._readers = [_BoxReader(t, self.cuts.repeats(t.scope)) for t in tables]
         self._turn = Lock()
 
     def values(self) -> Generator[NDArray[Any], None, None]:
@@ -110,7 +110,7 @@ class CompleteStream:
         ------
         CorruptDataError : a table on disk is damaged. TimeLimitError : the kernels' deadline came.
         """
-        pieces = (_Piece(self, ranges) for ranges in self.cuts.ranges())
+        pieces = (_CellPiece(self, ranges) for ranges in self.cuts.ranges())
         with closing(run_in_order(pieces, self._streams)) as results:
             yield from results
 
@@ -155,7 +155,7 @@ def _without_ones(function: BucketFunction, ranges: Ranges, sizes: Mapping[int, 
     return BucketFunction(scope, function.values, strides)
 
 
-class _Reader:
+class _BoxReader:
     """Reads boxes of one table; keeps the last one where neighbouring pieces need the same."""
 
     def __init__(self, table: CellFunction, keeps: bool) -> None:
@@ -178,7 +178,7 @@ class _Reader:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _CellPiece:
     """A piece as the pipeline takes it."""
 
     bucket: CompleteStream

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forms import INCOMPLETE
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import longest_search
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.orders.pace import pace_of
 from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.arity import narrowed
@@ -229,8 +229,8 @@ class _Solving:
         else:
             self.run.orders(list)
         known = self._knowledge_of(found)
-        pace = pace_of(options.backend)
-        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, pace)
+        speed = speed_of(options.backend)
+        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, speed)
         search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others)
         search.statistics.seconds["order"] = spent
         self._statistics = search.statistics

@@ -47,7 +47,7 @@ class _Shared:
 
 
 @dataclass
-class _Parts:
+class _PartsRead:
     """What has been read so far."""
 
     top: int
@@ -79,7 +79,7 @@ def parse(text: Text) -> Problem:
     count = text.integer(1, "the number of variables", low=0)
     largest = text.integer(2, "the largest domain size", low=0)
     functions = text.integer(3, "the number of cost functions", low=0)
-    parts = _Parts(text.integer(4, "the upper bound"))
+    parts = _PartsRead(text.integer(4, "the upper bound"))
     sizes: list[int] = text.integers(5, count, "a domain size for each variable").tolist()
     for v, size in enumerate(sizes):
         if size < 0:
@@ -107,7 +107,7 @@ def parse(text: Text) -> Problem:
     )
 
 
-def _read_function(text: Text, cursor: int, sizes: list[int], parts: _Parts) -> int:
+def _read_function(text: Text, cursor: int, sizes: list[int], parts: _PartsRead) -> int:
     """Read the cost function at a token; returns the token after it."""
     signed_arity = text.integer(cursor, "a cost function's arity", -len(sizes), len(sizes))
     arity = abs(signed_arity)
@@ -140,7 +140,9 @@ def _read_function(text: Text, cursor: int, sizes: list[int], parts: _Parts) -> 
     return cursor + 1 + count * (arity + 1)
 
 
-def _find_shared(text: Text, cursor: int, number: int, shape: tuple[int, ...], default: int, parts: _Parts) -> _Shared:
+def _find_shared(
+    text: Text, cursor: int, number: int, shape: tuple[int, ...], default: int, parts: _PartsRead
+) -> _Shared:
     if number > len(parts.shared):
         known = len(parts.shared)
         raise text.error(cursor, f"found a reference to shared function {number}, expected one of the {known} so far")
@@ -183,7 +185,7 @@ def _read_tuples(text: Text, first: int, count: int, shape: tuple[int, ...]) -> 
     return tuples, costs
 
 
-def _read_linear(text: Text, cursor: int, scope: tuple[int, ...], sizes: list[int], parts: _Parts) -> int:
+def _read_linear(text: Text, cursor: int, scope: tuple[int, ...], sizes: list[int], parts: _PartsRead) -> int:
     """Read ``knapsack`` or ``knapsackp``: the weights of the scope's values add up to at least a capacity."""
     keyword = text.word(cursor, "a keyword")
     if keyword not in LINEAR_KEYWORDS:

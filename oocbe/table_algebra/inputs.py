@@ -74,7 +74,7 @@ class OutOfCore:
 
 
 @dataclass(frozen=True)
-class Workplace:
+class PlacedTables:
     """Where an operation works.
 
     Attributes
@@ -88,7 +88,7 @@ class Workplace:
     tables: tuple[Table, ...]
     keeps: bool
 
-    def moved(self) -> Workplace:
+    def moved(self) -> PlacedTables:
         """The same with the rows where the kernels work."""
         return replace(self, tables=tuple(on_device(table, self.kernels) for table in self.tables))
 
@@ -105,14 +105,14 @@ class Workplace:
         return result if self.keeps else in_main_memory(result, self.kernels)
 
 
-def choose_kernels(backend: Backend | str | None, *inputs: TableLike) -> Workplace:
+def choose_kernels(backend: Backend | str | None, *inputs: TableLike) -> PlacedTables:
     """Kernels for some tables (see :func:`oocbe.kernels.backend_for`), and the tables, read but not moved yet."""
     tables = tuple(table if isinstance(table, Table) else table.to_table() for table in inputs)
     keeps = any(is_on_device(table) for table in tables)
-    return Workplace(backend_for(sum(table.rows for table in tables), backend, keeps), tables, keeps)
+    return PlacedTables(backend_for(sum(table.rows for table in tables), backend, keeps), tables, keeps)
 
 
-def workplace(backend: Backend | str | None, *inputs: TableLike) -> Workplace:
+def placed_tables(backend: Backend | str | None, *inputs: TableLike) -> PlacedTables:
     """Kernels for some tables, and the tables with their rows where these work."""
     return choose_kernels(backend, *inputs).moved()
 

@@ -16,7 +16,7 @@ from oocbe.elimination.buckets import complete_messages, resources
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.mini_buckets.mini_buckets import MiniBuckets
 from oocbe.elimination.mini_buckets.mini_buckets_bound import Bounding
-from oocbe.elimination.mini_buckets.mini_buckets_partition import Part, by_scope, shape_of
+from oocbe.elimination.mini_buckets.mini_buckets_partition import FactorGroup, by_scope, shape_of
 from oocbe.elimination.mini_buckets.mini_buckets_shift import match, with_copies
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.prepare import is_tabulated, prepare, scopes_of
@@ -141,7 +141,7 @@ def test_integers_stay_integers_and_the_bound_is_one():
 
 
 def test_partition_by_scope_takes_the_largest_first_and_no_room_for_the_covered():
-    parts = [Part(0b0011), Part(0b0111), Part(0b11001), Part(0b0101)]
+    parts = [FactorGroup(0b0011), FactorGroup(0b0111), FactorGroup(0b11001), FactorGroup(0b0101)]
     made = by_scope(parts, 3)
     assert [m.members for m in made] == [0b0111, 0b11001]
     assert [m.members for m in by_scope(parts, 2)] == [0b0111, 0b11001]  # too large for z: by themselves

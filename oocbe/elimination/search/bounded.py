@@ -53,7 +53,7 @@ WIDER = 8
 GAP_PARTS = 8
 """Thresholds but the first cover at least this part (an eighth) of the gap."""
 
-MUCH = 0.02
+LEAST_RULED_OUT = 0.02
 """Part of the values that a bound must rule out before what is left gets another one at once."""
 
 LEAST_WIDTH = 2.0**-30
@@ -304,7 +304,7 @@ class BoundedSolve:
             smaller = scope.below(threshold)
             if smaller is None or self._known.upper_bound < threshold or time.perf_counter() > end:
                 return smaller
-            if sum(smaller.problem.sizes) > (1 - MUCH) * values:
+            if sum(smaller.problem.sizes) > (1 - LEAST_RULED_OUT) * values:
                 return smaller
             scope = smaller
 

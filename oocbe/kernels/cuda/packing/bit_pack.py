@@ -86,7 +86,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Summary:
+class ChunkSummary:
     """What the host has to know of a column that becomes a chunk.
 
     Attributes
@@ -133,7 +133,7 @@ class Measured:
         self._read = Readback(summaries.reshape(-1), *ends)
         self._words: list[int] = []
 
-    def summaries(self) -> list[Summary]:
+    def summaries(self) -> list[ChunkSummary]:
         """What was found, column by column; waits for it."""
         numbers = self._read.numbers().tolist()
         count = len(self._columns)
@@ -143,7 +143,7 @@ class Measured:
         for number, (items, _) in enumerate(self._columns):
             first, last, least, greatest = numbers[SUMMARY_WORDS * number : SUMMARY_WORDS * (number + 1)]
             extent = _signed(~least & ALL_ONES), _signed(greatest)
-            found.append(Summary(self._words[number], first, last, extent if items.dtype.kind == "i" else None))
+            found.append(ChunkSummary(self._words[number], first, last, extent if items.dtype.kind == "i" else None))
         return found
 
     def packed(self) -> list[Any]:

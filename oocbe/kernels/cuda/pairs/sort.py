@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.modules import C_TYPES, Definition, as_struct, cooperative_kernel, kernel, launch
 from oocbe.kernels.cuda.transfer.readback import Readback
 from oocbe.kernels.interface import BitRange
+from oocbe.kernels.key_digits import Digit
 
 DIGIT_BITS = 8
 BINS = 1 << DIGIT_BITS
@@ -46,24 +47,6 @@ ROWS_AT_ONCE = 1 << 21
 SHORT = np.dtype(np.uint32)
 
 DIGIT = np.dtype([("shift", "u1"), ("bits", "u1"), ("second_shift", "u1"), ("second_bits", "u1")])
-
-
-class Digit(NamedTuple):
-    """Up to eight key bits from one or two places of a word; the second place's bits go above the first one's."""
-
-    word: int
-    shift: int
-    bits: int
-    second_shift: int = 0
-    second_bits: int = 0
-
-    @property
-    def positions(self) -> list[int]:
-        """The key bit that each bit of the digit is, the lowest first."""
-        return [
-            *range(self.shift, self.shift + self.bits),
-            *range(self.second_shift, self.second_shift + self.second_bits),
-        ]
 
 
 def sort_rows(
