@@ -136,6 +136,6 @@ def _apply(
 
 
 def _check(operator: str, result: StoredTable, specs: list[SyntheticTable]) -> ResultCheck:
-    from oocbe.synth.answers import check_joined, check_maximised
+    from oocbe.synth.answers import check_joined, check_marginalised
 
-    return check_maximised(result, specs[0]) if operator == "maximise" else check_joined(result, *specs)
+    return check_marginalised(result, specs[0]) if operator == "maximise" else check_joined(result, *specs)

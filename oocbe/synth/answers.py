@@ -1,4 +1,4 @@
-"""What joins and maximisations of synthetic tables must give, in closed form, and the check of a result against it.
+"""What joins and marginalisations of synthetic tables must give, in closed form, and the check of a result against it.
 
 Each row of a result is checked by itself: its own values must occur in its group and agree in parity, and its value is
 computed anew from the generator. That all rows are there, each once, is seen from their number, known in closed form,
@@ -57,7 +57,7 @@ def joined_pieces(first: SyntheticTable, second: SyntheticTable) -> tuple[NDArra
 
 
 def check_joined(result: StoredTable | Table, first: SyntheticTable, second: SyntheticTable) -> ResultCheck:
-    """Check the join sum of two tables of one family; with ``e`` maximised out where the result has no ``e``."""
+    """Check the join sum of two tables of one family; with ``e`` marginalised out where the result has no ``e``."""
     pieces, pairs = joined_pieces(first, second)
     eliminates = "e" not in result.layout
     expected = pairs if eliminates else pairs * (first.domain // 2)
@@ -76,8 +76,8 @@ def check_joined(result: StoredTable | Table, first: SyntheticTable, second: Syn
     return verdict
 
 
-def check_maximised(result: StoredTable | Table, table: SyntheticTable) -> ResultCheck:
-    """Check the maximisation of a table over its own variable."""
+def check_marginalised(result: StoredTable | Table, table: SyntheticTable) -> ResultCheck:
+    """Check the marginalisation of a table over its own variable."""
     last = [*(int(rank) for rank in table.classes[1:, 0]), table.groups]
     expected = sum(
         (high - int(low)) * (table.domain if count > 1 else table.domain // 2)

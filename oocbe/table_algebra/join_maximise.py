@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 from oocbe.table_algebra.dispatch import apply
 from oocbe.table_algebra.inputs import OutOfCore
-from oocbe.table_algebra.operations import JoinMaximise
+from oocbe.table_algebra.operations import JoinMarginalise
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
@@ -125,6 +125,6 @@ def join_maximise(
     """
     gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
     result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
-        JoinMaximise(gone), (table1, table2), OutOfCore(output, memory, scratch, streams), piece_rows, backend
+        JoinMarginalise(gone), (table1, table2), OutOfCore(output, memory, scratch, streams), piece_rows, backend
     )
     return result

@@ -1,4 +1,4 @@
-"""Maximisation of a table of any size: the rows of the operator in memory, in the same order, written to disk.
+"""Marginalisation of a table of any size: the rows of the operator in memory, in the same order, written to disk.
 
 The table is partitioned by the variables that stay; each part is sorted and reduced in memory, and parts laid end to
 end are sorted. A group too large for a piece is reduced block by block: what came out of the blocks before goes in
@@ -26,7 +26,7 @@ from oocbe.table_algebra.inputs import OutOfCore, on_device
 from oocbe.table_algebra.out_of_core.streamed import streamed_to_disk
 from oocbe.table_algebra.out_of_core.workplace import Rows, SplittingPiece, Workplace, cost_of, extent_of
 from oocbe.table_algebra.ranges import reduced_dtype
-from oocbe.table_algebra.streamed import stream_maximise
+from oocbe.table_algebra.streamed import stream_marginalise
 from oocbe.tables.moves import field_masks
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ COPIES, GROUP_BYTES = 5, 16
 """What a row of a part takes: as read, moved, converted, sorted, and as a result twice where each row is a group."""
 
 
-def maximise_stored(
+def marginalise_stored(
     table: TableLike,
     variables: tuple[str, ...],
     settings: OutOfCore,
@@ -51,11 +51,11 @@ def maximise_stored(
     dtype = reduced_dtype(extent_of(table, table.semiring), table.semiring, terms)
     place = Workplace.of(settings, piece_rows, backend, table)
     assert settings.output is not None
-    streamed = streamed_to_disk([table], settings.output, place, partial(stream_maximise, gone=variables))
+    streamed = streamed_to_disk([table], settings.output, place, partial(stream_marginalise, gone=variables))
     if streamed is not None:
         return streamed
     kept = tuple(name for name in table.scope if name not in variables)
-    step = MaximiseOutOfCore(table.layout.select(kept), dtype, table.semiring)
+    step = MarginaliseOutOfCore(table.layout.select(kept), dtype, table.semiring)
     pieces = step.pieces(step.ordered(source_of(table)), place)
     return place.write(
         settings.output, step.layout, dtype, table.semiring, step.closed(place.run(pieces), place.kernels)
@@ -63,8 +63,8 @@ def maximise_stored(
 
 
 @dataclass(frozen=True)
-class MaximiseOutOfCore:
-    """A maximisation of a source.
+class MarginaliseOutOfCore:
+    """A marginalisation of a source.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class MaximiseOutOfCore:
         return Ordered(source, (*kept, *last), kept, cost_of(source, COPIES, GROUP_BYTES) + self.dtype.itemsize)
 
     def pieces(self, ordered: Ordered, place: Workplace, outermost: bool = True) -> Iterator[SplittingPiece]:
-        """Pieces of work whose results, laid end to end and :meth:`closed`, are the maximisation."""
+        """Pieces of work whose results, laid end to end and :meth:`closed`, are the marginalisation."""
         if ordered.in_order:
             yield from self._blocks(ordered, place)
             return
