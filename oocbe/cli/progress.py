@@ -41,18 +41,18 @@ class SilentObserver:
         """End what is shown."""
 
     def started(self, plan: Plan) -> None:
-        """See :class:`oocbe.elimination.observer.Observer`, here and below."""
+        """Nothing is shown of the plan."""
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
-        """See :class:`oocbe.elimination.observer.Observer`."""
+        """Nothing is shown of a bucket."""
 
     def bounds_changed(
         self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
     ) -> None:
-        """See :class:`oocbe.elimination.observer.Observer`."""
+        """Nothing is shown of bounds and assignments."""
 
     def finished(self, result: Result) -> None:
-        """See :class:`oocbe.elimination.observer.Observer`."""
+        """Nothing is shown of the end."""
 
 
 class VerboseObserver(SilentObserver):

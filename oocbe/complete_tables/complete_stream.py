@@ -149,7 +149,7 @@ class CompleteStream:
 
 
 def _without_ones(function: BucketFunction, ranges: Ranges, sizes: Mapping[int, int]) -> BucketFunction:
-    """The same function without variables of which a piece has one value."""
+    """A function over those of its variables of which a piece has more than one value."""
     kept = [i for i, v in enumerate(function.scope) if v not in ranges or sizes[v] > 1]
     scope, strides = tuple(function.scope[i] for i in kept), tuple(function.strides[i] for i in kept)
     return BucketFunction(scope, function.values, strides)
@@ -185,5 +185,5 @@ class _CellPiece:
     ranges: Ranges
 
     def compute(self, stream: int) -> Iterator[NDArray[Any]]:
-        """See :class:`oocbe.streaming.pipeline.Piece`."""
+        """The piece's values, once all of its inputs are read."""
         yield self.bucket.piece(self.ranges)

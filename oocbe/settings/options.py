@@ -154,7 +154,7 @@ class SolveOptions:
         return _PARSERS[name](spelling or name, value)
 
     def with_overrides(self, **settings: Any) -> SolveOptions:
-        """The same options with some replaced; an unknown name is refused with the nearest known one."""
+        """These options with some replaced; an unknown name is refused with the nearest known one."""
         for name in settings:
             if name not in self.names():
                 raise UsageError(f"unknown option {name!r}{suggest(name, self.names())}")

@@ -58,11 +58,11 @@ class HeldCells:
         self.cells, self.dtype = len(values), values.dtype
 
     def window(self, start: int, stop: int) -> NDArray[Any]:
-        """See :class:`CellSource`."""
+        """Cells of a range: a view of the values."""
         return self._values[start:stop]
 
     def read_into(self, start: int, out: NDArray[Any]) -> None:
-        """See :class:`CellSource`."""
+        """Cells ``start`` and following, copied."""
         out[:] = self._values[start : start + len(out)]
 
 
@@ -75,13 +75,13 @@ class StoredCells:
         self.window_cells, self.long_run = table.chunk_cells, max(1, table.chunk_cells // 2)
 
     def window(self, start: int, stop: int) -> NDArray[Any]:
-        """See :class:`CellSource`."""
+        """Cells of a range, decoded from the chunks that have them."""
         out = np.empty(stop - start, dtype=self.dtype)
         self._table.read_into(start, out)
         return out
 
     def read_into(self, start: int, out: NDArray[Any]) -> None:
-        """See :class:`CellSource`."""
+        """Cells ``start`` and following, decoded into the caller's array."""
         self._table.read_into(start, out)
 
 

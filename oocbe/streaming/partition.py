@@ -239,7 +239,7 @@ def _bits_wanted(inputs: Sequence[Ordered], space: Space) -> int:
 
 
 def _next_window(inputs: Sequence[Ordered], first: int, wanted: int, kernels: Backend) -> Window:
-    """As many bits as it takes for so many wanted ones of them to vary in a sample of the sources."""
+    """The number of bits that it takes for so many wanted ones of them to vary in a sample of the sources."""
     bits = min(64, len(inputs[0].places) - first)
     ones = 0
     for ordered in inputs:

@@ -66,24 +66,24 @@ class HeldRows:
         self.row_bytes = row_bytes(self.layout, self.dtype)
 
     def key(self, row: int) -> int:
-        """See :class:`SortedRows`."""
+        """Key of a row in memory."""
         return key_number(self._table.keys, row)
 
     def place(self, number: int, low: int, high: int) -> int:
-        """See :class:`SortedRows`."""
+        """First row of a range whose key is not below a number, by bisection; ``high`` where there is none."""
         return first_not_below(self._table.keys, number, low, high)
 
     def read(self, low: int, high: int) -> Table:
-        """See :class:`SortedRows`; arrays of the table itself where they are contiguous."""
+        """Rows of a range: arrays of the table itself where they are contiguous."""
         keys = np.ascontiguousarray(self._table.keys[:, low:high])
         return replace(self._table, keys=keys, values=self._table.values[low:high])
 
     def keys_at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """See :class:`SortedRows`."""
+        """Keys, uint64 (words, n), of rows in ascending order, copied."""
         return np.ascontiguousarray(self._table.keys[:, rows])
 
     def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """See :class:`SortedRows`."""
+        """Row of each key, or -1, and values of the rows found, by a search in all rows."""
         found = np.empty(keys.shape[1], dtype=np.int64)
         find_rows(self._table.keys, keys, found)
         return found, self._table.values[found[found >= 0]]
@@ -133,7 +133,7 @@ class StoredRows:
         self._cache = cache
 
     def key(self, row: int) -> int:
-        """See :class:`SortedRows`; the first and the last key of a chunk are in the index."""
+        """Key of a row; the first and the last key of a chunk are in the index."""
         chunk, place = divmod(row, self._table.chunk_rows)
         first, last = self._table.chunk_keys(chunk)
         if place == 0:
@@ -143,7 +143,7 @@ class StoredRows:
         return key_number(self._cache.chunk(self._table, chunk).keys, place)
 
     def place(self, number: int, low: int, high: int) -> int:
-        """See :class:`SortedRows`."""
+        """First row of a range whose key is not below a number, by the index and one chunk; ``high`` where none is."""
         if low >= high:
             return high
         size = self._table.chunk_rows
@@ -155,11 +155,11 @@ class StoredRows:
         return min(max(low, found), high)
 
     def read(self, low: int, high: int) -> Table:
-        """See :class:`SortedRows`."""
+        """Rows of a range, read from their chunks."""
         return self._table.read(low, high)
 
     def keys_at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """See :class:`SortedRows`."""
+        """Keys, uint64 (words, n), of rows in ascending order, chunk by chunk."""
         size = self._table.chunk_rows
         keys = np.empty((self.layout.words, len(rows)), dtype=np.uint64)
         start = 0
@@ -171,7 +171,7 @@ class StoredRows:
         return keys
 
     def look_up(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """See :class:`SortedRows`; the chunks that may have some of the keys are gone through in their order."""
+        """Row of each key, or -1, and values of the rows found: chunk by chunk, of those that may have some."""
         order = np.lexsort(keys)
         ascending = np.ascontiguousarray(keys[:, order])
         places = np.full(len(order), -1, dtype=np.int64)

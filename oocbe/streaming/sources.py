@@ -78,23 +78,23 @@ class TableSource:
         self.stretch_rows = STRETCH_ROWS
 
     def edge_keys(self, stretch: int) -> tuple[int, int]:
-        """See :class:`Indexed`."""
+        """Keys of the first and the last row of a stretch, from the rows themselves."""
         keys = self.keys_of(stretch)
         return key_number(keys, 0), key_number(keys, keys.shape[1] - 1)
 
     def keys_of(self, stretch: int) -> NDArray[np.uint64]:
-        """See :class:`Indexed`."""
+        """Keys of all rows of a stretch, uint64 (words, rows), as a view."""
         return self._table.keys[:, stretch * STRETCH_ROWS : (stretch + 1) * STRETCH_ROWS]
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
-        """See :class:`Source`."""
+        """Copy rows ``start`` and following into the caller's arrays."""
         rows = slice(start, start + keys.shape[1])
         keys[:] = self._table.keys[:, rows]
         if values is not None:
             values[:] = self._table.values[rows]
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """See :class:`Source`."""
+        """All rows cut into ranges of at most ``most`` rows."""
         return even_ranges(self.rows, most)
 
 
@@ -107,22 +107,22 @@ class StoredSource:
         self.stretch_rows = table.chunk_rows
 
     def edge_keys(self, stretch: int) -> tuple[int, int]:
-        """See :class:`Indexed`; nothing is read."""
+        """Keys of the first and the last row of a chunk, from the index; nothing is read."""
         return self._table.chunk_keys(stretch)
 
     def keys_of(self, stretch: int) -> NDArray[np.uint64]:
-        """See :class:`Indexed`."""
+        """Keys of all rows of a chunk, uint64 (words, rows), read from disk."""
         start = stretch * self.stretch_rows
         keys = np.empty((self.layout.words, min(self.stretch_rows, self.rows - start)), dtype=np.uint64)
         self._table.read_into(start, keys, None, alone=True)
         return keys
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
-        """See :class:`Source`."""
+        """Read rows ``start`` and following from their chunks into the caller's arrays."""
         self._table.read_into(start, keys, values)
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """See :class:`Source`: whole chunks where they are small enough."""
+        """All rows cut into ranges of at most ``most`` rows: whole chunks where they are small enough."""
         chunk = self._table.chunk_rows
         return even_ranges(self.rows, most // chunk * chunk if most >= chunk else most)
 
@@ -135,11 +135,11 @@ class PackedSource:
         self._table = table
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
-        """See :class:`Source`."""
+        """Unpack rows ``start`` and following into the caller's arrays."""
         self._table.read_into(start, keys, values)
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """See :class:`Source`."""
+        """All rows cut into ranges of at most ``most`` rows."""
         return even_ranges(self.rows, most)
 
 
@@ -162,7 +162,7 @@ class SliceSource:
         self.rows = int(self._places[-1])
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
-        """See :class:`Source`."""
+        """Gather rows ``start`` and following, segment by segment, into the caller's arrays."""
         done, wanted = 0, keys.shape[1]
         segment = int(np.searchsorted(self._places, start, side="right")) - 1
         while done < wanted:
@@ -178,7 +178,7 @@ class SliceSource:
             segment += 1
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """See :class:`Source`: whole segments where they are small enough."""
+        """All rows cut into ranges of at most ``most`` rows: whole segments where they are small enough."""
         start = 0
         while start < self.rows:
             fitting = int(self._places[np.searchsorted(self._places, start + most, side="right") - 1])

@@ -89,7 +89,7 @@ class PlacedTables:
     keeps: bool
 
     def moved(self) -> PlacedTables:
-        """The same with the rows where the kernels work."""
+        """The tables with their rows where the kernels work."""
         return replace(self, tables=tuple(on_device(table, self.kernels) for table in self.tables))
 
     def has_to_stream(self, piece_rows: int | None) -> bool:

@@ -85,7 +85,7 @@ def join_maximise(
     scratch: str | Path | None = None,
     streams: int | None = None,
 ) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
-    """The same rows as ``maximise(join_sum(table1, table2), variables)``, in the time and memory of its result.
+    """The rows of ``maximise(join_sum(table1, table2), variables)``, in the time and memory of their number.
 
     Variables of one table only are marginalised out of it first (combination distributes over marginalisation); shared
     ones while joining (:mod:`oocbe.kernels.cpu.pairs.join_reduce`).

@@ -119,7 +119,7 @@ class SortedCuts:
         return [piece for pieces in found for piece in pieces]
 
     def _fitting(self, cut: Cut, rows: int) -> list[Cut]:
-        """As :meth:`fitting`, by halves."""
+        """What :meth:`fitting` returns, by halves."""
         todo, done = [cut], []
         while todo:
             here = todo.pop()

@@ -132,7 +132,7 @@ def read_file(path: Path, size: int) -> bytes:
 
 
 def read_file_into(path: Path, target: memoryview) -> int:
-    """As :func:`read_file`, into the caller's memory, and no more than that; returns the bytes that were there."""
+    """The beginning of a file in the caller's memory, and no more than that; returns the bytes that were there."""
     _before("read", path)
     try:
         with span(READER, "read file") as timed:
@@ -312,5 +312,5 @@ def free_bytes(path: Path) -> int:
 
 
 def _naming(error: OSError, path: Path) -> OSError:
-    """The same error with the file's name, which calls on an open file leave out."""
+    """An error with the file's name, which calls on an open file leave out."""
     return error if error.filename else OSError(error.errno, error.strerror, str(path))

@@ -64,7 +64,7 @@ class PackedCodec(ArrayBytesCodec):  # type: ignore[misc]
 
 
 class PackedNumcodec(Codec):  # type: ignore[misc]
-    """The same bytes under numcodecs' interface.
+    """The codec's bytes under numcodecs' interface.
 
     dtype : name of the items' dtype, which a bare buffer does not tell.
     """

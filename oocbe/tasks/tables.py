@@ -150,7 +150,7 @@ def _computed(problem: Problem, options: SolveOptions, observer: Observer | None
 
 
 def without_upper_bound(problem: Problem) -> Problem:
-    """The same feasible assignments without the upper bound: what exceeds it by itself becomes a hard constraint.
+    """A problem without its upper bound: what exceeds it by itself becomes a hard constraint.
 
     Raises
     ------

@@ -17,7 +17,7 @@ lets hard problems have all the time they were given: there a better order saves
 """
 
 MANY_ROWS_A_SECOND = 40_000_000.0
-"""The same for large problems without bounds: 15 to 40 million predicted rows a second on two cores."""
+"""Predicted rows a second of large problems without bounds: 15 to 40 million have been seen on two cores."""
 
 
 class EliminationSpeed(NamedTuple):
@@ -34,7 +34,7 @@ class EliminationSpeed(NamedTuple):
 
 
 CPU_SPEED = EliminationSpeed(MANY_ROWS_A_SECOND, 1e9)
-"""0.2 to 3 billion cells."""
+"""Two cores: 0.2 to 3 billion cells a second have been seen."""
 
 DEVICE_SPEED = EliminationSpeed(2e8, 2e11)
 """Any device. On an H200 traces of grid networks of sides 9 and 10 show 0.3 billion rows, and 0.5 to 0.8 trillion
@@ -42,7 +42,7 @@ cells, a second in their largest buckets; smaller ones are slower."""
 
 
 def speed_of(backend: str) -> EliminationSpeed:
-    """Of elimination with a backend, ``auto``, ``cpu`` or ``cuda``, on this machine."""
+    """How fast elimination is expected to be with a backend, ``auto``, ``cpu`` or ``cuda``, on this machine."""
     return DEVICE_SPEED if backend == "cuda" or (backend == "auto" and cuda_works(wanted=False)) else CPU_SPEED
 
 

@@ -86,7 +86,7 @@ class Chain:
         return order
 
     def _judged(self, factors: NDArray[np.float64], seed: int, context: Context) -> tuple[float, NDArray[np.int64]]:
-        """The same on a thread that knows the caller's deadline from its context."""
+        """What :meth:`_judge` says, on a thread that knows the caller's deadline from its context."""
         return context.run(self._judge, factors, seed)
 
     def _judge(self, factors: NDArray[np.float64], seed: int) -> tuple[float, NDArray[np.int64]]:

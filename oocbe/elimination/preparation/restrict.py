@@ -204,7 +204,7 @@ class _RestrictedSource:
         self.assignment: tuple[int, ...] | None = None  # that of the source is one of its own problem
 
     def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
-        """See :class:`oocbe.pruning.row_bounds.BoundSource`, here and below."""
+        """Bound the rows of a message of what is left of the problem, by the original's bound."""
         variables, kept = self._restriction.variables, self._restriction.kept
         members = 0
         for v, original in enumerate(variables):

@@ -57,7 +57,7 @@ def jit(function: Function) -> Function:
 
 
 def inline(function: Function) -> Function:
-    """Like :func:`jit` for a small helper that its callers swallow whole, so that no call remains in their loops."""
+    """Compile a small helper into its callers' loops as a whole, so that no call remains there (decorator)."""
     return _compiled(function, inline="always")
 
 

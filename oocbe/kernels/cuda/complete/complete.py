@@ -102,7 +102,7 @@ def _smallest_join(values: list[Any], axes: list[Axis]) -> tuple[tuple[int, int]
 def _joined(
     values: list[Any], kept: list[Axis], gone: list[Axis], pair: tuple[int, int], operation: CellOperation
 ) -> tuple[list[Any], list[Axis], list[Axis]]:
-    """The same bucket with two functions joined; neighbours of the join are those of its functions."""
+    """A bucket two of whose functions are joined; neighbours of the join are those of its functions."""
     f, g = pair
     along = any(axis.strides[n] == 1 for axis in gone for n in pair)
     axes = [*gone, *kept] if along else [*kept, *gone]

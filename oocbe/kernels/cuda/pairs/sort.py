@@ -219,7 +219,7 @@ class _Counted:
 
 
 def _made_of(ranges: Sequence[BitRange]) -> list[Digit]:
-    """As few digits as cover some bits, in their order, each from at most two places of one word."""
+    """The fewest digits that cover some bits, in their order, each from at most two places of one word."""
     digits: list[Digit] = []
     for word, shift, bits in ranges:
         done = 0
