@@ -77,7 +77,7 @@ def read_packed(
 def read_packed_into(
     folder: Path, manifest: Manifest, name: str, rows: int, itemsize: int, target: NDArray[np.uint64]
 ) -> None:
-    """Read a chunk that is packed on disk, checked as by :func:`read_packed`, into memory of its size, uint64 (words,)."""
+    """Read a chunk that is packed on disk, checked as by :func:`read_packed`, into memory: uint64 (words,)."""
     from oocbe.tables.codec import checked
 
     manifest.read_file_into(folder, name, target.data.cast("B"))

@@ -278,7 +278,7 @@ class PackedKeys:
         return self._within(max(begin, chunk - 1), mask, wanted, first, last)
 
     def _within(self, chunk: int, mask: int, wanted: int, low: int, high: int) -> tuple[int, int]:
-        """What :meth:`narrowed` says of rows of one chunk, by the blocks' headers, which have each block's first key."""
+        """What :meth:`narrowed` says of rows of one chunk, by the first keys in the blocks' headers."""
         headers = self._words_of(chunk)[0]
         if self._table.layout.words > 1 or rotation_in(int(headers[0])) or not 0 <= wanted <= ALL_ONES:
             return low, high

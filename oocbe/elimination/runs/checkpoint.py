@@ -117,7 +117,7 @@ class OrderCheckpoint:
         write: Callable[[Path], AnyStored],
         nbytes: int | None = None,
     ) -> AnyStored:
-        """Publish a message that ``write`` writes to the path it is given; ``nbytes``: its size, where that is known."""
+        """Publish a message that ``write`` writes to the path it is given; ``nbytes``: its size where known."""
         with self._publishing(place, nbytes):
             stored = write(self._path(place))
             self._record(place, scope, stored.rows, exponent, {"table": stored.manifest_checksum})
