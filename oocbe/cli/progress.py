@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oocbe.results.result import Result
 
 LOG_INTERVAL_SECONDS = 60.0
+"""Time between two lines of a log, where standard error is no terminal."""
 
 SETTLING_SECONDS = 5.0
 """Between two lines that only say what is known now: a solve that takes less prints none."""

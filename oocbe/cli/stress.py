@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
 OPERATORS = ("join-maximise", "join-sum", "maximise")
+"""Operators that can be put under stress."""
+
 EXIT_WRONG = 1
+"""Exit code where a row of a result is wrong."""
 
 FIRST_ROWS = 20_000
 """Rows of the tables that the operator is applied to first, so that what a process does once is told apart."""

@@ -28,10 +28,17 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 
-LARGEST_DOMAIN = 2**24  # larger ones are interval domains or damage; arrays of this size are still affordable
-MOST_COEFFICIENTS = 2**24  # of linear constraints, one a value, besides one for each number of the file
+LARGEST_DOMAIN = 2**24
+"""Values of a variable: larger domains are intervals or damage, and arrays of this size are still affordable."""
+
+MOST_COEFFICIENTS = 2**24
+"""Coefficients of linear constraints, one a value, besides one for each number of the file."""
+
 KEYWORD_DEFAULT = -1
+"""In the place of a default cost: a keyword follows instead of tuples."""
+
 LINEAR_KEYWORDS = ("knapsack", "knapsackp")
+"""Keywords of linear constraints."""
 
 Tuples = NDArray[np.int64]
 

@@ -38,6 +38,7 @@ from oocbe.settings.option_values import (
 )
 
 ENVIRONMENT_PREFIX = "OOCBE_"
+"""How the variables of options begin."""
 
 OTHER_VARIABLES = {
     "OOCBE_DATA": "folder of real instances that tests and benchmarks look in",
@@ -191,6 +192,7 @@ _PARSERS: dict[str, Callable[[str, object], object]] = {
     "resume": parse_boolean,
     "tables": parse_tables,
 }
+"""What makes the value of each option from what is given."""
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -39,6 +39,7 @@ MOST_DIGITS = 1 << 12
 """Digits of a run that are told apart; more (where a sample did not show which bits vary) are put together."""
 
 SAMPLE_ROWS = 1 << 12
+"""Rows looked at to see which bits of a source vary."""
 
 LEAST_STRETCHES = 2
 """Smaller pieces are not cut by the chunks' first keys: their ends alone would be chunks read over and over."""

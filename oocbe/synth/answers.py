@@ -22,6 +22,7 @@ from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
 WORD = 1 << 64
+"""Number of values of a 64-bit word: sums are compared modulo it."""
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,14 @@ from oocbe.tables.manifest import Manifest, describe
 from oocbe.tracing.recorder import READER, span
 
 KEY_NAMES = "key_{}"
+"""Folder of the chunks of a key word, by its number."""
+
 VALUES_NAME = "values"
+"""Folder of the chunks of values."""
 
 PACKED, BLOSC = "packed", "blosc"
+"""Forms of a chunk on disk: since version 2 of the format, and before."""
+
 CODEC_NAMES = {PACKED: ["oocbe.packed"], BLOSC: ["bytes", "blosc", "crc32c"]}
 """Codecs of the arrays' metadata: packed chunks since version 2 of the format, shuffled and compressed ones before."""
 

@@ -24,6 +24,7 @@ from oocbe.tables.faults import passing
 from oocbe.tracing.recorder import READER, WRITER, span
 
 PARTIAL_SUFFIX = ".partial"
+"""End of the names of files and folders that are being written."""
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a disk, a quota or a file size limit that is used up."""

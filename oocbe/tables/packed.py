@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
 
 ALL_ONES = (1 << 64) - 1
+"""A word of ones."""
 
 CHUNK_ROWS = 1 << 22
 """Rows a chunk where a table is packed: several threads have one each at work, and a GPU few launches for many rows."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zarr.core.buffer import Buffer, NDBuffer
 
 DTYPES = tuple(np.dtype(name) for name in ("uint64", "int64", "int32", "float64", "float32"))
+"""Dtypes that the codec packs."""
 
 
 @dataclass(frozen=True)

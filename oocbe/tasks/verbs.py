@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from oocbe.settings.options import SolveOptions
 
 TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
+"""Names of the tasks."""
 
 
 def run_task(

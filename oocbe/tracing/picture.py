@@ -24,11 +24,14 @@ MOST_ROWS = 64
 """Rows of a lane that are drawn; more would not be legible."""
 
 WAIT_COLOUR = "#e4e4e4"
+"""Colour of waiting."""
+
 GREYS = (14, 15)
 """Places of tab20 that look like waiting."""
 OTHER_COLOUR = "#404040"
 """Of the kinds of work that took least, where there are more kinds than colours."""
 SHORT_NAMES = {"host to device": "to device", "device to host": "to host"}
+"""What lanes are called where there is little room."""
 
 
 def draw(trace: Trace, path: Path) -> None:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
 
 AUTO = "auto"
+"""In place of a z: the largest whose messages are predicted to fit."""
 
 WORKING_COPIES = 2
 """A message is held twice while its blocks are laid end to end."""

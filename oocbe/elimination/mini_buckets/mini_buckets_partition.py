@@ -27,6 +27,7 @@ from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.preparation.prepare import Prepared
 
 PARTITIONS = ("scope", "content")
+"""Ways to divide a bucket: by the sizes of scopes, or by what a division loses."""
 
 SAMPLES = 128
 """Assignments at which two mini-buckets are compared: enough to rank losses, and a fraction of a millisecond."""

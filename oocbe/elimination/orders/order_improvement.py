@@ -31,9 +31,10 @@ SPREAD = 0.7
 """Standard deviation of a change, in the logarithm of a factor."""
 
 FIRST_SPREAD = 0.1
-"""The same for the factors that a chain begins with: enough to tell equal scores apart."""
+"""Standard deviation, in the logarithm, of the factors that a chain begins with: enough to tell equal scores apart."""
 
 SEEDS = 1 << 31
+"""Seeds of single orders are drawn below this."""
 
 
 class Chain:

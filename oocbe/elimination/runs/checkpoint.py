@@ -31,7 +31,10 @@ from oocbe.tables.table import Table
 AnyStored = TypeVar("AnyStored", bound=StoredTable | StoredCompleteTable)
 
 RECORD_FORMAT = "oocbe-message"
+"""What the record of a message calls itself."""
+
 LARGEST_RECORD = 1 << 20
+"""Bytes above which the record of a message is not even read: one with an embedded message takes a tenth."""
 
 
 EMBEDDED_BYTES = 1 << 16

@@ -38,6 +38,7 @@ others, also those that are added later, must be the same. (Semirings are compar
 option's.)"""
 
 _FROM_THE_PROBLEM = {"variables", "problem"}
+"""Fields of a result that are taken from the problem instead of the record."""
 
 
 class Run:

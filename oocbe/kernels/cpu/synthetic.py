@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.jit import jit
 
 FIRST, COUNT, PAIRS = 0, 1, 2
+"""Columns of a range of groups: its first rank, its rows a group, and the pairs before it."""
+
 WORD, SHIFT, MASK, SIZE = 0, 1, 2, 3
+"""Columns of a field: its place in a key, and its number of values."""
 
 
 @jit

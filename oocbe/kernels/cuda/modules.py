@@ -21,6 +21,7 @@ from oocbe.kernels.cuda.spans import device_span
 from oocbe.tracing.recorder import KERNELS
 
 FOLDER = Path(__file__).parent
+"""Where the CUDA sources lie."""
 
 OPTIONS = ("-std=c++17", "--fmad=false")
 """No contraction of a · b + c: sums of products are rounded twice, as on the CPU."""

@@ -26,6 +26,7 @@ from oocbe.kernels.cpu.threads import row_ranges, run_all
 from oocbe.kernels.key_digits import Digit
 
 DIGIT_BITS = 8
+"""Bits of a digit: 256 write positions fit in the caches."""
 
 BUCKET_ROWS = 1 << 16
 """Rows from which the most significant digit is sorted by first, into buckets that are sorted on in the caches."""

@@ -34,10 +34,14 @@ MOST_CELLS = 1 << 32
 axis, have offsets of 32 bits."""
 
 THREADS = 256
+"""Threads of a block, as in the source."""
+
 TILE_CELLS = 1024
 """Result cells that a block works on at a time, at most."""
 
 LEAST_TILE_CELLS = 128
+"""Result cells that a block works on at a time, at least."""
+
 STAGED_BYTES = 20 << 10
 """Shared memory for values of the functions at one place; there is as much for the next one."""
 

@@ -24,16 +24,22 @@ from oocbe.kernels.interface import BitRange
 from oocbe.kernels.key_digits import Digit
 
 DIGIT_BITS = 8
+"""Bits of a digit, as in the source."""
+
 BINS = 1 << DIGIT_BITS
+"""Values of a digit."""
+
 DIGITS_A_COUNT = 8
 """Digits counted in one launch, as in the source."""
 
 THREADS = 384
+"""Threads of a block, as in the source."""
+
 ITEMS = {4: 15, 8: 12}
 """Rows a thread, by the payload's bytes: the sizes that CUB found best for these widths."""
 
 ITEMS_AT_ONCE = {4: 10, 8: 8}
-"""The same where all passes are one launch: small tables need more tiles than there are multiprocessors."""
+"""Rows a thread where all passes are one launch: small tables need more tiles than there are multiprocessors."""
 
 SHORT_ROWS = 1 << 30
 """Below, counts fit beside their two flag bits in 32 bits, which halves what tiles tell each other."""
@@ -45,8 +51,10 @@ ROWS_AT_ONCE = 1 << 21
 """Up to so many rows all passes are one launch: queueing a launch takes as long as a pass over a million rows."""
 
 SHORT = np.dtype(np.uint32)
+"""Dtype of counts below :data:`SHORT_ROWS`."""
 
 DIGIT = np.dtype([("shift", "u1"), ("bits", "u1"), ("second_shift", "u1"), ("second_bits", "u1")])
+"""The source's struct of a digit."""
 
 
 def sort_rows(
