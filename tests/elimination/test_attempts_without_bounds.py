@@ -141,7 +141,7 @@ def test_a_full_disk_ends_the_attempts_only(impatient, monkeypatch):
     def refuse(run, choices, seconds):
         raise DiskError("full")
 
-    monkeypatch.setattr(solving._Run, "_eliminate", refuse)
+    monkeypatch.setattr(solving._Solving, "_eliminate", refuse)
     problem = hard(6, 3)
     result = oocbe.solve(problem, **SETTINGS)
     assert result.status == "optimal"
