@@ -38,8 +38,8 @@ from measuring import data_folder, describe_run, print_table
 from published import BOUNDS, TABLES, Bounds, Setting
 
 import oocbe
+from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
 from oocbe.elimination.orders.order import longest_search, search_orders
-from oocbe.elimination.orders.pace import order_cell_work, pace_of
 from oocbe.errors import LimitError, OocbeError, ResourceError
 from oocbe.kernels.choice import cuda_works
 from oocbe.model.problem import Problem
@@ -111,7 +111,7 @@ def measure_exact(setting: Setting, arguments: argparse.Namespace, device: bool)
     for seed in range(arguments.instances):
         problem = network(setting, seed)
         longest = longest_search(arguments.order_seconds, arguments.seconds)
-        cell_work = order_cell_work(pace_of("auto"), "auto")
+        cell_work = order_cell_work(speed_of("auto"), "auto")
         search = (problem, "auto", arguments.order_seconds, 0)
         choice = search_orders(*search, cell_work=cell_work, longest=longest)[0]
         file = Path(arguments.folder) / "order"

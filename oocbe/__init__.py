@@ -160,7 +160,10 @@ _HOMES = {
     "oocbe.tracing.session": "trace",
     "oocbe.solutions.verification": "Verdict",
 }
+"""Public names by the module that has them, each imported when it is first asked for."""
+
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+"""The module of each public name."""
 
 
 def __getattr__(name: str) -> object:

@@ -12,13 +12,28 @@ from typing import TypeVar
 Raised = TypeVar("Raised", bound=BaseException)
 
 EXIT_OPTIMAL = 0
+"""Exit code of a proven answer."""
+
 EXIT_USAGE = 2
+"""Exit code of wrong use or input."""
+
 EXIT_INFEASIBLE = 10
+"""Exit code where nothing is feasible."""
+
 EXIT_NOTHING_BETTER = 11
+"""Exit code where nothing is better than the value that was given."""
+
 EXIT_LIMIT = 20
+"""Exit code where a limit was reached before the proof."""
+
 EXIT_RESOURCES = 30
+"""Exit code where memory or disk ran out."""
+
 EXIT_CORRUPT = 40
+"""Exit code of corrupt data."""
+
 EXIT_INTERRUPTED = 130
+"""Exit code after Ctrl-C: 128 and the number of SIGINT."""
 
 
 class OocbeError(Exception):

@@ -16,6 +16,7 @@ from hypothesis import settings
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Semiring
+from tests.helpers.memory_disk import memory_folder
 
 # The first example may compile code, and how long one takes on a busy machine says nothing about the code.
 settings.register_profile("oocbe", deadline=None)
@@ -40,6 +41,13 @@ def data() -> Callable[[str], Path]:
         return path
 
     return locate
+
+
+@pytest.fixture(name="memory_folder")
+def _memory_folder() -> Iterator[Path]:
+    """A folder in memory where the system has one, in place of ``tmp_path`` for tests that force many files to disk."""
+    with memory_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -113,7 +121,7 @@ def random_problem() -> Callable[..., Problem]:
 
 
 @pytest.fixture(scope="session")
-def all_values() -> Callable[[Problem], list[float | None]]:
+def evaluate_all() -> Callable[[Problem], list[float | None]]:
     """A function from a small problem to the value of every assignment, in lexicographic order."""
 
     def evaluate(problem: Problem) -> list[float | None]:

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from cliques import clique
 
 import oocbe
 from oocbe.elimination.search import bounded
@@ -22,6 +21,7 @@ from oocbe.pruning.rows import Row
 from oocbe.system import interruption
 from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import heard, listening
+from tests.helpers.small_problems import clique
 
 SETTINGS = {"order_seconds": 0.0, "backend": "cpu"}
 LONG = 60.0

@@ -79,31 +79,29 @@ with oocbe.trace("run.json"), oocbe.result_memory("1GiB"):
 """
 
 
-def checked(program: str, folder: Path) -> str:
-    """What mypy says about a program of somebody who has oocbe installed."""
-    (folder / "program.py").write_text(program)
-    (folder / "mypy.ini").write_text(
+WRONG = "import oocbe\n" + "".join(f"oocbe.{name}()\n" for name in ("bound", "most_probable_explanation", "solve"))
+
+
+def test_a_program_that_uses_every_public_name_is_accepted_and_wrong_calls_are_not(tmp_path):
+    """What mypy says about programs of somebody who has oocbe installed."""
+    unused = [name for name in oocbe.__all__ if f"oocbe.{name}" not in PROGRAM]
+    assert unused == []
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    (tmp_path / "mypy.ini").write_text(
         "[mypy]\nstrict = true\n[mypy-numba.*,llvmlite.*,zarr.*,numcodecs.*]\nignore_missing_imports = true\n"
         "follow_imports = skip\n[mypy-oocbe.*]\nfollow_imports = silent\n"
     )
+    options = ["--config-file", "mypy.ini", "--python-version", "3.11"]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--python-version", "3.11", "program.py"],
-        cwd=folder,
+        [sys.executable, "-m", "mypy", *options, "program.py", "wrong.py"],
+        cwd=tmp_path,
         env={**os.environ, "MYPYPATH": str(Path(oocbe.__file__).parents[1])},
         capture_output=True,
         text=True,
         check=False,
     )
-    return done.stdout + done.stderr
-
-
-def test_a_program_that_uses_every_public_name_is_accepted(tmp_path):
-    unused = [name for name in oocbe.__all__ if f"oocbe.{name}" not in PROGRAM]
-    assert unused == []
-    assert checked(PROGRAM, tmp_path) == "Success: no issues found in 1 source file\n"
-
-
-def test_wrong_calls_are_not(tmp_path):
-    wrong = "import oocbe\n" + "".join(f"oocbe.{name}()\n" for name in ("bound", "most_probable_explanation", "solve"))
-    said = checked(wrong, tmp_path)
-    assert said.count('Missing positional argument "problem"') == 3, said
+    *said, _ = done.stdout.splitlines()
+    assert len(said) == 3, done.stdout + done.stderr
+    for line in said:
+        assert line.startswith("wrong.py:") and 'Missing positional argument "problem"' in line, done.stdout

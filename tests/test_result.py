@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from sample_results import make_result
 
 from oocbe.results.result import Result, Status
+from tests.helpers.sample_results import make_result
 
 
 @pytest.mark.parametrize(("status", "code"), [("optimal", 0), ("exact", 0), ("infeasible", 10), ("limit", 20)])

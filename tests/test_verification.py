@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_results import make_result
 
 import oocbe
 from oocbe.errors import FormatError, UsageError
@@ -17,6 +16,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.solutions.solution_file import Solution, read_solution, write_solution
 from oocbe.solutions.verification import Verdict, verify_solution, violations_of
+from tests.helpers.sample_results import make_result
 
 PROBLEM = Problem(
     variables=(Variable("a", 2, ("no", "yes")), Variable("b", 3)),

@@ -1,9 +1,6 @@
 """Attack oocbe with random inputs for some minutes, or replay a failure; see ``--help`` and :mod:`fuzzing`."""
 
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from fuzzing.main import main
 

@@ -25,7 +25,7 @@ from oocbe.errors import ValueRangeError
 from oocbe.model.problem import Problem
 from oocbe.pruning.bounds import Conflicts, conflicts_of
 from oocbe.pruning.constant_bound import minimum_terms
-from oocbe.pruning.dear import DEAR, DearTuples, largest_saving
+from oocbe.pruning.costly_tuples import COSTLY, CostlyTuples, largest_saving
 from oocbe.pruning.estimators import first_values
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.rows import Row
@@ -76,8 +76,8 @@ class Maker:
 
     def __init__(self, path: Path, problem: Problem, claim: Claim, seed: int = 0) -> None:
         self._path, self._claim, self._seed = path, claim, seed
-        self._dear = DEAR * largest_saving(problem)
-        self._proof = Proof(path, self._dear, claim.status, claim.value or 0)
+        self._costly = COSTLY * largest_saving(problem)
+        self._proof = Proof(path, self._costly, claim.status, claim.value or 0)
         self._problem = problem.below(self._proof.limit)
         self._first = first_values(problem.sizes)
         self._rows: list[dict[str, Any]] = []
@@ -133,14 +133,14 @@ class Maker:
         except (ValueRangeError, ImportError):  # numbers too large for the relaxation, or no solver of linear programs
             return False
         for conflicts, rows, multipliers, is_contradiction in found:
-            if self._take(left, conflicts.dear, rows, multipliers, is_contradiction, fixed_point):
+            if self._take(left, conflicts.costly, rows, multipliers, is_contradiction, fixed_point):
                 return True
         return False
 
     def _take(
         self,
         left: Restriction,
-        dear: DearTuples,
+        costly: CostlyTuples,
         rows: list[Row],
         multipliers: NDArray[np.float64],
         is_contradiction: bool,
@@ -153,9 +153,9 @@ class Maker:
         chosen = [rows[i] for i in used]
         numbers = [self._number(row, literal) for row in chosen]
         factor = [round(m * SCALE) for m in multipliers[used].tolist()]
-        if dear.sets and chosen:
+        if costly.sets and chosen:
             scale = int(fixed_point.scale)
-            payable, _ = dear.payable(chosen, fixed_point.nearest(multipliers[used]))
+            payable, _ = costly.payable(chosen, fixed_point.nearest(multipliers[used]))
             factor = [int(m) * SCALE // scale for m in payable.tolist()]
         if is_contradiction:
             factor = [m * self._large() for m in factor]
@@ -273,7 +273,7 @@ class Maker:
         head = {"format": "oocbe certificate", "version": 1, "problem": self._problem.name, "status": claim.status}
         lines = [f'"{key}": {json.dumps(content)}' for key, content in head.items()]
         lines += [f'"value": {json.dumps(claim.value)}', f'"assignment": {json.dumps(claim.assignment)}']
-        lines += [f'"dear": {self._dear}', f'"rows": {_listed([self._rows[n] for n in used])}']
+        lines += [f'"dear": {self._costly}', f'"rows": {_listed([self._rows[n] for n in used])}']
         lines += [f'"steps": {_listed(steps)}', f'"order": {json.dumps(order)}']
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -314,5 +314,5 @@ def relax(
         found.append((conflicts, list(rows), multipliers[: len(rows)].copy(), is_contradiction))
 
     base = minimum_terms(conflicts.capped, fixed_point)
-    relaxation = Relaxation(problem, conflicts.forbidden, fixed_point, base, seed, conflicts.dear, record)
+    relaxation = Relaxation(problem, conflicts.forbidden, fixed_point, base, seed, conflicts.costly, record)
     relaxation.tighten(seconds, limit)

@@ -28,13 +28,19 @@ from oocbe.results.schema import schema_version_of
 from oocbe.system.interruption import Interruption, heard
 
 EXIT_INTERNAL = 1
+"""Exit code of an error that oocbe itself is to blame for."""
+
 EXIT_TERMINATED = 128 + signal.SIGTERM
-EXIT_BROKEN_PIPE = 128 + 13  # SIGPIPE, which the signal module lacks on some systems
+"""Exit code after SIGTERM."""
+
+EXIT_BROKEN_PIPE = 128 + 13
+"""Exit code where the reader of the output went away: SIGPIPE, which the signal module lacks on some systems."""
 
 AGAIN_SECONDS = 0.01
 """After so long an interruption that was lost arrives again."""
 
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""System errors of a disk, quota or file size limit that is used up."""
 
 Parameters = ParamSpec("Parameters")
 

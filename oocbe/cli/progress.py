@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oocbe.results.result import Result
 
 LOG_INTERVAL_SECONDS = 60.0
+"""Time between two lines of a log, where standard error is no terminal."""
 
 SETTLING_SECONDS = 5.0
 """Between two lines that only say what is known now: a solve that takes less prints none."""
@@ -41,18 +42,18 @@ class SilentObserver:
         """End what is shown."""
 
     def started(self, plan: Plan) -> None:
-        """See :class:`oocbe.elimination.observer.Observer`, here and below."""
+        """Nothing is shown of the plan."""
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
-        """See :class:`oocbe.elimination.observer.Observer`."""
+        """Nothing is shown of a bucket."""
 
     def bounds_changed(
         self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
     ) -> None:
-        """See :class:`oocbe.elimination.observer.Observer`."""
+        """Nothing is shown of bounds and assignments."""
 
     def finished(self, result: Result) -> None:
-        """See :class:`oocbe.elimination.observer.Observer`."""
+        """Nothing is shown of the end."""
 
 
 class VerboseObserver(SilentObserver):

@@ -16,12 +16,15 @@ from oocbe.cli.output import note, print_json, print_rows, seconds
 from oocbe.cli.trace import written_to
 
 if TYPE_CHECKING:
-    from oocbe.synth.answers import Verdict
+    from oocbe.synth.answers import ResultCheck
     from oocbe.synth.tables import SyntheticTable
     from oocbe.tables.stored import StoredTable
 
 OPERATORS = ("join-maximise", "join-sum", "maximise")
+"""Operators that can be put under stress."""
+
 EXIT_WRONG = 1
+"""Exit code where a row of a result is wrong."""
 
 FIRST_ROWS = 20_000
 """Rows of the tables that the operator is applied to first, so that what a process does once is told apart."""
@@ -135,7 +138,7 @@ def _apply(
     return made
 
 
-def _check(operator: str, result: StoredTable, specs: list[SyntheticTable]) -> Verdict:
-    from oocbe.synth.answers import check_joined, check_maximised
+def _check(operator: str, result: StoredTable, specs: list[SyntheticTable]) -> ResultCheck:
+    from oocbe.synth.answers import check_joined, check_marginalised
 
-    return check_maximised(result, specs[0]) if operator == "maximise" else check_joined(result, *specs)
+    return check_marginalised(result, specs[0]) if operator == "maximise" else check_joined(result, *specs)

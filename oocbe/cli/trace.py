@@ -15,7 +15,7 @@ from oocbe.cli.flags import DebugFlag, JsonFlag
 from oocbe.cli.output import note, print_json, print_rows, seconds
 
 if TYPE_CHECKING:
-    from oocbe.tracing.summary import Lane, Summary, Work
+    from oocbe.tracing.summary import Lane, TraceSummary, Work
     from oocbe.tracing.trace_file import Trace
 
 MOST_WORKS = 8
@@ -66,7 +66,7 @@ def written_to(path: Path | None, about: str) -> Iterator[None]:
         note(f"oocbe: the trace {path} lacks {recorder.dropped:,} spans: there were more than it takes")
 
 
-def _facts(found: Trace, summary: Summary) -> list[tuple[str, object]]:
+def _facts(found: Trace, summary: TraceSummary) -> list[tuple[str, object]]:
     ended = "" if found.is_whole else "the process was killed: the trace ends with the last block that it wrote"
     if found.error is not None:
         ended = f"ended by {found.error}"
@@ -95,7 +95,7 @@ def _line(work: Work) -> str:
     return f"{'(waiting) ' if work.is_wait else ''}{work.name}: {seconds(work.seconds)} in {work.count:,}{rate}"
 
 
-def _as_json(found: Trace, summary: Summary) -> dict[str, object]:
+def _as_json(found: Trace, summary: TraceSummary) -> dict[str, object]:
     return {
         "schema_version": 1,
         "about": found.about.get("about"),

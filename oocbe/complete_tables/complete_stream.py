@@ -102,7 +102,7 @@ class CompleteStream:
                 f"{format_bytes(self.cuts.least_bytes)}, each of {self._streams} streams has "
                 f"{format_bytes(each.piece_bytes)} (limit {format_bytes(room.piece_bytes)}); raise the limit"
             )
-        self._readers = [_Reader(t, self.cuts.repeats(t.scope)) for t in tables]
+        self._readers = [_BoxReader(t, self.cuts.repeats(t.scope)) for t in tables]
         self._turn = Lock()
 
     def values(self) -> Generator[NDArray[Any], None, None]:
@@ -151,13 +151,13 @@ class CompleteStream:
 
 
 def _without_ones(function: BucketFunction, ranges: Ranges, sizes: Mapping[int, int]) -> BucketFunction:
-    """The same function without variables of which a piece has one value."""
+    """A function over those of its variables of which a piece has more than one value."""
     kept = [i for i, v in enumerate(function.scope) if v not in ranges or sizes[v] > 1]
     scope, strides = tuple(function.scope[i] for i in kept), tuple(function.strides[i] for i in kept)
     return BucketFunction(scope, function.values, strides)
 
 
-class _Reader:
+class _BoxReader:
     """Reads boxes of one table; keeps the last one where neighbouring pieces need the same."""
 
     def __init__(self, table: CellFunction, keeps: bool) -> None:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forms import INCOMPLETE
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import longest_search
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.orders.pace import pace_of
 from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.arity import narrowed
@@ -26,7 +26,7 @@ from oocbe.elimination.preparation.logarithms import in_logarithms, log_weights
 from oocbe.elimination.preparation.negate import negated
 from oocbe.elimination.preparation.ranges import rounding_margin, value_dtype
 from oocbe.elimination.refusals import check_disk, checked, has_logarithms
-from oocbe.elimination.runs.durability import TransientRun, open_run
+from oocbe.elimination.runs.durability import Run, open_run
 from oocbe.elimination.search.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.search.bounded import BoundedSolve
 from oocbe.elimination.search.claims import check_claim
@@ -38,7 +38,7 @@ from oocbe.elimination.search.outcome import (
     result_of_logarithms,
     result_of_nothing,
 )
-from oocbe.elimination.search.race import Finish, race
+from oocbe.elimination.search.race import RaceWinner, race
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import (
     FloatRangeError,
@@ -127,18 +127,18 @@ def _solved(
     interruption: Interruption,
 ) -> Result:
     """The result of a problem that was checked, kept in the work folder where there is one."""
-    with open_run(problem, options) as kept:
-        if kept.result is None:
+    with open_run(problem, options) as run:
+        if run.result is None:
             with Deadline(options.time_limit) as deadline:
-                run = _Run(problem, semiring, options, observer, deadline, kept, choices)
-                result = run.solve_interruptibly(interruption)
+                solving = _Solving(problem, semiring, options, observer, deadline, run, choices)
+                result = solving.solve_interruptibly(interruption)
             check_claim(problem, result.value, result.assignment, result.bounds or "elimination")
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
-            notes = (*result.notes, run.warning) if run.warning else result.notes
+            notes = (*result.notes, solving.warning) if solving.warning else result.notes
             with unlimited():
-                result = kept.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
+                result = run.finish(replace(result, seconds=seconds, peak_memory_bytes=peak_memory(), notes=notes))
         else:
-            result = kept.result
+            result = run.result
             check_claim(problem, result.value, result.assignment, "the run in the work folder")
     return result
 
@@ -158,7 +158,7 @@ def _solved_in_logarithms(
 
 
 @dataclass
-class _Run:
+class _Solving:
     """One solve: what it works on, and the ways through it."""
 
     problem: Problem
@@ -166,12 +166,12 @@ class _Run:
     options: SolveOptions
     observer: Observer | None
     deadline: Deadline
-    kept: TransientRun
+    run: Run
     choices: list[OrderChoice] | None = None
 
     def __post_init__(self) -> None:
         self._engine = engine_for(self.options, self.deadline)
-        self.kept.set_memory(message_memory(self.options))
+        self.run.set_memory(message_memory(self.options))
         self.warning = memory_warning(self.options)
         self._sign = -1 if self.semiring.marginalisation is Marginalisation.MAX else 1
         self._known: Knowledge | None = None
@@ -211,13 +211,13 @@ class _Run:
         bounded = bounded and options.tables != "complete"
         begin = time.perf_counter()
         if not bounded:
-            choices = self.kept.orders(lambda: self.choices or self._orders())
+            choices = self.run.orders(lambda: self.choices or self._orders())
             return self._eliminate(choices, time.perf_counter() - begin)
         spent = 0.0
         found: list[Incumbent] = []
         if options.bounds == "auto":
             try:
-                choices = self.kept.orders(lambda: easy_orders(problem, options))
+                choices = self.run.orders(lambda: easy_orders(problem, options))
             except TimeLimitError:
                 choices = []  # the search with bounds says what is known, and finds an assignment
             spent = time.perf_counter() - begin
@@ -226,11 +226,11 @@ class _Run:
                 if result is not None and result.linear_constraints != "relaxed":
                     return result
         else:
-            self.kept.orders(list)
+            self.run.orders(list)
         known = self._knowledge_of(found)
-        pace = pace_of(options.backend)
-        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, pace)
-        search = BoundedSolve(self._target, options, known, self._engine, self.kept, self._start, others)
+        speed = speed_of(options.backend)
+        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, speed)
+        search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others)
         search.statistics.seconds["order"] = spent
         self._statistics = search.statistics
         try:
@@ -297,7 +297,7 @@ class _Run:
             dtype = value_dtype(self.problem, self.semiring).name
             return result_of_bounds(self.problem, self.options, known, statistics, dtype, self._backend)
 
-    def _race(self, choices: list[OrderChoice], found: list[Incumbent]) -> Finish:
+    def _race(self, choices: list[OrderChoice], found: list[Incumbent]) -> RaceWinner:
         """The forward pass; ``found`` gets what the search for assignments has found by its end."""
         options, problem = self.options, self.problem
         if options.tables != INCOMPLETE and predictions_are_exact(problem):
@@ -305,13 +305,13 @@ class _Run:
         is_request = False
         with self._incumbents() as incumbents:
             try:
-                check_disk(problem, self.semiring, choices, options, self.kept.disk_available)
+                check_disk(problem, self.semiring, choices, options, self.run.disk_available)
                 return race(
                     problem,
                     self.semiring,
                     choices,
                     options.dominance,
-                    self.kept,
+                    self.run,
                     self._engine,
                     lambda choice: self._start(problem, choice, ""),
                     options.tables,
@@ -333,18 +333,18 @@ class _Run:
             known.offer(best.value, best.assignment, best.method)
         return known
 
-    def _finished(self, finish: Finish, order_seconds: float, begin: float) -> Result:
+    def _finished(self, winner: RaceWinner, order_seconds: float, begin: float) -> Result:
         """The backward pass; ``begin`` : of the forward pass."""
         problem, options = self.problem, self.options
-        with finish.store:
+        with winner.store:
             passing("forward:done")
             forward_end = time.perf_counter()
             assignment = None
-            if finish.outcome.value is not None and self.semiring.selects:
-                outcome = finish.outcome
-                assignment = backward_pass(finish.prepared, outcome.buckets, outcome.recomputation, self.deadline)
+            if winner.outcome.value is not None and self.semiring.selects:
+                outcome = winner.outcome
+                assignment = backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, self.deadline)
             passing("backward:done")
-        result = result_of_elimination(problem, self.semiring, options, finish, assignment, self._backend)
+        result = result_of_elimination(problem, self.semiring, options, winner, assignment, self._backend)
         seconds = {
             "order": order_seconds,
             "forward": forward_end - begin,

@@ -39,11 +39,13 @@ MOST_DIMENSIONS = 64
 """Axes that an array can have."""
 
 LARGEST_DOMAIN = 2**24
+"""Values of a variable; more are damage, and arrays of this size are still affordable."""
 
 TOKENS = re.compile(
     r"\s+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/"
     r'|"(?P<quoted>[^"\n]*)"|(?P<mark>[{}()\[\],;|])|(?P<word>(?!"|/\*)[^\s{}()\[\],;|"]+)'
 )
+"""Spaces and comments, a quoted name, a mark, or a word."""
 
 
 @dataclass

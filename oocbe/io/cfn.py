@@ -34,11 +34,16 @@ from oocbe.model.row_numbers import tuples_at
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 
 LARGEST_DOMAIN = 2**24
+"""Values of a variable; more are damage, and arrays of this size are still affordable."""
+
 LARGEST_TABLE = 2**27
 """Costs listed of one function; a larger table would be a text of gigabytes."""
 
 OPEN, CLOSE = "{[", "}]"
+"""Brackets of objects and lists."""
+
 TOKENS = re.compile(r'(?m:^#[^\n]*)|[\s,:]+|"(?P<quoted>[^"\n]*)"|(?P<mark>[{}\[\]])|(?P<word>[^\s,:{}\[\]"]+)')
+"""Comments and separators, a quoted name, a bracket, or a word."""
 
 
 @dataclass

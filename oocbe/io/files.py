@@ -22,12 +22,25 @@ from typing import BinaryIO
 from oocbe.errors import FormatError, ResourceError, UsageError
 
 DEFAULT_MAX_INPUT_BYTES = 4 * 2**30
+"""Largest decompressed input where ``OOCBE_MAX_INPUT_BYTES`` names no other."""
+
 BLOCK_BYTES = 2**20
-COMPRESSED_BYTES = 2**16  # at a time: `xz` takes some 20 ms for it, and an interruption waits so long at most
-XZ_MEMORY_BYTES = 256 * 2**20  # `xz -9` needs 65 MiB to decompress; a header may ask for 4 GiB
+"""Bytes that are read or decompressed at a time."""
+
+COMPRESSED_BYTES = 2**16
+"""Compressed bytes that are decoded at a time: ``xz`` takes some 20 ms for them, and an interruption waits so long."""
+
+XZ_MEMORY_BYTES = 256 * 2**20
+"""Memory that decompression may take: ``xz -9`` needs 65 MiB, and a header may ask for 4 GiB."""
+
 COMPRESSIONS = (".gz", ".xz")
-MOST_NAME_CHARACTERS = 40  # of a file's name in that of its temporary file: file systems limit names to 255 bytes
+"""Suffixes of compressed files."""
+
+MOST_NAME_CHARACTERS = 40
+"""Characters of a file's name in that of its temporary file: file systems limit names to 255 bytes."""
+
 _MAGIC = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00"}
+"""First bytes of a compressed file, by its suffix."""
 
 
 def without_compression(path: str | Path) -> Path:

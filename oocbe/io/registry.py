@@ -39,6 +39,7 @@ _FORMATS = (
     Format("uai", "UAI Markov and belief networks", uai.parse, uai.render),
     Format("wcsp", "toulbar2's weighted CSPs", wcsp.parse, wcsp_writer.render),
 )
+"""All formats, in the order in which they are listed."""
 
 
 def formats() -> dict[str, Format]:

@@ -24,12 +24,23 @@ from oocbe.io.text import Text
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 
-RECORDER_CAPACITY = 200  # published with the instances, in units
-WRITTEN_CAPACITY = 90_000  # what all published files have in its place
-CONSUMPTION_UNIT = 451  # what one unit of the capacity is in the files' figures of consumptions
-MOST_CONSUMPTION = 10**12  # far beyond any instance, far below where sums would leave 64 bits
-LARGEST_LOOKUP = 2**22  # entries of a table from photograph and value to value index
+RECORDER_CAPACITY = 200
+"""Capacity of the recorder in units, as it was published with the instances."""
+
+WRITTEN_CAPACITY = 90_000
+"""What all published files have in the capacity's place."""
+
+CONSUMPTION_UNIT = 451
+"""What one unit of the capacity is in the files' figures of consumption."""
+
+MOST_CONSUMPTION = 10**12
+"""Largest consumption: far beyond any instance, and far below where sums would leave 64 bits."""
+
+LARGEST_LOOKUP = 2**22
+"""Entries of a table from photograph and value to value index."""
+
 LEFT_OUT = "0"
+"""The value of a photograph that is not taken."""
 
 
 class _Photographs:

@@ -18,13 +18,22 @@ from oocbe.errors import FormatError
 from oocbe.io.files import without_compression
 from oocbe.system.deadline import look
 
-SHORT_DIGITS = 18  # every number of so many decimal digits fits an int64
-SHOWN_CHARACTERS = 40  # of an offending token; a binary file may hold one of megabytes
-UNDERFLOW_LENGTH = 300  # a decimal fraction without an exponent must be longer than this to round to zero
+SHORT_DIGITS = 18
+"""Every number of so many decimal digits fits an int64."""
+
+SHOWN_CHARACTERS = 40
+"""Characters that are shown of an offending token: a binary file may hold one of megabytes."""
+
+UNDERFLOW_LENGTH = 300
+"""A decimal fraction without an exponent must be longer than this to round to zero."""
 
 _SPACES = np.zeros(256, dtype=bool)
+"""Which bytes separate tokens."""
+
 _SPACES[list(b" \t\n\r\v\f")] = True
 _CONTROL = np.zeros(256, dtype=bool)
+"""Which bytes no text has: control characters that are no spaces."""
+
 _CONTROL[:32] = True
 _CONTROL[127] = True
 _CONTROL &= ~_SPACES

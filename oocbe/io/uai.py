@@ -20,9 +20,14 @@ from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES, tuples_at
 from oocbe.model.semiring import MAX_PRODUCT, Combination
 
-LARGEST_TABLE = 2**27  # entries of one table; a larger one would be a text of gigabytes
-EXACT_INTEGER = 2**53  # integers up to here are doubles too
+LARGEST_TABLE = 2**27
+"""Entries of one table: a larger one would be a text of gigabytes."""
+
+EXACT_INTEGER = 2**53
+"""Integers up to here are doubles, too."""
+
 KINDS = ("MARKOV", "BAYES")
+"""Kinds of networks, as the first word names them."""
 
 
 def parse(text: Text) -> Problem:

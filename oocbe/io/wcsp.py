@@ -28,10 +28,17 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 
-LARGEST_DOMAIN = 2**24  # larger ones are interval domains or damage; arrays of this size are still affordable
-MOST_COEFFICIENTS = 2**24  # of linear constraints, one a value, besides one for each number of the file
+LARGEST_DOMAIN = 2**24
+"""Values of a variable: larger domains are intervals or damage, and arrays of this size are still affordable."""
+
+MOST_COEFFICIENTS = 2**24
+"""Coefficients of linear constraints, one a value, besides one for each number of the file."""
+
 KEYWORD_DEFAULT = -1
+"""In the place of a default cost: a keyword follows instead of tuples."""
+
 LINEAR_KEYWORDS = ("knapsack", "knapsackp")
+"""Keywords of linear constraints."""
 
 Tuples = NDArray[np.int64]
 
@@ -47,7 +54,7 @@ class _Shared:
 
 
 @dataclass
-class _Parts:
+class _PartsRead:
     """What has been read so far."""
 
     top: int
@@ -79,7 +86,7 @@ def parse(text: Text) -> Problem:
     count = text.integer(1, "the number of variables", low=0)
     largest = text.integer(2, "the largest domain size", low=0)
     functions = text.integer(3, "the number of cost functions", low=0)
-    parts = _Parts(text.integer(4, "the upper bound"))
+    parts = _PartsRead(text.integer(4, "the upper bound"))
     sizes: list[int] = text.integers(5, count, "a domain size for each variable").tolist()
     for v, size in enumerate(sizes):
         if size < 0:
@@ -107,7 +114,7 @@ def parse(text: Text) -> Problem:
     )
 
 
-def _read_function(text: Text, cursor: int, sizes: list[int], parts: _Parts) -> int:
+def _read_function(text: Text, cursor: int, sizes: list[int], parts: _PartsRead) -> int:
     """Read the cost function at a token; returns the token after it."""
     signed_arity = text.integer(cursor, "a cost function's arity", -len(sizes), len(sizes))
     arity = abs(signed_arity)
@@ -140,7 +147,9 @@ def _read_function(text: Text, cursor: int, sizes: list[int], parts: _Parts) -> 
     return cursor + 1 + count * (arity + 1)
 
 
-def _find_shared(text: Text, cursor: int, number: int, shape: tuple[int, ...], default: int, parts: _Parts) -> _Shared:
+def _find_shared(
+    text: Text, cursor: int, number: int, shape: tuple[int, ...], default: int, parts: _PartsRead
+) -> _Shared:
     if number > len(parts.shared):
         known = len(parts.shared)
         raise text.error(cursor, f"found a reference to shared function {number}, expected one of the {known} so far")
@@ -183,7 +192,7 @@ def _read_tuples(text: Text, first: int, count: int, shape: tuple[int, ...]) -> 
     return tuples, costs
 
 
-def _read_linear(text: Text, cursor: int, scope: tuple[int, ...], sizes: list[int], parts: _Parts) -> int:
+def _read_linear(text: Text, cursor: int, scope: tuple[int, ...], sizes: list[int], parts: _PartsRead) -> int:
     """Read ``knapsack`` or ``knapsackp``: the weights of the scope's values add up to at least a capacity."""
     keyword = text.word(cursor, "a keyword")
     if keyword not in LINEAR_KEYWORDS:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend, CompleteBackend
 
 VARIABLE = "OOCBE_BACKEND"
+"""The environment variable that names a backend."""
 
 AUTO_ROWS = 1 << 16
 """Rows from which ``auto`` takes the GPU. With 16 cores against an H200 (``benchmarks/gpu_choice.py``), tables in main

@@ -219,8 +219,9 @@ class CompleteBackend(Backend, Protocol):
         """Join complete functions and marginalise axes out, without writing a joined row: a whole bucket at once.
 
         result[x] = ⊕ over e of ⊗ over f of f.values[x · f.strides (result axes) + e · f.strides (eliminated axes)],
-        which is a join sum where ``eliminated`` is 0, a maximisation where there is one function, and a tropical matrix
-        product where two functions share the eliminated axes only. Of no functions it marginalises the semiring's ones.
+        which is a join sum where ``eliminated`` is 0, a marginalisation where there is one function, and a tropical
+        matrix product where two functions share the eliminated axes only. Of no functions it marginalises the
+        semiring's ones.
 
         functions : see :class:`CompleteFunction`; all values of one dtype, ``dtype``; any number of functions.
         sizes : domain size of each axis: the result's axes first, in the order of its scope, the least significant

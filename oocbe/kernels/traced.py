@@ -28,5 +28,5 @@ class _Traced:
 
 
 def traced(kernels: Backend) -> Backend:
-    """The same kernels, recording a span for each call."""
+    """Kernels that record a span for each call, and else are those given."""
     return cast("Backend", _Traced(kernels))

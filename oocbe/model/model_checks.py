@@ -21,6 +21,7 @@ from oocbe.system.deadline import look
 Values = NDArray[np.int64] | NDArray[np.float64]
 
 INT64 = np.iinfo(np.int64)
+"""Limits of int64."""
 
 FEW_ROWS = 1024
 """Parts with fewer rows are checked together: a SPOT5 problem has thousands of constraints of one to three rows, and a

@@ -121,7 +121,7 @@ class Problem:
         return SelectedRows(self.constraints), SelectedRows(self.functions)
 
     def below(self, upper_bound: int | float | None) -> Problem:
-        """The same problem in which only assignments with a value strictly below a bound count; None: all.
+        """The problem in which only assignments with a value strictly below a bound count; None: all.
 
         Its parts were checked when this one was made; searches ask for this again and again.
         """
@@ -131,7 +131,7 @@ class Problem:
         return made
 
     def with_evidence(self, evidence: Mapping[int, int]) -> Problem:
-        """The same problem with some variables (index) fixed to values (index), as unary hard constraints."""
+        """The problem with some variables (index) fixed to values (index), as unary hard constraints."""
         for v, value in evidence.items():
             if not 0 <= v < len(self.variables):
                 raise ModelError(f"{self.name}: evidence on variable {v}, which does not exist")
@@ -142,7 +142,7 @@ class Problem:
         return replace(self, constraints=self.constraints + fixed)
 
     def in_semiring(self, semiring: Semiring) -> Problem:
-        """The same parts read in another semiring: a constant that is neutral here is neutral there, too."""
+        """The problem's parts read in another semiring: a constant that is neutral here is neutral there, too."""
         if semiring == self.semiring:
             return self
         constant = semiring.one if self.constant == self.semiring.one else self.constant

@@ -102,13 +102,25 @@ class Semiring:
 
 
 MIN_SUM = Semiring("min-sum", Combination.ADD, Marginalisation.MIN)
+"""Costs are added and minimised."""
+
 MAX_SUM = Semiring("max-sum", Combination.ADD, Marginalisation.MAX)
+"""Values are added and maximised."""
+
 MAX_PRODUCT = Semiring("max-product", Combination.MULTIPLY, Marginalisation.MAX)
+"""Values, such as probabilities, are multiplied and maximised."""
+
 SUM_PRODUCT = Semiring("sum-product", Combination.MULTIPLY, Marginalisation.SUM)
+"""Values are multiplied and added up: the partition function."""
+
 LOG_SUM_EXP = Semiring("log-sum-exp", Combination.ADD, Marginalisation.LOG_SUM_EXP)
+"""The partition function in logarithms."""
+
 COUNTING = Semiring("counting", Combination.MULTIPLY, Marginalisation.SUM, counts=True)
+"""Every feasible assignment counts as one."""
 
 SEMIRINGS = {s.name: s for s in (MIN_SUM, MAX_SUM, MAX_PRODUCT, SUM_PRODUCT, LOG_SUM_EXP, COUNTING)}
+"""All semirings by name."""
 
 
 def semiring_by_name(name: str) -> Semiring:

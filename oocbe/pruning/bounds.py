@@ -20,7 +20,7 @@ from oocbe.errors import TimeLimitError, UnsupportedError, ValueRangeError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.pruning.constant_bound import constant_source, minimum_terms
-from oocbe.pruning.dear import DearTuples, split_dear
+from oocbe.pruning.costly_tuples import CostlyTuples, split_costly
 from oocbe.pruning.estimators import AdditiveSource
 from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import MOST_LITERALS, Forbidden, forbidden_sets
@@ -132,24 +132,24 @@ def _improve(
 
 @dataclass(frozen=True)
 class Conflicts:
-    """Forbidden sets with dear tuples among them, and the problem in which these are capped.
+    """Forbidden sets with costly tuples among them, and the problem in which these are capped.
 
     Attributes
     ----------
-    capped : the problem, dear tuples costing no more than the dearest of the others. dear : these tuples.
-    forbidden : what assignments cannot contain, and the dear tuples.
+    capped : the problem, costly tuples costing no more than the costliest of the others. costly : these tuples.
+    forbidden : what assignments cannot contain, and the costly tuples.
     """
 
     capped: Problem
-    dear: DearTuples
+    costly: CostlyTuples
     forbidden: Forbidden
 
 
 def conflicts_of(problem: Problem, fixed_point: FixedPoint) -> list[Conflicts]:
-    """What linear programs are made of: with dear tuples as conflicts, where there are any, and without."""
-    plain = Conflicts(problem, DearTuples(), forbidden_sets(problem))
-    capped, dear = split_dear(problem, fixed_point)
-    return [Conflicts(capped, dear, forbidden_sets(problem, dear.sets)), plain] if dear.sets else [plain]
+    """What linear programs are made of: with costly tuples as conflicts, where there are any, and without."""
+    plain = Conflicts(problem, CostlyTuples(), forbidden_sets(problem))
+    capped, costly = split_costly(problem, fixed_point)
+    return [Conflicts(capped, costly, forbidden_sets(problem, costly.sets)), plain] if costly.sets else [plain]
 
 
 def _has_rows(problem: Problem, forbidden: Forbidden) -> bool:
@@ -206,7 +206,7 @@ def _linear(
         removed = removed if soft is None else soft.removed
     forbidden = replace(conflicts.forbidden, removed=conflicts.forbidden.removed | removed)
     try:
-        relaxation = Relaxation(problem, forbidden, fixed_point, base, seed, conflicts.dear)
+        relaxation = Relaxation(problem, forbidden, fixed_point, base, seed, conflicts.costly)
         relaxation.tighten(seconds - (time.perf_counter() - begin), problem.upper_bound, improve)
         source = relaxation.source("lp", "")
     except ValueRangeError:

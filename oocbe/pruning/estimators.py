@@ -3,8 +3,9 @@
 A *term* says ``constant + Σ_v entries_v(x_v) <= part(x)`` about a part of the problem, in fixed point. A *soft* term
 bounds one function. A *hard* term is at most 0 for every assignment that counts: a multiplier times a valid
 inequality (``-y * rhs + Σ y * coef * x <= 0``), or what a hard constraint was charged with. A *literal* term is an
-inequality of literals with coefficients of at least 0 that the dear tuples of functions (:mod:`oocbe.pruning.dear`) pay
-for where it is violated. A *consumed* term is a multiplier times one of the problem's linear constraints. The
+inequality of literals with coefficients of at least 0 that the costly tuples of functions
+(:mod:`oocbe.pruning.costly_tuples`) pay for where it is violated. A *consumed* term is a multiplier times one of the
+problem's linear constraints. The
 sum of all terms is a lower bound on the problem, and each variable then takes its cheapest value by itself.
 
 Outside a message lie the functions whose scope meets no eliminated variable. Their terms are added up; so are hard
@@ -31,7 +32,7 @@ from oocbe.pruning.fixed_point import LARGEST, ROUNDING, FixedPoint
 from oocbe.pruning.row_bounds import RowBound, ValueGrid
 
 LARGEST_SUM = 2**62
-"""Removed values are made as dear as that only where the sum over a row cannot leave 64-bit integers."""
+"""Removed values are made as costly as that only where the sum over a row cannot leave 64-bit integers."""
 
 SWEEPS = 3
 """How often the hard terms that meet eliminated variables are judged; a third sweep hardly ever changes anything."""

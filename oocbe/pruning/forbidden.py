@@ -1,7 +1,7 @@
 """What assignments that count cannot contain: single values, pairs of values, and larger partial assignments.
 
 A *literal* is a (variable, value) pair; all of them are numbered in order. The forbidden sets of literals come from
-hard constraints, from the rows that incomplete functions lack, and, under an upper bound, from rows so dear that the
+hard constraints, from the rows that incomplete functions lack, and, under an upper bound, from rows so costly that the
 cheapest rest cannot make up for them. Of each part only the *minimal* forbidden partial tuples are kept: a ternary
 constraint that forbids (a, b, c) for every c forbids the pair (a, b).
 """
@@ -201,8 +201,8 @@ def _forbidding_parts(
         if _is_too_large(f.scope, sizes, largest_arity):
             continue
         values, feasible = f.to_array(sizes)
-        dear = values >= limit[number] if limit else np.zeros(values.shape, dtype=bool)
-        parts.append((f.scope, np.asarray(~feasible | dear)))
+        costly = values >= limit[number] if limit else np.zeros(values.shape, dtype=bool)
+        parts.append((f.scope, np.asarray(~feasible | costly)))
     return [(scope, cells) for scope, cells in parts if cells.any()]
 
 

@@ -24,7 +24,7 @@ LARGEST_INDEX = 1 << 62
 
 
 @dataclass
-class Part:
+class ListedFactor:
     """A factor over at least two variables before it is laid out: what its listed tuples and the others are worth.
 
     ``has_default`` is False where a hard part forbids the others anyway.
@@ -37,7 +37,7 @@ class Part:
     has_default: bool = True
 
 
-def lay_out(sizes: tuple[int, ...], parts: Sequence[Part]) -> Factors:
+def lay_out(sizes: tuple[int, ...], parts: Sequence[ListedFactor]) -> Factors:
     """Lookups of factors, those of one scope merged where they are dense.
 
     Soft parts of one scope are added up, hard ones forbid what any of them forbids: their entries are 0 or 1, and a sum
@@ -46,7 +46,7 @@ def lay_out(sizes: tuple[int, ...], parts: Sequence[Part]) -> Factors:
     number_of: dict[tuple[int, ...], int] = {}
     factors: list[tuple[int, ...]] = []
     dense_size: list[int] = []
-    members: list[list[Part]] = []
+    members: list[list[ListedFactor]] = []
     total = 0
     for part in parts:
         look()
@@ -119,7 +119,7 @@ def _strides(sizes: tuple[int, ...], scope: tuple[int, ...], is_dense: bool) -> 
     return np.array(strides, dtype=np.int64)
 
 
-def _index(part: Part, scope: tuple[int, ...], strides: NDArray[np.int64]) -> NDArray[np.int64]:
+def _index(part: ListedFactor, scope: tuple[int, ...], strides: NDArray[np.int64]) -> NDArray[np.int64]:
     stride_of = dict(zip(scope, strides.tolist(), strict=True))
     own = np.array([stride_of[v] for v in part.scope], dtype=np.int64)
     index: NDArray[np.int64] = (part.tuples * own).sum(axis=1)
@@ -127,14 +127,14 @@ def _index(part: Part, scope: tuple[int, ...], strides: NDArray[np.int64]) -> ND
 
 
 def _fill_tables(
-    members: list[list[Part]],
+    members: list[list[ListedFactor]],
     strides: list[NDArray[np.int64]],
     offsets: NDArray[np.int64],
     dense_size: list[int],
     table: NDArray[np.float64],
 ) -> None:
     """Write dense factors; parts of one arity at once, as a problem may have tens of thousands of small ones."""
-    by_arity: dict[int, list[tuple[int, Part]]] = {}
+    by_arity: dict[int, list[tuple[int, ListedFactor]]] = {}
     for number, own in enumerate(members):
         if dense_size[number]:
             for part in own:
@@ -154,10 +154,10 @@ def _fill_tables(
         np.add.at(table, index, values - np.repeat([part.default for _, part in group], rows))
 
 
-def harmful_slots(parts: Sequence[Part], start: NDArray[np.int64], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
+def harmful_slots(parts: Sequence[ListedFactor], start: NDArray[np.int64], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
     """The slots that occur in an entry but 0, of parts all together."""
     harmful = np.zeros(int(start[-1]), dtype=np.bool_)
-    by_arity: dict[int, list[Part]] = {}
+    by_arity: dict[int, list[ListedFactor]] = {}
     for part in parts:
         if part.default == 0:
             by_arity.setdefault(len(part.scope), []).append(part)

@@ -13,7 +13,7 @@ from oocbe.kernels.cpu.pruning.search_state import Factors, Model
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
-from oocbe.pruning.incumbent_lookups import Part, harmful_slots, lay_out, starts_of
+from oocbe.pruning.incumbent_lookups import ListedFactor, harmful_slots, lay_out, starts_of
 from oocbe.system.deadline import look
 
 
@@ -44,8 +44,8 @@ class _Collector:
     permitted: NDArray[np.uint8]
     constant: float = 0.0
     is_infeasible: bool = False
-    soft: list[Part] = field(default_factory=list)
-    hard: list[Part] = field(default_factory=list)
+    soft: list[ListedFactor] = field(default_factory=list)
+    hard: list[ListedFactor] = field(default_factory=list)
 
     def slots(self, v: int) -> slice:
         return slice(int(self.start[v]), int(self.start[v + 1]))
@@ -53,7 +53,7 @@ class _Collector:
     def add_constraint(self, c: Constraint) -> None:
         if len(c.scope) > 1:
             listed, unlisted = (0.0, 1.0) if c.allowed else (1.0, 0.0)
-            self.hard.append(Part(c.scope, c.tuples, np.full(len(c.tuples), listed), unlisted))
+            self.hard.append(ListedFactor(c.scope, c.tuples, np.full(len(c.tuples), listed), unlisted))
         elif c.scope:
             self.permitted[self.slots(c.scope[0])] &= c.to_array(self.sizes).astype(np.uint8)
         else:
@@ -73,9 +73,9 @@ class _Collector:
         values = self.sign * f.values.astype(np.float64)
         default = self.sign * float(f.default or 0)
         if (len(values) and (values != default).any()) or default:
-            self.soft.append(Part(f.scope, f.tuples, values, default, f.default is not None))
+            self.soft.append(ListedFactor(f.scope, f.tuples, values, default, f.default is not None))
         if f.default is None:
-            self.hard.append(Part(f.scope, f.tuples, np.zeros(len(values)), 1.0))
+            self.hard.append(ListedFactor(f.scope, f.tuples, np.zeros(len(values)), 1.0))
 
     def forbid_from(self, bound: float) -> None:
         """Turn values into hard constraints that would take the sum to the bound whatever the other parts say."""
@@ -90,7 +90,9 @@ class _Collector:
             excluded = part.values - low >= slack
             default_excluded = part.has_default and part.default - low >= slack
             if slack > 0 and (excluded.any() or default_excluded):
-                self.hard.append(Part(part.scope, part.tuples, excluded.astype(np.float64), float(default_excluded)))
+                self.hard.append(
+                    ListedFactor(part.scope, part.tuples, excluded.astype(np.float64), float(default_excluded))
+                )
                 part.values = np.where(excluded, low, part.values)
                 part.default = low if default_excluded else part.default
 
@@ -107,8 +109,8 @@ class _Collector:
         while True:
             look()
             safe, loss = self._safe_values([*self.hard, *candidates], rest, frugal)
-            kept: list[Part] = []
-            demoted: list[Part] = []
+            kept: list[ListedFactor] = []
+            demoted: list[ListedFactor] = []
             for part in candidates:
                 penalty = part.values[part.values > 0].min(initial=math.inf)
                 pays = any(safe[v] >= 0 and loss[v] < penalty for v in part.scope)
@@ -116,12 +118,12 @@ class _Collector:
             if not demoted:
                 break
             candidates, rest = kept, rest + demoted
-        self.hard += [Part(p.scope, p.tuples, (p.values > 0).astype(np.float64), 0.0) for p in candidates]
+        self.hard += [ListedFactor(p.scope, p.tuples, (p.values > 0).astype(np.float64), 0.0) for p in candidates]
         self.soft = rest
         return safe
 
     def _safe_values(
-        self, hard: Sequence[Part], soft: Sequence[Part], frugal: NDArray[np.bool_]
+        self, hard: Sequence[ListedFactor], soft: Sequence[ListedFactor], frugal: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The safe value of each variable, or -1, and the most that moving there costs."""
         harmful = harmful_slots(hard, self.start, self.sizes)

@@ -38,6 +38,7 @@ LARGEST_DENOMINATOR = 60
 """Weights that are not multiples of a fraction down to this are rounded to :data:`FALLBACK_DENOMINATOR`."""
 
 FALLBACK_DENOMINATOR = 720
+"""Denominator of weights that are no multiples of a simpler fraction: 720 has many divisors."""
 
 LIFTED = 40
 """Most literals outside the ball tried for an inequality, those in conflict with most of it first."""

@@ -45,7 +45,7 @@ NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class _Part:
+class _FunctionPart:
     """A function or hard constraint written out: scope, dense costs (infinite where forbidden), and which it is."""
 
     scope: tuple[int, ...]
@@ -54,7 +54,7 @@ class _Part:
     is_hard: bool
 
 
-def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) -> tuple[list[_Part], list[int]]:
+def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) -> tuple[list[_FunctionPart], list[int]]:
     """Parts over two or more variables, and the numbers of the functions of which only the minimum counts.
 
     These are the constant ones, and those that are too large.
@@ -99,9 +99,9 @@ def _parts(problem: Problem, fixed_point: FixedPoint, with_constraints: bool) ->
     return parts, skipped
 
 
-def _part(scope: tuple[int, ...], exact: NDArray[np.int64], fixed_point: FixedPoint, is_hard: bool) -> _Part:
+def _part(scope: tuple[int, ...], exact: NDArray[np.int64], fixed_point: FixedPoint, is_hard: bool) -> _FunctionPart:
     costs = np.where(exact == NEVER, np.inf, exact / float(fixed_point.scale))
-    return _Part(scope, costs.ravel(), exact.ravel().astype(np.int64), is_hard)
+    return _FunctionPart(scope, costs.ravel(), exact.ravel().astype(np.int64), is_hard)
 
 
 class DualAscent:

@@ -19,7 +19,7 @@ from oocbe.kernels.cpu.pruning.estimators import CONSUMED, HARD, LITERAL
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.pruning.cliques import bit_matrix, covering_cliques, violated_cliques
-from oocbe.pruning.dear import DearTuples
+from oocbe.pruning.costly_tuples import CostlyTuples
 from oocbe.pruning.estimators import AdditiveSource, Terms, joined
 from oocbe.pruning.fixed_point import LARGEST, FixedPoint
 from oocbe.pruning.forbidden import Forbidden, propagated
@@ -61,7 +61,7 @@ LITTLE = 2e-4
 """Progress in a round, relative to the bound's distance from where it began."""
 
 
-def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Forbidden, dear: DearTuples) -> Terms:
+def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Forbidden, costly: CostlyTuples) -> Terms:
     """Terms of rows with non-negative multipliers in fixed point.
 
     Rows without a multiplier are left out, and those whose products with it would leave 64-bit integers.
@@ -69,7 +69,7 @@ def row_terms(rows: Sequence[Row], multipliers: NDArray[np.int64], forbidden: Fo
     used = np.flatnonzero(multipliers > 0)
     used = used[[rows[i].largest * int(multipliers[i]) <= LARGEST for i in used.tolist()]]
     chosen = [rows[i] for i in used.tolist()]
-    factor, depends = dear.payable(chosen, multipliers[used])
+    factor, depends = costly.payable(chosen, multipliers[used])
     lengths = np.array([len(r.literals) for r in chosen], dtype=np.int64)
     number = np.repeat(np.arange(len(chosen)), lengths)
     none = np.zeros(0, dtype=np.int64)
@@ -105,7 +105,7 @@ class Relaxation:
     problem : in the min-sum semiring. forbidden : its forbidden sets. fixed_point : for multipliers.
     base : soft terms of the problem's functions; their sums over values are the costs of the linear program.
     seed : of the choices between equals.
-    dear : tuples that ``forbidden`` has besides what is forbidden, and that ``base`` does not count in full.
+    costly : tuples that ``forbidden`` has besides what is forbidden, and that ``base`` does not count in full.
     record : told what conclusions are drawn from, in order, for a certificate; None: nobody wants to know.
     """
 
@@ -116,7 +116,7 @@ class Relaxation:
         fixed_point: FixedPoint,
         base: Terms,
         seed: int,
-        dear: DearTuples | None = None,
+        costly: CostlyTuples | None = None,
         record: Record | None = None,
     ) -> None:
         self._problem = problem
@@ -124,7 +124,7 @@ class Relaxation:
         self._forbidden = forbidden
         self._fixed_point = fixed_point
         self._base = base
-        self._dear = dear or DearTuples()
+        self._costly = costly or CostlyTuples()
         self._grid = ValueGrid.of(problem)
         self.removed = forbidden.removed.copy()
         self.cuts = {"clique": 0, "local": 0}
@@ -232,7 +232,7 @@ class Relaxation:
         removed = self.removed.copy()
         for v, value in self.source("", "").fixed_values(self._upper_bound):
             removed[int(first[v]) + value] = 1
-        if not self._dear.sets:  # what only dear tuples exclude is possible, after all
+        if not self._costly.sets:  # what only costly tuples exclude is possible, after all
             removed = propagated(self._forbidden, removed)
         fresh = np.flatnonzero(removed & ~self.removed).tolist()
         self.removed = removed
@@ -296,9 +296,9 @@ class Relaxation:
     def _is_contradiction(self, found: NDArray[np.float64]) -> bool:
         """Whether rows with these multipliers exclude everything: hard terms are at most 0 for all that counts."""
         multipliers = np.rint(found * CONTRADICTION_SCALE).astype(np.int64)
-        terms = row_terms(self._program.rows, multipliers, self._forbidden, self._dear)
+        terms = row_terms(self._program.rows, multipliers, self._forbidden, self._costly)
         if (terms.kind == LITERAL).any():
-            return False  # dear tuples are possible, after all
+            return False  # costly tuples are possible, after all
         free = replace(self._problem, constant=0)
         least, _ = AdditiveSource("", "", free, self._fixed_point, terms, self.removed).reduced_costs()
         if least > 0 and self._record is not None:
@@ -315,7 +315,9 @@ class Relaxation:
         terms = self._base
         if self._best is not None:
             _, rows, multipliers = self._best
-            terms = joined(terms, row_terms(rows, self._fixed_point.nearest(multipliers), self._forbidden, self._dear))
+            terms = joined(
+                terms, row_terms(rows, self._fixed_point.nearest(multipliers), self._forbidden, self._costly)
+            )
         return AdditiveSource(name, why, self._problem, self._fixed_point, terms, self.removed)
 
 

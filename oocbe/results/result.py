@@ -22,6 +22,7 @@ EXIT_CODES: dict[Status, int] = {
     "limit": EXIT_LIMIT,
     "interrupted": EXIT_INTERRUPTED,
 }
+"""Exit code of the command by the status of its result."""
 
 UNPROVEN: tuple[Status, ...] = ("limit", "interrupted")
 """Statuses of a solve that ended before the proof: its bound and value may be apart."""

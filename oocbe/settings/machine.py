@@ -16,6 +16,7 @@ DEVICE_MEMORY_VARIABLE = "OOCBE_DEVICE_MEMORY"
 """Environment variable with a limit on device memory, for operators, which have no option for it."""
 
 CONTROL_GROUP_ROOT = Path("/sys/fs/cgroup")
+"""Where the system shows control groups."""
 
 DEFAULT_SHARE = 0.8
 """Share of the available memory that is used when no limit is given: the rest is for the interpreter, compiled code
@@ -89,7 +90,8 @@ def resident_memory() -> int:
 LARGE_BLOCK = 1 << 20
 """Bytes from which a freed block goes back to the system at once, once a limit is to be kept."""
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt, in malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Parameters of ``mallopt``, as ``malloc.h`` has them."""
 
 
 def give_back_large_blocks() -> None:

@@ -16,10 +16,13 @@ from oocbe.errors import UsageError
 from oocbe.model.semiring import Semiring, semiring_by_name
 
 ORDER_NAMES = ("auto", "min-degree", "min-fill", "weighted-min-fill", "linear")
+"""Values of ``order`` that are no file."""
 
 BACKENDS = ("auto", "cpu", "cuda")
+"""Values of ``backend``."""
 
 BOUNDS = ("auto", "none", "constant", "lp", "local-polytope")
+"""Values of ``bounds``."""
 
 _BYTE_UNITS = {
     "": 1,
@@ -27,6 +30,7 @@ _BYTE_UNITS = {
     **{unit + end: 1024**power for power, unit in enumerate("kmgt", start=1) for end in ("", "ib")},
     **{unit + "b": 1000**power for power, unit in enumerate("kmgt", start=1)},
 }
+"""Bytes of a unit: KiB and K are 1024, KB is 1000."""
 
 LEAST_MEMORY = 1 << 20
 """Below one mebibyte not even the buffers of a single chunk fit, and a forgotten unit (``--memory 2``) is likelier."""
@@ -74,6 +78,7 @@ def parse_number(name: str, value: object) -> int | float | None:
 
 
 TABLES = ("auto", "incomplete", "complete")
+"""Values of ``tables``."""
 
 
 def parse_tables(name: str, value: object) -> str:
@@ -111,6 +116,7 @@ class Gap:
 
 
 NO_GAP = Gap()
+"""The bounds must meet."""
 
 
 def parse_gap(name: str, value: object) -> Gap:

@@ -38,6 +38,7 @@ from oocbe.settings.option_values import (
 )
 
 ENVIRONMENT_PREFIX = "OOCBE_"
+"""How the variables of options begin."""
 
 OTHER_VARIABLES = {
     "OOCBE_DATA": "folder of real instances that tests and benchmarks look in",
@@ -154,7 +155,7 @@ class SolveOptions:
         return _PARSERS[name](spelling or name, value)
 
     def with_overrides(self, **settings: Any) -> SolveOptions:
-        """The same options with some replaced; an unknown name is refused with the nearest known one."""
+        """These options with some replaced; an unknown name is refused with the nearest known one."""
         for name in settings:
             if name not in self.names():
                 raise UsageError(f"unknown option {name!r}{suggest(name, self.names())}")
@@ -191,6 +192,7 @@ _PARSERS: dict[str, Callable[[str, object], object]] = {
     "resume": parse_boolean,
     "tables": parse_tables,
 }
+"""What makes the value of each option from what is given."""
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

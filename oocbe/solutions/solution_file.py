@@ -27,6 +27,7 @@ from oocbe.results.numerals import all_digits, digits, finite
 from oocbe.results.result import Result
 
 HEADER = "# oocbe solution, version 1"
+"""First line of a solution file."""
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ MOST_DIGITS = 1 << 12
 """Digits of a run that are told apart; more (where a sample did not show which bits vary) are put together."""
 
 SAMPLE_ROWS = 1 << 12
+"""Rows looked at to see which bits of a source vary."""
 
 LEAST_STRETCHES = 2
 """Smaller pieces are not cut by the chunks' first keys: their ends alone would be chunks read over and over."""
@@ -239,7 +240,7 @@ def _bits_wanted(inputs: Sequence[Ordered], space: Space) -> int:
 
 
 def _next_window(inputs: Sequence[Ordered], first: int, wanted: int, kernels: Backend) -> Window:
-    """As many bits as it takes for so many wanted ones of them to vary in a sample of the sources."""
+    """The number of bits that it takes for so many wanted ones of them to vary in a sample of the sources."""
     bits = min(64, len(inputs[0].places) - first)
     ones = 0
     for ordered in inputs:

@@ -151,7 +151,7 @@ class ScratchFile:
             segment += 1
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """See ``Source``: runs where they are small enough."""
+        """All rows cut into ranges of at most ``most``: runs where they are small enough."""
         for first, last in pairwise([*self._starts, self.rows]):
             for low, high in even_ranges(last - first, most):
                 yield first + low, first + high

@@ -1,4 +1,4 @@
-"""What joins and maximisations of synthetic tables must give, in closed form, and the check of a result against it.
+"""What joins and marginalisations of synthetic tables must give, in closed form, and the check of a result against it.
 
 Each row of a result is checked by itself: its own values must occur in its group and agree in parity, and its value is
 computed anew from the generator. That all rows are there, each once, is seen from their number, known in closed form,
@@ -22,10 +22,11 @@ from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
 
 WORD = 1 << 64
+"""Number of values of a 64-bit word: sums are compared modulo it."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ResultCheck:
     """Whether a result is right.
 
     Attributes
@@ -56,8 +57,8 @@ def joined_pieces(first: SyntheticTable, second: SyntheticTable) -> tuple[NDArra
     return np.array(found, dtype=np.int64), before
 
 
-def check_joined(result: StoredTable | Table, first: SyntheticTable, second: SyntheticTable) -> Verdict:
-    """Check the join sum of two tables of one family; with ``e`` maximised out where the result has no ``e``."""
+def check_joined(result: StoredTable | Table, first: SyntheticTable, second: SyntheticTable) -> ResultCheck:
+    """Check the join sum of two tables of one family; with ``e`` marginalised out where the result has no ``e``."""
     pieces, pairs = joined_pieces(first, second)
     eliminates = "e" not in result.layout
     expected = pairs if eliminates else pairs * (first.domain // 2)
@@ -72,12 +73,12 @@ def check_joined(result: StoredTable | Table, first: SyntheticTable, second: Syn
     verdict, sums = _check_rows(result, expected, check)
     wanted = [expected, expected * (expected - 1) // 2, expected * (expected - 1) * (2 * expected - 1) // 6]
     if not verdict.fault and sums != [number % WORD for number in wanted]:
-        return Verdict(verdict.rows, expected, "rows are missing, or there twice: their numbers do not add up")
+        return ResultCheck(verdict.rows, expected, "rows are missing, or there twice: their numbers do not add up")
     return verdict
 
 
-def check_maximised(result: StoredTable | Table, table: SyntheticTable) -> Verdict:
-    """Check the maximisation of a table over its own variable."""
+def check_marginalised(result: StoredTable | Table, table: SyntheticTable) -> ResultCheck:
+    """Check the marginalisation of a table over its own variable."""
     last = [*(int(rank) for rank in table.classes[1:, 0]), table.groups]
     expected = sum(
         (high - int(low)) * (table.domain if count > 1 else table.domain // 2)
@@ -90,14 +91,14 @@ def check_maximised(result: StoredTable | Table, table: SyntheticTable) -> Verdi
         return wrong
 
     if not result.is_sorted:
-        return Verdict(result.rows, expected, "the result is not sorted")
+        return ResultCheck(result.rows, expected, "the result is not sorted")
     return _check_rows(result, expected, check)[0]
 
 
-def _check_rows(result: StoredTable | Table, expected: int, check: Callable[..., int]) -> tuple[Verdict, list[int]]:
+def _check_rows(result: StoredTable | Table, expected: int, check: Callable[..., int]) -> tuple[ResultCheck, list[int]]:
     """Run a check over all rows, by all threads; the sums of what it adds up."""
     if result.rows != expected:
-        return Verdict(result.rows, expected, f"{result.rows:,} rows instead of {expected:,}"), []
+        return ResultCheck(result.rows, expected, f"{result.rows:,} rows instead of {expected:,}"), []
     totals, start = np.zeros(3, dtype=np.uint64), 0
     for chunk in [result] if isinstance(result, Table) else result.chunks():
         pieces = row_ranges(chunk.rows)
@@ -109,7 +110,9 @@ def _check_rows(result: StoredTable | Table, expected: int, check: Callable[...,
         for (low, _), wrong in zip(pieces, run_all(check, calls), strict=True):
             if wrong >= 0:
                 row = start + low + wrong
-                return Verdict(result.rows, expected, f"row {row:,} is none of the result's, or has another value"), []
+                return ResultCheck(
+                    result.rows, expected, f"row {row:,} is none of the result's, or has another value"
+                ), []
         totals += sums.sum(axis=0)
         start += chunk.rows
-    return Verdict(result.rows, expected), [int(total) for total in totals]
+    return ResultCheck(result.rows, expected), [int(total) for total in totals]

@@ -25,12 +25,16 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 
 MONO, DOWN_ONLY, STEREO = ("1", "2", "3"), ("2",), ("13",)
+"""Values of a photograph by its kind: any camera, the middle one, or the outer two together."""
+
 LEFT_OUT = "0"
+"""The value of a photograph that is not taken."""
 
 _SHARED = {("13", "1"), ("13", "3"), ("1", "13"), ("3", "13")}
 """Pairs of different values that use a camera in common."""
 
 URGENT_WEIGHT = 1000
+"""Weight of an urgent photograph."""
 
 
 @dataclass(frozen=True)

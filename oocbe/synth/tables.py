@@ -1,4 +1,4 @@
-"""Synthetic tables of any number of rows, whose joins and maximisations are known without a second engine.
+"""Synthetic tables of any number of rows, whose joins and marginalisations are known without a second engine.
 
 A table has an *own* variable, a variable ``e`` to eliminate, and *group* variables, which tables of one family share.
 Groups are numbered by *rank*; the group of rank r has c(r) own values 0 … c(r) − 1 (written as ``own · stride + r mod

@@ -21,7 +21,7 @@ from oocbe.table_algebra.inputs import (
     check_values,
     choose_kernels,
 )
-from oocbe.table_algebra.operations import Maximise, Operation
+from oocbe.table_algebra.operations import Marginalise, Operation
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored_complete import AnyComplete
 
@@ -62,7 +62,7 @@ def apply(
 
     def by_rows(rows: Sequence[Table], rest: Sequence[str]) -> Table:
         """The whole operation on all tables, or what is left of it on the one that they have become."""
-        step = operation if len(rows) == len(tables) else Maximise(tuple(rest))
+        step = operation if len(rows) == len(tables) else Marginalise(tuple(rest))
         return _by_rows(step, rows, piece_rows, backend)
 
     return check_result(

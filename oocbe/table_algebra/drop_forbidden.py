@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from oocbe.errors import ModelError
-from oocbe.table_algebra.inputs import workplace
+from oocbe.table_algebra.inputs import placed_tables
 from oocbe.tables.layout import Layout
 from oocbe.tables.moves import move_plan
 from oocbe.tables.table import Table
@@ -49,7 +49,7 @@ def drop_forbidden(
     >>> drop_forbidden(f, {"x": 2}, [[1]]).to_dict()
     {(0, 0): 1}
     """
-    place = workplace(backend, table)
+    place = placed_tables(backend, table)
     (t,), kernels = place.tables, place.kernels
     part = Layout(tuple(scope), tuple(scope.values()))
     plan = move_plan(t.layout, part, part.scope)

@@ -1,4 +1,4 @@
-"""Join sum and maximisation in one step, of tables whose rows are where the kernels work: no joined row is written."""
+"""Join sum and marginalisation in one step, of tables whose rows are where the kernels work; no joined row is kept."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class OutOfCore:
 
 
 @dataclass(frozen=True)
-class Workplace:
+class PlacedTables:
     """Where an operation works.
 
     Attributes
@@ -94,8 +94,8 @@ class Workplace:
     tables: tuple[Table, ...]
     keeps: bool
 
-    def moved(self) -> Workplace:
-        """The same with the rows where the kernels work."""
+    def moved(self) -> PlacedTables:
+        """The tables with their rows where the kernels work."""
         return replace(self, tables=tuple(to_kernels(table, self.kernels) for table in self.tables))
 
     def has_to_stream(self, piece_rows: int | None) -> bool:
@@ -111,14 +111,14 @@ class Workplace:
         return result if self.keeps else to_host(result)
 
 
-def choose_kernels(backend: Backend | str | None, *inputs: AnyTable) -> Workplace:
+def choose_kernels(backend: Backend | str | None, *inputs: AnyTable) -> PlacedTables:
     """Kernels for some tables (see :func:`oocbe.kernels.backend_for`), and the tables, read but not moved yet."""
     tables = tuple(rows_in_memory(table) for table in inputs)
     keeps = any(is_on_device(table) for table in tables)
-    return Workplace(backend_for(sum(table.rows for table in tables), backend, keeps), tables, keeps)
+    return PlacedTables(backend_for(sum(table.rows for table in tables), backend, keeps), tables, keeps)
 
 
-def workplace(backend: Backend | str | None, *inputs: AnyTable) -> Workplace:
+def placed_tables(backend: Backend | str | None, *inputs: AnyTable) -> PlacedTables:
     """Kernels for some tables, and the tables with their rows where these work."""
     return choose_kernels(backend, *inputs).moved()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 from oocbe.table_algebra.dispatch import apply
 from oocbe.table_algebra.inputs import OutOfCore
-from oocbe.table_algebra.operations import JoinMaximise
+from oocbe.table_algebra.operations import JoinMarginalise
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
@@ -86,7 +86,7 @@ def join_maximise(
     scratch: str | Path | None = None,
     streams: int | None = None,
 ) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
-    """The same rows as ``maximise(join_sum(table1, table2), variables)``, in the time and memory of its result.
+    """The rows of ``maximise(join_sum(table1, table2), variables)``, in the time and memory of their number.
 
     Variables of one table only are marginalised out of it first (combination distributes over marginalisation); shared
     ones while joining (:mod:`oocbe.kernels.cpu.pairs.join_reduce`).
@@ -126,6 +126,6 @@ def join_maximise(
     """
     gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
     result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
-        JoinMaximise(gone), (table1, table2), OutOfCore(output, memory, scratch, streams), piece_rows, backend
+        JoinMarginalise(gone), (table1, table2), OutOfCore(output, memory, scratch, streams), piece_rows, backend
     )
     return result

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 from oocbe.table_algebra.dispatch import apply
 from oocbe.table_algebra.inputs import OutOfCore
-from oocbe.table_algebra.operations import Maximise
+from oocbe.table_algebra.operations import Marginalise
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
@@ -113,6 +113,6 @@ def maximise(
     """
     gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
     result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
-        Maximise(gone), (table,), OutOfCore(output, memory, scratch, streams), piece_rows, backend
+        Marginalise(gone), (table,), OutOfCore(output, memory, scratch, streams), piece_rows, backend
     )
     return result

@@ -82,7 +82,7 @@ class JoinSum:
 
 
 @dataclass(frozen=True)
-class Maximise:
+class Marginalise:
     """Variables marginalised out of one table."""
 
     gone: tuple[str, ...]
@@ -100,22 +100,22 @@ class Maximise:
         self, tables: Sequence[Table | PackedTable], kernels: Backend, piece_rows: int | None
     ) -> Table | PackedTable:
         """The reduced rows, through a device."""
-        from oocbe.table_algebra.streamed import stream_maximise
+        from oocbe.table_algebra.streamed import stream_marginalise
 
-        streamed: Table | PackedTable = stream_maximise(tables[0], self.gone, kernels, piece_rows)
+        streamed: Table | PackedTable = stream_marginalise(tables[0], self.gone, kernels, piece_rows)
         return streamed
 
     def store(
         self, tables: Sequence[TableLike], settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None
     ) -> StoredTable:
         """The reduced rows on disk."""
-        from oocbe.table_algebra.out_of_core.maximise import maximise_stored
+        from oocbe.table_algebra.out_of_core.marginalise import marginalise_stored
 
-        return maximise_stored(tables[0], self.gone, settings, piece_rows, backend)
+        return marginalise_stored(tables[0], self.gone, settings, piece_rows, backend)
 
 
 @dataclass(frozen=True)
-class JoinMaximise:
+class JoinMarginalise:
     """Two tables joined, and variables marginalised out in the same step."""
 
     gone: tuple[str, ...]
@@ -145,6 +145,6 @@ class JoinMaximise:
         self, tables: Sequence[TableLike], settings: OutOfCore, piece_rows: int | None, backend: Backend | str | None
     ) -> StoredTable:
         """The rows of the result on disk."""
-        from oocbe.table_algebra.out_of_core.join_maximise import join_maximise_stored
+        from oocbe.table_algebra.out_of_core.join_marginalise import join_marginalise_stored
 
-        return join_maximise_stored(tables[0], tables[1], self.gone, settings, piece_rows, backend)
+        return join_marginalise_stored(tables[0], tables[1], self.gone, settings, piece_rows, backend)

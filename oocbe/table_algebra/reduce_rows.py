@@ -1,4 +1,4 @@
-"""Maximisation of a table whose rows are where the kernels work (Bistaffa et al. 2016, section IV-C, algorithm 5)."""
+"""Marginalisation of a table that is where the kernels work (Bistaffa et al. 2016, algorithm 5: maximisation)."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def stream_join(t1: Streamable, t2: Streamable, kernels: Backend, piece_rows: in
     return through_device((t1, t2), SortedCuts((t1, t2), shared, shared), operation, piece_rows)
 
 
-def stream_maximise(
+def stream_marginalise(
     table: Streamable, gone: Sequence[str], kernels: Backend, piece_rows: int | None, run: Run | None = None
 ) -> Any:
     """Marginalise variables out of a table; run and errors as for :func:`stream_elimination`."""

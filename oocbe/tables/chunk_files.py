@@ -17,9 +17,14 @@ from oocbe.tables.manifest import Manifest, describe
 from oocbe.tracing.recorder import READER, span
 
 KEY_NAMES = "key_{}"
+"""Folder of the chunks of a key word, by its number."""
+
 VALUES_NAME = "values"
+"""Folder of the chunks of values."""
 
 PACKED, BLOSC = "packed", "blosc"
+"""Forms of a chunk on disk: since version 2 of the format, and before."""
+
 CODEC_NAMES = {PACKED: ["oocbe.packed"], BLOSC: ["bytes", "blosc", "crc32c"]}
 """Codecs of the arrays' metadata: packed chunks since version 2 of the format, shuffled and compressed ones before."""
 
@@ -77,7 +82,7 @@ def read_packed(
 def read_packed_into(
     folder: Path, manifest: Manifest, name: str, rows: int, itemsize: int, target: NDArray[np.uint64]
 ) -> None:
-    """As :func:`read_packed` where chunks are packed on disk, into memory of the chunk's size, uint64 (words,)."""
+    """Read a chunk that is packed on disk, checked as by :func:`read_packed`, into memory: uint64 (words,)."""
     from oocbe.tables.codec import checked
 
     manifest.read_file_into(folder, name, target.data.cast("B"))

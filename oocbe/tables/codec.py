@@ -58,6 +58,7 @@ from oocbe.kernels.cpu.packing.bit_pack import (
 )
 
 CODEC_NAME = "oocbe.packed"
+"""The codec's name in Zarr's metadata."""
 
 SAMPLE_ROWS, SAMPLES = 256, 4
 """Four stretches of a chunk decide its rotation: a ten-thousandth of the time that packing a million rows takes."""

@@ -184,7 +184,7 @@ class CompleteTable:
         return tuple(self.steps[self.layout.place(name)] if name in self.layout else 0 for name in axes)
 
     def with_dtype(self, dtype: DTypeLike) -> CompleteTable:
-        """The same table with values of another dtype; itself where they have it.
+        """The table with values of another dtype; itself where they have it.
 
         Raises
         ------
@@ -219,7 +219,7 @@ class CompleteTable:
         return rows_among(layout, self.transposed(layout.scope).values, 0, self.semiring)
 
     def transposed(self, scope: Sequence[str]) -> CompleteTable:
-        """The same table with its variables in another order; itself where they have it."""
+        """The table with its variables in another order; itself where they have it."""
         if tuple(scope) == self.scope:
             return self
         from oocbe.kernels.cpu.complete.complete import eliminate_complete
@@ -246,7 +246,7 @@ class CompleteTable:
         return self.value_of(self.layout.indices_of(assignment))
 
     def value_of(self, indices: Sequence[int]) -> int | float | None:
-        """The same for value indices in scope order that are known to be in their domains: nothing is checked."""
+        """Value of an assignment by value indices in scope order, unchecked; None where it is infeasible."""
         cell = sum(int(value) * step for value, step in zip(indices, self.steps, strict=True))
         value = self.values_of(np.array([cell]))
         if not self.is_feasible(value)[0]:

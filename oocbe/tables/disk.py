@@ -24,6 +24,7 @@ from oocbe.tables.faults import passing
 from oocbe.tracing.recorder import READER, WRITER, span
 
 PARTIAL_SUFFIX = ".partial"
+"""End of the names of files and folders that are being written."""
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a disk, a quota or a file size limit that is used up."""
@@ -132,7 +133,7 @@ def read_file(path: Path, size: int) -> bytes:
 
 
 def read_file_into(path: Path, target: memoryview) -> int:
-    """As :func:`read_file`, into the caller's memory, and no more than that; returns the bytes that were there."""
+    """The beginning of a file in the caller's memory, and no more than that; returns the bytes that were there."""
     _before("read", path)
     try:
         with span(READER, "read file") as timed:
@@ -312,5 +313,5 @@ def free_bytes(path: Path) -> int:
 
 
 def _naming(error: OSError, path: Path) -> OSError:
-    """The same error with the file's name, which calls on an open file leave out."""
+    """An error with the file's name, which calls on an open file leave out."""
     return error if error.filename else OSError(error.errno, error.strerror, str(path))

@@ -13,6 +13,7 @@ import signal
 from oocbe.errors import UsageError
 
 VARIABLE = "OOCBE_FAULT"
+"""The environment variable that says where the process dies."""
 
 STEPS = ("begin", "written", "synchronised", "renamed", "done")
 """Steps in which a small file is published: before anything, then after each step."""
@@ -32,6 +33,7 @@ POINTS = (
     "tables:removing",
     "tables:removed",
 )
+"""Points that are passed when something is published."""
 
 _armed: str | None = None
 _passings_left = 0

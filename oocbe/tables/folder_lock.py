@@ -17,6 +17,7 @@ from pathlib import Path
 from oocbe.errors import DiskError, UsageError
 
 LOCK_NAME = "lock"
+"""Name of the file in a folder that its owner has locked."""
 
 
 class FolderLock:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ModelError
 
 WORD_BITS = 64
+"""Bits of a key word."""
 
 
 def bits_for(size: int) -> int:

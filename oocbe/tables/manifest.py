@@ -21,12 +21,18 @@ from oocbe.tables.records import read_record, render_record
 from oocbe.tracing.recorder import READER, span
 
 MANIFEST_NAME = "manifest.json"
+"""Name of the file that describes a stored table."""
+
 FORMAT_NAME = "oocbe-table"
+"""What a manifest calls itself."""
+
 FORMAT_VERSION = 2
 """Version 2: packed chunks and the least and greatest value; version 1, with Blosc chunks, is read as well."""
 COMPLETE_VERSION = 3
 """Version 3: complete tables, which have values and no keys."""
 READABLE_VERSIONS = (1, 2, COMPLETE_VERSION)
+"""Versions of the format that are read."""
+
 LARGEST_MANIFEST = 1 << 28
 """Bytes above which a manifest is not even read: a million chunks take a tenth of this."""
 

@@ -19,10 +19,13 @@ from oocbe.tables import disk
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 
 PREFIX = "oocbe-"
+"""Beginning of the names of scratch folders."""
 
 _NAME = re.compile(re.escape(PREFIX) + r"[a-z0-9_]{8}")
+"""Names of scratch folders; what has another name is never removed."""
 
 ATTEMPTS = 100
+"""A folder that another process removes while it is being made is made anew so often."""
 
 SETTLING_CHECKS, SETTLING_SECONDS = 10, 0.02
 """After an interruption: Zarr writes on threads of its own, and a file under way makes its folder anew once removed."""

@@ -243,7 +243,7 @@ class StoredTable:
         return read_packed(self.path, self._manifest, name, self._codec, rows, self.chunk_rows, dtype)
 
     def packed_chunk_into(self, column: int, chunk: int, target: NDArray[np.uint64]) -> None:
-        """As :meth:`packed_chunk`, of a table whose chunks are packed on disk, into memory of the chunk's size."""
+        """Read :meth:`packed_chunk` of a table whose chunks are packed on disk into memory of the chunk's size."""
         name, rows, dtype = self._chunk(column, chunk)
         read_packed_into(self.path, self._manifest, name, rows, dtype.itemsize, target)
 

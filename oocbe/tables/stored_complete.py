@@ -238,7 +238,7 @@ class StoredCompleteTable:
         return self.value_of(self.layout.indices_of(assignment))
 
     def value_of(self, indices: Sequence[int]) -> int | float | None:
-        """The same for value indices in scope order that are known to be in their domains: nothing is checked."""
+        """Value of an assignment by value indices in scope order, unchecked; None: infeasible. Reads one chunk."""
         steps = steps_of(self.layout.sizes)
         cell = sum(int(value) * step for value, step in zip(indices, steps, strict=True))
         value = np.empty(1, dtype=self.dtype)

@@ -15,6 +15,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.numbers import check_numbers
 
 VALUE_DTYPES = tuple(np.dtype(t) for t in (np.int32, np.int64, np.float32, np.float64))
+"""Dtypes that values of tables may have."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zarr.core.buffer import Buffer, NDBuffer
 
 DTYPES = tuple(np.dtype(name) for name in ("uint64", "int64", "int32", "float64", "float32"))
+"""Dtypes that the codec packs."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class PackedCodec(ArrayBytesCodec):  # type: ignore[misc]
 
 
 class PackedNumcodec(Codec):  # type: ignore[misc]
-    """The same bytes under numcodecs' interface.
+    """The codec's bytes under numcodecs' interface.
 
     dtype : name of the items' dtype, which a bare buffer does not tell.
     """

@@ -263,11 +263,11 @@ class _ModularMaker(MessageMaker):
 def _modular(number: int) -> type[Forward]:
     """The forward pass of counting modulo a number."""
 
-    class Maker(_ModularMaker):
+    class ModulusMaker(_ModularMaker):
         modulus = number
 
     class Modular(Forward):
-        maker = Maker
+        maker = ModulusMaker
 
     return Modular
 

@@ -16,7 +16,7 @@ from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.plan.plan import candidate_plans
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
 from oocbe.elimination.preparation.prepare import Prepared
-from oocbe.elimination.runs.durability import TransientRun
+from oocbe.elimination.runs.durability import Run
 from oocbe.elimination.search.race import race
 from oocbe.errors import DiskError, UnsupportedError
 from oocbe.model.parts import Constraint, Function
@@ -109,8 +109,8 @@ def _computed(problem: Problem, options: SolveOptions, observer: Observer | None
         raise DiskError(refusals[0])
     ordered = time.perf_counter()
     engine = engine_for(options, deadline)
-    kept = TransientRun(problem, options)
-    kept.set_memory(message_memory(options))
+    run = Run(problem, options)
+    run.set_memory(message_memory(options))
 
     def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
         if observer is None:
@@ -126,13 +126,13 @@ def _computed(problem: Problem, options: SolveOptions, observer: Observer | None
 
     choices = [p.choice for p in plans]
     # Tasks go back over all rows of the messages, so none may be forgotten.
-    finish = race(problem, problem.semiring, choices, False, kept, engine, start, options.tables, may_forget=False)
+    winner = race(problem, problem.semiring, choices, False, run, engine, start, options.tables, may_forget=False)
     seconds = {"order": ordered - begin, "forward": time.perf_counter() - ordered}
-    return Tables(finish.prepared, finish.outcome, finish.store, finish.choice, engine, seconds, deadline)
+    return Tables(winner.prepared, winner.outcome, winner.store, winner.choice, engine, seconds, deadline)
 
 
 def without_upper_bound(problem: Problem) -> Problem:
-    """The same feasible assignments without the upper bound: what exceeds it by itself becomes a hard constraint.
+    """A problem without its upper bound: what exceeds it by itself becomes a hard constraint.
 
     Raises
     ------

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from oocbe.settings.options import SolveOptions
 
 TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")
+"""Names of the tasks."""
 
 
 def run_task(
@@ -78,7 +79,7 @@ def answered(
     temperature: float = 1.0,
     observer: Observer | None = None,
 ) -> TaskResult:
-    """The same, where a result with the status ``interrupted`` is returned like any other."""
+    """The task's result; one with the status ``interrupted`` is returned like any other."""
     if task not in TASKS:
         raise UsageError(f"unknown task {task!r}; known: {', '.join(TASKS)}")
     if k < 1:

@@ -11,7 +11,7 @@ import numpy as np
 
 from oocbe.errors import UsageError
 from oocbe.tracing.recorder import Span
-from oocbe.tracing.summary import Summary, kind_of, summarise
+from oocbe.tracing.summary import TraceSummary, kind_of, summarise
 from oocbe.tracing.trace_file import LANES, Trace
 
 WIDTH, ROW_HEIGHT, EDGES = 13.0, 0.24, 1.7
@@ -24,11 +24,14 @@ MOST_ROWS = 64
 """Rows of a lane that are drawn; more would not be legible."""
 
 WAIT_COLOUR = "#e4e4e4"
+"""Colour of waiting."""
+
 GREYS = (14, 15)
 """Places of tab20 that look like waiting."""
 OTHER_COLOUR = "#404040"
 """Of the kinds of work that took least, where there are more kinds than colours."""
 SHORT_NAMES = {"host to device": "to device", "device to host": "to host"}
+"""What lanes are called where there is little room."""
 
 
 def draw(trace: Trace, path: Path) -> None:
@@ -123,7 +126,7 @@ def _unit(seconds: float) -> tuple[float, str]:
     return (1e-9, "seconds") if seconds >= 1 else (1e-6, "milliseconds")
 
 
-def _label(axes: Any, summary: Summary, rows: dict[tuple[str, int], list[Span]], unit: str) -> None:
+def _label(axes: Any, summary: TraceSummary, rows: dict[tuple[str, int], list[Span]], unit: str) -> None:
     """Names at the left, a line between lanes, and each lane's busy share at the right."""
     keys = list(rows)
     shares = {lane.name: lane.share for lane in summary.lanes}

@@ -25,12 +25,17 @@ ELIMINATION, CALLER, STREAM = "elimination", "caller", "stream"
 """Lanes of threads: buckets and what is done before and after them, what takes the results of pieces, the pieces."""
 
 READER, WRITER, KERNELS = "reader", "writer", "kernels"
+"""Lanes of resources: disk to memory, memory to disk, computation."""
+
 HOST_TO_DEVICE, DEVICE_TO_HOST = "host to device", "device to host"
+"""Lanes of copies between main memory and the device."""
 
 RESOURCES = (READER, HOST_TO_DEVICE, KERNELS, DEVICE_TO_HOST, WRITER)
 """Lanes of what a run may be bound by, in the order in which rows go through them."""
 
 BLOCK_SPANS = 4096
+"""Spans that a thread hands over at a time."""
+
 BLOCK_SECONDS = 1.0
 """Spans are handed over when there are so many, or when so much time has passed: what a killed process loses."""
 
@@ -231,6 +236,7 @@ class _Timed:
 
 
 _NOTHING = _Nothing()
+"""What is entered where nothing is recorded."""
 
 
 def span(lane: str, name: str, row: int | None = None, **details: Detail) -> AbstractContextManager[Timed]:

@@ -50,7 +50,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TraceSummary:
     """What a trace says.
 
     Attributes
@@ -96,7 +96,7 @@ class Summary:
         )
 
 
-def summarise(trace: Trace) -> Summary:
+def summarise(trace: Trace) -> TraceSummary:
     """Work out what a trace says; up to where spans were dropped, if any were."""
     end = trace.seconds if trace.dropped_from is None else min(trace.seconds, trace.dropped_from)
     limit = round(end * 1e9)
@@ -111,7 +111,7 @@ def summarise(trace: Trace) -> Summary:
     busiest = max(resources, key=lambda lane: lane.busy, default=None)
     at_once = _at_once([busy[lane.name] for lane in resources], limit)
     cores_busy = trace.cpu_seconds / trace.seconds if trace.cpu_seconds is not None and trace.seconds else None
-    return Summary(end, tuple(lanes), at_once, busiest, trace.cores, cores_busy)
+    return TraceSummary(end, tuple(lanes), at_once, busiest, trace.cores, cores_busy)
 
 
 def _busy(name: str, spans: Sequence[Span], limit: int) -> Intervals:

@@ -40,12 +40,19 @@ from oocbe.tracing.recorder import (
 )
 
 VERSION = 1
+"""Version of the trace's format."""
+
 HEAD, END = "oocbe", "oocbe end"
+"""Names of the first and the last record."""
+
 LANES = (ELIMINATION, CALLER, STREAM, READER, HOST_TO_DEVICE, KERNELS, DEVICE_TO_HOST, WRITER)
 """In the order in which they are shown."""
 
 LONGEST_LINE = 1 << 20
+"""Characters of a line beyond which a file is no trace."""
+
 WAIT = "wait"
+"""Category of spans in which something waits."""
 
 
 class TraceFile:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import oocbe
+from benchmarks.peers import dense
 from oocbe.io import write
 from oocbe.synth import Spot5Settings, grid_network, random_network, spot5_day
 
@@ -49,10 +50,7 @@ def test_networks_agree_with_the_peers(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_dense_peer(monkeypatch, seed):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    from peers import dense
-
+def test_the_dense_peer(seed):
     for problem in (random_network(8, 4, 0.5, tightness=0.3, seed=seed), grid_network(4, 3, tightness=0.4, seed=seed)):
         expected = oocbe.solve(problem, order_seconds=0, backend="cpu")
         order = list(range(len(problem.variables)))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +137,14 @@ def is_true(problem: Problem, best: int | None, content: dict[str, Any]) -> bool
 
 def assert_no_mutation_lies(path: Path, problem: Problem, claim: Claim, text: str, count: int, seed: int) -> None:
     content, chance, refused = json.loads(text), random.Random(seed), 0
-    for number in range(count):
-        mutant = mutated(content, chance)
-        if is_accepted(path, mutant):
-            assert is_true(problem, claim.value, mutant), (number, mutant)
-        else:
-            refused += 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check_certificate, "read", cache(check_certificate.read))  # the file stays as it is
+        for number in range(count):
+            mutant = mutated(content, chance)
+            if is_accepted(path, mutant):
+                assert is_true(problem, claim.value, mutant), (number, mutant)
+            else:
+                refused += 1
     assert refused > count / 4
 
 
@@ -209,7 +212,7 @@ def test_mutations_of_the_example_are_refused_or_still_prove_the_value() -> None
     claim = Claim("optimal", int(result.value or 0), result.assignment)
     text = Maker(DAILY, problem, claim).make(SECONDS)
     assert text is not None
-    assert_no_mutation_lies(DAILY, problem, claim, text, 1000, 1)
+    assert_no_mutation_lies(DAILY, problem, claim, text, 400, 1)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "daily.spot"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_answer_stays_where_the_certificate_is_interrupted(tmp_path, monkeypatch, number):
+def test_the_answer_stays_where_the_certificate_is_interrupted(tmp_path, monkeypatch, interrupts_heard, number):
     def endless(maker, seconds):
         signal.raise_signal(number)
         end = time.monotonic() + 60

@@ -8,12 +8,12 @@ import shutil
 
 import numpy as np
 import pytest
-from durable_runs import small_problem, solve_in
 
 from oocbe.elimination.buckets import forward
 from oocbe.errors import CorruptDataError, UsageError
 from oocbe.tables.disk import hooked
 from oocbe.tables.records import render_record
+from tests.helpers.durable_runs import small_problem, solve_in
 
 MORE = {"order": "min-degree", "embedded_bytes": 260}
 
@@ -59,7 +59,7 @@ def same(outcome, expected) -> bool:
 
 def damages(data: bytes):
     """A flipped bit at several places, and lost ends."""
-    for place in range(0, len(data), max(1, len(data) // 6)):
+    for place in range(0, len(data), max(1, len(data) // 3)):
         yield data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :]
     yield data[: len(data) // 2]
     yield b""

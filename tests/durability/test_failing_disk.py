@@ -12,7 +12,6 @@ import tempfile
 
 import numpy as np
 import pytest
-from durable_runs import solve_in
 
 from oocbe.errors import CorruptDataError, DiskError, ResourceError
 from oocbe.model.parts import Function, Variable
@@ -20,6 +19,7 @@ from oocbe.model.problem import Problem
 from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.nameless_file import NamelessFile
+from tests.helpers.durable_runs import solve_in
 
 TWO_TABLES = {"order": "min-degree", "embedded_bytes": 260}
 

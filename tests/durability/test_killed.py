@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import durable_runs
 import pytest
 
 from oocbe.tables.faults import POINTS
+from tests.helpers import durable_runs
+from tests.helpers.memory_disk import MEMORY_DISK
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +23,7 @@ def ask():
     """Asks one process for all that is killed here: it loads compiled code once."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OOCBE_")}
     with subprocess.Popen(
-        [sys.executable, str(ROOT / "tests" / "durable_runs.py")],
+        [sys.executable, "-m", "tests.helpers.durable_runs"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -30,7 +31,7 @@ def ask():
             **environment,
             "OOCBE_THREADS": "1",
             "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
-            "TMPDIR": durable_runs.fast_folder() or "",
+            "TMPDIR": MEMORY_DISK or "",
         },
         cwd=ROOT,
     ) as process:

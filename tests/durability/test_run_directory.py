@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from durable_runs import small_problem, solve_in
 
 import oocbe
 from oocbe.elimination.buckets import complete_pieces
@@ -23,6 +22,7 @@ from oocbe.tables.disk import hooked
 from oocbe.tables.folder_lock import FolderLock
 from oocbe.tables.records import render_record
 from oocbe.tables.scratch import ScratchFolder
+from tests.helpers.durable_runs import small_problem, solve_in
 
 
 class Killed(BaseException):

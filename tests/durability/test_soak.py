@@ -8,11 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
-from durable_runs import solve_in
 
 from oocbe.errors import DiskError
 from oocbe.settings.machine import resident_memory
 from oocbe.tables.disk import hooked
+from tests.helpers.durable_runs import solve_in
 
 GROWTH = 24 << 20
 """Bytes that a process may grow by after its first solves: caches of the allocator and of Zarr, not tables."""

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import (
+
+import oocbe
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.preparation import prepare as preparation
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_SUM, MIN_SUM, SEMIRINGS, Combination
+from tests.helpers.small_problems import (
     ALL_SEMIRINGS,
     all_values,
     brute_force,
@@ -20,14 +28,6 @@ from small_problems import (
     structures,
     without_bound,
 )
-
-import oocbe
-from oocbe.elimination.buckets.forward import Forward
-from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.preparation import prepare as preparation
-from oocbe.model.parts import Constraint, Function, Variable
-from oocbe.model.problem import Problem
-from oocbe.model.semiring import MAX_SUM, MIN_SUM, SEMIRINGS, Combination
 
 
 def check_orders(structure, **settings_of_run):
@@ -56,7 +56,7 @@ def test_oracle_agrees_with_evaluate(structure):
         assert value is None or value == pytest.approx(total[assignment].item())
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(structures())
 def test_any_order_with_and_without_dominance(structure):
     check_orders(structure)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fake_clock import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import brute_force, check, make_problem, structures
 
 import oocbe
 from oocbe.elimination import solve as solving
@@ -18,6 +16,8 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.synth import grid_network, scale_free_network
+from tests.helpers.fake_clock import Clock
+from tests.helpers.small_problems import brute_force, check, make_problem, structures
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_full_disk_ends_the_attempts_only(impatient, monkeypatch):
     def refuse(run, choices, seconds):
         raise DiskError("full")
 
-    monkeypatch.setattr(solving._Run, "_eliminate", refuse)
+    monkeypatch.setattr(solving._Solving, "_eliminate", refuse)
     problem = hard(6, 3)
     result = oocbe.solve(problem, **SETTINGS)
     assert result.status == "optimal"

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import brute_force, check, make_problem, structures, without_bound
 
 import oocbe
 from oocbe.elimination import solve as solving
@@ -20,6 +19,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.incumbent import Incumbent
 from oocbe.results.result import Result
+from tests.helpers.small_problems import brute_force, check, make_problem, structures, without_bound
 
 SOURCES = ["constant", "lp", "local-polytope"]
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import ALL_SEMIRINGS, brute_force, check, eliminate, make_problem, structures, without_bound
 
 import oocbe
 from oocbe.elimination.buckets import complete_messages
@@ -23,6 +22,15 @@ from oocbe.errors import UsageError, ValueRangeError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MIN_SUM, SUM_PRODUCT
+from tests.helpers.small_problems import (
+    ALL_SEMIRINGS,
+    brute_force,
+    check,
+    eliminate,
+    make_problem,
+    structures,
+    without_bound,
+)
 
 TABLES = st.sampled_from(["complete", "mixed", "auto"])
 

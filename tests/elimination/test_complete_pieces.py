@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import ALL_SEMIRINGS, brute_force, check, make_problem, structures, without_bound
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
@@ -25,8 +24,8 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SUM_PRODUCT
 from oocbe.tables.stored_complete import StoredCompleteTable
-
-IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+from tests.helpers.memory_disk import memory_folder
+from tests.helpers.small_problems import ALL_SEMIRINGS, brute_force, check, make_problem, structures, without_bound
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +37,9 @@ def all_to_disk(monkeypatch):
 def run(problem, order, engine, tables=COMPLETE, memory=1 << 30, **of_store):
     """Value, assignment, every message as rows, and how many are on disk as complete tables."""
     prepared = prepare(problem, problem.semiring, order)
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+    with memory_folder() as folder:
         before = tempfile.tempdir
-        tempfile.tempdir = folder
+        tempfile.tempdir = str(folder)
         try:
             with MessageStore(memory, **of_store) as store:
                 outcome = Forward(prepared, False, store, engine=engine, tables=tables).run()

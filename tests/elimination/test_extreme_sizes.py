@@ -40,7 +40,7 @@ def wide(arity: int, default: int | None, constraint: str = "") -> Problem:
     return Problem(tuple(Variable(f"x{v}", 2) for v in scope), tuple(functions), tuple(constraints))
 
 
-@pytest.mark.parametrize("values", [70_000, 100_000])
+@pytest.mark.parametrize("values", [70_000])
 def test_large_domains(values):
     """A variable that no function mentions failed with an internal error."""
     result = oocbe.solve(large_domain(values), **FAST)
@@ -54,7 +54,7 @@ def test_pairs_of_large_domains_are_refused(task):
         task(large_domain(70_000, has_pair=True), **FAST)
 
 
-@pytest.mark.parametrize("arity", [64, 65, 200, 300])
+@pytest.mark.parametrize("arity", [64, 65, 300])
 @pytest.mark.parametrize("kind", ["listed", "allowed"])
 def test_wide_scopes_with_listed_tuples(arity, kind):
     problem = wide(arity, None) if kind == "listed" else wide(arity, None, "allowed")

@@ -92,8 +92,7 @@ def hub(values: list[float], leaves: int, semiring=SUM_PRODUCT, last: float = 1.
     return Problem(variables, (*functions, Function.from_array((0,), [last, 0.0])), semiring=semiring, name="hub")
 
 
-@pytest.mark.parametrize("semiring", [SUM_PRODUCT, MAX_PRODUCT])
-@pytest.mark.parametrize("value", [0.71, 1.41])
+@pytest.mark.parametrize(("semiring", "value"), [(SUM_PRODUCT, 0.71), (MAX_PRODUCT, 1.41)])
 def test_a_bucket_of_many_messages(semiring, value):
     """Each message is near 1; 2,500 of them are not."""
     result = oocbe.solve(hub([value, value], 2500, semiring), order="min-degree", **FAST)
@@ -133,6 +132,15 @@ def test_sums_beyond_the_range_are_infinite_and_not_infeasible(form):
     assert (result.status, result.value) == ("optimal", math.inf)
     with pytest.raises(ValueRangeError, match="vast: sums of its values"):
         oocbe.solve(problem, tables="complete", **FAST)
+
+
+@pytest.mark.parametrize(("value", "expected"), [(1e308, math.inf), (-1e308, -math.inf)])
+def test_sums_of_exponentials_of_infinite_sums_are_numbers(value, expected):
+    """The difference of two equal infinities is none."""
+    functions = tuple(Function.from_array(pair, np.full((2, 2), value)) for pair in ((0, 1), (1, 2), (0, 2)))
+    problem = Problem(tuple(Variable(name, 2) for name in "xyz"), functions, semiring=LOG_SUM_EXP)
+    result = oocbe.solve(problem, tables="incomplete", **FAST)
+    assert (result.status, result.value) == ("exact", expected)
 
 
 @pytest.mark.parametrize("semiring", [MIN_SUM, MAX_SUM, LOG_SUM_EXP])

@@ -55,7 +55,7 @@ def feasible_costs(problem: Problem) -> list[int]:
 
 
 @pytest.mark.parametrize("tabulated_bits", [enforcement.TABULATED_BITS, -1])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(problems())
 def test_counts_and_optima(tabulated_bits, problem):
     expected = feasible_costs(problem)

@@ -14,8 +14,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cliques import clique
-from small_problems import check, eliminate, star
 
 import oocbe
 from oocbe.bucket_engine import bucket_join
@@ -24,13 +22,14 @@ from oocbe.elimination import solve as solving
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.elimination.runs.durability import TransientRun
+from oocbe.elimination.runs.durability import Run
 from oocbe.elimination.search import race as racing
 from oocbe.errors import DiskError, UsageError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT
 from oocbe.tables.scratch import ScratchFolder
+from tests.helpers.small_problems import check, clique, eliminate, star
 
 
 def test_row_cap():
@@ -142,7 +141,7 @@ def test_nothing_is_left_on_disk_after_an_error_at_any_write(error, with_workdir
 def test_a_run_that_was_given_up_holds_no_memory(monkeypatch):
     """Errors hold the frames that they went through, and frames hold tables, until the garbage collector comes."""
     stores = []
-    make_store = TransientRun.make_store
+    make_store = Run.make_store
 
     def remembered(run):
         store = make_store(run)
@@ -153,7 +152,7 @@ def test_a_run_that_was_given_up_holds_no_memory(monkeypatch):
         def started(self, plan):
             assert [store() for store in stores[:-1]] == [None] * (len(stores) - 1)
 
-    monkeypatch.setattr(TransientRun, "make_store", remembered)
+    monkeypatch.setattr(Run, "make_store", remembered)
     monkeypatch.setattr(racing, "FIRST_CAP", 1)
     gc.collect()
     gc.disable()

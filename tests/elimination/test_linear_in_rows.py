@@ -9,20 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bound_problems import anything, optimum, photographs
-from bound_sources import ExactSource
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import (
-    ALL_SEMIRINGS,
-    all_values,
-    brute_force,
-    check,
-    eliminate,
-    make_problem,
-    structures,
-    without_bound,
-)
 
 import oocbe
 from oocbe.bucket_engine.consumption import consumption_of
@@ -35,6 +23,18 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.bounds import bound_sources
 from oocbe.pruning.pruner import RowPruner
+from tests.helpers.bound_problems import anything, optimum, photographs
+from tests.helpers.bound_sources import ExactSource
+from tests.helpers.small_problems import (
+    ALL_SEMIRINGS,
+    all_values,
+    brute_force,
+    check,
+    eliminate,
+    make_problem,
+    structures,
+    without_bound,
+)
 
 SOURCES = ["constant", "lp", "local-polytope"]
 
@@ -63,7 +63,7 @@ def order_of(problem: Problem, structure) -> list[int]:
     return np.random.default_rng(structure["seed"]).permutation(len(problem.variables)).tolist()
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(structures(ALL_SEMIRINGS), st.booleans(), st.integers(1, 7))
 def test_every_semiring(structure, dominance, block_rows):
     problem = tightened(structure)
@@ -95,7 +95,7 @@ def check_upper_bound(structure, above, **settings_of_run):
             check(problem, value, assignment, expected)
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]))
 def test_bounds_that_price_consumption(structure, above):
     """The optimum with an upper bound above it, nothing at or below it."""

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import make_problem, structures, without_bound
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.forward import Forward
@@ -22,6 +21,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.table import Table
+from tests.helpers.small_problems import make_problem, structures, without_bound
 
 SORTS = [
     (np, "lexsort"),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fake_clock import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import brute_force, check, make_problem, structures
 
 import oocbe
 from oocbe.elimination import solve as solving
@@ -17,19 +15,23 @@ from oocbe.errors import TimeLimitError
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.settings.option_values import Gap
 from oocbe.synth import grid_network
+from tests.helpers.fake_clock import Clock
+from tests.helpers.small_problems import brute_force, check, make_problem, structures
 
 
-def rounds(monkeypatch, problem, deadline=None):
+def rounds(monkeypatch, problem, deadline=None, **options):
     clock = Clock()
     monkeypatch.setattr(mini_bucket_rounds, "time", clock)
     heard = []
     known = Knowledge(problem, Gap(), lambda lower, value, why, _: heard.append((lower, value, why)))
-    return clock, heard, known, MiniBucketRounds(problem, oocbe.SolveOptions(), deadline or solving.Deadline())
+    return clock, heard, known, MiniBucketRounds(problem, oocbe.SolveOptions(**options), deadline or solving.Deadline())
 
 
-def test_passes_wait_for_their_part_of_the_time(monkeypatch):
+@pytest.mark.parametrize("pieces", [{}, {"piece_rows": 1, "streams": 1}])
+def test_passes_wait_for_their_part_of_the_time(monkeypatch, pieces):
+    """The pieces of a solve are none of theirs: mini-buckets are joined in memory as a whole."""
     problem = grid_network(6, 3, tightness=0.0, seed=1)
-    clock, heard, known, made = rounds(monkeypatch, problem)
+    clock, heard, known, made = rounds(monkeypatch, problem, **pieces)
     made.improve(known)
     assert heard == []
     clock.now = 1.0

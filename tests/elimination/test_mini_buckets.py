@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import brute_force, make_problem, structures
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination.buckets import complete_messages
+from oocbe.elimination.buckets import complete_messages, resources
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.mini_buckets.mini_buckets import MiniBuckets
-from oocbe.elimination.mini_buckets.mini_buckets_partition import Part, by_scope, shape_of
+from oocbe.elimination.mini_buckets.mini_buckets_bound import Bounding
+from oocbe.elimination.mini_buckets.mini_buckets_partition import FactorGroup, by_scope, shape_of
 from oocbe.elimination.mini_buckets.mini_buckets_shift import match, with_copies
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.prepare import is_tabulated, prepare, scopes_of
@@ -27,6 +27,7 @@ from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
 from oocbe.tables.table import Table
+from tests.helpers.small_problems import brute_force, make_problem, structures
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu", incumbent_seconds=0.05, memory=1 << 30)
 SELECTING = (MIN_SUM, MAX_SUM, MAX_PRODUCT)
@@ -140,7 +141,7 @@ def test_integers_stay_integers_and_the_bound_is_one():
 
 
 def test_partition_by_scope_takes_the_largest_first_and_no_room_for_the_covered():
-    parts = [Part(0b0011), Part(0b0111), Part(0b11001), Part(0b0101)]
+    parts = [FactorGroup(0b0011), FactorGroup(0b0111), FactorGroup(0b11001), FactorGroup(0b0101)]
     made = by_scope(parts, 3)
     assert [m.members for m in made] == [0b0111, 0b11001]
     assert [m.members for m in by_scope(parts, 2)] == [0b0111, 0b11001]  # too large for z: by themselves
@@ -170,6 +171,17 @@ def test_auto_takes_what_fits_and_steps_down_where_it_does_not():
     roomy = oocbe.bound(problem, "auto", replace(OPTIONS, memory=1 << 36))
     assert roomy.entries[0].exact
     assert roomy.entries[0].z > entry.z
+
+
+def test_memory_is_that_of_every_elimination(monkeypatch):
+    """The process keeps its headroom, messages get their least share, and a limit that may not be kept is told."""
+    problem = grid_network(3, 3)
+    options = replace(OPTIONS, memory=1 << 33)
+    for resident, left in ((1 << 30, (1 << 33) - resources.HEADROOM - (1 << 30)), (1 << 33, 1 << 31)):
+        monkeypatch.setattr(resources, "resident_memory", lambda resident=resident: resident)
+        assert Bounding(problem, options, "scope", False, None).memory == left
+    (note,) = oocbe.bound(problem, 3, options).notes
+    assert note.startswith("the memory limit of 8.0 GiB may not be kept")
 
 
 def test_dead_ends_are_taken_back():
@@ -220,8 +232,9 @@ def test_wrong_use_is_refused():
         oocbe.bound(problem, 0, OPTIONS)
     with pytest.raises(UsageError, match="z: 'many'"):
         oocbe.bound(problem, "many", OPTIONS)
-    with pytest.raises(UsageError, match="ub"):
-        oocbe.bound(problem, 3, OPTIONS, ub=5)
+    for name in ("ub", "piece_rows", "streams"):
+        with pytest.raises(UsageError, match=f"^{name}: "):
+            oocbe.bound(problem, 3, OPTIONS, **{name: 5})
     with pytest.raises(UnsupportedError, match="counting"):
         oocbe.bound(problem, 3, OPTIONS, semiring="counting")
 

@@ -9,13 +9,13 @@ import pytest
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.forms import COMPLETE, INCOMPLETE
-from oocbe.elimination.orders import pace
+from oocbe.elimination.orders import elimination_speed
+from oocbe.elimination.orders.elimination_speed import CPU_SPEED, DEVICE_SPEED, order_cell_work, speed_of
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.orders.pace import DEVICE, TWO_CORES, order_cell_work, pace_of
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan.plan import candidate_plans
-from oocbe.elimination.runs.durability import TransientRun, read_choices
+from oocbe.elimination.runs.durability import Run, read_choices
 from oocbe.elimination.search.race import race
 from oocbe.errors import CorruptDataError
 from oocbe.settings.options import SolveOptions
@@ -33,15 +33,17 @@ def test_each_bucket_costs_what_its_cheaper_form_does():
 
 
 def test_only_a_device_has_cells_judged():
-    assert order_cell_work(DEVICE, "auto") == order_cell_work(DEVICE, COMPLETE) == 1 / DEVICE.cells_a_row
-    assert order_cell_work(DEVICE, INCOMPLETE) == order_cell_work(TWO_CORES, "auto") == float("inf")
+    assert (
+        order_cell_work(DEVICE_SPEED, "auto") == order_cell_work(DEVICE_SPEED, COMPLETE) == 1 / DEVICE_SPEED.cells_a_row
+    )
+    assert order_cell_work(DEVICE_SPEED, INCOMPLETE) == order_cell_work(CPU_SPEED, "auto") == float("inf")
 
 
 def test_plans_are_of_the_orders_that_a_solve_takes(monkeypatch):
     problem = grid_network(5, 6, seed=0)
-    monkeypatch.setattr(pace, "cuda_works", lambda wanted: True)
-    assert pace_of("auto") is pace_of("cuda") is DEVICE
-    assert pace_of("cpu") is TWO_CORES
+    monkeypatch.setattr(elimination_speed, "cuda_works", lambda wanted: True)
+    assert speed_of("auto") is speed_of("cuda") is DEVICE_SPEED
+    assert speed_of("cpu") is CPU_SPEED
     assert all(p.choice.cell_costs for p in candidate_plans(problem, SolveOptions(order_seconds=0)))
     assert not any(p.choice.cell_costs for p in candidate_plans(problem, SolveOptions(order_seconds=0, backend="cpu")))
 
@@ -65,12 +67,12 @@ def test_the_order_that_costs_least_runs_first():
     choices = [*by_rows[:-1], cheap]
     assert cheap.cost() < min(c.cost() for c in choices[:-1])
     started = []
-    with TransientRun(problem, SolveOptions()) as kept:
-        kept.set_memory(1 << 30)
-        finish = race(
-            problem, problem.semiring, choices, True, kept, BucketEngine("cpu"), lambda c: started.append(c.heuristic)
+    with Run(problem, SolveOptions()) as run:
+        run.set_memory(1 << 30)
+        winner = race(
+            problem, problem.semiring, choices, True, run, BucketEngine("cpu"), lambda c: started.append(c.heuristic)
         )
-        finish.store.close()
+        winner.store.close()
     assert started[0] == last.heuristic
 
 

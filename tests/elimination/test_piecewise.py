@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bound_sources import ExactSource
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import brute_force, make_problem, structures, without_bound
 
 from oocbe.bucket_engine.bucket_cuts import BucketPiece
 from oocbe.bucket_engine.bucket_engine import BucketEngine
@@ -28,6 +26,8 @@ from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.pruning.pruner import RowPruner
 from oocbe.tables import disk_budget
 from oocbe.tables.residence import to_host
+from tests.helpers.bound_sources import ExactSource
+from tests.helpers.small_problems import brute_force, make_problem, structures, without_bound
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
 

@@ -6,8 +6,6 @@ import json
 
 import numpy as np
 import pytest
-from cliques import clique
-from small_problems import star
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
@@ -19,6 +17,7 @@ from oocbe.elimination.preparation.prepare import prepare
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
+from tests.helpers.small_problems import clique, star
 
 
 def chain(count=20, size=3) -> Problem:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_problems import eliminate
 
 import oocbe
 from oocbe.elimination.preparation.ranges import check_product, largest_magnitude, rounding_margin, value_dtype
@@ -15,6 +14,7 @@ from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
+from tests.helpers.small_problems import eliminate
 
 
 def problem_of(*arrays, semiring=MIN_SUM, constant=0) -> Problem:

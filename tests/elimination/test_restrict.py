@@ -5,16 +5,24 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from bound_sources import ExactSource
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import all_values, brute_force, check, eliminate, make_problem, structures, without_bound
 
 from oocbe.elimination.preparation.restrict import restrict
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.pruning.pruner import RowPruner
+from tests.helpers.bound_sources import ExactSource
+from tests.helpers.small_problems import (
+    all_values,
+    brute_force,
+    check,
+    eliminate,
+    make_problem,
+    structures,
+    without_bound,
+)
 
 
 @settings(max_examples=200)

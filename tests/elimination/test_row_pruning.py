@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bound_sources import ExactSource
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import brute_force, check, eliminate, make_problem, structures, without_bound
 
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.pruning.pruner import RowPruner
 from oocbe.pruning.row_bounds import RowBound
+from tests.helpers.bound_sources import ExactSource
+from tests.helpers.small_problems import brute_force, check, eliminate, make_problem, structures, without_bound
 
 
 def check_bounds(structure, above, with_tables=True, **settings_of_run):
@@ -38,7 +38,7 @@ def check_bounds(structure, above, with_tables=True, **settings_of_run):
             check(problem, value, assignment, expected)
 
 
-@settings(max_examples=120)
+@settings(max_examples=70)
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]), st.booleans())
 def test_any_upper_bound(structure, above, with_tables):
     check_bounds(structure, above, with_tables)

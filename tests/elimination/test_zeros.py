@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from small_problems import make_problem, structures
 
 import oocbe
 from oocbe.elimination.plan.plan import make_plan
@@ -14,6 +13,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
 from oocbe.settings.options import SolveOptions
+from tests.helpers.small_problems import make_problem, structures
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 

@@ -56,7 +56,7 @@ def run_fuzz(folder: Path, *arguments: str, broken: str | None = None) -> subpro
 
 
 def test_a_wrong_answer_is_saved_and_replayed(tmp_path):
-    given = ("--what", "solve", "--seed", "1", "--minutes", "0.1")
+    given = ("--what", "solve", "--seed", "1", "--minutes", "1", "--enough", "1")
     found = run_fuzz(tmp_path, *given, broken=WRONG_SOLVE)
     assert found.returncode == 1, found.stdout + found.stderr
     path = sorted((tmp_path / "failures").iterdir())[0]
@@ -75,7 +75,7 @@ def test_a_wrong_answer_is_saved_and_replayed(tmp_path):
     ids=["hang", "crash"],
 )
 def test_a_case_that_does_not_come_back_is_a_failure_and_the_next_one_follows(tmp_path, broken, what, seconds):
-    given = ("--what", "solve", "--minutes", "0.25", "--hang-seconds", seconds)
+    given = ("--what", "solve", "--minutes", "2", "--enough", "2", "--hang-seconds", seconds)
     found = run_fuzz(tmp_path, *given, broken=broken)
     assert found.returncode == 1
     saved = [json.loads(path.read_text()) for path in (tmp_path / "failures").iterdir()]

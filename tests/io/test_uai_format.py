@@ -120,16 +120,16 @@ def test_several_samples_of_evidence(tmp_path):
 
 @pytest.mark.parametrize("semiring", [MAX_PRODUCT, SUM_PRODUCT])
 @pytest.mark.parametrize("seed", range(15))
-def test_round_trip(tmp_path, random_problem, all_values, semiring, seed):
+def test_round_trip(tmp_path, random_problem, evaluate_all, semiring, seed):
     problem = random_problem(seed, semiring=semiring)
     write(problem, tmp_path / "p.uai.xz")
-    values = all_values(read(tmp_path / "p.uai.xz"))
-    expected = all_values(problem)
+    values = evaluate_all(read(tmp_path / "p.uai.xz"))
+    expected = evaluate_all(problem)
     assert [v is None for v in values] == [v is None for v in expected]
     # The constant is multiplied in another place, so the last digits may differ.
     assert all(math.isclose(a, b, rel_tol=1e-14) for a, b in zip(values, expected, strict=True) if a is not None)
     write(read(tmp_path / "p.uai.xz"), tmp_path / "q.uai")
-    assert all_values(read(tmp_path / "q.uai")) == values
+    assert evaluate_all(read(tmp_path / "q.uai")) == values
 
 
 def test_values_are_written_exactly(tmp_path):

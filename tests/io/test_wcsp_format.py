@@ -115,17 +115,17 @@ def test_interval_domains_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_round_trip(tmp_path, random_problem, all_values, seed):
+def test_round_trip(tmp_path, random_problem, evaluate_all, seed):
     problem = random_problem(seed)
     if seed % 3 == 0:
         problem = replace(problem, upper_bound=25.5)
     path = tmp_path / "p.wcsp"
     write(problem, path)
     again = read(path)
-    expected = all_values(problem)
-    assert all_values(again) == expected
+    expected = evaluate_all(problem)
+    assert evaluate_all(again) == expected
     write(again, tmp_path / "q.wcsp")
-    assert all_values(read(tmp_path / "q.wcsp")) == expected
+    assert evaluate_all(read(tmp_path / "q.wcsp")) == expected
     best = min((v for v in expected if v is not None), default=None)
     assert solve_with_toulbar2(path) == best
 

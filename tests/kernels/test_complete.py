@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from complete_buckets import CASES, FLOATS, INTEGERS, SUMS, Bucket, check, random_bucket
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from oocbe.kernels import backend_named
 from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.infeasible import infeasible_value, largest_feasible
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, SUM_PRODUCT, Combination
+from tests.helpers.complete_buckets import CASES, FLOATS, INTEGERS, SUMS, Bucket, check, random_bucket
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from lazy_device import take_the_place_of_cupy
 
 from oocbe.kernels.cuda.transfer import columns as columns_module
 from oocbe.kernels.cuda.transfer.conveyor import Conveyor, _wait
 from oocbe.kernels.cuda.transfer.pinned import pinned_region
+from tests.helpers.lazy_device import take_the_place_of_cupy
 
 PIECES, ROWS = 12, 900
 

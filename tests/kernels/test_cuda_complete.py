@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from complete_buckets import CASES, check, random_bucket
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from oocbe.kernels.cuda.complete import complete, complete_product
 from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, MIN_SUM, SUM_PRODUCT
+from tests.helpers.complete_buckets import CASES, check, random_bucket
 
 pytestmark = pytest.mark.gpu
 

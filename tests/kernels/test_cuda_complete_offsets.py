@@ -90,7 +90,7 @@ def launched(launches, scopes, sizes, eliminated, semiring, dtype):
         strides.append(row)
         values.append(Values(step))
     kept, gone = bucket_axes(strides, sizes, eliminated)
-    operation = complete.Operation.of(semiring.combination, semiring.marginalisation, np.dtype(dtype))
+    operation = complete.CellOperation.of(semiring.combination, semiring.marginalisation, np.dtype(dtype))
     complete._eliminate(values, kept, gone, operation)
     assert launches
     for inputs, their_kept, their_gone in launches:

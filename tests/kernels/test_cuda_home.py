@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lazy_device import take_the_place_of_cupy
 
 from oocbe.kernels.cuda.pairs import search
 from oocbe.kernels.cuda.pairs.search import rows_around
 from oocbe.kernels.cuda.transfer import home
 from oocbe.kernels.cuda.transfer.home import bring_home
+from tests.helpers.lazy_device import take_the_place_of_cupy
 
 
 class Elsewhere(np.ndarray):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import pytest
 
 
@@ -19,14 +16,3 @@ def backend(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OOCBE_BACKEND", request.param)
         yield request.param
-
-
-@pytest.fixture
-def memory_folder(tmp_path):
-    """A folder in memory where the system has one: forcing thousands of small tables to a disk would take minutes."""
-    root = Path("/dev/shm")
-    if not root.is_dir():
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=root) as folder:
-        yield Path(folder)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from out_of_core_modes import MODES, also_out_of_core
-from table_models import check, model_join, model_maximise, model_of
 
 from oocbe.model.semiring import SEMIRINGS, Combination, Semiring
 from oocbe.table_algebra import drop_forbidden, join_maximise, join_sum, maximise
 from oocbe.tables.table import Table
+from tests.helpers.out_of_core_modes import MODES, also_out_of_core
+from tests.helpers.table_models import check, model_join, model_maximise, model_of
 
 OUT_OF_CORE = st.sampled_from([None, *MODES])
 """None: in memory alone; otherwise out of core as well, both compared bit by bit."""
@@ -46,7 +46,7 @@ def tables(draw, semiring: Semiring, family: str, names: str = NAMES) -> Table:
 @pytest.mark.parametrize("family", WIDTHS)
 @pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
 class TestAgainstModel:
-    @settings(max_examples=25)
+    @settings(max_examples=15)
     @given(data=st.data())
     def test_join_sum(self, semiring, family, data):
         t1, t2 = data.draw(tables(semiring, family)), data.draw(tables(semiring, family))
@@ -55,7 +55,7 @@ class TestAgainstModel:
         if (mode := data.draw(OUT_OF_CORE)) is not None:
             also_out_of_core(join_sum, t1, t2, mode=mode, stored=data.draw(st.booleans()))
 
-    @settings(max_examples=25)
+    @settings(max_examples=15)
     @given(data=st.data())
     def test_maximise(self, semiring, family, data):
         t = data.draw(tables(semiring, family).filter(lambda t: t.scope))
@@ -65,7 +65,7 @@ class TestAgainstModel:
         if (mode := data.draw(OUT_OF_CORE)) is not None:
             also_out_of_core(maximise, t, variables, mode=mode, stored=data.draw(st.booleans()))
 
-    @settings(max_examples=40)
+    @settings(max_examples=25)
     @given(data=st.data())
     def test_join_maximise(self, semiring, family, data):
         t1, t2 = data.draw(tables(semiring, family, "abcd")), data.draw(tables(semiring, family, "abce"))
@@ -78,7 +78,7 @@ class TestAgainstModel:
             # Pieces of a few rows force partial sums, whose last bits depend on where they are cut.
             also_out_of_core(join_maximise, t1, t2, variables, mode=mode, stored=data.draw(st.booleans()), exact=False)
 
-    @settings(max_examples=20)
+    @settings(max_examples=12)
     @given(data=st.data())
     def test_drop_forbidden(self, semiring, family, data):
         t = data.draw(tables(semiring, family).filter(lambda t: t.scope))

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bound_sources import ExactSource
-from small_problems import brute_force
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.forward import Forward, RowCapError
@@ -20,6 +18,8 @@ from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.pruning.pruner import RowPruner
 from oocbe.synth.networks import random_network
 from oocbe.tables.residence import to_host
+from tests.helpers.bound_sources import ExactSource
+from tests.helpers.small_problems import brute_force
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
 

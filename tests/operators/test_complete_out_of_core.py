@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from out_of_core_modes import IN_MEMORY
-from table_models import check, model_join, model_maximise, model_of, rows_of
 
 from oocbe import (
     CompleteTable,
@@ -25,13 +23,15 @@ from oocbe import (
     to_rows,
 )
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
+from tests.helpers.memory_disk import MEMORY_DISK
+from tests.helpers.table_models import check, model_join, model_maximise, model_of, rows_of
 
 
 class Folder:
     """Names for tables in a folder that is gone at the end."""
 
     def __init__(self) -> None:
-        self._holder = tempfile.TemporaryDirectory(dir=IN_MEMORY)
+        self._holder = tempfile.TemporaryDirectory(dir=MEMORY_DISK)
         self.path, self.made = Path(self._holder.name), 0
 
     def __enter__(self):
@@ -77,7 +77,7 @@ def checked(result, expected, scope, *tables) -> None:
 
 @pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
 class TestAnyForms:
-    @settings(max_examples=20)
+    @settings(max_examples=12)
     @given(data=st.data())
     def test_join_sum(self, semiring, data):
         with Folder() as folder:
@@ -86,7 +86,7 @@ class TestAnyForms:
             result = join_sum(f1, f2, **given_settings(data, folder))
             checked(result, model_join(model_of(t1), model_of(t2), semiring), {*t1.scope, *t2.scope}, f1, f2)
 
-    @settings(max_examples=20)
+    @settings(max_examples=12)
     @given(data=st.data())
     def test_maximise(self, semiring, data):
         with Folder() as folder:
@@ -96,7 +96,7 @@ class TestAnyForms:
             result = maximise(f, gone, **given_settings(data, folder))
             checked(result, model_maximise(model_of(t), gone, semiring), {*t.scope} - {*gone}, f)
 
-    @settings(max_examples=20)
+    @settings(max_examples=12)
     @given(data=st.data())
     def test_join_maximise(self, semiring, data):
         with Folder() as folder:
@@ -108,7 +108,7 @@ class TestAnyForms:
             expected = model_maximise(model_join(model_of(t1), model_of(t2), semiring), gone, semiring)
             checked(result, expected, {*scope} - {*gone}, f1, f2)
 
-    @settings(max_examples=20)
+    @settings(max_examples=12)
     @given(data=st.data())
     def test_conversions(self, semiring, data):
         with Folder() as folder:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_models import same_table
 
 from oocbe.errors import CorruptDataError
 from oocbe.kernels.cpu.threads import run_all
@@ -23,6 +22,7 @@ from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.packed_files import ChunkFiles
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.table_models import same_table
 
 
 @pytest.fixture(scope="module", autouse=True)

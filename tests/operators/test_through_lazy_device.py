@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lazy_device import DeviceArray, take_the_place_of_cupy
-from table_models import same_table
 
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_named
 from oocbe.kernels.cuda.transfer import pinned
 from oocbe.kernels.cuda.transfer.pinned import PinnedMemory, pinned_region
 from oocbe.table_algebra import join_maximise, join_sum, maximise, result_memory, through_device
-from oocbe.table_algebra.streamed import stream_elimination, stream_join, stream_maximise
+from oocbe.table_algebra.streamed import stream_elimination, stream_join, stream_marginalise
 from oocbe.table_algebra.through_device import PiecesThroughDevice
 from oocbe.tables.table import Table
+from tests.helpers.lazy_device import DeviceArray, take_the_place_of_cupy
+from tests.helpers.table_models import same_table
 
 SHAPES = [
     ({"e": 3, "a": 4, "k": 5, "l": 3}, {"b": 6, "e": 3, "k": 5, "l": 3}),
@@ -72,7 +72,7 @@ def test_rows_are_those_of_the_operator(device, monkeypatch, shape, dtype, piece
     same_table(
         stream_elimination(first, second, "e", cpu, piece_rows), join_maximise(first, second, "e", backend="cpu")
     )
-    same_table(stream_maximise(first, "e", cpu, piece_rows), maximise(first, "e", backend="cpu"))
+    same_table(stream_marginalise(first, "e", cpu, piece_rows), maximise(first, "e", backend="cpu"))
     assert all(stream.is_idle for stream in device.streams)
     assert all(region.is_free() for region in regions)
 

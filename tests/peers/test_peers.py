@@ -43,34 +43,34 @@ def check(peer, problem: Problem, expected: int | None, **options) -> None:
     assert 0 < result.wall_seconds < 20
 
 
-def test_random_problems(peer, random_problem, all_values):
+def test_random_problems(peer, random_problem, evaluate_all):
     infeasible = 0
     # toulbar2 starts a process for each.
     for seed in range(12 if peer.__name__.endswith("toulbar2") else 60):
         problem = random_problem(seed)
         if seed % 3 == 0:
             problem = replace(problem, upper_bound=20)
-        best = min((v for v in all_values(problem) if v is not None), default=None)
+        best = min((v for v in evaluate_all(problem) if v is not None), default=None)
         infeasible += best is None
         check(peer, problem, best)
     assert infeasible > 0
 
 
 @pytest.mark.parametrize("name", ["cp_sat", "highs"])
-def test_negative_costs(random_problem, all_values, name):
+def test_negative_costs(random_problem, evaluate_all, name):
     solver = module_of(name)
     for seed in range(20):
         problem = random_problem(seed, lowest=-9)
-        check(solver, problem, min((v for v in all_values(problem) if v is not None), default=None))
+        check(solver, problem, min((v for v in evaluate_all(problem) if v is not None), default=None))
 
 
-def test_tree_decomposition(random_problem, all_values):
+def test_tree_decomposition(random_problem, evaluate_all):
     pytest.importorskip("pytoulbar2")
     from benchmarks.peers import toulbar2
 
     for seed in range(100, 108):
         problem = random_problem(seed, variables=7, largest_domain=2, linear=False)
-        best = min((v for v in all_values(problem) if v is not None), default=None)
+        best = min((v for v in evaluate_all(problem) if v is not None), default=None)
         check(toulbar2, problem, best, mode="tree decomposition")
     with pytest.raises(ValueError, match="known: default, tree decomposition"):
         toulbar2.solve(problem, 1.0, mode="fast")

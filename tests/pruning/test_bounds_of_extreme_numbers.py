@@ -13,7 +13,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.bounds import bound_sources
-from oocbe.pruning.dear import DearTuples
+from oocbe.pruning.costly_tuples import CostlyTuples
 from oocbe.pruning.fixed_point import LARGEST, FixedPoint
 from oocbe.pruning.forbidden import forbidden_sets
 from oocbe.pruning.relaxation import row_terms
@@ -78,11 +78,11 @@ def test_products_of_rows_and_multipliers_beyond_64_bits_are_left_out(multiplier
         Row.of([1, 3], 2**50, "clique"),
         Row.of([1, 3], 1, "clique"),
     ]
-    terms = row_terms(rows, np.array([multiplier, multiplier, 3]), forbidden, DearTuples())
+    terms = row_terms(rows, np.array([multiplier, multiplier, 3]), forbidden, CostlyTuples())
     assert terms.constant.tolist() == [-3]
     assert terms.entries.tolist() == [0, 3, 0, 3]
     assert terms.linear == ()
-    kept = row_terms(rows, np.array([1 << 20, 1, 0]), forbidden, DearTuples())
+    kept = row_terms(rows, np.array([1 << 20, 1, 0]), forbidden, CostlyTuples())
     assert kept.constant.tolist() == [-LARGEST, -(2**50)]
     assert kept.entries.tolist() == [0, 2**60, 0, 2**61, 0, 1, 0, 1]
 

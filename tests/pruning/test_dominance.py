@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from small_problems import all_values, make_problem, structures, without_bound
 
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
@@ -21,6 +20,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
 from oocbe.tables.table import Table
+from tests.helpers.small_problems import all_values, make_problem, structures, without_bound
 
 
 def dominance_of(problem: Problem, order) -> tuple[SubstitutionDominance, object]:

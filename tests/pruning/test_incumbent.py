@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from small_problems import brute_force, make_problem, structures
 
 from oocbe.errors import ModelError, UnsupportedError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
@@ -15,6 +14,7 @@ from oocbe.model.semiring import COUNTING, MAX_SUM, MIN_SUM
 from oocbe.pruning import incumbent, incumbent_lookups
 from oocbe.pruning.incumbent import find_incumbent
 from oocbe.pruning.incumbent_model import search_model
+from tests.helpers.small_problems import brute_force, make_problem, structures
 
 PLENTY = 3600.0
 """Seconds: what ends the search is the number of iterations, or the target."""

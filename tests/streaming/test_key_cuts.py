@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from out_of_core_modes import IN_MEMORY, same_rows
 
 from oocbe.streaming import partition, sources
 from oocbe.streaming.budget import Budget
@@ -18,6 +17,8 @@ from oocbe.table_algebra import join_maximise, join_sum
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.memory_disk import MEMORY_DISK
+from tests.helpers.out_of_core_modes import same_rows
 
 BUDGET = Budget(1 << 20)
 
@@ -86,7 +87,7 @@ def test_operators_on_sorted_tables_need_no_pass_before(tmp_path, monkeypatch, m
     monkeypatch.setattr(sources, "STRETCH_ROWS", 9)
     asked, ask = [], partition.cut_alike
     monkeypatch.setattr(partition, "cut_alike", lambda *arguments: asked.append(1) or ask(*arguments))
-    how = {"memory": "32MiB", "scratch": IN_MEMORY, "piece_rows": mode[0], "streams": mode[1]}
+    how = {"memory": "32MiB", "scratch": MEMORY_DISK, "piece_rows": mode[0], "streams": mode[1]}
     for name, operator in (("max", lambda *t, **how: join_maximise(*t, "e", **how)), ("sum", join_sum)):
         expected = operator(*tables)
         same_rows(operator(*stored, output=tmp_path / f"{name} stored", **how), expected)

@@ -7,7 +7,7 @@ import pytest
 
 from oocbe.errors import UsageError
 from oocbe.model.semiring import MAX_SUM
-from oocbe.synth.answers import check_joined, check_maximised
+from oocbe.synth.answers import check_joined, check_marginalised
 from oocbe.synth.tables import SyntheticTable
 from oocbe.table_algebra import join_maximise, join_sum, maximise
 from oocbe.tables.table import Table
@@ -47,7 +47,7 @@ def test_sorted_tables_are_sorted_and_have_rows_of_the_same_form():
     table = SyntheticTable(rows=3000, groups=60, is_sorted=True, variables=4)
     keys = in_memory(table).keys[0]
     assert (keys[1:] > keys[:-1]).all()
-    assert check_maximised(maximise(in_memory(table), "a"), table).fault == ""
+    assert check_marginalised(maximise(in_memory(table), "a"), table).fault == ""
 
 
 def test_the_number_of_threads_does_not_matter(monkeypatch, tmp_path):
@@ -69,7 +69,7 @@ def test_results_pass(pair):
     assert check_joined(join_maximise(first, second, "e"), *pair).fault == ""
     assert check_joined(maximise(joined, "e"), *pair).fault == ""
     for table, rows in zip(pair, (first, second), strict=True):
-        assert check_maximised(maximise(rows, table.own), table).fault == ""
+        assert check_marginalised(maximise(rows, table.own), table).fault == ""
 
 
 def test_wrong_results_fail(pair):
@@ -77,7 +77,7 @@ def test_wrong_results_fail(pair):
     for right, check in (
         (join_sum(first, second), lambda t: check_joined(t, *pair)),
         (join_maximise(first, second, "e"), lambda t: check_joined(t, *pair)),
-        (maximise(first, "a"), lambda t: check_maximised(t, pair[0])),
+        (maximise(first, "a"), lambda t: check_marginalised(t, pair[0])),
     ):
         rng = np.random.default_rng(1)
         values = right.values.copy()

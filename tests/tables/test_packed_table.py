@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packed_writing import write_packed
 
 from oocbe.errors import CorruptDataError, ModelError
 from oocbe.kernels.cpu.packing.bit_pack import rotation_in
@@ -16,6 +15,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedKeys, PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.packed_writing import write_packed
 
 SCOPES = [{"a": 5, "b": 300, "c": 70_000}, {"a": 1 << 40, "b": 1 << 30, "c": 9}, {"a": 1}, {}]
 

@@ -9,7 +9,6 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from table_models import same_table
 
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.errors import DiskError
@@ -23,6 +22,7 @@ from oocbe.tables.folder_lock import FolderLock
 from oocbe.tables.scratch import ScratchFolder, remove_orphans, remove_partial_folders
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.table_models import same_table
 
 
 def refusing(operation, number, name=""):

@@ -9,7 +9,6 @@ import sys
 
 import numpy as np
 import pytest
-from packed_writing import write_packed
 
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
@@ -19,6 +18,7 @@ from oocbe.tables.manifest import MANIFEST_NAME
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from tests.helpers.packed_writing import write_packed
 
 SCOPES = {
     0: {},

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import all_values, make_problem, structures, without_bound
 
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -17,6 +16,7 @@ from oocbe.tasks.count import count
 from oocbe.tasks.count_optimal import count_optimal
 from oocbe.tasks.k_best import k_best
 from oocbe.tasks.marginals import log_partition, marginals, min_marginals
+from tests.helpers.small_problems import all_values, make_problem, structures, without_bound
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 

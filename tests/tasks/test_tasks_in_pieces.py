@@ -6,7 +6,6 @@ import os
 
 import numpy as np
 import pytest
-from cliques import clique
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from oocbe.tables.table import Table
 from oocbe.tasks import row_weights, top_down
 from oocbe.tasks.row_weights import RowWeights
 from oocbe.tasks.verbs import run_task
+from tests.helpers.small_problems import clique
 
 DOWNWARDS = ("count-optimal", "marginals", "min-marginals")
 TASKS = ("count", "count-optimal", "kbest", "logz", "marginals", "min-marginals")

@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--hang-seconds", type=float, default=180.0, help="a case that takes longer hangs (default 180)"
     )
+    parser.add_argument("--enough", type=int, metavar="FAILURES", help="end after so many failures (default: never)")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="check the case of a failure's file once more")
     given = parser.parse_args(arguments)
     if given.replay is not None:
@@ -31,9 +32,11 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--minutes must be above 0, --processes at least 1")
     modes = tuple(given.what or MODES)
     print(f"seed {given.seed}, {given.processes} processes, {given.minutes:g} minutes: {', '.join(modes)}", flush=True)
-    failures = Failures(given.failures)
+    failures = Failures(given.failures, given.enough)
     counts: dict[str, Counts] = {}
     for mode in modes:
+        if failures.are_enough:
+            break
         seconds = given.minutes * 60 / len(modes)
         plan = Plan((mode,), seconds, given.seed, given.hang_seconds)
         counts[mode] = run_mode(plan, given.processes, failures)

@@ -243,11 +243,16 @@ class Watched:
 
 
 class Failures:
-    """A folder of failures, one file a case."""
+    """A folder of failures, one file a case; ``enough``: how many end the run, None: any number does not."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, enough: int | None = None) -> None:
+        self.folder, self._enough = folder, enough
         self.paths: list[Path] = []
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether there are so many that the run ends."""
+        return self._enough is not None and len(self.paths) >= self._enough
 
     def save(self, case: Case, failure: dict[str, str]) -> int:
         """Write a failure; the same case in a smaller form replaces it. 1 where it is new."""
@@ -263,12 +268,12 @@ class Failures:
 
 
 def run_mode(plan: Plan, processes: int, failures: Failures) -> Counts:
-    """Run a mode in several processes until its time is over."""
+    """Run a mode in several processes until its time is over, or failures are enough."""
     counts = Counts()
     begin = time.monotonic()
     watched = [Watched(_numbered(plan, number), counts, failures) for number in range(processes)]
     try:
-        while any(not w.is_done for w in watched):
+        while any(not w.is_done for w in watched) and not failures.are_enough:
             wait([w.connection for w in watched if not w.is_done], POLL_SECONDS)
             for w in watched:
                 if not w.is_done:

@@ -31,7 +31,7 @@ from oocbe.elimination.buckets.buckets import Bucket, fill_buckets
 from oocbe.elimination.buckets.forms import INCOMPLETE
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.mini_buckets.mini_buckets_partition import Part, by_content, by_scope, parts_of
+from oocbe.elimination.mini_buckets.mini_buckets_partition import FactorGroup, by_content, by_scope, parts_of
 from oocbe.elimination.mini_buckets.mini_buckets_shift import match
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.ranges import INT64_LIMIT, largest_magnitude
@@ -159,7 +159,7 @@ class MiniBuckets:
         done.bound = total if self._is_exact else total - self._error - abs(total) * ULP * len(done.buckets)
         return done
 
-    def _divide(self, bucket: Bucket) -> list[Part]:
+    def _divide(self, bucket: Bucket) -> list[FactorGroup]:
         parts = parts_of(bucket, bucket.constraints)
         if self._by_content:
             return by_content(parts, self._z, self._prepared, bucket.variable, self._seed)

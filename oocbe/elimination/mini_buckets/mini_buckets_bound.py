@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.mini_buckets.mini_buckets import ULP, MiniBuckets
 from oocbe.elimination.mini_buckets.mini_buckets_assignment import (
     greedy_assignment,
@@ -43,7 +43,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Combination, Marginalisation
 from oocbe.pruning.incumbent import find_incumbent
 from oocbe.results.bound_result import BoundOfZ, BoundResult
-from oocbe.settings.machine import peak_memory, resident_memory
+from oocbe.settings.machine import peak_memory
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import listening
@@ -53,9 +53,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
 
 AUTO = "auto"
-
-LEAST_BUDGET = 1 << 24
-"""Bytes that messages may take even where the process itself has used up the memory limit."""
+"""In place of a z: the largest whose messages are predicted to fit."""
 
 WORKING_COPIES = 2
 """A message is held twice while its blocks are laid end to end."""
@@ -91,7 +89,8 @@ def bound(
 
     Raises
     ------
-    UsageError : an unknown partition, a z below 1, or the option ``ub``, ``resume`` or ``workdir``.
+    UsageError : an unknown partition, a z below 1, or one of the options ``ub``, ``resume``, ``workdir``,
+        ``piece_rows`` and ``streams``.
     UnsupportedError : a semiring that does not select, or negative factors.
     ResourceError : messages do not fit the memory limit with any z that was given.
     TimeLimitError : the time limit was reached before the first z was done. (Where a signal ends it instead, there is a
@@ -193,6 +192,11 @@ def _check(options: SolveOptions, z: Sequence[int | str], partition: str) -> Non
     for name in ("ub", "workdir"):
         if getattr(options, name) is not None:
             raise UsageError(f"{name}: mini-buckets have no use for it; leave it out")
+    for name in ("piece_rows", "streams"):
+        if getattr(options, name) is not None:
+            raise UsageError(
+                f"{name}: mini-buckets are not joined in pieces; leave it out (a lower z takes less memory)"
+            )
     if options.resume:
         raise UsageError("resume: a run of mini-buckets is not kept, so there is nothing to resume")
 
@@ -233,13 +237,14 @@ class Bounding:
         search = (self.target, options.order, seconds, options.seed)
         self.choice: OrderChoice = search_orders(*search, deadline=self.deadline)[0]
         self.width = max((len(s) for s in self.choice.separators), default=0)
-        self.memory = max(LEAST_BUDGET, options.memory_limit - resident_memory())
+        self.memory = message_memory(options)
+        self.notes += filter(None, [memory_warning(options)])
         self.uses_device = False
 
     def with_z(self, z: int, deadline: Deadline) -> BoundOfZ:
         """Forward and backward pass for one z."""
         options, target, begin = self.options, self.target, time.perf_counter()
-        engine = BucketEngine(options.backend, options.device_memory, deadline=deadline)
+        engine = engine_for(options, deadline)
         self.uses_device = engine.uses_device
         if self.shifting:
             prepared = with_copies(target, self.choice.order)

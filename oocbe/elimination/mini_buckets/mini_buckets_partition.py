@@ -27,6 +27,7 @@ from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.preparation.prepare import Prepared
 
 PARTITIONS = ("scope", "content")
+"""Ways to divide a bucket: by the sizes of scopes, or by what a division loses."""
 
 SAMPLES = 128
 """Assignments at which two mini-buckets are compared: enough to rank losses, and a fraction of a millisecond."""
@@ -36,7 +37,7 @@ LEAST_GAIN = 1e-12
 
 
 @dataclass
-class Part:
+class FactorGroup:
     """A mini-bucket, or a single factor that is to go to one.
 
     Attributes
@@ -55,7 +56,7 @@ class Part:
         """Number of variables."""
         return self.members.bit_count()
 
-    def take(self, other: Part) -> None:
+    def take(self, other: FactorGroup) -> None:
         """Add all factors of another part."""
         self.members |= other.members
         self.functions += other.functions
@@ -63,34 +64,34 @@ class Part:
         self.messages += other.messages
 
 
-def parts_of(bucket: Bucket, constraints: Sequence[PackedFactor]) -> list[Part]:
+def parts_of(bucket: Bucket, constraints: Sequence[PackedFactor]) -> list[FactorGroup]:
     """The factors of a bucket, one a part; ``constraints`` are those of the bucket that are to be divided."""
-    parts = [Part(members_of(m.scope), messages=[m]) for m in bucket.messages]
-    parts += [Part(f.members, functions=[f]) for f in bucket.functions]
-    return parts + [Part(c.members, constraints=[c]) for c in constraints]
+    parts = [FactorGroup(members_of(m.scope), messages=[m]) for m in bucket.messages]
+    parts += [FactorGroup(f.members, functions=[f]) for f in bucket.functions]
+    return parts + [FactorGroup(c.members, constraints=[c]) for c in constraints]
 
 
-def by_scope(parts: Sequence[Part], z: int) -> list[Part]:
+def by_scope(parts: Sequence[FactorGroup], z: int) -> list[FactorGroup]:
     """Mini-buckets of at most ``z`` variables, by the sizes of scopes alone (see the module)."""
-    made: list[Part] = []
+    made: list[FactorGroup] = []
     for part in sorted(parts, key=lambda p: -p.size):
         home = next((m for m in made if part.members & ~m.members == 0), None)
         if home is None:
             home = next((m for m in made if (m.members | part.members).bit_count() <= z), None)
         if home is None:
-            home = Part(part.members)
+            home = FactorGroup(part.members)
             made.append(home)
         home.take(part)
     return made
 
 
-def by_content(parts: Sequence[Part], z: int, prepared: Prepared, variable: int, seed: int) -> list[Part]:
+def by_content(parts: Sequence[FactorGroup], z: int, prepared: Prepared, variable: int, seed: int) -> list[FactorGroup]:
     """Mini-buckets of at most ``z`` variables, merged where separate elimination loses most (see the module)."""
-    made: list[Part] = []
+    made: list[FactorGroup] = []
     for part in sorted(parts, key=lambda p: -p.size):
         home = next((m for m in made if part.members & ~m.members == 0), None)
         if home is None:
-            home = Part(part.members)
+            home = FactorGroup(part.members)
             made.append(home)
         home.take(part)
     if not any((a.members | b.members).bit_count() <= z for i, a in enumerate(made) for b in made[:i]):
@@ -117,13 +118,15 @@ def by_content(parts: Sequence[Part], z: int, prepared: Prepared, variable: int,
         _, i, j = min((sizes[i, j], i, j) for i, j in np.argwhere(gains == best).tolist())
         made[i].take(made[j])
         costs[i] += costs[j]
-        made[j] = Part(0)
+        made[j] = FactorGroup(0)
         gains[j] = gains[:, j] = -np.inf
         rate(i)
     return [m for m in made if m.members]
 
 
-def _sampled_costs(parts: Sequence[Part], prepared: Prepared, variable: int, seed: int) -> list[NDArray[np.float64]]:
+def _sampled_costs(
+    parts: Sequence[FactorGroup], prepared: Prepared, variable: int, seed: int
+) -> list[NDArray[np.float64]]:
     """Costs of each part, (samples, domain size), in units of the range of all; what is infeasible costs twice that."""
     generator = np.random.default_rng([seed, variable])
     everything = 0
@@ -163,10 +166,10 @@ class Shape:
 def shape_of(scopes: Sequence[tuple[int, ...]], order: Sequence[int], z: int) -> Shape:
     """Simulate partition by scope for factors with the given scopes."""
     position = {v: place for place, v in enumerate(order)}
-    waiting: list[list[Part]] = [[] for _ in order]
+    waiting: list[list[FactorGroup]] = [[] for _ in order]
 
     def send(members: int) -> None:
-        waiting[min(position[v] for v in elements_of(members))].append(Part(members))
+        waiting[min(position[v] for v in elements_of(members))].append(FactorGroup(members))
 
     for scope in scopes:
         if scope:

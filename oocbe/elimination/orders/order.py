@@ -19,10 +19,10 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.orders.elimination_speed import MANY_ROWS_A_SECOND, ROWS_A_SECOND
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.order_file import read_order
 from oocbe.elimination.orders.order_improvement import Chain
-from oocbe.elimination.orders.pace import MANY_ROWS_A_SECOND, ROWS_A_SECOND
 from oocbe.elimination.orders.primal_graph import PrimalGraph, listed_separators
 from oocbe.kernels.cpu.orders import greedy_order as greedy
 from oocbe.model.problem import Problem

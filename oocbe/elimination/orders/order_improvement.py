@@ -31,9 +31,10 @@ SPREAD = 0.7
 """Standard deviation of a change, in the logarithm of a factor."""
 
 FIRST_SPREAD = 0.1
-"""The same for the factors that a chain begins with: enough to tell equal scores apart."""
+"""Standard deviation, in the logarithm, of the factors that a chain begins with: enough to tell equal scores apart."""
 
 SEEDS = 1 << 31
+"""Seeds of single orders are drawn below this."""
 
 
 class Chain:
@@ -86,7 +87,7 @@ class Chain:
         return order
 
     def _judged(self, factors: NDArray[np.float64], seed: int, context: Context) -> tuple[float, NDArray[np.int64]]:
-        """The same on a thread that knows the caller's deadline from its context."""
+        """What :meth:`_judge` says, on a thread that knows the caller's deadline from its context."""
         return context.run(self._judge, factors, seed)
 
     def _judge(self, factors: NDArray[np.float64], seed: int) -> tuple[float, NDArray[np.int64]]:

@@ -13,9 +13,9 @@ import numpy as np
 from oocbe.bucket_engine.bucket_engine import streams_for
 from oocbe.elimination.buckets.forms import CELLS_A_ROW, COMPLETE, INCOMPLETE, expected_work, forecast, possible_tables
 from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
 from oocbe.elimination.orders.order import longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.orders.pace import order_cell_work, pace_of
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
 from oocbe.elimination.plan.passage import IN_MEMORY, MessageForecast, Passage, forecast_passages
@@ -274,7 +274,7 @@ def thorough_orders(
     ValueRangeError : sums of values may leave 64-bit integers.
     """
     tables = possible_tables(problem, semiring, value_dtype(problem, semiring), options.tables)
-    cell_work = order_cell_work(pace_of(options.backend), tables)
+    cell_work = order_cell_work(speed_of(options.backend), tables)
     search = (problem, options.order, min(options.order_seconds, left), options.seed)
     return search_orders(*search, cell_work=cell_work, deadline=deadline, longest=longest)
 

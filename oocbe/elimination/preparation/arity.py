@@ -10,7 +10,7 @@ from oocbe.model.row_numbers import MOST_AXES
 
 
 def narrowed(problem: Problem) -> Problem:
-    """The same problem, with scopes of more than :data:`MOST_AXES` variables reduced to those of several values.
+    """A problem whose scopes of more than :data:`MOST_AXES` variables are reduced to those of several values.
 
     Functions and constraints are made arrays with an axis a variable where they have few cells. With that many
     variables of several values no array is small enough; those of one value change nothing about a part.

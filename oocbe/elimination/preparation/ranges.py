@@ -18,7 +18,10 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
 
 INT32_LIMIT = 2**31 - 1
+"""Largest number that int32 holds."""
+
 INT64_LIMIT = 2**63 - 1
+"""Largest number that int64 holds."""
 
 FRACTION = 2.0**-20
 """Multiples of this add up exactly in float64 while their sum is below :data:`EXACT_SUM`."""

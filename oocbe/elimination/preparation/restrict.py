@@ -62,7 +62,7 @@ def restrict(problem: Problem, removed: Iterable[tuple[int, int]]) -> Restrictio
     allowed = [np.ones(size, dtype=bool) for size in problem.sizes]
     for v, value in removed:
         allowed[v][value] = False
-    parts = _Parts(problem)
+    parts = _PartsLeft(problem)
     parts.propagate(allowed)
     kept = tuple(np.flatnonzero(a) for a in allowed)
     left = tuple(v for v, k in enumerate(kept) if len(k) > 1)
@@ -73,7 +73,7 @@ def restrict(problem: Problem, removed: Iterable[tuple[int, int]]) -> Restrictio
     return Restriction(problem, parts.rebuilt(kept, left), left, kept)
 
 
-class _Parts:
+class _PartsLeft:
     """A problem's functions and constraints, with the tuples that are still possible."""
 
     def __init__(self, problem: Problem) -> None:
@@ -204,7 +204,7 @@ class _RestrictedSource:
         self.assignment: tuple[int, ...] | None = None  # that of the source is one of its own problem
 
     def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
-        """See :class:`oocbe.pruning.row_bounds.BoundSource`, here and below."""
+        """Bound the rows of a message of what is left of the problem, by the original's bound."""
         variables, kept = self._restriction.variables, self._restriction.kept
         members = 0
         for v, original in enumerate(variables):

@@ -23,7 +23,7 @@ def zeros_forbid(semiring: Semiring) -> bool:
 
 
 def without_zeros(problem: Problem) -> Problem:
-    """The same feasible assignments and values, all zeros of a product problem written as what they forbid.
+    """A product problem of unchanged meaning, all of whose zeros are written as what they forbid.
 
     Listed zeros lose their row, beside a default they become a constraint as well; a default of 0 becomes none; and a
     constant of 0 becomes a constraint that nothing satisfies. Problems without zeros, and of other semirings, come back

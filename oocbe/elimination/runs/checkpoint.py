@@ -31,7 +31,10 @@ from oocbe.tables.table import Table
 AnyStored = TypeVar("AnyStored", bound=StoredTable | StoredCompleteTable)
 
 RECORD_FORMAT = "oocbe-message"
+"""What the record of a message calls itself."""
+
 LARGEST_RECORD = 1 << 20
+"""Bytes above which the record of a message is not even read: one with an embedded message takes a tenth."""
 
 
 EMBEDDED_BYTES = 1 << 16
@@ -117,7 +120,7 @@ class OrderCheckpoint:
         write: Callable[[Path], AnyStored],
         nbytes: int | None = None,
     ) -> AnyStored:
-        """The same for a message that ``write`` writes to the path it is given; ``nbytes`` where that is known."""
+        """Publish a message that ``write`` writes to the path it is given; ``nbytes``: its size where known."""
         with self._publishing(place, nbytes):
             stored = write(self._path(place))
             self._record(place, scope, stored.rows, exponent, {"table": stored.manifest_checksum})

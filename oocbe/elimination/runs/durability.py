@@ -1,6 +1,6 @@
 """What a solve keeps on disk and for how long: nothing beyond its end, or a run that can be resumed.
 
-A solve talks to one of two runs with the same methods. A :class:`TransientRun` has messages in memory and, where they
+A solve talks to one of two runs with the same methods. A :class:`Run` has messages in memory and, where they
 do not fit, in a scratch folder. A :class:`DurableRun` has them in a run directory
 (:mod:`oocbe.elimination.runs.run_directory`), where a later process finds what this one published.
 """
@@ -38,15 +38,18 @@ others, also those that are added later, must be the same. (Semirings are compar
 option's.)"""
 
 _FROM_THE_PROBLEM = {"variables", "problem"}
+"""Fields of a result that are taken from the problem instead of the record."""
 
 
-class TransientRun:
+class Run:
     """A run of which nothing is left when it ends; a work folder, where there is one, holds its scratch folder.
 
     Attributes
     ----------
     result : the answer that is there already; always None here. notes : for the result, about what was found on disk.
-    keeps_messages : whether messages outlive the process.
+    keeps_messages : whether messages outlive the process: then a full disk ends the run, to be resumed when there is
+        space.
+    known : what a run before this one has kept with :meth:`keep_known`, or None.
     """
 
     result: Result | None = None
@@ -78,7 +81,7 @@ class TransientRun:
         return search()
 
     def keep_known(self, content: dict[str, Any]) -> None:
-        """Publish what is known about the optimum (:class:`oocbe.elimination.search.race.Keeper`)."""
+        """Publish ``lower``, ``value``, ``assignment``, ``width``, ``attempt`` and ``running``, as JSON types."""
 
     def set_memory(self, limit: int) -> None:
         """Bytes that messages in memory may take."""
@@ -104,7 +107,7 @@ class TransientRun:
         return result
 
 
-class DurableRun(TransientRun):
+class DurableRun(Run):
     """A run in a run directory, new or resumed; locked until the end of the ``with`` block.
 
     Raises
@@ -140,7 +143,7 @@ class DurableRun(TransientRun):
 
     @property
     def disk_available(self) -> int:
-        """See :class:`TransientRun`; here and below."""
+        """Bytes that the run may have on disk, with those it has already: what the run directory has and is left."""
         budget = self._directory.budget
         return budget.used + budget.available
 
@@ -155,7 +158,7 @@ class DurableRun(TransientRun):
         return choices
 
     def keep_known(self, content: dict[str, Any]) -> None:
-        """See :class:`TransientRun`."""
+        """Publish what is known about the optimum, in the place of what was published of it before."""
         self._directory.keep("known", {"identity": self._identity, "known": content})
 
     def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
@@ -180,7 +183,7 @@ class DurableRun(TransientRun):
         return MessageStore(self._memory, chunk_rows=rows, checkpoint=checkpoint)
 
     def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
-        """See :class:`TransientRun`."""
+        """How this attempt was given up by a run before this one, as the run directory has it, or None."""
         for attempt in self._ended:
             if (attempt["order"], attempt["cap"]) == (self._key, cap):
                 if "resources" in attempt:
@@ -306,12 +309,12 @@ class DurableRun(TransientRun):
         return content if content is not None and content.get("identity") == self._identity else {}
 
 
-def open_run(problem: Problem, options: SolveOptions) -> TransientRun:
+def open_run(problem: Problem, options: SolveOptions) -> Run:
     """The run of a solve, to be used in a ``with`` statement; errors as for :class:`DurableRun`."""
     if options.workdir is None:
         if options.resume:
             raise UsageError("resume: which run? Give its folder with --workdir")
-        return TransientRun(problem, options)
+        return Run(problem, options)
     return DurableRun(problem, options, options.workdir)
 
 

@@ -43,12 +43,16 @@ from oocbe.tables.records import read_record, render_record
 from oocbe.tables.scratch import is_orphaned_file, remove_orphans
 
 FORMAT_VERSION = 1
+"""Version of a run directory's format."""
+
 RUN_FORMAT = "oocbe-run"
+"""What the record of a run calls itself."""
 
 LARGEST_RECORD = 1 << 28
 """Bytes above which a record is not even read: orders of ten thousand variables take a hundredth."""
 
 ORDER_PREFIX = "order-"
+"""Beginning of the names of folders with the messages of one order."""
 
 
 class RunDirectory:

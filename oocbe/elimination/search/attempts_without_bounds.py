@@ -19,9 +19,9 @@ from functools import cached_property
 from typing import Any
 
 from oocbe.elimination.buckets.forms import INCOMPLETE, expected_work, possible_tables
+from oocbe.elimination.orders.elimination_speed import CPU_SPEED, EliminationSpeed, order_cell_work
 from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.orders.pace import TWO_CORES, Pace, order_cell_work
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.ranges import value_dtype
@@ -62,7 +62,7 @@ class AttemptsWithoutBounds:
     ----------
     problem, semiring, options : what is solved. deadline : of the solve.
     eliminate : eliminates along one of several orders; raises TimeLimitError when its deadline comes.
-    pace : of elimination here.
+    speed : of elimination here.
 
     Attributes
     ----------
@@ -77,10 +77,10 @@ class AttemptsWithoutBounds:
         options: SolveOptions,
         deadline: Deadline,
         eliminate: Callable[[list[OrderChoice], Deadline], Result],
-        pace: Pace = TWO_CORES,
+        speed: EliminationSpeed = CPU_SPEED,
     ) -> None:
         self._problem, self._semiring, self._options, self._deadline = problem, semiring, options, deadline
-        self._eliminate, self._pace = eliminate, pace
+        self._eliminate, self._speed = eliminate, speed
         self._begin = time.perf_counter()
         self._attempted = 0.0
         self._choices: list[OrderChoice] = []
@@ -166,26 +166,26 @@ class AttemptsWithoutBounds:
         graph = PrimalGraph(self._problem)
         names = CRITERIA if self._options.order == "auto" else [self._options.order]
         orders = [HEURISTICS[name](graph, self._options.seed) for name in names]
-        return min(float(graph.joined_cells(graph.separators(o)).sum()) for o in orders) / self._pace.cells
+        return min(float(graph.joined_cells(graph.separators(o)).sum()) for o in orders) / self._speed.cells
 
     @cached_property
     def _greedy_choices(self) -> list[OrderChoice]:
         """Orders without a search for better ones, the best first; none where all are out of reach."""
-        most_work = BEYOND_REACH * self._pace.rows
+        most_work = BEYOND_REACH * self._speed.rows
         return search_orders(self._problem, self._options.order, 0.0, self._options.seed, most_work, self._cell_work)
 
     @property
     def _cell_work(self) -> float:
-        return math.inf if self._tables == INCOMPLETE else 1 / self._pace.cells_a_row
+        return math.inf if self._tables == INCOMPLETE else 1 / self._speed.cells_a_row
 
     def _expected(self, choices: list[OrderChoice]) -> float:
         """Seconds that elimination is expected to take along the best of some orders."""
         if not choices:
             return math.inf
-        best, problem, pace = choices[0], self._problem, self._pace
+        best, problem, speed = choices[0], self._problem, self._speed
         dtype = value_dtype(problem, self._semiring)
         predicted = (best.order, best.separators, best.predicted_rows, dtype, self._tables)
-        return expected_work(problem.sizes, *predicted, self._options.memory_limit, pace.cells_a_row) / pace.rows
+        return expected_work(problem.sizes, *predicted, self._options.memory_limit, speed.cells_a_row) / speed.rows
 
     def _expect(self) -> None:
         """Find orders, and with them when the first attempt is due and how long it may take."""
@@ -196,7 +196,7 @@ class AttemptsWithoutBounds:
             seconds = min(options.order_seconds, left)
             longest = min(longest_search(options.order_seconds, left), PATIENCE_SHARE * expected)
             search = (self._problem, options.order, seconds, options.seed)
-            found = search_orders(*search, cell_work=order_cell_work(self._pace, self._tables), longest=longest)
+            found = search_orders(*search, cell_work=order_cell_work(self._speed, self._tables), longest=longest)
             expected = self._expected(found)
         self._is_open = expected <= BEYOND_REACH
         self._choices = found

@@ -26,11 +26,12 @@ from oocbe.elimination.orders.order import HEURISTICS, judge_order, search_order
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.order_file import read_order
 from oocbe.elimination.preparation.linear import left_out
+from oocbe.elimination.runs.durability import Run
 from oocbe.elimination.search.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.search.incumbent_search import IncumbentSearch
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.mini_bucket_rounds import MiniBucketRounds
-from oocbe.elimination.search.race import CAP_FACTOR, Finish, Keeper, Race
+from oocbe.elimination.search.race import CAP_FACTOR, Race, RaceWinner
 from oocbe.elimination.search.scope import RunningOrder, Scope
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import OocbeError, ResourceError, TimeLimitError
@@ -52,7 +53,7 @@ WIDER = 8
 GAP_PARTS = 8
 """Thresholds but the first cover at least this part (an eighth) of the gap."""
 
-MUCH = 0.02
+LEAST_RULED_OUT = 0.02
 """Part of the values that a bound must rule out before what is left gets another one at once."""
 
 LEAST_WIDTH = 2.0**-30
@@ -74,7 +75,7 @@ class BoundedSolve:
     Parameters
     ----------
     problem : in min-sum; its upper bound counts. options : settings. knowledge : filled in.
-    engine : computes the buckets; its deadline ends the search. keeper : keeps messages, and what is known, for a run
+    engine : computes the buckets; its deadline ends the search. run : keeps messages, and what is known, for a run
         that is resumed. start : see :data:`Start`. others : attempts between the rounds, which may end the search.
 
     Attributes
@@ -88,7 +89,7 @@ class BoundedSolve:
         options: SolveOptions,
         knowledge: Knowledge,
         engine: BucketEngine,
-        keeper: Keeper,
+        run: Run,
         start: Start,
         others: AttemptsWithoutBounds,
     ) -> None:
@@ -98,14 +99,14 @@ class BoundedSolve:
         self._options = options
         self._known = knowledge
         self._engine = engine
-        self._keeper = keeper
+        self._run = run
         self._start = start
         self._given: list[int] | None = None
         if options.order != "auto" and options.order not in HEURISTICS:
             self._given = read_order(problem, options.order)
         self._bounds = 0
         self._width: int | float = 0
-        self._kept: dict[str, Any] | None = None
+        self._at_work: dict[str, Any] | None = None
         self.statistics = Statistics()
 
     def run(self) -> None:
@@ -117,7 +118,7 @@ class BoundedSolve:
         """
         known, options, deadline = self._known, self._options, self._engine.deadline
         share = min(options.incumbent_seconds, deadline.remaining)
-        attempt = None if self._keeper.known is None else self._keeper.known.get("attempt")
+        attempt = None if self._run.known is None else self._run.known.get("attempt")
         with IncumbentSearch(self._problem, share, options.seed) as incumbents:
             try:
                 width = self._width = self._resumed_width()
@@ -196,26 +197,26 @@ class BoundedSolve:
         attempt : one without bounds that begins now. running : the order that does, in a round with bounds.
         """
         order = None if running is None else running.as_record()
-        self._kept = {"attempt": attempt, "running": order}
+        self._at_work = {"attempt": attempt, "running": order}
         self._keep_anew()
 
     def _keep_anew(self) -> None:
         """Publish what is known by now, and what was at work when it was published last, by this run or before."""
         known = self._known
         content = {"lower": known.lower, "value": known.value, "assignment": known.assignment, "width": self._width}
-        at_work = self._kept or {"attempt": None, "running": None, **(self._keeper.known or {})}
-        self._keeper.keep_known({**at_work, **content})
+        at_work = self._at_work or {"attempt": None, "running": None, **(self._run.known or {})}
+        self._run.keep_known({**at_work, **content})
 
     def _resumed_order(self) -> RunningOrder | None:
         """The order at work when the run before this one was cut short, where what it looked for is still of use."""
-        record = (self._keeper.known or {}).get("running")
+        record = (self._run.known or {}).get("running")
         found = None if record is None else RunningOrder.of_record(record)
         lower = self._known.lower
         return found if found is not None and lower is not None and found.threshold > lower else None
 
     def _resumed_width(self) -> int | float:
         """Take what a run before this one has proven and found; the width that it had come to, 0 where none was."""
-        found = self._keeper.known
+        found = self._run.known
         if found is None:
             return 0
         if found["assignment"] is not None:
@@ -266,12 +267,12 @@ class BoundedSolve:
             pruner = RowPruner(scope.problem, scope.source, threshold)
             start = self._starter(scope, threshold, cap)
             semiring = scope.problem.semiring
-            race = Race(scope.problem, semiring, choices, dominance, self._keeper, self._engine, start, pruner)
-            finish = race.round(cap)
+            race = Race(scope.problem, semiring, choices, dominance, self._run, self._engine, start, pruner)
+            winner = race.round(cap)
             statistics.attempts += race.attempts
             statistics.seconds["forward"] += time.perf_counter() - begin
-            if finish is not None:
-                return self._conclude(finish, scope, threshold)
+            if winner is not None:
+                return self._conclude(winner, scope, threshold)
             self._take(incumbents)
             self.mini_buckets.improve(known)
             assert known.lower is not None
@@ -303,7 +304,7 @@ class BoundedSolve:
             smaller = scope.below(threshold)
             if smaller is None or self._known.upper_bound < threshold or time.perf_counter() > end:
                 return smaller
-            if sum(smaller.problem.sizes) > (1 - MUCH) * values:
+            if sum(smaller.problem.sizes) > (1 - LEAST_RULED_OUT) * values:
                 return smaller
             scope = smaller
 
@@ -311,20 +312,20 @@ class BoundedSolve:
         self, scope: Scope, threshold: int | float, cap: int
     ) -> Callable[[OrderChoice], Callable[[int, int, int], None] | None]:
         def start(choice: OrderChoice) -> Callable[[int, int, int], None] | None:
-            if self._keeper.keeps_messages:
+            if self._run.keeps_messages:
                 self._keep(None, RunningOrder(scope.removals, threshold, choice.order, cap))
             return self._start(scope.problem, choice, "" if scope.source is None else scope.source.why)
 
         return start
 
-    def _conclude(self, finish: Finish, scope: Scope, threshold: int | float) -> bool:
+    def _conclude(self, winner: RaceWinner, scope: Scope, threshold: int | float) -> bool:
         """Take what a finished run proves; False where a constraint that was left out spoils it."""
-        known, statistics, outcome = self._known, self.statistics, finish.outcome
-        with finish.store:
+        known, statistics, outcome = self._known, self.statistics, winner.outcome
+        with winner.store:
             statistics.width, statistics.total_rows = outcome.width, outcome.total_rows
             statistics.largest_rows = max(statistics.largest_rows, outcome.largest_rows)
-            statistics.dtype = finish.prepared.dtype.name
-            left = [scope.variables[v] for v in finish.choice.order]
+            statistics.dtype = winner.prepared.dtype.name
+            left = [scope.variables[v] for v in winner.choice.order]
             fixed = set(range(len(self._problem.variables))) - set(left)
             statistics.order = (*sorted(fixed), *left)
             if outcome.value is None or outcome.value >= threshold:
@@ -332,7 +333,7 @@ class BoundedSolve:
                 return True
             begin = time.perf_counter()
             assignment = scope.lift(
-                backward_pass(finish.prepared, outcome.buckets, outcome.recomputation, self._engine.deadline)
+                backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, self._engine.deadline)
             )
             statistics.seconds["backward"] += time.perf_counter() - begin
         if all(c.permits(assignment) for c in self._problem.linear_constraints):

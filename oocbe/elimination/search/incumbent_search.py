@@ -21,6 +21,7 @@ FIRST_SLICE_SECONDS = 0.1
 """Length of the first slice; each is twice as long as the one before, up to :data:`LONGEST_SLICE_SECONDS`."""
 
 LONGEST_SLICE_SECONDS = 2.0
+"""Length that slices do not exceed, so that what they find is taken in soon enough."""
 
 
 class IncumbentSearch:

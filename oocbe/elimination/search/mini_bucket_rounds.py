@@ -44,7 +44,9 @@ class MiniBucketRounds:
 
     def __init__(self, problem: Problem, options: SolveOptions, deadline: Deadline) -> None:
         self._problem, self._deadline = problem, deadline
-        self._options = replace(options, order_seconds=0.0, incumbent_seconds=0.0, semiring=None)
+        # Mini-buckets are joined in memory as a whole: pieces are for other buckets.
+        whole = replace(options, piece_rows=None, streams=None)
+        self._options = replace(whole, order_seconds=0.0, incumbent_seconds=0.0, semiring=None)
         self._begin = time.perf_counter()
         self.seconds, self._next_cost = 0.0, FIRST_COST
         self._z = LEAST_Z

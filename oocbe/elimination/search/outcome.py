@@ -9,7 +9,7 @@ from oocbe.elimination.buckets.forward import ForwardPass
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
 from oocbe.elimination.search.claims import value_of_assignment
 from oocbe.elimination.search.knowledge import Knowledge
-from oocbe.elimination.search.race import Finish
+from oocbe.elimination.search.race import RaceWinner
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation, Semiring
@@ -22,15 +22,15 @@ def result_of_elimination(
     problem: Problem,
     semiring: Semiring,
     options: SolveOptions,
-    finish: Finish,
+    winner: RaceWinner,
     assignment: tuple[int, ...] | None,
     backend: str,
 ) -> Result:
     """Everything but times and memory, after elimination without bounds."""
-    outcome, choice = finish.outcome, finish.choice
+    outcome, choice = winner.outcome, winner.choice
     value, notes = unscaled(outcome, semiring)
-    if finish.attempts:
-        notes += (_attempts(finish.attempts),)
+    if winner.attempts:
+        notes += (_attempts(winner.attempts),)
     bound = None
     status: Status = "optimal" if semiring.selects else "exact"
     if is_worthless(problem, semiring, value):
@@ -57,7 +57,7 @@ def result_of_elimination(
         seconds={},
         peak_memory_bytes=0,
         dominance=options.dominance and applies_to(semiring),
-        dtype=finish.prepared.dtype.name,
+        dtype=winner.prepared.dtype.name,
         backend=backend,
         linear_constraints=handling,
         notes=notes,

@@ -8,8 +8,8 @@ the end has solved the problem. A run that is given up costs about what its cap 
 factor all of them together cost a fraction of the successful one.
 
 Without bounds, what an attempt comes to depends on its problem, order and cap alone. So a resumed run need not repeat
-those that were given up: it is told how they ended (:class:`Attempts`), and goes on with the one that was running from
-its published messages.
+those that were given up: it is told how they ended (:meth:`oocbe.elimination.runs.durability.Run.ended`), and goes on
+with the one that was running from its published messages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.forms import INCOMPLETE
@@ -25,6 +24,7 @@ from oocbe.elimination.buckets.forward import Forward, ForwardPass, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.preparation.prepare import Prepared, prepare
+from oocbe.elimination.runs.durability import Run
 from oocbe.errors import DiskError, ResourceError, without_frames
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
@@ -44,39 +44,8 @@ CONTENTION = 2.0
 """Orders predicted to cost up to this many times the best one's rows run in the same round."""
 
 
-class Attempts(Protocol):
-    """Where races keep messages, and what is remembered of attempts of runs before this one."""
-
-    def attempt(self, problem: Problem, order: tuple[int, ...], dominance: bool) -> None:
-        """Say which attempt the other methods are about."""
-
-    def ended(self, cap: int | None) -> RowCapError | ResourceError | None:
-        """How this attempt was given up by a run before this one, or None."""
-
-    def make_store(self) -> MessageStore:
-        """A place for the messages of this attempt; those of all others are removed."""
-
-    def give_up(self, cap: int | None, error: RowCapError | ResourceError, repeatable: bool) -> None:
-        """Remove the messages of this attempt, and where it would end in the same way again, remember how it ended."""
-
-    @property
-    def keeps_messages(self) -> bool:
-        """Whether messages outlive the process: then a full disk ends the run, to be resumed when there is space."""
-
-
-class Keeper(Attempts, Protocol):
-    """Also keeps what is known about the optimum, and how far from the lower bound the search had come."""
-
-    @property
-    def known(self) -> dict[str, Any] | None:
-        """What a run before this one has kept with :meth:`keep_known`."""
-
-    def keep_known(self, content: dict[str, Any]) -> None:
-        """Publish ``lower``, ``value``, ``assignment``, ``width``, ``attempt`` and ``running``, as JSON types."""
-
-
 @dataclass
-class Finish:
+class RaceWinner:
     """The winner of a race.
 
     Attributes
@@ -101,7 +70,7 @@ class Race:
     problem, semiring : what is solved.
     choices : orders, the most promising first.
     dominance : whether to drop dominated rows.
-    keeper : keeps messages and remembers attempts. engine : computes the buckets.
+    run : keeps messages and remembers attempts. engine : computes the buckets.
     start : called when a run begins; returns what to call after each bucket.
     pruner : the bound to hold rows against; None: all are kept.
     tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`.
@@ -118,7 +87,7 @@ class Race:
         semiring: Semiring,
         choices: list[OrderChoice],
         dominance: bool,
-        keeper: Attempts,
+        run: Run,
         engine: BucketEngine,
         start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
         pruner: RowPruner | None = None,
@@ -129,7 +98,7 @@ class Race:
         self._problem = problem
         self._semiring = semiring
         self._dominance = dominance
-        self._keeper = keeper
+        self._run = run
         self._engine = engine
         self._start = start
         self._pruner = pruner
@@ -143,7 +112,7 @@ class Race:
         """Orders that have not run out of memory."""
         return len(self._standing)
 
-    def round(self, cap: int | None) -> Finish | None:
+    def round(self, cap: int | None) -> RaceWinner | None:
         """Run the orders that may still be the best one; None where all were given up.
 
         Parameters
@@ -161,18 +130,18 @@ class Race:
         self._turn += 1
         failure: ResourceError | None = None
         for runner in [r for r in self._standing if r.expected_cost <= line]:
-            self._keeper.attempt(self._problem, runner.choice.order, self._dominance)
-            error = self._keeper.ended(cap) if self._pruner is None else None
+            self._run.attempt(self._problem, runner.choice.order, self._dominance)
+            error = self._run.ended(cap) if self._pruner is None else None
             if error is None:
-                store = self._keeper.make_store()
+                store = self._run.make_store()
                 prepared = prepare(self._problem, self._semiring, runner.choice.order)
                 forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner, self._tables)
                 try:
                     outcome = forward.run(self._start(runner.choice), may_forget=self._may_forget)
-                    return Finish(runner.choice, prepared, outcome, store, self.attempts)
+                    return RaceWinner(runner.choice, prepared, outcome, store, self.attempts)
                 except (RowCapError, ResourceError) as reached:
                     store.close()
-                    if isinstance(reached, DiskError) and self._keeper.keeps_messages:
+                    if isinstance(reached, DiskError) and self._run.keeps_messages:
                         raise
                     error = without_frames(reached)  # they hold the run's tables, and this frame holds the error
                 except BaseException:
@@ -180,7 +149,7 @@ class Race:
                     raise
                 if isinstance(error, RowCapError) or len(self._standing) > 1:
                     # The last order's messages are worth keeping: with more memory it may go on from them.
-                    self._keeper.give_up(cap, error, self._pruner is None)
+                    self._run.give_up(cap, error, self._pruner is None)
             if isinstance(error, RowCapError):
                 runner.correct(error)
             else:
@@ -198,18 +167,18 @@ def race(
     semiring: Semiring,
     choices: list[OrderChoice],
     dominance: bool,
-    keeper: Attempts,
+    run: Run,
     engine: BucketEngine,
     start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
     tables: str = INCOMPLETE,
     may_forget: bool = True,
-) -> Finish:
+) -> RaceWinner:
     """Run rounds of a :class:`Race` with growing caps until an order ends; the last one standing has no cap."""
-    contest = Race(problem, semiring, choices, dominance, keeper, engine, start, None, tables, may_forget)
+    contest = Race(problem, semiring, choices, dominance, run, engine, start, None, tables, may_forget)
     for turn in count():
-        finish = contest.round(FIRST_CAP * CAP_FACTOR**turn if contest.contenders > 1 else None)
-        if finish is not None:
-            return finish
+        winner = contest.round(FIRST_CAP * CAP_FACTOR**turn if contest.contenders > 1 else None)
+        if winner is not None:
+            return winner
     raise AssertionError("unreachable")
 
 

@@ -34,8 +34,10 @@ from numba.core.runtime import rtsys
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 CACHE_VARIABLE = "NUMBA_CACHE_DIR"
+"""The environment variable that says where compiled loops are kept."""
 
 _MODULE = re.compile(rb"oocbe\.kernels\.cpu\.(\w+(?:\.\w+)*)")
+"""Names of the package's modules of loops in a compiled function's data."""
 
 PACKAGE = os.path.dirname(__file__)  # noqa: PTH120  (half the time of a Path, at every start)
 """The folder of this module, below which all compiled loops of the engine are."""
@@ -57,7 +59,7 @@ def jit(function: Function) -> Function:
 
 
 def inline(function: Function) -> Function:
-    """Like :func:`jit` for a small helper that its callers swallow whole, so that no call remains in their loops."""
+    """Compile a small helper into its callers' loops as a whole, so that no call remains there (decorator)."""
     return _compiled(function, inline="always")
 
 

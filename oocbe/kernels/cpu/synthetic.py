@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.jit import jit
 
 FIRST, COUNT, PAIRS = 0, 1, 2
+"""Columns of a range of groups: its first rank, its rows a group, and the pairs before it."""
+
 WORD, SHIFT, MASK, SIZE = 0, 1, 2, 3
+"""Columns of a field: its place in a key, and its number of values."""
 
 
 @jit
@@ -147,7 +150,7 @@ def check_join(
     sums: NDArray[np.uint64],
     eliminates: bool,
 ) -> int:
-    """Check rows of a join sum, or of a join with the variable ``e`` maximised out, one by one.
+    """Check rows of a join sum, or of a join with the variable ``e`` marginalised out, one by one.
 
     fields : of own value 1, own value 2, the eliminated variable (of a join sum), the group's variables. joined : int64
     (pieces, 3), first rank, and result rows before and of each rank, where both class lists are constant; see
@@ -204,7 +207,7 @@ def check_maximum(
     classes: NDArray[np.int64],
     settings: NDArray[np.int64],
 ) -> int:
-    """Check rows of a maximisation over the own variable: ``fields`` of the variable ``e`` and the group's variables.
+    """Check rows of a marginalisation over the own variable: ``fields`` of the variable ``e`` and those of the group.
 
     Returns the first row that is wrong, or -1.
     """

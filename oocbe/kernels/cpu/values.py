@@ -33,6 +33,18 @@ def combine(a: Any, b: Any, combination: int) -> Any:
 
 
 @jit
+def log_sum_exp(a: Any, b: Any) -> Any:
+    """log(exp(a) + exp(b)) in float64, whatever the types of a and b.
+
+    From the greater one, so that nothing overflows. Equal infinities, whose difference is no number, stay as they are.
+    """
+    greater, lesser = np.float64(max(a, b)), np.float64(min(a, b))
+    if greater == lesser:
+        return greater + math.log(2.0)
+    return greater + math.log1p(math.exp(lesser - greater))
+
+
+@jit
 def accumulate(target: NDArray[Any], place: int, value: Any, marginalisation: int) -> None:
     """Marginalise a value into ``target[place]``, which holds one already."""
     held = target[place]
@@ -44,12 +56,7 @@ def accumulate(target: NDArray[Any], place: int, value: Any, marginalisation: in
     elif marginalisation == SUM:
         target[place] = held + value
     else:
-        # log(exp(a) + exp(b)) from the greater one, so that nothing overflows; equal infinities stay as they are.
-        greater, lesser = max(held, value), min(held, value)
-        if greater == lesser:
-            target[place] = greater + math.log(2.0)
-        else:
-            target[place] = greater + math.log1p(math.exp(np.float64(lesser) - np.float64(greater)))
+        target[place] = log_sum_exp(held, value)
 
 
 def neutral_value(marginalisation: int, dtype: np.dtype[Any]) -> Any:

@@ -22,6 +22,7 @@ from oocbe.system.waiting import interruptibly
 from oocbe.tracing.recorder import KERNELS
 
 FOLDER = Path(__file__).parent
+"""Where the CUDA sources lie."""
 
 OPTIONS = ("-std=c++17", "--fmad=false")
 """No contraction of a · b + c: sums of products are rounded twice, as on the CPU."""

@@ -121,6 +121,8 @@ class _Queued:
 
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
+"""What is entered where nothing is recorded."""
+
 _clocks: dict[int, tuple[Recorder, _DeviceClock]] = {}
 _lock = Lock()
 

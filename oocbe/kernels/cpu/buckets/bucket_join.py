@@ -36,6 +36,7 @@ from oocbe.kernels.cpu.buckets.join_arrays import LeafRows
 from oocbe.kernels.cpu.buckets.trie_search import group_end, seek
 from oocbe.kernels.cpu.buckets.walk_steps import bound_part, gather, grown, least_value
 from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.values import log_sum_exp
 
 U64 = np.uint64
 
@@ -236,9 +237,7 @@ def walk(tables: Any, program: Any, start: Any, row_limit: Any, step_limit: Any,
                             total += value
                         else:
                             # In the dtype of the values: a float here would make all totals floats, integers too.
-                            total = values.dtype.type(
-                                max(total, value) + np.log1p(np.exp(-np.float64(abs(total - value))))
-                            )
+                            total = values.dtype.type(log_sum_exp(total, value))
                     if found and prunes and reached[levels] + total * scale >= slack[levels + 1]:
                         found = False
                         pruned += 1

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from oocbe.kernels.cpu.jit import inline, jit
+from oocbe.kernels.cpu.values import log_sum_exp
 
 LISTS = 3
 """Lists of consumptions and values that are worked on at once."""
@@ -61,7 +62,7 @@ def _appended(
             elif marginalisation == 2:
                 held += worth
             else:
-                held = worths.dtype.type(max(held, worth) + np.log1p(np.exp(-np.float64(abs(held - worth)))))
+                held = worths.dtype.type(log_sum_exp(held, worth))
             worths[target, last] = held
             return filled
     amounts[target, filled] = amount

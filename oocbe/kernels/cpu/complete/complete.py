@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.complete.complete_arrange import arrange, without_ones
 from oocbe.kernels.cpu.complete.complete_copy import copy_function
 from oocbe.kernels.cpu.complete.complete_dense import eliminate_dense
-from oocbe.kernels.cpu.complete.complete_general import eliminate_anyhow
+from oocbe.kernels.cpu.complete.complete_general import eliminate_general
 from oocbe.kernels.cpu.complete.complete_loops import CODES
 from oocbe.kernels.interface import CompleteFunction, steps_of
 
@@ -46,12 +46,12 @@ def eliminate_complete(
     kept = len(lengths) - gone
     depends = any(any(f.strides[:kept]) for f in slim)
     if joined < SMALL_CELLS or codes[:2] not in CODES:
-        return eliminate_anyhow(slim, lengths, gone, *codes)
+        return eliminate_general(slim, lengths, gone, *codes)
     cells = math.prod(lengths[:kept])
     if slim and cells < FEW_CELLS and gone and joined // cells >= FEW_CELLS:
         return _in_two_steps(slim, lengths, gone, *codes)
     if not depends:
-        return eliminate_anyhow(slim, lengths, gone, *codes)
+        return eliminate_general(slim, lengths, gone, *codes)
     bucket = arrange(slim, lengths, gone)
     values = eliminate_dense(bucket, *codes)
     if bucket.order is None:
@@ -89,9 +89,9 @@ def _in_two_steps(
     lengths = [sizes[a] for a in axes]
     if len(first) == eliminated:
         # Nothing would be left to eliminate at first: this is a join, whose cells are then reduced.
-        return eliminate_anyhow(functions, sizes, eliminated, *codes)
+        return eliminate_general(functions, sizes, eliminated, *codes)
     partial = eliminate_complete(moved, lengths, eliminated - len(first), *codes)
     left = lengths[: kept + len(first)]
     steps = steps_of(left)
     second = CompleteFunction(partial, (*steps[len(first) :], *steps[: len(first)]))
-    return eliminate_anyhow([second], [*left[len(first) :], *left[: len(first)]], len(first), *codes)
+    return eliminate_general([second], [*left[len(first) :], *left[: len(first)]], len(first), *codes)

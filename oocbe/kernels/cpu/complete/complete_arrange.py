@@ -57,7 +57,7 @@ class _Candidate:
 def without_ones(
     functions: Sequence[CompleteFunction], sizes: Sequence[int], eliminated: int
 ) -> tuple[list[CompleteFunction], list[int], int]:
-    """The same bucket without axes of a single value."""
+    """A bucket without its axes of a single value."""
     kept = [a for a, n in enumerate(sizes) if n > 1]
     gone = sum(a >= len(sizes) - eliminated for a in kept)
     slim = [replace(f, strides=tuple(f.strides[a] for a in kept)) for f in functions]
@@ -82,7 +82,7 @@ def arrange(functions: Sequence[CompleteFunction], sizes: Sequence[int], elimina
 def _merged(
     functions: list[CompleteFunction], sizes: list[int], eliminated: int
 ) -> tuple[list[CompleteFunction], list[int], int]:
-    """The same bucket, neighbouring axes that every function goes through as one made one, but for the run."""
+    """A bucket whose neighbouring axes that every function goes through as one are one, but for the run."""
     first_gone = len(sizes) - eliminated
     axes = [Axis(size, tuple(f.strides[a] for f in functions)) for a, size in enumerate(sizes)]
     gone = merged(axes[first_gone:])

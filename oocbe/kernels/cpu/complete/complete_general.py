@@ -31,7 +31,7 @@ RUN_CELLS = 1024
 """Result cells, neighbours along the first axis, that are accumulated together in the first-level cache."""
 
 
-def eliminate_anyhow(
+def eliminate_general(
     functions: Sequence[CompleteFunction],
     sizes: Sequence[int],
     eliminated: int,

@@ -13,6 +13,7 @@ from oocbe.kernels.cpu.native import greatest, least, plus, times
 from oocbe.model.semiring import Combination, Marginalisation
 
 MAX_PLUS, MIN_PLUS, MAX_TIMES, SUM_TIMES = range(4)
+"""Codes of the pairs of operations that have loops of their own."""
 
 CODES = {
     (Combination.ADD, Marginalisation.MAX): MAX_PLUS,

@@ -19,6 +19,7 @@ from oocbe.kernels.cpu.jit import jit
 U64 = np.uint64
 
 MIN_DEGREE, MIN_FILL, WEIGHTED_MIN_FILL = 0, 1, 2
+"""Codes of the greedy criteria."""
 
 
 @jit

@@ -17,17 +17,28 @@ BLOCK = 1024
 """Rows a block: its header is a fifth of a bit a row, and a GPU's thread block decodes it in one go."""
 
 BLOCK_BITS = BLOCK.bit_length() - 1
+"""Binary logarithm of a block's rows."""
 
 FRONT_WORDS = 4
+"""Words before the blocks' headers."""
+
 HEADER_WORDS = 3
+"""Words of a block's header."""
 
 MAGIC = int.from_bytes(b"OBPK", "little")
+"""How every packed chunk begins."""
+
 VERSION = 1
+"""Version of the packing."""
 
 OFFSET_BITS = 40
+"""Bits of a header's word that say where the block's payload begins."""
+
 WIDTH_SHIFT, SHIFT_SHIFT, MODE_SHIFT = 40, 48, 56
+"""Places above them of the width, the common shift and the mode."""
 
 REFERENCE, DELTAS = 0, 1
+"""Modes: distances from the least item, or from the one before."""
 
 
 def front_word(itemsize: int, rotation: int) -> int:

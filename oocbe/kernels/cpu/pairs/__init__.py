@@ -1,1 +1,1 @@
-"""Loops over one table or a pair of tables: sort, groups, join sum, maximisation."""
+"""Loops over one table or a pair of tables: sort, groups, join sum, marginalisation."""

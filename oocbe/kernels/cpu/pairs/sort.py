@@ -16,15 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.threads import row_ranges, run_all
+from oocbe.kernels.key_digits import Digit
 
 DIGIT_BITS = 8
+"""Bits of a digit: 256 write positions fit in the caches."""
 
 BUCKET_ROWS = 1 << 16
 """Rows from which the most significant digit is sorted by first, into buckets that are sorted on in the caches."""
@@ -67,29 +69,6 @@ def sort_rows(
 def _as_bits(values: NDArray[Any]) -> NDArray[Any]:
     """Values seen as integers of their width: a scatter only moves them, so two compiled versions serve all dtypes."""
     return values.view(np.int32 if values.dtype.itemsize == 4 else np.int64)
-
-
-class Digit(NamedTuple):
-    """Up to eight key bits from one or two places of a word; the second place's bits go above the first one's."""
-
-    word: int
-    shift: int
-    bits: int
-    second_shift: int = 0
-    second_bits: int = 0
-
-    @property
-    def size(self) -> int:
-        """Different values of the digit."""
-        return 1 << (self.bits + self.second_bits)
-
-    @property
-    def arguments(self) -> tuple[np.uint64, ...]:
-        """Shifts, masks and the second part's place, as the compiled loops take them."""
-        masks = ((1 << self.bits) - 1, ((1 << self.second_bits) - 1) << self.bits)
-        # The second shift brings the bits right above the first part's, which may be to the left.
-        right, left = max(0, self.second_shift - self.bits), max(0, self.bits - self.second_shift)
-        return tuple(np.uint64(x) for x in (self.shift, masks[0], right, left, masks[1]))
 
 
 def _digits(keys: NDArray[np.uint64], ranges: Sequence[BitRange], pieces: Sequence[tuple[int, int]]) -> list[Digit]:

@@ -18,6 +18,8 @@ _ONE = np.uint64(1)
 _DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
 _SHIFT = np.uint64(58)
 _PLACE = np.zeros(64, dtype=np.int64)
+"""The index of the only bit of a word, by the upper bits of its product with the de Bruijn sequence."""
+
 for _bit in range(64):
     _PLACE[((0x03F79D71B4CB0A89 << _bit) & (2**64 - 1)) >> 58] = _bit
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.bucket_axes import Axis, bucket_axes, cells, largest_divisor, merged
 from oocbe.kernels.cuda.complete.complete_product import LEAST_SHARED, MOST_SHARED, find_product, multiply
-from oocbe.kernels.cuda.complete.operation import Operation
+from oocbe.kernels.cuda.complete.operation import CellOperation
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.modules import kernel, launch
 from oocbe.kernels.interface import CompleteFunction
@@ -34,10 +34,14 @@ MOST_CELLS = 1 << 32
 axis, have offsets of 32 bits."""
 
 THREADS = 256
+"""Threads of a block, as in the source."""
+
 TILE_CELLS = 1024
 """Result cells that a block works on at a time, at most."""
 
 LEAST_TILE_CELLS = 128
+"""Result cells that a block works on at a time, at least."""
+
 STAGED_BYTES = 20 << 10
 """Shared memory for values of the functions at one place; there is as much for the next one."""
 
@@ -58,7 +62,7 @@ def eliminate_complete(
     piece_rows: int | None = None,
 ) -> Any:
     """One bucket of complete tables; see :meth:`oocbe.kernels.interface.CompleteBackend.eliminate_complete`."""
-    operation = Operation.of(combination, marginalisation, np.dtype(dtype))
+    operation = CellOperation.of(combination, marginalisation, np.dtype(dtype))
     if not functions:
         one = cupy().full(1, 0 if combination == Combination.ADD else 1, dtype=operation.dtype)
         functions = [CompleteFunction(one, (0,) * len(sizes))]
@@ -67,7 +71,7 @@ def eliminate_complete(
     return _eliminate(values, kept, gone, operation)
 
 
-def _eliminate(values: list[Any], kept: list[Axis], gone: list[Axis], operation: Operation) -> Any:
+def _eliminate(values: list[Any], kept: list[Axis], gone: list[Axis], operation: CellOperation) -> Any:
     while len(values) > 2:
         pair, span = _smallest_join(values, [*kept, *gone])
         if len(values) <= MOST_FUNCTIONS and span * MANY_USES > cells(kept) * cells(gone):
@@ -100,9 +104,9 @@ def _smallest_join(values: list[Any], axes: list[Axis]) -> tuple[tuple[int, int]
 
 
 def _joined(
-    values: list[Any], kept: list[Axis], gone: list[Axis], pair: tuple[int, int], operation: Operation
+    values: list[Any], kept: list[Axis], gone: list[Axis], pair: tuple[int, int], operation: CellOperation
 ) -> tuple[list[Any], list[Axis], list[Axis]]:
-    """The same bucket with two functions joined; neighbours of the join are those of its functions."""
+    """A bucket two of whose functions are joined; neighbours of the join are those of its functions."""
     f, g = pair
     along = any(axis.strides[n] == 1 for axis in gone for n in pair)
     axes = [*gone, *kept] if along else [*kept, *gone]
@@ -143,7 +147,7 @@ def _part(kept: list[Axis], gone: list[Axis], is_product: bool) -> tuple[int, in
 
 
 def _in_parts(
-    values: list[Any], kept: list[Axis], gone: list[Axis], part: tuple[int, int], operation: Operation
+    values: list[Any], kept: list[Axis], gone: list[Axis], part: tuple[int, int], operation: CellOperation
 ) -> Any:
     """Eliminate some values of one axis, then the rest, of which there is one result each."""
     number, first = part
@@ -159,7 +163,7 @@ def _in_parts(
     return _eliminate([partial], flat, [Axis(step // result_cells, (result_cells, 0))], operation)
 
 
-def _run(values: list[Any], kept: list[Axis], gone: list[Axis], out: Any, operation: Operation) -> None:
+def _run(values: list[Any], kept: list[Axis], gone: list[Axis], out: Any, operation: CellOperation) -> None:
     """One launch of the kernel that makes a result cell a thread."""
     bucket = _Tiles.of(kept, gone, len(values), operation.dtype.itemsize)
     place_bytes = (len(values) + 2) * 8

@@ -14,7 +14,7 @@ from oocbe.kernels.cuda.modules import Definition, kernel, launch
 from oocbe.model.semiring import Combination, Marginalisation
 
 if TYPE_CHECKING:
-    from oocbe.kernels.cuda.complete.operation import Operation
+    from oocbe.kernels.cuda.complete.operation import CellOperation
 
 LEAST_SHARED = 2
 """Eliminated cells from which on tiles repay their making."""
@@ -60,7 +60,7 @@ class Product:
     shared: list[Axis]
 
 
-def find_product(kept: Sequence[Axis], gone: Sequence[Axis], operation: Operation) -> Product | None:
+def find_product(kept: Sequence[Axis], gone: Sequence[Axis], operation: CellOperation) -> Product | None:
     """The bucket as a product with as many rows and columns as there are; None where it is too small or none."""
     is_sum = operation.combination == Combination.ADD
     possible = (
@@ -118,7 +118,7 @@ def _sides(kept: Sequence[Axis], gone: Sequence[Axis], f: int, g: int) -> Produc
     return Product(tuple(left), tuple(right), of("batch"), of("row"), of("column"), list(gone))
 
 
-def multiply(product: Product, values: Sequence[Any], out: Any, operation: Operation) -> None:
+def multiply(product: Product, values: Sequence[Any], out: Any, operation: CellOperation) -> None:
     """Make the result of a product.
 
     Parameters

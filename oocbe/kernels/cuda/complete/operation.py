@@ -13,7 +13,7 @@ from oocbe.model.semiring import Combination
 
 
 @dataclass(frozen=True)
-class Operation:
+class CellOperation:
     """What is done with values.
 
     Attributes
@@ -30,7 +30,7 @@ class Operation:
     limit: Any
 
     @classmethod
-    def of(cls, combination: int, marginalisation: int, dtype: np.dtype[Any]) -> Operation:
+    def of(cls, combination: int, marginalisation: int, dtype: np.dtype[Any]) -> CellOperation:
         """The operation of a semiring on a dtype."""
         sums = dtype.kind == "i" and combination == Combination.ADD
         infeasible = infeasible_value(dtype, combination, marginalisation)

@@ -22,26 +22,37 @@ from oocbe.kernels.cuda.pairs.selection import COUNTS, prefix_sum
 from oocbe.kernels.cuda.transfer.readback import Readback
 
 THREADS = 128
+"""Threads of a block, as in the source."""
 
 MOST_PARTS = 64
 """Columns of one launch, as in the source: they travel as an argument of the kernel, by value."""
 
 SUMMARY_WORDS = 4
+"""Words of what the host is told of a column."""
+
 SIGN = 1 << 63
+"""The sign bit of a word."""
+
 ALL_ONES = (1 << 64) - 1
+"""A word of ones."""
 
 SOURCE = np.dtype(
     [("chunk", "u8"), ("out", "u8"), ("rows", "i8"), ("start", "i8"), ("wanted", "i8"), ("first_block", "u4"),
      ("item_bytes", "u4")]
 )  # fmt: skip
+"""The source's struct of a chunk that is unpacked."""
+
 COLUMN = np.dtype(
     [("column", "u8"), ("rows", "i8"), ("first_block", "u4"), ("item_bytes", "u4"), ("rotation", "u4"),
      ("is_signed", "u4")]
 )  # fmt: skip
+"""The source's struct of a column that is measured."""
+
 TARGET = np.dtype(
     [("column", "u8"), ("chunk", "u8"), ("rows", "i8"), ("payload_words", "i8"), ("front", "u8"),
      ("first_block", "u4"), ("item_bytes", "u4"), ("rotation", "u4"), ("unused", "u4")]
 )  # fmt: skip
+"""The source's struct of a column that is packed."""
 
 
 class Wanted(NamedTuple):
@@ -86,7 +97,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Summary:
+class ChunkSummary:
     """What the host has to know of a column that becomes a chunk.
 
     Attributes
@@ -133,7 +144,7 @@ class Measured:
         self._read = Readback(summaries.reshape(-1), *ends)
         self._words: list[int] = []
 
-    def summaries(self) -> list[Summary]:
+    def summaries(self) -> list[ChunkSummary]:
         """What was found, column by column; waits for it."""
         numbers = self._read.numbers().tolist()
         count = len(self._columns)
@@ -143,7 +154,7 @@ class Measured:
         for number, (items, _) in enumerate(self._columns):
             first, last, least, greatest = numbers[SUMMARY_WORDS * number : SUMMARY_WORDS * (number + 1)]
             extent = _signed(~least & ALL_ONES), _signed(greatest)
-            found.append(Summary(self._words[number], first, last, extent if items.dtype.kind == "i" else None))
+            found.append(ChunkSummary(self._words[number], first, last, extent if items.dtype.kind == "i" else None))
         return found
 
     def packed(self) -> list[Any]:

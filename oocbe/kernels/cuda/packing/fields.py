@@ -15,8 +15,10 @@ MOST_MOVES = 64
 """Moves of one launch, as in the source: a plan travels as an argument of the kernel, by value."""
 
 MOVE = np.dtype([("from", "u1"), ("shift", "u1"), ("bits", "u1"), ("to", "u1"), ("back", "u1"), ("unused", "u1", 3)])
+"""The source's struct of a move."""
 
 THREADS, ROWS_A_THREAD = 256, 4
+"""Threads of a block and rows of each, as in the source."""
 
 
 def permute(keys: Any, plan: NDArray[np.int64], words: int, piece_rows: int | None = None) -> Any:

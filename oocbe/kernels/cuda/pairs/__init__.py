@@ -1,1 +1,1 @@
-"""Kernels for one table or a pair of tables: sort, groups, join sum, maximisation."""
+"""Kernels for one table or a pair of tables: sort, groups, join sum, marginalisation."""

@@ -13,6 +13,8 @@ from oocbe.kernels.cuda.transfer.readback import last_entries
 from oocbe.kernels.interface import MatchedGroups
 
 THREADS = 128
+"""Threads of a block, as in the source."""
+
 PAIRS_A_BLOCK = 1024
 """Output rows that a block makes, as in the source."""
 

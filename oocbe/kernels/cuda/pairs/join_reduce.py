@@ -27,6 +27,7 @@ from oocbe.kernels.cuda.transfer.readback import last_entries
 from oocbe.kernels.interface import EliminationPlan, MatchedGroups
 
 THREADS = 256
+"""Threads of a block, as in the source."""
 
 DENSE_BITS = 3
 """Eliminated variables of up to so many bits have dense values."""
@@ -40,6 +41,7 @@ GROUPS = np.dtype(
         for name in ("inner_starts", "inner_counts", "outer_starts", "outer_counts", "units", "segments")
     ]
 )
+"""The source's struct of the groups' arrays."""
 
 
 def join_reduce(

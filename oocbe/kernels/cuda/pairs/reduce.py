@@ -12,6 +12,8 @@ from oocbe.kernels.cuda.modules import C_TYPES, Definition, kernel, launch
 from oocbe.kernels.cuda.pairs.selection import find_tiles, packed_masks
 
 THREADS = 256
+"""Threads of a block, as in the source."""
+
 ROWS_A_BLOCK = 4096
 """Rows that a block reduces, as in the source."""
 

@@ -16,11 +16,13 @@ from oocbe.kernels.cuda.pairs.selection import Marked
 from oocbe.kernels.cuda.pairs.sort import sort_rows
 
 THREADS = 256
+"""Threads of a block, as in the source."""
 
 MOST_RUNS = 1 << 32
 """A thread keeps the numbers of several runs in registers, in 32 bits each."""
 
 SIDE = np.dtype([(name, np.uint64) for name in ("starts", "sets", "eliminated", "values", "keys", "runs")])
+"""The source's struct of one table's arrays."""
 
 
 @dataclass(frozen=True)

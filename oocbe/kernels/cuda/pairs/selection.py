@@ -15,6 +15,7 @@ from oocbe.kernels.cuda.modules import as_struct, kernel, launch
 from oocbe.kernels.cuda.transfer.readback import Readback
 
 THREADS = 256
+"""Threads of a block, as in the source."""
 
 PREFIX_THREADS, PREFIX_TILE = 96, 1536
 """Threads of a block of the prefix sum and entries that it takes, as in the source."""

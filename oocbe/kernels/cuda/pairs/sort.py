@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,25 @@ from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.modules import C_TYPES, Definition, as_struct, cooperative_kernel, kernel, launch
 from oocbe.kernels.cuda.transfer.readback import Readback
 from oocbe.kernels.interface import BitRange
+from oocbe.kernels.key_digits import Digit
 
 DIGIT_BITS = 8
+"""Bits of a digit, as in the source."""
+
 BINS = 1 << DIGIT_BITS
+"""Values of a digit."""
+
 DIGITS_A_COUNT = 8
 """Digits counted in one launch, as in the source."""
 
 THREADS = 384
+"""Threads of a block, as in the source."""
+
 ITEMS = {4: 15, 8: 12}
 """Rows a thread, by the payload's bytes: the sizes that CUB found best for these widths."""
 
 ITEMS_AT_ONCE = {4: 10, 8: 8}
-"""The same where all passes are one launch: small tables need more tiles than there are multiprocessors."""
+"""Rows a thread where all passes are one launch: small tables need more tiles than there are multiprocessors."""
 
 SHORT_ROWS = 1 << 30
 """Below, counts fit beside their two flag bits in 32 bits, which halves what tiles tell each other."""
@@ -44,26 +51,10 @@ ROWS_AT_ONCE = 1 << 21
 """Up to so many rows all passes are one launch: queueing a launch takes as long as a pass over a million rows."""
 
 SHORT = np.dtype(np.uint32)
+"""Dtype of counts below :data:`SHORT_ROWS`."""
 
 DIGIT = np.dtype([("shift", "u1"), ("bits", "u1"), ("second_shift", "u1"), ("second_bits", "u1")])
-
-
-class Digit(NamedTuple):
-    """Up to eight key bits from one or two places of a word; the second place's bits go above the first one's."""
-
-    word: int
-    shift: int
-    bits: int
-    second_shift: int = 0
-    second_bits: int = 0
-
-    @property
-    def positions(self) -> list[int]:
-        """The key bit that each bit of the digit is, the lowest first."""
-        return [
-            *range(self.shift, self.shift + self.bits),
-            *range(self.second_shift, self.second_shift + self.second_bits),
-        ]
+"""The source's struct of a digit."""
 
 
 def sort_rows(
@@ -236,7 +227,7 @@ class _Counted:
 
 
 def _made_of(ranges: Sequence[BitRange]) -> list[Digit]:
-    """As few digits as cover some bits, in their order, each from at most two places of one word."""
+    """The fewest digits that cover some bits, in their order, each from at most two places of one word."""
     digits: list[Digit] = []
     for word, shift, bits in ranges:
         done = 0

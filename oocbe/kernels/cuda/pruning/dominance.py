@@ -11,6 +11,7 @@ from oocbe.kernels.cuda.modules import C_TYPES, kernel
 from oocbe.kernels.cuda.pruning.flags import flag, keep_flagged, pack
 
 SOURCE = "dominance"
+"""Name of the CUDA source."""
 
 
 def drop_dominated(

@@ -12,6 +12,7 @@ from oocbe.kernels.cuda.pairs.selection import counted, empty_bits
 from oocbe.kernels.cuda.pairs.sort import sort_rows
 
 THREADS = 256
+"""Threads of a block, as in the source."""
 
 BITMAP_BITS = 27
 """Forbidden tuples of up to this many bits are looked up in a bitmap (16 MiB, a part of the second-level cache), else

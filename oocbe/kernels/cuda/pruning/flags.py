@@ -12,6 +12,7 @@ from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import launch
 
 THREADS = 256
+"""Threads of a block, as in the source."""
 
 
 def blocks_for(units: int) -> int:

@@ -53,6 +53,7 @@ CHUNK_BYTES = 32 << 20
 of pinned memory serves all."""
 
 SLOTS = 2
+"""Pieces under way at a time: one is copied while the other is computed."""
 
 LOOK_UP_SECONDS = 0.2
 """A waiting thread looks up this often, so that signals get through."""

@@ -22,6 +22,7 @@ TOUCHED_AT_ONCE = 32 << 20
 """A thread touches so many bytes of fresh memory in one call."""
 
 MOST_THREADS = 16
+"""Threads that touch fresh memory."""
 
 SPARE = 8
 """A region has this part of what is asked for more."""
@@ -132,6 +133,7 @@ def touched(nbytes: int) -> Bytes:
 
 
 _POOL = PinnedMemory(pinned_region)
+"""The pinned memory of this process."""
 
 
 def pinned_memory() -> PinnedMemory:

@@ -15,6 +15,7 @@ PARTS = 16
 """Arrays that one kernel call reads, as in the source."""
 
 THREADS = 64
+"""Threads of a block, as in the source."""
 
 WORD = 4
 """Bytes that a thread moves at a time: all dtypes here have a multiple of it."""

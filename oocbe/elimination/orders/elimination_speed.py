@@ -17,10 +17,10 @@ lets hard problems have all the time they were given: there a better order saves
 """
 
 MANY_ROWS_A_SECOND = 40_000_000.0
-"""The same for large problems without bounds: 15 to 40 million predicted rows a second on two cores."""
+"""Predicted rows a second of large problems without bounds: 15 to 40 million have been seen on two cores."""
 
 
-class Pace(NamedTuple):
+class EliminationSpeed(NamedTuple):
     """How fast elimination is with large messages: predicted rows, and joined cells of complete tables, a second."""
 
     rows: float
@@ -33,24 +33,24 @@ class Pace(NamedTuple):
         return self.cells / self.rows
 
 
-TWO_CORES = Pace(MANY_ROWS_A_SECOND, 1e9)
-"""0.2 to 3 billion cells."""
+CPU_SPEED = EliminationSpeed(MANY_ROWS_A_SECOND, 1e9)
+"""Two cores: 0.2 to 3 billion cells a second have been seen."""
 
-DEVICE = Pace(2e8, 2e11)
+DEVICE_SPEED = EliminationSpeed(2e8, 2e11)
 """Any device. On an H200 traces of grid networks of sides 9 and 10 show 0.3 billion rows, and 0.5 to 0.8 trillion
 cells, a second in their largest buckets; smaller ones are slower."""
 
 
-def pace_of(backend: str) -> Pace:
-    """Of elimination with a backend, ``auto``, ``cpu`` or ``cuda``, on this machine."""
-    return DEVICE if backend == "cuda" or (backend == "auto" and cuda_works(wanted=False)) else TWO_CORES
+def speed_of(backend: str) -> EliminationSpeed:
+    """How fast elimination is expected to be with a backend, ``auto``, ``cpu`` or ``cuda``, on this machine."""
+    return DEVICE_SPEED if backend == "cuda" or (backend == "auto" and cuda_works(wanted=False)) else CPU_SPEED
 
 
-def order_cell_work(pace: Pace, tables: str) -> float:
+def order_cell_work(speed: EliminationSpeed, tables: str) -> float:
     """What orders are judged by, as :func:`oocbe.elimination.orders.order.search_orders` takes it.
 
     Without a device, predicted rows alone judge. On a device joined cells are so cheap that the cheaper form does.
 
     tables : possible forms, see :func:`oocbe.elimination.buckets.forms.possible_tables`.
     """
-    return math.inf if tables == INCOMPLETE or pace is not DEVICE else 1 / pace.cells_a_row
+    return math.inf if tables == INCOMPLETE or speed is not DEVICE_SPEED else 1 / speed.cells_a_row

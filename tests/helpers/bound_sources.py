@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from small_problems import all_values
 
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_bounds import RowBound
+from tests.helpers.small_problems import all_values
 
 
 class ExactSource:

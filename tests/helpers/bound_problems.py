@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from small_problems import all_values
 
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_bounds import BoundSource, RowBound
+from tests.helpers.small_problems import all_values
 
 MOST_ASSIGNMENTS = 5000
 

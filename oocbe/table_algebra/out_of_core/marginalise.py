@@ -1,4 +1,4 @@
-"""Maximisation of a table of any size: the rows of the operator in memory, in the same order, written to disk.
+"""Marginalisation of a table of any size: the rows of the operator in memory, in the same order, written to disk.
 
 The table is partitioned by the variables that stay; each part is sorted and reduced in memory, and parts laid end to
 end are sorted. A group too large for a piece is reduced block by block: what came out of the blocks before goes in
@@ -26,7 +26,7 @@ from oocbe.table_algebra.arrange import arrange
 from oocbe.table_algebra.inputs import CannotStreamError, OutOfCore
 from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
 from oocbe.table_algebra.ranges import reduced_dtype
-from oocbe.table_algebra.streamed import stream_maximise, streamed_to_disk
+from oocbe.table_algebra.streamed import stream_marginalise, streamed_to_disk
 from oocbe.tables.moves import field_masks
 from oocbe.tables.residence import to_kernels
 
@@ -39,7 +39,7 @@ COPIES, GROUP_BYTES = 5, 16
 """What a row of a part takes: as read, moved, converted, sorted, and as a result twice where each row is a group."""
 
 
-def maximise_stored(
+def marginalise_stored(
     table: TableLike,
     variables: tuple[str, ...],
     settings: OutOfCore,
@@ -53,9 +53,9 @@ def maximise_stored(
     context = ExecutionContext.of(settings, piece_rows, backend, table)
     assert settings.output is not None
     with suppress(CannotStreamError):
-        return streamed_to_disk([table], settings.output, context, partial(stream_maximise, gone=variables))
+        return streamed_to_disk([table], settings.output, context, partial(stream_marginalise, gone=variables))
     kept = tuple(name for name in table.scope if name not in variables)
-    operation = MaximiseOutOfCore(table.layout.select(kept), dtype, table.semiring)
+    operation = MarginaliseOutOfCore(table.layout.select(kept), dtype, table.semiring)
     pieces = operation.pieces([operation.ordered(source_of(table))], context)
     return context.write(
         settings.output, operation.layout, dtype, table.semiring, operation.closed(context.run(pieces), context.kernels)
@@ -63,8 +63,8 @@ def maximise_stored(
 
 
 @dataclass(frozen=True)
-class MaximiseOutOfCore:
-    """A maximisation of a source.
+class MarginaliseOutOfCore:
+    """A marginalisation of a source.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class MaximiseOutOfCore:
     def pieces(
         self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
     ) -> Iterator[OperationPiece]:
-        """Pieces of work whose results, laid end to end and :meth:`closed`, are the maximisation."""
+        """Pieces of work whose results, laid end to end and :meth:`closed`, are the marginalisation."""
         (ordered,) = inputs
         if self.in_blocks or ordered.in_order:
             yield from self._blocks(ordered, context)

@@ -1,4 +1,4 @@
-"""Join sum and maximisation in one step, on tables of any size.
+"""Join sum and marginalisation in one step, on tables of any size.
 
 Where shared variables are eliminated while joining, both tables are partitioned by the shared variables that stay, and
 each part is joined as in memory; results laid end to end are sorted. For one combination of those that does not fit:
@@ -6,7 +6,7 @@ each part is joined as in memory; results laid end to end are sorted. For one co
 * where the table with fewer rows fits, the other one is partitioned by its own variables, and each part joined with all
   of the small one;
 * otherwise both are partitioned by the eliminated variables as well, which gives partial results. These are written to
-  scratch and maximised there. Minima, maxima and exact integers do not depend on where sums are cut; sums of floats
+  scratch and marginalised there. Minima, maxima and exact integers do not depend on where sums are cut; sums of floats
   may differ in their last bits from those in memory, in this case alone.
 """
 
@@ -32,7 +32,7 @@ from oocbe.table_algebra.eliminate_rows import Elimination, PreparedElimination,
 from oocbe.table_algebra.inputs import CannotStreamError, OutOfCore, check_pair
 from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
 from oocbe.table_algebra.out_of_core.join_sum import join_sum_stored
-from oocbe.table_algebra.out_of_core.maximise import MaximiseOutOfCore, maximise_stored
+from oocbe.table_algebra.out_of_core.marginalise import MarginaliseOutOfCore, marginalise_stored
 from oocbe.table_algebra.ranges import distributes, joined_dtype
 from oocbe.table_algebra.streamed import stream_elimination, streamed_to_disk
 
@@ -48,7 +48,7 @@ COPIES, OUTER_BYTES, INNER_BYTES = 3, 40, 180
 and buckets of its group, once for each of two threads that have it at work."""
 
 
-def join_maximise_stored(
+def join_marginalise_stored(
     table1: TableLike,
     table2: TableLike,
     variables: tuple[str, ...],
@@ -68,9 +68,9 @@ def join_maximise_stored(
         if any(alone) and not distributes(extent_of(table1, semiring), extent_of(table2, semiring), semiring):
             between = context.settings_inside(folder / "joined")
             joined = join_sum_stored(table1, table2, between, piece_rows, backend)
-            return maximise_stored(joined, variables, settings, piece_rows, backend)
+            return marginalise_stored(joined, variables, settings, piece_rows, backend)
         tables = [
-            maximise_stored(table, tuple(gone), context.settings_inside(folder / f"{number}"), piece_rows, backend)
+            marginalise_stored(table, tuple(gone), context.settings_inside(folder / f"{number}"), piece_rows, backend)
             if gone
             else table
             for number, (table, gone) in enumerate(zip((table1, table2), alone, strict=True))
@@ -80,7 +80,7 @@ def join_maximise_stored(
             return join_sum_stored(tables[0], tables[1], settings, piece_rows, backend)
         target = context.settings_inside(folder / "eliminated") if later else settings
         result = _eliminate(tables, shared, while_joining, target, context)
-        return maximise_stored(result, tuple(later), settings, piece_rows, backend) if later else result
+        return marginalise_stored(result, tuple(later), settings, piece_rows, backend) if later else result
 
 
 def _eliminate(
@@ -103,7 +103,7 @@ def _eliminate(
     )
     pieces = operation.pieces((operation.outer(source_of(outer)), operation.inner(source_of(inner))), context)
     layout = operation.elimination.layout
-    closed = MaximiseOutOfCore(layout, dtype, t1.semiring).closed(context.run(pieces), context.kernels)
+    closed = MarginaliseOutOfCore(layout, dtype, t1.semiring).closed(context.run(pieces), context.kernels)
     return context.write(settings.output, layout, dtype, t1.semiring, closed)
 
 
@@ -154,7 +154,7 @@ class EliminateOutOfCore:
             yield from self._partial(inputs, context)
 
     def _partial(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Iterator[OperationPiece]:
-        """Join part by part of the eliminated variables; then maximise what came out of the parts."""
+        """Join part by part of the eliminated variables; then marginalise what came out of the parts."""
         layout = self.elimination.layout
         inside = context.fresh(context.space.inside())
         most = inside.space.rows_of(2 * row_bytes(layout, self.dtype) + 16, 1 - INPUT_SHARE)
@@ -163,7 +163,7 @@ class EliminateOutOfCore:
             for low in range(0, len(rows.values), most):
                 high = min(low + most, len(rows.values))
                 scratch.append(rows.keys[:, low:high], rows.values[low:high], np.array([0, high - low]))
-        operation = MaximiseOutOfCore(layout, self.dtype, self.semiring)
+        operation = MarginaliseOutOfCore(layout, self.dtype, self.semiring)
         yield from operation.pieces([operation.ordered(scratch)], context, outermost=False)
 
     def _partial_pieces(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Iterator[OperationPiece]:

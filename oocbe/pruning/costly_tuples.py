@@ -1,12 +1,12 @@
-"""Soft tuples so dear that relaxations do best to treat them as forbidden, within their cost.
+"""Soft tuples so costly that relaxations do best to treat them as forbidden, within their cost.
 
 Many files write hard constraints as large costs, and a linear program over cliques of forbidden pairs is far tighter
-than any relaxation of one function at a time. So such a function is split: ``f >= capped f + Σ excess of its dear
-tuples``. The capped function is relaxed as any other. Inequalities are derived as if dear tuples were forbidden. Where
-an assignment contains some, the left-hand side exceeds the right by at most the largest coefficient for each of them:
-without one literal of each, nothing forbidden is left. So an inequality with multiplier y holds as a bound if each dear
-tuple among its literals can pay ``y * largest coefficient``, and all inequalities together never ask more of a tuple
-than its excess.
+than any relaxation of one function at a time. So such a function is split: ``f >= capped f + Σ excess of its costly
+tuples``. The capped function is relaxed as any other. Inequalities are derived as if costly tuples were forbidden.
+Where an assignment contains some, the left-hand side exceeds the right by at most the largest coefficient for each of
+them: without one literal of each, nothing forbidden is left. So an inequality with multiplier y holds as a bound if
+each costly tuple among its literals can pay ``y * largest coefficient``, and all inequalities together never ask more
+of a tuple than its excess. (Certificates, whose format is older than this name, call such tuples *dear*.)
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from oocbe.pruning.forbidden import LARGEST_PART, cost_limits
 from oocbe.pruning.rows import Row
 from oocbe.system.deadline import look
 
-DEAR = 2
-"""A tuple is dear if it costs more than so many times what any variable alone can save, beyond its function's least."""
+COSTLY = 2
+"""A tuple that costs so many times more than any variable alone can save, beyond its function's least, is costly."""
 
 BLOCK = 1 << 22
 """Row and tuple pairs that are looked at together."""
 
 
 @dataclass(frozen=True)
-class DearTuples:
-    """Dear tuples as sets of literals, one array for each size.
+class CostlyTuples:
+    """Costly tuples as sets of literals, one array for each size.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class DearTuples:
     def payable(
         self, rows: Sequence[Row], multipliers: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Multipliers in fixed point, lowered until all dear tuples can pay, and which rows depend on such tuples."""
+        """Multipliers in fixed point, lowered until all costly tuples can pay, and which rows depend on such tuples."""
         depends = np.zeros(len(rows), dtype=bool)
         is_derived = np.array(
             [row.kind != "linear" and int(row.coefficients.min(initial=1)) > 0 for row in rows], dtype=bool
@@ -79,13 +79,13 @@ class DearTuples:
         return np.where(factor < 1, lowered, multipliers), depends
 
 
-def split_dear(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, DearTuples]:
-    """The problem with its dear tuples capped, and the tuples with what they cost beyond that."""
+def split_costly(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, CostlyTuples]:
+    """The problem with its costly tuples capped, and the tuples with what they cost beyond that."""
     if not problem.is_integral:
-        return problem, DearTuples()
-    threshold = DEAR * largest_saving(problem)
+        return problem, CostlyTuples()
+    threshold = COSTLY * largest_saving(problem)
     if threshold == 0:
-        return problem, DearTuples()
+        return problem, CostlyTuples()
     first = first_values(problem.sizes)
     limits = cost_limits(problem)
     functions = list(problem.functions)
@@ -100,19 +100,19 @@ def split_dear(problem: Problem, fixed_point: FixedPoint) -> tuple[Problem, Dear
         if not permitted.any():
             continue
         least = int(values[permitted].min())
-        is_dear = permitted & (values > least + threshold)
-        if not is_dear.any():
+        is_costly = permitted & (values > least + threshold)
+        if not is_costly.any():
             continue
-        cap = int(values[permitted & ~is_dear].max())
-        tuples = np.argwhere(is_dear)
-        excess = fixed_point.down(values[is_dear]) - int(fixed_point.down(cap))
+        cap = int(values[permitted & ~is_costly].max())
+        tuples = np.argwhere(is_costly)
+        excess = fixed_point.down(values[is_costly]) - int(fixed_point.down(cap))
         found.setdefault(len(f.scope), []).append((first[list(f.scope)] + tuples, excess))
         feasible = f.to_array(problem.sizes)[1]
-        capped = np.where(is_dear, cap, values)
+        capped = np.where(is_costly, cap, values)
         functions[number] = Function(f.scope, np.argwhere(feasible), capped[feasible])
     sets = tuple(np.concatenate([s for s, _ in group]) for _, group in sorted(found.items()))
     excess_of = tuple(np.concatenate([e for _, e in group]) for _, group in sorted(found.items()))
-    return replace(problem, functions=tuple(functions)), DearTuples(sets, excess_of)
+    return replace(problem, functions=tuple(functions)), CostlyTuples(sets, excess_of)
 
 
 def largest_saving(problem: Problem) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 from hypothesis import strategies as st
@@ -122,27 +123,28 @@ def all_values(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     integral = problem.is_integral
     total = np.full(sizes, problem.constant, dtype=np.int64 if integral else np.float64)
     feasible = np.ones(sizes, dtype=bool)
-    grid = np.indices(sizes) if sizes else np.zeros((0,), dtype=np.int64)
 
     def spread(part, listed, unlisted):
-        """What a part says about each assignment: ``listed`` a tuple, or ``unlisted``."""
-        known = {tuple(t): value for t, value in zip(part.tuples.tolist(), listed, strict=True)}
-        cells = np.empty([sizes[v] for v in part.scope], dtype=object)
-        for cell in np.ndindex(cells.shape):
-            cells[cell] = known.get(cell, unlisted)
-        return cells[tuple(grid[v] for v in part.scope)] if part.scope else np.full(sizes, cells[()], dtype=object)
+        """What a part says about each assignment: ``listed`` a tuple, or ``unlisted``; an array that broadcasts."""
+        shape = [sizes[v] for v in part.scope]
+        places = np.ravel_multi_index(tuple(part.tuples.T), shape) if shape else np.zeros(len(part.tuples), dtype=int)
+        cells = np.full(math.prod(shape), unlisted, dtype=np.result_type(listed, unlisted))
+        cells[places] = listed
+        cells = cells.reshape(shape).transpose(np.argsort(part.scope))
+        return cells.reshape([sizes[v] if v in part.scope else 1 for v in range(len(sizes))])
 
     for c in problem.constraints:
-        feasible &= spread(c, [c.allowed] * len(c.tuples), not c.allowed).astype(bool)
+        feasible &= spread(c, c.allowed, not c.allowed)
     for linear in problem.linear_constraints:
-        used = sum((linear.coefficients[i][grid[v]] for i, v in enumerate(linear.scope)), np.zeros(sizes, dtype=int))
+        used = np.zeros(sizes, dtype=int)
+        for v, own in zip(linear.scope, linear.coefficients, strict=True):
+            used += own.reshape([-1 if u == v else 1 for u in range(len(sizes))])
         feasible &= used <= linear.capacity
     for f in problem.functions:
-        values = spread(f, f.values.tolist(), f.default)
-        present = np.vectorize(lambda x: x is not None, otypes=[bool])(values)
-        feasible &= present
-        numbers = np.where(present, values, 0).astype(total.dtype)
-        total = total + numbers if problem.semiring.combination is Combination.ADD else total * numbers
+        if f.default is None:
+            feasible &= spread(f, True, False)
+        values = spread(f, f.values, 0 if f.default is None else f.default).astype(total.dtype)
+        total = total + values if problem.semiring.combination is Combination.ADD else total * values
     if problem.semiring.combination is Combination.MULTIPLY and not problem.semiring.counts:
         feasible &= total != 0
     if problem.upper_bound is not None:
@@ -214,3 +216,15 @@ def star(count: int) -> Problem:
     costs = tuple(Function.from_array((v,), [1, v]) for v in range(count))
     equal = tuple(Constraint((0, v), [[0, 0], [1, 1]], allowed=True) for v in range(1, count))
     return Problem(variables, costs, equal, name="star")
+
+
+def clique(count: int, size: int, largest: int = 100, has_forbidden: bool = True) -> Problem:
+    """Variables, each pair of which has costs below ``largest`` and, where asked for, a forbidden tuple.
+
+    Sizes of messages follow from the number of variables and their domain size.
+    """
+    random = np.random.default_rng(0)
+    pairs = list(combinations(range(count), 2))
+    functions = tuple(Function.from_array(pair, random.integers(0, largest, (size, size))) for pair in pairs)
+    forbidden = tuple(Constraint(pair, [random.integers(0, size, 2)]) for pair in pairs) if has_forbidden else ()
+    return Problem(tuple(Variable(f"x{v}", size) for v in range(count)), functions, forbidden, name="clique")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from pathlib import Path
 
 import numpy as np
 
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
-
-IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Thousands of small tables: forcing each to a disk would take minutes."""
+from tests.helpers.memory_disk import memory_folder
 
 MODES = [(1, 1), (1, 8), (2, 2), (7, 2), (30, 8), (1000, 1), (None, 2)]
 """Rows a piece and streams."""
@@ -37,8 +33,7 @@ def same_rows(found: StoredTable | Table, expected: Table, exact: bool = True) -
 def also_out_of_core(operator, *arguments, mode, stored: bool = True, exact: bool = True) -> Table:
     """The operator's result in memory, after comparing it with what it writes out of core in a mode of ``MODES``."""
     expected = operator(*arguments)
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
-        folder = Path(name)
+    with memory_folder() as folder:
         tables = [
             StoredTable.save(folder / f"input {i}", a, chunk_rows=7) if isinstance(a, Table) and stored else a
             for i, a in enumerate(arguments)
