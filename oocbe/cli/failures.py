@@ -72,7 +72,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
             except (Exception, KeyboardInterrupt, Terminated) as caught:
                 error = interruption.behind(caught)
                 interruption.heed()
-                is_unsaid = isinstance(error, KeyboardInterrupt | Terminated) and not interruption.is_deferred
+                is_unsaid = isinstance(error, KeyboardInterrupt | Terminated) and not interruption.is_answered
                 if is_unsaid and kwargs.get("json"):
                     print_json(nothing_known(command.__name__))
                 code = exit_code_of(error)

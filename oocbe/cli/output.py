@@ -16,6 +16,9 @@ def print_json(content: Mapping[str, object]) -> None:
     with all_digits():
         text = json.dumps(content, indent=2, allow_nan=False)
     defer_signals()
+    interruption = current()
+    if interruption is not None:
+        interruption.is_answered = True
     typer.echo(text)
 
 

@@ -50,12 +50,13 @@ class Interruption:
     ----------
     number : of the signal that asked to end; None: none has.
     is_deferred : whether :meth:`defer` was called.
+    is_answered : whether what the command was asked for is being printed.
     is_overdue : whether an exception was raised because work had not ended in time.
     """
 
     def __init__(self, raised: Raised) -> None:
         self.number: int | None = None
-        self.is_deferred = self.is_overdue = False
+        self.is_deferred = self.is_overdue = self.is_answered = False
         self._raised = raised
         self._arrivals = self._works = 0
         self._unheeded: int | None = None

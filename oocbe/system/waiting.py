@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 LOOK_UP_SECONDS = 0.2
 """Waiting threads look up this often. A signal that arrives just before a thread blocks on a lock does not wake it."""
 
-HANDLERS_BACK_SECONDS = 0.01
+HANDLERS_BACK_SECONDS = 0.002
 """While foreign code runs on a thread of its own, handlers of signals are put back this often."""
 
 

@@ -88,10 +88,13 @@ class GroupWriter:
         remove_partial_folders(self.path)
         try:
             disk.make_new_folder(self._folder)
-        except OSError as error:
-            raise self._disk_error(error) from None
-        with suppress(DiskError):  # where the file system has no locks, what a killed process leaves has to stay
-            self._lock = FolderLock.take(self._folder)
+            with suppress(DiskError):  # where the file system has no locks, what a killed process leaves has to stay
+                self._lock = FolderLock.take(self._folder)
+        except BaseException as error:  # Ctrl-C included: the block does not begin, so nothing ends it
+            self._give_up()
+            if isinstance(error, OSError):
+                raise self._disk_error(error) from None
+            raise
         return self
 
     def __exit__(

@@ -195,3 +195,17 @@ def test_a_signal_while_the_answer_is_printed_lets_it_be_printed(number, interru
     done = CliRunner().invoke(app, ["inspect", GRID, "--json"])
     assert done.exit_code == 0
     assert json.loads(done.stdout)["kind"] == "problem"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), Terminated()])
+@pytest.mark.parametrize("command", ["solve", "bound"])
+def test_one_that_is_torn_out_before_its_work_had_begun_says_so_too(command, error, monkeypatch):
+    """Signals are deferred by then: what is torn out has not looked at its deadline, such as a module that loads."""
+    where = {
+        "solve": "oocbe.elimination.solve.solve",
+        "bound": "oocbe.elimination.mini_buckets.mini_buckets_bound.bound",
+    }
+    monkeypatch.setattr(where[command], raiser(error))
+    done = CliRunner().invoke(app, [command, GRID, "--json"])
+    assert done.exit_code == exit_code_of(error)
+    assert json.loads(done.stdout)["status"] == "interrupted"

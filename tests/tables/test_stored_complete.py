@@ -227,3 +227,14 @@ def test_many_cells_are_written_in_parts_between_which_the_deadline_is_looked_at
     ):
         writer.append(table.values)
     assert not (tmp_path / "late").exists()
+
+
+def test_an_interruption_while_its_folder_is_made_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(folder):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("oocbe.tables.group_writer.FolderLock.take", interrupted)
+    table = example()
+    with pytest.raises(KeyboardInterrupt), StoredCompleteTable.create(tmp_path / "table", table.layout, np.int32):
+        raise AssertionError("the block has not begun")
+    assert not list(tmp_path.iterdir())
