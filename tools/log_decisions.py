@@ -34,12 +34,12 @@ ROOMS = {
     "complete_messages": ("elimination.buckets", "elimination"),
     "order": ("elimination.orders", "elimination"),
     "prepare": ("elimination.preparation", "elimination"),
-    "residence": ("tables",),
+    "residence": ("tables", "operators"),
     "errors": ("",),
 }
 """Where a module may be, this version's place first."""
 
-ROW_CAP = 300_000
+ROW_CAP = 100_000
 """Rows of a message that end a run, which is logged up to there."""
 
 DEVICE_BYTES = 1 << 20
@@ -269,7 +269,9 @@ class Log:
         )
 
 
-def forward(problem: Any, memory: int, log: Log, tables: str, has_device: bool, piece_rows: int | None) -> str:
+def forward(
+    problem: Any, memory: int, log: Log, tables: str, has_device: bool, piece_rows: int | None, forgets: bool
+) -> str:
     """Eliminate a problem in one order, logged; the outcome as text."""
     choice = module("order").search_orders(problem, "min-fill", 0.0, 0)[0]
     prepared = module("prepare").prepare(problem, problem.semiring, choice.order)
@@ -278,17 +280,17 @@ def forward(problem: Any, memory: int, log: Log, tables: str, has_device: bool, 
     with module("messages").MessageStore(memory) as store:
         run = module("forward").Forward(prepared, True, store, row_cap=ROW_CAP, engine=engine, tables=tables)
         try:
-            outcome = run.run(may_forget=True)
+            outcome = run.run(may_forget=True) if forgets else run.run()
         except oocbe.OocbeError as error:
             return f"{type(error).__name__}: {error}"
-        forgotten = sum(m.is_forgotten for b in outcome.buckets for m in b.messages)
+        forgotten = sum(getattr(m, "is_forgotten", False) for b in outcome.buckets for m in b.messages)
         return f"{outcome.value} * 2^{outcome.exponent}, {forgotten} forgotten"
 
 
 def problems(files: list[Path]) -> Iterator[tuple[str, Any, tuple[int, int, int]]]:
     """Names, problems and the memory limits that they are run with."""
     for file in files:
-        yield file.stem, oocbe.read(file), (1 << 30, 1 << 20, 1 << 16)
+        yield file.stem, oocbe.read(file), (1 << 30, 1 << 22, 1 << 18)
     limits = (1 << 30, 1 << 18, 1 << 13)
     yield "grid of 7, 3 values", grid_network(7, 3, 0.2, seed=1), limits
     yield "grid of 5, 5 values", grid_network(5, 5, 0.2, seed=2), limits
@@ -300,14 +302,16 @@ def main() -> int:
     """Print the log."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path, help="problems besides the synthetic ones")
+    parser.add_argument("--forget", action="store_true", help="let messages be forgotten where memory is short")
+    given_files, forgets = (options := parser.parse_args()).files, options.forget
     log = Log()
-    for name, problem, limits in problems(parser.parse_args().files):
+    for name, problem, limits in problems(given_files):
         for memory in limits:
             for tables in ("auto", "incomplete", "complete"):
                 for piece_rows in (None, 1000):
                     for has_device in (False, True):
                         log.lines = []
-                        given = (problem, memory, log, tables, has_device, piece_rows)
+                        given = (problem, memory, log, tables, has_device, piece_rows, forgets)
                         if has_device:
                             with pretended_device():
                                 outcome = forward(*given)
