@@ -4,8 +4,9 @@ Two versions of the code that decide alike write the same lines. Run it with ``P
 
     python tools/log_decisions.py data/spot5/408.spot data/spot5/412.spot > after
 
-Each problem is eliminated without bounds under three memory limits, with one stream (how many pieces there are then does
-not depend on which of them ends first), on the CPU and with a pretended device, whose arrays are NumPy's in main memory.
+Each problem is eliminated without bounds under three memory limits, on the CPU and with a pretended device, whose
+arrays are NumPy's in main memory. With one stream, how many pieces there are does not depend on which of them ends
+first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import hashlib
 import importlib
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,14 @@ def module(name: str) -> Any:
         except ModuleNotFoundError:
             continue
     raise ModuleNotFoundError(f"{name}: in none of {', '.join(ROOMS[name])}; add its room to ROOMS")
+
+
+def varied(**changes: float) -> AbstractContextManager[object]:
+    """Decisions with other numbers, where this version has them in one place."""
+    try:
+        return importlib.import_module("oocbe.settings.tuning").tuned(**changes)
+    except ModuleNotFoundError:
+        return nullcontext()
 
 
 class DeviceArray(np.ndarray):
@@ -183,7 +192,9 @@ def pretended_device() -> Iterator[PretendedDevice]:
         return to_device(made) if is_on_device(table) else made
 
     def belongs(engine: Any, program: Any, tables: Any) -> bool:
-        return bool(tables) and not program.consumes and program.expected_work(max(t.rows for t in tables)) > DEVICE_WORK
+        return (
+            bool(tables) and not program.consumes and program.expected_work(max(t.rows for t in tables)) > DEVICE_WORK
+        )
 
     def rows(table: Any) -> int:
         return plain_rows(residence.replace(table, values=plain(table.values)))
@@ -210,7 +221,8 @@ def pretended_device() -> Iterator[PretendedDevice]:
         patch(engine, name, value)
     patch(module_complete.CompleteTable, "rows", counted)
     try:
-        yield device
+        with varied(device_cells=DEVICE_CELLS):
+            yield device
     finally:
         for owner, name, value in reversed(patches):
             setattr(owner, name, value)

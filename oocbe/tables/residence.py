@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from oocbe.kernels.cuda.transfer.memory import Relief
 
 AnyForm = TypeVar("AnyForm", bound=Table | CompleteTable)
-
-USED_SHARE = 0.5
-"""Tables that have been joined stay on the device while no more of its memory is used than this share: the rest is for
-what is still to be joined."""
 
 
 def is_on_device(table: Table | CompleteTable) -> bool:
@@ -37,7 +34,7 @@ def stays_on_device(table: Table | CompleteTable, relief: Relief) -> bool:
     from oocbe.kernels.cuda.transfer import memory
 
     memory.relieved_by(relief)
-    return memory.used_bytes() <= USED_SHARE * memory.limit_bytes()
+    return memory.used_bytes() <= tuning().device_used_share * memory.limit_bytes()
 
 
 def to_host(table: AnyForm) -> AnyForm:

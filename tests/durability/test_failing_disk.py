@@ -225,10 +225,10 @@ def listed_problem() -> Problem:
 
 
 @pytest.fixture
-def scratch_files(monkeypatch):
+def scratch_files(monkeypatch, tune):
     """Settings of a run that partitions rows in scratch files; those that were made."""
     monkeypatch.setattr("oocbe.elimination.preparation.prepare.LOOKUP_BITS", 3)
-    monkeypatch.setattr("oocbe.elimination.buckets.complete_pieces.HELD_SHARE", 0.0)
+    tune(held_share=0.0)
     made = []
     make = NamelessFile.__init__
     monkeypatch.setattr(NamelessFile, "__init__", lambda file, *a: made.append(a[0]) or make(file, *a))

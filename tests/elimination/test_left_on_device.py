@@ -9,11 +9,11 @@ import pytest
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.decision import Device
 from oocbe.elimination.buckets import message, messages
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.buckets import fill_buckets
 from oocbe.elimination.buckets.forward import Forward
-from oocbe.elimination.buckets.message import LESS
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import DiskError, ResourceError
@@ -22,8 +22,8 @@ from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
+from oocbe.settings.tuning import Tuning
 from oocbe.synth.networks import grid_network, random_network
-from oocbe.tables import residence
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import is_on_device, rows_at_home, values_at_home
@@ -80,7 +80,7 @@ def test_messages_left_on_a_device_do_not_count_and_come_home_when_it_runs_out(p
         assert store.in_memory == sum(m.nbytes for m in found if m.is_in_memory)
         # Sparse tables come as rows, where these take less.
         assert any(not m.is_complete for m in complete) == (tables == "complete")
-        assert all(m.listed_bytes >= LESS * m.nbytes for m in complete if m.is_complete)
+        assert all(m.listed_bytes >= Tuning().smaller_share * m.nbytes for m in complete if m.is_complete)
         assignment = backward_pass(prepared, outcome.buckets)
     assert problem.evaluate(assignment) == outcome.value
     with MessageStore(1 << 30) as store:
@@ -92,8 +92,8 @@ def test_messages_left_on_a_device_do_not_count_and_come_home_when_it_runs_out(p
 @pytest.mark.parametrize("room", ["enough", "none", "until the end"])
 @pytest.mark.parametrize("tables", ["incomplete", "complete"])
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_a_backward_pass_reads_the_device(monkeypatch, name, tables, room):
-    monkeypatch.setattr(residence, "USED_SHARE", -1 if room == "none" else 1)
+def test_a_backward_pass_reads_the_device(tune, name, tables, room):
+    tune(device_used_share=-1 if room == "none" else 1)
     problem = PROBLEMS[name]
     with MessageStore(1 << 30) as store:
         prepared, outcome = solved(problem, BucketEngine("cuda"), store, tables)
@@ -170,14 +170,11 @@ class FullDevice(BucketEngine):
     """An engine whose device takes all buckets of complete tables, says that it has room, and has none."""
 
     def __init__(self, insists: bool) -> None:
-        super().__init__("cpu", piece_rows=None)
+        super().__init__("cpu", device_work=1 << 62, piece_rows=None)
         self.insists, self.asked = insists, 0
 
-    def takes_complete(self, joined_cells):
-        return True
-
-    def device_room(self):
-        return 1 << 40
+    def device(self, relief=None):
+        return Device(self.insists, 32, lambda: 1 << 40)
 
     def complete_kernels(self, joined_cells):
         if joined_cells == 0:
@@ -186,7 +183,8 @@ class FullDevice(BucketEngine):
         raise ResourceError("device memory ran out")
 
 
-def test_a_device_that_is_full_after_all_leaves_a_bucket_to_the_cpu():
+def test_a_device_that_is_full_after_all_leaves_a_bucket_to_the_cpu(tune):
+    tune(device_cells=0)
     problem = PROBLEMS["grid"]
     engine = FullDevice(insists=False)
     with MessageStore(1 << 30) as store:
@@ -200,14 +198,11 @@ class InsistingDevice(BucketEngine):
     """An engine that insists on a device, which takes all buckets of complete tables and computes as the CPU does."""
 
     def __init__(self) -> None:
-        super().__init__("cpu")
+        super().__init__("cpu", device_work=1 << 62)
         self.insists = True
 
-    def takes_complete(self, joined_cells):
-        return True
-
-    def device_room(self):
-        return 1 << 40
+    def device(self, relief=None):
+        return Device(self.insists, 32, lambda: 1 << 40)
 
     def complete_kernels(self, joined_cells):
         return complete_kernels(0, "cpu")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_problems import brute_force, make_problem, structures
+from small_problems import brute_force, forms_by_coin, make_problem, structures
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination.buckets import complete_messages
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.mini_buckets.mini_buckets import MiniBuckets
 from oocbe.elimination.mini_buckets.mini_buckets_partition import Part, by_scope, shape_of
@@ -45,10 +45,7 @@ def check(problem, z, partition, shifting, tables="auto"):
     tables : form of the messages; ``mixed`` throws a coin for each.
     """
     expected = brute_force(problem)
-    with pytest.MonkeyPatch.context() as patch:
-        if tables == "mixed":
-            random = np.random.default_rng(z)
-            patch.setattr(complete_messages, "is_cheaper_complete", lambda *numbers: bool(random.integers(2)))
+    with forms_by_coin(z) if tables == "mixed" else nullcontext():
         options = replace(OPTIONS, tables="auto" if tables == "mixed" else tables)
         result = oocbe.bound(problem, z, options, partition=partition, cost_shifting=shifting)
     (entry,) = result.entries

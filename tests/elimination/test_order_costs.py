@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination.buckets.forms import COMPLETE, INCOMPLETE
+from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE
 from oocbe.elimination.orders import pace
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice

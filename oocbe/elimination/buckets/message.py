@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.bucket_engine.decision import Input, Place
 from oocbe.elimination.preparation.ranges import largest_magnitude
 from oocbe.errors import DiskError, ResourceError
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.row_numbers import key_number
+from oocbe.settings.tuning import tuning
 from oocbe.streaming.cells import CellSource, HeldCells, StoredCells
 from oocbe.streaming.sorted_rows import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
@@ -26,12 +28,6 @@ from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
-
-PART_BYTES = 1 << 28
-"""Bytes of a part of a table on its way from the device, where nothing is kept of it."""
-
-LESS = 0.75
-"""Rows take less than a complete table where they take this share of its bytes."""
 
 
 def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -112,6 +108,17 @@ class Message:
                 self._table = listed(self._table, tuple(reversed(self._table.scope)))
                 self.nbytes = self._table.nbytes
 
+    def as_input(self, domains: Sequence[int], dtype: np.dtype[Any]) -> Input:
+        """What a decision about the bucket that joins it is told, whose message has a dtype.
+
+        domains : domain size of each variable.
+        """
+        place = Place.DISK
+        if self._table is not None:
+            place = Place.DEVICE if is_on_device(self._table) else Place.MAIN_MEMORY
+        cells = math.prod(domains[v] for v in self.scope)
+        return Input(cells, self.rows, self.nbytes, self.listed_bytes, self.is_complete, place, self.dtype == dtype)
+
     @property
     def is_complete(self) -> bool:
         """Whether it is a complete table, in memory or on disk."""
@@ -156,10 +163,10 @@ class Message:
         """Values of the rows (of a complete table, of its feasible cells), a chunk of a table on disk at a time."""
         if isinstance(self._table, CompleteTable):
             codes = (self._table.semiring.combination, self._table.semiring.marginalisation)
-            for part in values_at_home(self._table, PART_BYTES):
+            for part in values_at_home(self._table, tuning().part_bytes):
                 yield part[feasible_mask(part, *codes)]
         elif self._table is not None:
-            for rows in rows_at_home(self._table, PART_BYTES):
+            for rows in rows_at_home(self._table, tuning().part_bytes):
                 yield rows.values
         elif isinstance(self._stored, StoredCompleteTable):
             codes = (self._stored.semiring.combination, self._stored.semiring.marginalisation)

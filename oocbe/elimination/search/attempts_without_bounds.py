@@ -18,7 +18,8 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from oocbe.elimination.buckets.forms import INCOMPLETE, expected_work, possible_tables
+from oocbe.bucket_engine.decision import INCOMPLETE
+from oocbe.elimination.buckets.forms import expected_work, possible_tables
 from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.pace import TWO_CORES, Pace, order_cell_work
