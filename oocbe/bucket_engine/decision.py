@@ -48,7 +48,7 @@ class WhyForm(Enum):
     COMPLETE_IS_CHEAPER = "a complete table is cheaper than the expected rows"
     ROWS_ARE_CHEAPER = "the expected rows are cheaper than a complete table"
     COMPLETE_DOES_NOT_FIT = "a complete table would be quicker, but does not fit in memory, and rows take less of it"
-    ROWS_WERE_NEEDED = "an attempt has shown that only rows will do"
+    UNCERTAIN = "only rows can tell what is infeasible from products of floats that are too small for one"
 
 
 class WhyPieces(Enum):
@@ -179,12 +179,12 @@ class Known:
     Attributes
     ----------
     least_rows : the message has so many rows, or more, as they are joined.
-    needs_rows : a complete table will not do. device_ran_out : while it was made there.
+    needs_rows : why only rows will do; None where a complete table may. device_ran_out : while one was made there.
     needs_pieces : memory could not be had for the rows whole.
     """
 
     least_rows: int = 0
-    needs_rows: bool = False
+    needs_rows: WhyForm | None = None
     device_ran_out: bool = False
     needs_pieces: bool = False
 
@@ -250,8 +250,7 @@ def decide(
     """
     numbers = tuning() if numbers is None else numbers
     if wishes.tables == INCOMPLETE or known.needs_rows:
-        why = WhyForm.ROWS_WERE_NEEDED if known.needs_rows else WhyForm.ONLY_ROWS
-        return _of_rows(bucket, memory, device, wishes, known, numbers, why, 0)
+        return _of_rows(bucket, memory, device, wishes, known, numbers, known.needs_rows or WhyForm.ONLY_ROWS, 0)
     asked = wishes.tables == COMPLETE
     why = WhyForm.ASKED_FOR if asked else WhyForm.COMPLETE_IS_CHEAPER
     if wishes.piece_rows is not None and bucket.cells > wishes.piece_rows:

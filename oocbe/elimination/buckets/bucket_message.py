@@ -27,6 +27,7 @@ from oocbe.bucket_engine.decision import (
     Known,
     Place,
     Strategy,
+    WhyForm,
     WhyPieces,
     Wishes,
     decide,
@@ -166,7 +167,7 @@ class MessageMaker:
         ResourceError : it does not fit the memory limit, or device memory ran out. Else as for :meth:`make`.
         """
         task = self._begun(bucket, subtree, may_cut=False)
-        task.known = Known(needs_rows=True)
+        task.known = Known(needs_rows=WhyForm.ONLY_ROWS)
         return self._held(task)
 
     def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
@@ -183,7 +184,7 @@ class MessageMaker:
             elif self._complete.tables == COMPLETE and strategy.why_pieces is not WhyPieces.PIECE_ROWS:
                 raise self._complete_out_of_memory(task.bucket, strategy)
             else:
-                task.known = replace(task.known, needs_rows=True)
+                task.known = replace(task.known, needs_rows=WhyForm.COMPLETE_DOES_NOT_FIT)
         return self._held(task, strategy)
 
     def _begun(self, bucket: Bucket, subtree: NDArray[np.uint8], may_cut: bool) -> BucketTask:
@@ -269,7 +270,7 @@ class MessageMaker:
             return None
         if self._complete.is_certain(bucket, made):
             return made
-        task.known = replace(task.known, needs_rows=True)
+        task.known = replace(task.known, needs_rows=WhyForm.UNCERTAIN)
         return None
 
     def _complete_in_pieces(self, place: int, task: BucketTask) -> tuple[Message, int] | None:
@@ -281,7 +282,7 @@ class MessageMaker:
             with reading(self._prepared, bucket):
                 published = self._complete_pieces.publish(place, bucket, bucket.separator, task.covered)
         if published is None:
-            task.known = replace(task.known, needs_rows=True)
+            task.known = replace(task.known, needs_rows=WhyForm.UNCERTAIN)
         return published
 
     def _complete_out_of_memory(self, bucket: Bucket, strategy: Strategy) -> ResourceError:
@@ -320,7 +321,7 @@ class MessageMaker:
             except TooManyRowsError:
                 if cap <= most:
                     raise
-                task.known = replace(task.known, needs_rows=True, least_rows=most + 1)
+                task.known = replace(task.known, needs_rows=strategy.why_form, least_rows=most + 1)
             except DiskError:
                 raise
             except ResourceError:

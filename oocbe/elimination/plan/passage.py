@@ -9,6 +9,7 @@ forecast is what happens at the worst. No device is predicted.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -145,7 +146,7 @@ class _Forecast:
 
     def of(self, messages: Sequence[MessageForecast]) -> list[Passage]:
         """As :func:`forecast_passages`."""
-        received: list[list[_Message]] = [[] for _ in messages]
+        received: defaultdict[int, list[_Message]] = defaultdict(list)
         made, passages = [], []
         for place, known in enumerate(messages):
             inputs = received[place]
