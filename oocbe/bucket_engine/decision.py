@@ -346,8 +346,7 @@ def _of_rows(
     largest = max((t.nbytes for t in inputs), default=0)
     wanted = max(wanted, charged + 2 * numbers.row_copies * largest)
     on_device = sum(t.nbytes for t in inputs if t.place is Place.DEVICE)
-    rows = max((t.rows for t in inputs), default=0)
-    if on_device and not (device is not None and device.takes_rows(rows, len(inputs))):
+    if on_device and not (device is not None and device.takes_rows(max(t.rows for t in inputs), len(inputs))):
         charged += on_device  # these come to main memory, then
 
     def most_rows() -> int:
@@ -368,8 +367,12 @@ def _of_rows(
 def _charged(inputs: Sequence[Input]) -> int:
     """Bytes that joining rows takes besides messages in memory: those read back or listed, and the copy that lays all
     end to end."""
-    charged = sum(t.listed_bytes for t in inputs if t.is_complete or t.place is Place.DISK)
-    charged += sum(t.nbytes for t in inputs if t.is_complete)  # in the rows' order, while they are listed
-    if len(inputs) > 1:
-        charged += sum(t.listed_bytes for t in inputs)
+    charged = 0
+    for table in inputs:
+        if table.is_complete or table.place is Place.DISK:
+            charged += table.listed_bytes
+        if table.is_complete:
+            charged += table.nbytes  # in the rows' order, while they are listed
+        if len(inputs) > 1:
+            charged += table.listed_bytes
     return charged

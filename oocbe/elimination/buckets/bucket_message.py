@@ -61,12 +61,14 @@ class BucketTask:
 
     Attributes
     ----------
-    bucket : what is joined. subtree : uint8 (variables,), 1 for those eliminated in the message's subtree.
-    pruning : the bound to hold rows against. covered : constraints that are applied.
+    bucket : what is joined. layout : of the message's rows.
+    subtree : uint8 (variables,), 1 for those eliminated in the message's subtree. pruning : the bound to hold rows against.
+    covered : constraints that are applied.
     may_cut : whether rows may be joined in pieces. known : what attempts have shown.
     """
 
     bucket: Bucket
+    layout: Layout
     subtree: NDArray[np.uint8]
     pruning: RowPruning | None
     covered: list[PackedFactor]
@@ -103,6 +105,10 @@ class MessageMaker:
         form = INCOMPLETE if pruner is not None or prepared.consumption is not None else tables
         self._complete = CompleteMessages(prepared, store, self._engine, form)
         self._complete_pieces = CompletePieces(prepared, store, self._engine, self._complete)
+        # Rows that carry what they consume are not cut into pieces.
+        self._may_cut = prepared.consumption is None
+        piece_rows = self._engine.piece_rows if self._may_cut else None
+        self._wishes = [Wishes(self._complete.tables, piece_rows, may_cut) for may_cut in (False, True)]
         problem = prepared.problem
         self._may_cancel = any(f.values.min(initial=0) < 0 or (f.default or 0) < 0 for f in problem.functions)
         is_dominated = dominance and applies_to(prepared.semiring)
@@ -138,8 +144,7 @@ class MessageMaker:
         ResourceError : memory or disk ran out. TimeLimitError : the engine's deadline came.
         ValueRangeError : a product of integers could leave the range of int64.
         """
-        # Rows that carry what they consume are not cut into pieces.
-        task = self._begun(bucket, subtree, may_cut=self._prepared.consumption is None)
+        task = self._begun(bucket, subtree, self._may_cut)
         table: Table | CompleteTable | None = None
         strategy = self._decide(task)
         while table is None and strategy.is_complete:
@@ -196,7 +201,8 @@ class MessageMaker:
         if self._pruner is not None:
             consumption = self._prepared.consumption
             pruning = self._pruner.for_message(subtree_members(subtree), bucket.separator, consumption)
-        return BucketTask(bucket, subtree, pruning, self._covered(bucket), may_cut)
+        layout = self._prepared.layout(bucket.separator)
+        return BucketTask(bucket, layout, subtree, pruning, self._covered(bucket), may_cut)
 
     def _decide(self, task: BucketTask) -> Strategy:
         """How the message is made, by what is known now; memory is freed for it, as far as can be."""
@@ -207,13 +213,11 @@ class MessageMaker:
             cells,
             cells * domains[bucket.variable],
             dtype.itemsize,
-            8 * prepared.layout(bucket.separator).words + dtype.itemsize,
+            8 * task.layout.words + dtype.itemsize,
             self._complete.expected_rows(bucket, task.covered) if self._complete.tables == "auto" else 0.0,
             [m.as_input(domains, dtype) for m in bucket.messages],
         )
-        piece_rows = self._engine.piece_rows if prepared.consumption is None else None
-        wishes = Wishes(self._complete.tables, piece_rows, task.may_cut)
-        strategy = decide(sizes, store.room(bucket.messages), self._device, wishes, task.known)
+        strategy = decide(sizes, store.room(bucket.messages), self._device, self._wishes[task.may_cut], task.known)
         store.make_room(strategy.wanted, besides=bucket.messages)
         return strategy
 
@@ -298,7 +302,7 @@ class MessageMaker:
         bucket, prepared, store, engine = task.bucket, self._prepared, self._store, self._engine
         with reading(prepared, bucket):
             tables = [m.table() for m in bucket.messages]
-        layout = prepared.layout(bucket.separator)
+        layout = task.layout
         program = self._program.build(
             self._scope(bucket, layout),
             [(m.scope, t.layout) for m, t in zip(bucket.messages, tables, strict=True)],
@@ -349,7 +353,7 @@ class MessageMaker:
         pieces = PiecewiseBucket(self._store, self._engine, finish, self._row_cap, self._step_limit)
         join = BucketJoin(
             self._program,
-            self._scope(bucket, prepared.layout(separator)),
+            self._scope(bucket, task.layout),
             tuple((m.scope, m.sorted_rows(pieces.cache)) for m in bucket.messages),
             task.covered,
             bucket.functions,
