@@ -186,16 +186,16 @@ class BucketEngine:
         work = program.expected_work(rows)
         return joins_on_device(device, work, self._device_work, rows, len(tables), program.consumes)
 
-    def device(self, relief: Callable[[], int] | None = None) -> Device | None:
+    def device(self, movable: Callable[[], int] | None = None) -> Device | None:
         """The device as a decision sees it; None where there is none.
 
-        relief : measures the bytes there that may leave it for a bucket.
+        movable : measures the bytes there that may leave it for a bucket.
         """
         if not self.uses_device:
             return None
         from oocbe.kernels.cuda.buckets.bucket_join import MOST_TABLES
 
-        room = self.device_room if relief is None else lambda: self.device_room() + relief()
+        room = self.device_room if movable is None else lambda: self.device_room() + movable()
         return Device(self.insists, MOST_TABLES, room)
 
     def takes_complete(self, joined_cells: int) -> bool:

@@ -14,7 +14,7 @@ from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
-    from oocbe.kernels.cuda.transfer.memory import Relief
+    from oocbe.kernels.cuda.transfer.memory import Holder
 
 AnyForm = TypeVar("AnyForm", bound=Table | CompleteTable)
 
@@ -24,16 +24,16 @@ def is_on_device(table: Table | CompleteTable) -> bool:
     return not isinstance(table.values, np.ndarray)
 
 
-def stays_on_device(table: Table | CompleteTable, relief: Relief) -> bool:
+def stays_on_device(table: Table | CompleteTable, holder: Holder) -> bool:
     """Whether a table that is only asked for single rows from now on is on the device and may stay there.
 
-    relief : brings it home where this thread runs out of device memory.
+    holder : asked to move it where this thread runs out of device memory.
     """
     if not is_on_device(table):
         return False
     from oocbe.kernels.cuda.transfer import memory
 
-    memory.relieved_by(relief)
+    memory.held_by(holder)
     return memory.used_bytes() <= tuning().device_used_share * memory.limit_bytes()
 
 

@@ -53,7 +53,7 @@ def pretended_device(monkeypatch):
         home.append(copy)
         return copy
 
-    monkeypatch.setattr(messages, "stays_on_device", lambda table, relief: True)
+    monkeypatch.setattr(messages, "stays_on_device", lambda table, movable: True)
     monkeypatch.setattr(message, "is_on_device", lambda table: not any(table is other for other in home))
     monkeypatch.setattr(message, "to_host", bring_home)
     monkeypatch.setattr(message, "listed", lambda table, scope: table.to_table(scope))
@@ -70,8 +70,8 @@ def test_messages_left_on_a_device_do_not_count_and_come_home_when_it_runs_out(p
         there = sum(m.nbytes for m in joined(outcome.buckets))
         assert store.left_on_device == there
         complete = [m for m in joined(outcome.buckets) if m.is_complete]
-        assert store.relieve()
-        assert not store.relieve()
+        assert store.free_device_memory()
+        assert not store.free_device_memory()
         assert store.left_on_device == 0
         assert 0 < store.in_memory <= memory
         found = joined(outcome.buckets)
@@ -99,7 +99,7 @@ def test_a_backward_pass_reads_the_device(tune, name, tables, room):
         prepared, outcome = solved(problem, BucketEngine("cuda"), store, tables)
         found = joined(outcome.buckets)
         if room == "until the end":
-            store.relieve()
+            store.free_device_memory()
         assert all(is_on_device(m._table) == (room == "enough") for m in found)
         assignment = backward_pass(prepared, outcome.buckets)
         assert all(is_on_device(m._table) == (room == "enough") for m in found)
@@ -114,7 +114,7 @@ def test_what_cannot_come_home_is_not_lost(pretended_device):
     with MessageStore(300, max_disk=100) as store:
         prepared, outcome = solved(PROBLEMS["random"], BucketEngine("cpu"), store, "incomplete")
         with pytest.raises(DiskError):
-            store.relieve()
+            store.free_device_memory()
         found = joined(outcome.buckets)
         there = [m for m in found if m.is_on_device]
         assert there
@@ -128,7 +128,7 @@ def test_a_closed_store_asks_for_nothing(pretended_device):
     solved(PROBLEMS["random"], BucketEngine("cpu"), store, "incomplete")
     assert store.left_on_device
     store.close()
-    assert not store.relieve()
+    assert not store.free_device_memory()
 
 
 def test_messages_that_were_listed_on_disk_do_not_come_home(pretended_device):
@@ -138,7 +138,7 @@ def test_messages_that_were_listed_on_disk_do_not_come_home(pretended_device):
         store.list_rows(found[::2])
         assert all(m.is_complete == (number % 2 == 1) for number, m in enumerate(found))
         assert store.left_on_device == sum(m.nbytes for m in found[1::2])
-        store.relieve()
+        store.free_device_memory()
         assert store.in_memory == sum(m.nbytes for m in found if m.is_in_memory)
         assert PROBLEMS["grid"].evaluate(backward_pass(prepared, outcome.buckets)) == outcome.value
 
@@ -146,7 +146,7 @@ def test_messages_that_were_listed_on_disk_do_not_come_home(pretended_device):
 @pytest.mark.parametrize("memory", [1 << 30, 4096, 400])
 @pytest.mark.parametrize("tables", ["incomplete", "complete"])
 def test_what_is_joined_in_pieces_is_in_main_memory_or_on_disk(pretended_device, monkeypatch, tables, memory):
-    problem, calls, bring_home = PROBLEMS["random"], [], MessageStore.bring_home
+    problem, calls, bring_home = PROBLEMS["random"], [], MessageStore.move_to_main_memory
 
     def watched(store, wanted, as_rows):
         calls.append(as_rows)
@@ -154,7 +154,7 @@ def test_what_is_joined_in_pieces_is_in_main_memory_or_on_disk(pretended_device,
         assert not any(m.is_on_device for m in wanted)
         assert store.left_on_device == 0
 
-    monkeypatch.setattr(MessageStore, "bring_home", watched)
+    monkeypatch.setattr(MessageStore, "move_to_main_memory", watched)
     with MessageStore(1 << 30) as store:
         expected = solved(problem, BucketEngine("cpu"), store, tables)[1].value
     with MessageStore(memory) as store:
@@ -173,7 +173,7 @@ class FullDevice(BucketEngine):
         super().__init__("cpu", device_work=1 << 62, piece_rows=None)
         self.insists, self.asked = insists, 0
 
-    def device(self, relief=None):
+    def device(self, movable=None):
         return Device(self.insists, 32, lambda: 1 << 40)
 
     def complete_kernels(self, joined_cells):
@@ -201,7 +201,7 @@ class InsistingDevice(BucketEngine):
         super().__init__("cpu", device_work=1 << 62)
         self.insists = True
 
-    def device(self, relief=None):
+    def device(self, movable=None):
         return Device(self.insists, 32, lambda: 1 << 40)
 
     def complete_kernels(self, joined_cells):

@@ -61,9 +61,9 @@ class BucketTask:
 
     Attributes
     ----------
-    bucket : what is joined. layout : of the message's rows.
-    subtree : uint8 (variables,), 1 for those eliminated in the message's subtree. pruning : the bound to hold rows against.
-    covered : constraints that are applied.
+    bucket : what is joined. layout : of the message's rows. covered : constraints that are applied.
+    subtree : uint8 (variables,), 1 for those eliminated in the message's subtree.
+    pruning : the bound to hold rows against.
     may_cut : whether rows may be joined in pieces. known : what attempts have shown.
     """
 
@@ -345,7 +345,7 @@ class MessageMaker:
         """The message as rows through the disk, which has room for tables and rows of any number."""
         prepared, bucket = self._prepared, task.bucket
         separator = bucket.separator
-        self._store.bring_home(bucket.messages, as_rows=True)
+        self._store.move_to_main_memory(bucket.messages, as_rows=True)
         self._store.list_rows(bucket.messages)
         finish = Finish(
             self._name_of(bucket), self._may_cancel, self.finished, self._dominance, separator, task.subtree

@@ -65,7 +65,7 @@ class CompletePieces:
         ResourceError : memory has no room for the smallest piece. CorruptDataError : a table on disk is damaged.
         """
         prepared, store, engine = self._prepared, self._store, self._engine
-        store.bring_home(bucket.messages, as_rows=False)
+        store.move_to_main_memory(bucket.messages, as_rows=False)
         store.make_room(int(store.memory_limit * tuning().wanted_share))
         room = max(1, store.free)
         scope = tuple(reversed(separator))

@@ -90,8 +90,8 @@ class Message:
         """Bytes that it takes of main memory."""
         return 0 if self._table is None or self.is_on_device else self.nbytes
 
-    def come_home(self) -> None:
-        """Bring it from the device to main memory."""
+    def move_to_main_memory(self) -> None:
+        """Move it from the device to main memory."""
         assert self._table is not None
         self._table = to_host(self._table)
 
@@ -100,7 +100,7 @@ class Message:
         self._table = None
         self.is_forgotten = True
 
-    def list_there(self, share: float = math.inf) -> None:
+    def keep_as_rows(self, share: float = math.inf) -> None:
         """Where it is a complete table on the device, keep its rows instead, there, if they take less than a share of
         its bytes, and the device has room."""
         if isinstance(self._table, CompleteTable) and self.is_on_device and self.listed_bytes < self.nbytes * share:

@@ -223,45 +223,45 @@ class MessageStore:
         if stays_on_device(message._table, self):
             self._left_on_device.append(message)
         else:
-            self._come_home(message)
+            self._keep_joined(message)
 
-    def relieve(self) -> bool:
-        """Forget or bring home what has been joined and was left on the device; whether there was anything."""
-        has_brought = bool(self._left_on_device)
+    def free_device_memory(self) -> bool:
+        """Forget, or move to main memory, what has been joined and was left on the device; whether there was anything."""
+        has_any = bool(self._left_on_device)
         self._left_on_device = [message for message in self._left_on_device if not self._forget(message)]
         while self._left_on_device:
-            message = self._left_on_device.pop()  # first: bringing one home may ask for relief
+            message = self._left_on_device.pop()  # first: moving one may run out of memory in its turn
             try:
-                self._come_home(message)
+                self._keep_joined(message)
             except BaseException:
                 self._left_on_device.append(message)
                 raise
-        return has_brought
+        return has_any
 
-    def bring_home(self, messages: Sequence[Message], as_rows: bool) -> None:
-        """Bring messages that wait to be joined to main memory or disk, and all that were left on the device.
+    def move_to_main_memory(self, messages: Sequence[Message], as_rows: bool) -> None:
+        """Move messages that wait to be joined to main memory or disk, and all that were left on the device.
 
         as_rows : whether complete tables there become rows, there.
         """
-        self.relieve()
+        self.free_device_memory()
         for message in messages:
             if message.is_on_device:
                 if as_rows:
-                    message.list_there()
+                    message.keep_as_rows()
                 self._fetch(message, besides=[m for m in messages if m is not message])
 
     @property
     def left_on_device(self) -> int:
-        """Bytes on the device that :meth:`relieve` brings home."""
+        """Bytes on the device that :meth:`free_device_memory` frees."""
         return sum(message.nbytes for message in self._left_on_device)
 
-    def _come_home(self, message: Message) -> None:
+    def _keep_joined(self, message: Message) -> None:
         """Keep a message that has been joined in main memory, in the form that takes less where it comes from the
         device; other messages go to disk where there is no room for it."""
         if message.is_on_device:
             if self._forget(message):
                 return
-            message.list_there(tuning().smaller_share)
+            message.keep_as_rows(tuning().smaller_share)
             self._fetch(message)
         if message.is_in_memory:
             self._held.joined.append(message)
@@ -279,7 +279,7 @@ class MessageStore:
         if self.free < message.nbytes:
             self._write(message)
             return
-        message.come_home()
+        message.move_to_main_memory()
         self._held.used += message.main_memory
 
     def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> bool:
