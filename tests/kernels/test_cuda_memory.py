@@ -9,7 +9,7 @@ import pytest
 
 from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.transfer import memory
-from oocbe.kernels.cuda.transfer.memory import free_blocks, held_bytes, held_by, set_limit, used_bytes, with_retry
+from oocbe.kernels.cuda.transfer.memory import free_blocks, held_by, held_bytes, set_limit, used_bytes, with_retry
 from oocbe.settings.machine import device_memory_limit
 from oocbe.table_algebra import join_sum, maximise
 from oocbe.tables.layout import Layout

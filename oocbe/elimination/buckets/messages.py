@@ -226,7 +226,7 @@ class MessageStore:
             self._keep_joined(message)
 
     def free_device_memory(self) -> bool:
-        """Forget, or move to main memory, what has been joined and was left on the device; whether there was anything."""
+        """Forget, or move to main memory, what has been joined and was left on the device; whether anything was."""
         has_any = bool(self._left_on_device)
         self._left_on_device = [message for message in self._left_on_device if not self._forget(message)]
         while self._left_on_device:
