@@ -34,6 +34,7 @@ from oocbe.elimination.plan.passage import MessageForecast, forecast_passages
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
 from oocbe.settings.tuning import Tuning, tuned, tuning
+from oocbe.synth.networks import random_network
 
 AUTO = Wishes("auto")
 ROWS = Input(10_000, 100, 1200, 1200, False, Place.MAIN_MEMORY)
@@ -118,6 +119,14 @@ def test_rows_are_joined_in_pieces_where_memory_is_short():
     assert decide(SPARSE, PLENTY, None, rows, Known(needs_pieces=True)).why_pieces is WhyPieces.RESULT
 
 
+def test_complete_tables_among_rows_are_charged_for_their_list_and_its_making():
+    listed = Input(100, 100, 400, 1200, True, Place.MAIN_MEMORY)
+    bucket = replace(SPARSE, inputs=[listed, replace(ROWS, place=Place.DISK)])
+    # Both lists and the values in their order, both lists end to end, and room for what comes of them.
+    assert decide(bucket, PLENTY, None, Wishes("incomplete")).wanted == 2 * 1200 + 400 + 2 * 1200 + 2 * 3 * 1200
+    assert decide(replace(SPARSE, inputs=[listed]), PLENTY, None, Wishes("incomplete")).wanted == 1200 + 400 + 2400
+
+
 def test_rows_are_joined_on_a_device_where_that_pays():
     assert joins_on_device(device(), 100.0, 100, 10, 2, consumes=False)
     assert not joins_on_device(None, 100.0, 100, 10, 2, consumes=False)
@@ -162,19 +171,28 @@ class Watched(MessageMaker):
         return self.strategies[-1]
 
 
-@settings(max_examples=100)
+@st.composite
+def problems(draw):
+    """Problems of every kind, and networks: of these, more messages wait at a time."""
+    if draw(st.booleans()):
+        structure = draw(structures())
+        return make_problem({**structure, "parts": [part for part in structure["parts"] if part[0] != "linear"]})
+    variables, domain, density = draw(st.integers(6, 16)), draw(st.integers(2, 3)), draw(st.sampled_from([0.1, 0.25]))
+    return random_network(variables, domain, density, draw(st.sampled_from([0.0, 0.3])), seed=draw(st.integers(0, 999)))
+
+
+@settings(max_examples=120)
 @given(
-    structure=structures(),
+    problem=problems().map(without_bound),
+    seed=st.integers(0, 999),
     tables=st.sampled_from(["auto", "complete", "incomplete"]),
-    memory=st.sampled_from([300, 3000, 30_000, 1 << 24]),
+    memory=st.sampled_from([300, 600, 1200, 2400, 5000, 30_000, 1 << 24]),
     piece_rows=st.sampled_from([None, None, 20]),
     dominance=st.booleans(),
     favoured=st.sampled_from([0.25, 1.0]),
 )
-def test_a_plan_that_knows_the_rows_decides_as_the_run(structure, tables, memory, piece_rows, dominance, favoured):
-    structure = {**structure, "parts": [part for part in structure["parts"] if part[0] != "linear"]}
-    problem = without_bound(make_problem(structure))
-    order = np.random.default_rng(structure["seed"]).permutation(len(problem.variables)).tolist()
+def test_a_plan_that_knows_the_rows_decides_as_the_run(problem, seed, tables, memory, piece_rows, dominance, favoured):
+    order = np.random.default_rng(seed).permutation(len(problem.variables)).tolist()
     prepared = prepare(problem, problem.semiring, order)
     engine = BucketEngine("cpu", streams=1, piece_rows=piece_rows)
     pieces = []
