@@ -64,6 +64,8 @@ class Tuning:
     slow_lookups : what a lookup among rows or on disk counts for beside one of a complete table in memory, of which
         many are gathered at once; a cautious choice, not a measurement.
 
+    message_bytes : that messages may take, whatever the process itself does: so a run can be repeated on any machine;
+        None: what the memory limit leaves.
     least_bytes, least_share : of the memory limit, that messages may take even where the process itself has used it up.
     headroom, headroom_share : bytes of the memory limit, and largest share of it, that messages leave to the process:
         compiled code that is loaded later, the stacks of threads, buffers of what is read and written, and what the
@@ -104,6 +106,7 @@ class Tuning:
     most_lookups: int = 256
     slow_lookups: int = 16
 
+    message_bytes: int | None = None
     least_bytes: int = 1 << 24
     least_share: float = 0.25
     headroom: int = 1 << 27
@@ -119,7 +122,7 @@ def tuning() -> Tuning:
 
 
 @contextmanager
-def tuned(**changes: float) -> Iterator[Tuning]:
+def tuned(**changes: float | None) -> Iterator[Tuning]:
     """Within the block, decisions of the whole process turn on other numbers.
 
     changes : fields of :class:`Tuning`; TypeError for others.

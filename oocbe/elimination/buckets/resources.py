@@ -32,7 +32,8 @@ def message_memory(options: SolveOptions) -> int:
 
     Where that is too little to work with, they may take more, and the limit may not be kept.
     """
-    return max(_left_to_messages(options), _least_for_messages(options))
+    given = tuning().message_bytes
+    return max(_left_to_messages(options), _least_for_messages(options)) if given is None else given
 
 
 def memory_warning(options: SolveOptions) -> str:
