@@ -124,9 +124,9 @@ def _forgetting(coin: Random) -> AbstractContextManager[Any]:
 
     def joined(store: Any, message: Any) -> None:
         original(store, message)
-        is_kept = any(m is message for m in store._joined)
+        is_kept = any(m is message for m in store._held.joined)
         if is_kept and coin.random() < 0.8 and store._forget(message):
-            store._joined[:] = [m for m in store._joined if m is not message]
+            store._held.joined[:] = [m for m in store._held.joined if m is not message]
 
     return mock.patch.object(MessageStore, "joined", joined)
 
