@@ -3,7 +3,7 @@
 For each instance the order is chosen once; then the forward and backward pass run with each backend, compiled code
 warm, and the best of the repeats counts. All backends must give the same value and the same number of rows. A second
 table splits the buckets by the rows of their largest input and compares the join alone on both sides: where the device
-becomes the faster one is what ``auto`` goes by (``DEVICE_WORK`` in oocbe/bucket_engine/bucket_engine.py).
+becomes the faster one is what ``auto`` goes by (``device_work`` in oocbe/settings/tuning.py).
 
     python benchmarks/gpu_buckets.py [--instances FILE ...] [--order HEURISTIC] [--repeat 3] [--markdown]
 """

@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import settings
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Semiring
+from oocbe.settings.tuning import tuned
 from tests.helpers.memory_disk import memory_folder
 
 # The first example may compile code, and how long one takes on a busy machine says nothing about the code.
@@ -48,6 +50,17 @@ def _memory_folder() -> Iterator[Path]:
     """A folder in memory where the system has one, in place of ``tmp_path`` for tests that force many files to disk."""
     with memory_folder() as folder:
         yield folder
+
+
+@pytest.fixture
+def tune() -> Iterator[Callable[..., None]]:
+    """Changes numbers that decisions turn on, until the test is over: ``tune(held_share=0)``."""
+    with ExitStack() as changed:
+
+        def change(**numbers: float) -> None:
+            changed.enter_context(tuned(**numbers))
+
+        yield change
 
 
 @pytest.fixture

@@ -8,18 +8,20 @@ same rows in the same order, bit for bit for integers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
+from oocbe.bucket_engine.decision import Device, joins_on_device
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.semiring import Semiring
 from oocbe.settings.machine import device_memory_limit
+from oocbe.settings.tuning import tuning
 from oocbe.system.deadline import Deadline
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import is_on_device, to_device, to_host
@@ -30,26 +32,10 @@ if TYPE_CHECKING:
     from oocbe.bucket_engine.substitutions import Substitutions
     from oocbe.kernels.interface import CompleteBackend
 
-DEVICE_WORK = 2048
-"""Expected work from which the device is faster. Measured on an H200 beside 16 cores: a device bucket costs about 1 ms
-whatever its size, and the CPU takes as long for some 2,000 rows (benchmarks/gpu_buckets.py)."""
-
-COMPLETE_DEVICE_CELLS = 1 << 22
-"""Joined cells of complete tables from which ``auto`` takes the device: below, the CPU needs a few milliseconds."""
-
-DEVICE_INPUT_SHARE = 0.2
-"""Share of the device's memory for the tables of a piece: its frontiers and rows are of unknown size, and halved."""
-
-MOST_STREAMS = 16
-"""More streams make pieces small."""
-
-LARGEST_DEVICE_ROWS = (1 << 32) - 1
-"""Row numbers are 32 bits wide on the device."""
-
 
 def streams_for(streams: int | None) -> int:
     """Pieces at work at a time: what is asked for, or one a thread, but 2 at least so that one is read meanwhile."""
-    return max(2, min(MOST_STREAMS, thread_count())) if streams is None else streams
+    return max(2, min(tuning().most_streams, thread_count())) if streams is None else streams
 
 
 class BucketEngine:
@@ -60,7 +46,8 @@ class BucketEngine:
     backend : ``cpu``, ``cuda``, or ``auto`` (the device for large buckets, where there is one).
     device_memory : limit in bytes on device memory, for the whole process; None: ``OOCBE_DEVICE_MEMORY``, or all of it.
     block_rows : see :func:`oocbe.bucket_engine.bucket_join.join_and_eliminate`.
-    device_work : expected work (see :meth:`JoinProgram.expected_work`) from which ``auto`` takes the device.
+    device_work : expected work (see :meth:`JoinProgram.expected_work`) from which ``auto`` takes the device; None: what
+        :class:`oocbe.settings.tuning.Tuning` says.
     deadline : when to give up, looked at before each bucket and within the CPU's loops; None: never.
     streams : pieces of a bucket that are at work at a time, where it does not fit in memory; None: one a thread, but 2
         at least, so that one is read while the other is joined.
@@ -77,7 +64,7 @@ class BucketEngine:
         backend: str = "auto",
         device_memory: int | None = None,
         block_rows: int | None = None,
-        device_work: int = DEVICE_WORK,
+        device_work: int | None = None,
         deadline: Deadline | None = None,
         streams: int | None = None,
         piece_rows: int | None = None,
@@ -88,7 +75,7 @@ class BucketEngine:
         self._device_turn = Lock()
         self._block_rows = block_rows
         self.insists = backend == "cuda"
-        self._device_work = 0 if self.insists else device_work
+        self._device_work = 0 if self.insists else device_work if device_work is not None else tuning().device_work
         self.uses_device = False
         if backend == "cpu":
             return
@@ -168,7 +155,7 @@ class BucketEngine:
 
     def piece_bytes(self) -> int:
         """Bytes of tables that a piece on the device may have; frontiers and results take as much again, and more."""
-        return max(1, int(self.device_room() * DEVICE_INPUT_SHARE))
+        return max(1, int(self.device_room() * tuning().device_input_share))
 
     def _join_on_host(
         self,
@@ -186,21 +173,29 @@ class BucketEngine:
             return join_and_eliminate(program, layout, host, semiring, dtype, *limits)
 
     def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
-        rows = max((t.rows for t in tables), default=0)
-        if program.consumes or not self.uses_device or program.expected_work(rows) < self._device_work:
+        device = self.device()
+        if device is None:
             return False
-        return self.can_take(tables)
+        rows = max((t.rows for t in tables), default=0)
+        work = program.expected_work(rows)
+        return joins_on_device(device, work, self._device_work, rows, len(tables), program.consumes)
 
-    @staticmethod
-    def can_take(tables: Sequence[Table]) -> bool:
-        """Whether the device's join takes so many tables, of so many rows."""
+    def device(self, movable: Callable[[], int] | None = None) -> Device | None:
+        """The device as a decision sees it; None where there is none.
+
+        movable : measures the bytes there that may leave it for a bucket.
+        """
+        if not self.uses_device:
+            return None
         from oocbe.kernels.cuda.buckets.bucket_join import MOST_TABLES
 
-        return max((t.rows for t in tables), default=0) <= LARGEST_DEVICE_ROWS and len(tables) <= MOST_TABLES
+        room = self.device_room if movable is None else lambda: self.device_room() + movable()
+        return Device(self.insists, MOST_TABLES, room)
 
     def takes_complete(self, joined_cells: int) -> bool:
         """Whether a bucket of complete tables with so many joined cells is one for the device."""
-        return self.insists or (self.uses_device and joined_cells >= COMPLETE_DEVICE_CELLS)
+        device = self.device()
+        return device is not None and device.takes_complete(joined_cells, tuning())
 
     def device_room(self) -> int:
         """Bytes of device memory that a bucket may take now."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.elimination.buckets.assignment import backward_pass
-from oocbe.elimination.buckets.forms import INCOMPLETE
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
 from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import longest_search

@@ -1,8 +1,11 @@
-"""One arbiter for all large memory of an operation: who has how much of it, and a clear refusal when it is used up.
+"""The memory of one operation on tables: who has how much of it, and a clear refusal when it is used up.
 
 Parts of an operation *reserve* bytes before they take memory, under a name that the refusal shows. A reservation is an
 agreement, not an allocation: a piece of work reserves what its rows, sorting and result take at most, and is made
 small enough for that beforehand (:mod:`oocbe.system.pieces`).
+
+What messages of an elimination take is counted by :mod:`oocbe.elimination.buckets.held_messages`, and decided about
+before they are made (:mod:`oocbe.bucket_engine.decision`).
 
 What the budget covers: rows, indices and buffers of the operation. What it does not: the interpreter, compiled code and
 loaded libraries, some 150 to 200 MiB that are there whatever the size of the tables, and the system's file cache.

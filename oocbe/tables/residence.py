@@ -15,18 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.arrays import host_array, host_arrays, is_device_array
+from oocbe.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
-    from oocbe.kernels.cuda.transfer.memory import Relief
+    from oocbe.kernels.cuda.transfer.memory import Holder
     from oocbe.kernels.interface import Backend
 
 AnyForm = TypeVar("AnyForm", bound=Table | CompleteTable)
-
-USED_SHARE = 0.5
-"""Tables that have been joined stay on the device while no more of its memory is used than this share: the rest is for
-what is still to be joined."""
 
 
 def is_on_device(table: Table | CompleteTable) -> bool:
@@ -34,17 +31,17 @@ def is_on_device(table: Table | CompleteTable) -> bool:
     return is_device_array(table.values)
 
 
-def stays_on_device(table: Table | CompleteTable, relief: Relief) -> bool:
+def stays_on_device(table: Table | CompleteTable, holder: Holder) -> bool:
     """Whether a table that is only asked for single rows from now on is on the device and may stay there.
 
-    relief : brings it home where this thread runs out of device memory.
+    holder : asked to move it where this thread runs out of device memory.
     """
     if not is_on_device(table):
         return False
     from oocbe.kernels.cuda.transfer import memory
 
-    memory.relieved_by(relief)
-    return memory.used_bytes() <= USED_SHARE * memory.limit_bytes()
+    memory.held_by(holder)
+    return memory.used_bytes() <= tuning().device_used_share * memory.limit_bytes()
 
 
 def to_host(table: AnyForm) -> AnyForm:

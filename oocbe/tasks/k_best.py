@@ -69,7 +69,7 @@ _OUTSIDE = (0.0, math.inf, -math.inf)
 def _prefixes(tables: Tables, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """The k assignments with the smallest gaps to the optimum, int64 (at most k, variables), and these gaps."""
     variables = len(tables.prepared.problem.variables)
-    tables.store.relieve()
+    tables.store.free_device_memory()
     chosen = np.zeros((1, variables), dtype=np.int64)
     behind: NDArray[Any] = np.zeros(1, dtype=_gap_dtype(tables))
     for bucket in reversed(tables.outcome.buckets):

@@ -46,7 +46,7 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
     """
     dtype = np.asarray(start).dtype
     store = tables.store
-    store.relieve()
+    store.free_device_memory()
     store.make_room(int(store.memory_limit * FREE_SHARE))
     most = int(store.memory_limit * WEIGHTS_SHARE)
     cache = ChunkCache(int(store.memory_limit * CACHE_SHARE))

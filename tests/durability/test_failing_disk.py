@@ -163,10 +163,10 @@ def test_a_write_that_is_cut_short_by_a_full_disk(tmp_path):
     "stride", [pytest.param(12, id="each 12th operation"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
-def test_errors_in_a_scratch_folder_leave_nothing(error, stride, tmp_path, monkeypatch, expected):
+def test_errors_in_a_scratch_folder_leave_nothing(error, stride, tmp_path, monkeypatch, expected, tune):
     """Without a work folder: messages that memory has no room for; another order may do with less."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("oocbe.elimination.solve.message_memory", lambda options: 1600)
+    tune(message_bytes=1600)
     counter = Injector(-1, None)
     with disk.hooked(counter):
         solve_in(None, order="min-degree")
@@ -225,10 +225,10 @@ def listed_problem() -> Problem:
 
 
 @pytest.fixture
-def scratch_files(monkeypatch):
+def scratch_files(monkeypatch, tune):
     """Settings of a run that partitions rows in scratch files; those that were made."""
     monkeypatch.setattr("oocbe.elimination.preparation.prepare.LOOKUP_BITS", 3)
-    monkeypatch.setattr("oocbe.elimination.buckets.complete_pieces.HELD_SHARE", 0.0)
+    tune(held_share=0.0)
     made = []
     make = NamelessFile.__init__
     monkeypatch.setattr(NamelessFile, "__init__", lambda file, *a: made.append(a[0]) or make(file, *a))

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import oocbe
-from oocbe.elimination.buckets import complete_pieces
 from oocbe.elimination.runs.run_directory import RunDirectory
 from oocbe.errors import CorruptDataError, UnsupportedError, UsageError
 from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM
@@ -316,10 +315,10 @@ def test_complete_messages_are_resumed(tmp_path, embedded_bytes, piece_rows):
 
 @pytest.mark.parametrize("writes", [1, 9, 40, 90])
 @pytest.mark.parametrize("semiring", [MIN_SUM, MAX_PRODUCT], ids=str)
-def test_a_complete_message_in_the_making_is_begun_again(tmp_path, monkeypatch, writes, semiring):
+def test_a_complete_message_in_the_making_is_begun_again(tmp_path, monkeypatch, tune, writes, semiring):
     """Killed while its pieces are written, or, scaled, written once more: nothing of it is left, and nothing else is
     computed again."""
-    monkeypatch.setattr(complete_pieces, "HELD_SHARE", 0.0)
+    tune(held_share=0.0)
     run, written = tmp_path / "run", []
     problem = small_problem(8, 4)
     if semiring is MAX_PRODUCT:

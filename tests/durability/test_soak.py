@@ -46,9 +46,9 @@ def one_round(folder: Path, number: int) -> None:
 @pytest.mark.parametrize(
     "solves", [pytest.param(40, id="40 solves"), pytest.param(200, id="200 solves", marks=pytest.mark.slow)]
 )
-def test_soak(solves, tmp_path, monkeypatch):
+def test_soak(solves, tmp_path, monkeypatch, tune):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("oocbe.elimination.solve.message_memory", lambda options: 1500)
+    tune(message_bytes=1500)
     for number in range(3):
         one_round(tmp_path, number)
     before, memory = state(), resident_memory()

@@ -210,8 +210,8 @@ def test_a_gap_ends_the_search(gap):
     assert result.bound < result.value
 
 
-def test_too_little_disk_still_gives_a_bound_and_an_assignment(monkeypatch):
-    monkeypatch.setattr(solving, "message_memory", lambda options: 200_000)
+def test_too_little_disk_still_gives_a_bound_and_an_assignment(monkeypatch, tune):
+    tune(message_bytes=200_000)
     monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
     problem = chain(60, 6)
     result = solve(problem, max_disk=20_000, incumbent_seconds=0.2, bounds="constant")

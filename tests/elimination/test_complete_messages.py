@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
-from oocbe.elimination.buckets import complete_messages
-from oocbe.elimination.buckets.forms import COMPLETE, INCOMPLETE
+from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation import prepare as preparation
@@ -22,11 +21,13 @@ from oocbe.errors import UsageError, ValueRangeError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MIN_SUM, SUM_PRODUCT
+from oocbe.settings.tuning import Tuning
 from tests.helpers.small_problems import (
     ALL_SEMIRINGS,
     brute_force,
     check,
     eliminate,
+    forms_by_coin,
     make_problem,
     structures,
     without_bound,
@@ -39,9 +40,7 @@ def run(problem, order, tables, seed, **settings_of_run):
     """Value and assignment; ``mixed`` throws a coin for each bucket."""
     if tables != "mixed":
         return eliminate(problem, order, tables=tables, **settings_of_run)
-    random = np.random.default_rng(seed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(complete_messages, "is_cheaper_complete", lambda *numbers: bool(random.integers(2)))
+    with forms_by_coin(seed):
         return eliminate(problem, order, tables="auto", **settings_of_run)
 
 
@@ -158,7 +157,7 @@ def test_a_race_gives_complete_messages_up_as_well():
         Forward(prepared, False, store, row_cap=2, tables="complete").run()
     largest = 4**4
     with MessageStore(1 << 30) as store:
-        cap = -(-largest // complete_messages.CELLS_A_CAPPED_ROW)
+        cap = -(-largest // Tuning().cells_a_capped_row)
         assert Forward(prepared, False, store, row_cap=cap, tables="complete").run().largest_rows == largest
 
 

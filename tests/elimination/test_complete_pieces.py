@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
+from oocbe.bucket_engine import decision
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination.buckets import complete_messages, complete_pieces, messages
+from oocbe.bucket_engine.decision import COMPLETE
+from oocbe.elimination.buckets import messages
 from oocbe.elimination.buckets.assignment import backward_pass
-from oocbe.elimination.buckets.forms import COMPLETE
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation import prepare as preparation
@@ -25,13 +27,20 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SUM_PRODUCT
 from oocbe.tables.stored_complete import StoredCompleteTable
 from tests.helpers.memory_disk import memory_folder
-from tests.helpers.small_problems import ALL_SEMIRINGS, brute_force, check, make_problem, structures, without_bound
+from tests.helpers.small_problems import (
+    ALL_SEMIRINGS,
+    brute_force,
+    check,
+    forms_by_coin,
+    make_problem,
+    structures,
+    without_bound,
+)
 
 
 @pytest.fixture(autouse=True)
-def all_to_disk(monkeypatch):
-    monkeypatch.setattr(messages, "LEAST_CHUNK_ROWS", 3)
-    monkeypatch.setattr(complete_pieces, "HELD_SHARE", 0.0)
+def all_to_disk(tune):
+    tune(least_chunk_rows=3, held_share=0.0)
 
 
 def run(problem, order, engine, tables=COMPLETE, memory=1 << 30, **of_store):
@@ -92,9 +101,7 @@ def test_against_brute_force(semiring, data, tables, piece_rows):
     problem = without_bound(make_problem(structure))
     random = np.random.default_rng(structure["seed"])
     order = random.permutation(len(problem.variables)).tolist()
-    with pytest.MonkeyPatch.context() as patch:
-        if tables == "mixed":
-            patch.setattr(complete_messages, "is_cheaper_complete", lambda *numbers: bool(random.integers(2)))
+    with forms_by_coin(structure["seed"]) if tables == "mixed" else nullcontext():
         engine = BucketEngine("cpu", piece_rows=piece_rows, streams=2)
         form = "auto" if tables == "mixed" else tables
         value, assignment, *_ = run(problem, order, engine, form, chunk_rows=4)
@@ -154,10 +161,10 @@ def test_a_bucket_of_rows_reads_complete_messages_from_disk(monkeypatch):
     expected = run(problem, order, BucketEngine("cpu"), tables="incomplete")
 
     def in_turn(*numbers):
-        turns.append(len(turns) % 4 < 2)
+        turns.append(len(turns) % 2 == 0)
         return turns[-1]
 
-    monkeypatch.setattr(complete_messages, "is_cheaper_complete", in_turn)
+    monkeypatch.setattr(decision, "is_cheaper_complete", in_turn)
     listed = []
     row_pieces = messages.row_pieces
 

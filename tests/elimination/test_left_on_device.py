@@ -9,11 +9,11 @@ import pytest
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.decision import Device
 from oocbe.elimination.buckets import message, messages
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.buckets import fill_buckets
 from oocbe.elimination.buckets.forward import Forward
-from oocbe.elimination.buckets.message import LESS
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import DiskError, ResourceError
@@ -22,8 +22,8 @@ from oocbe.kernels.cuda.device import why_unavailable
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
+from oocbe.settings.tuning import Tuning
 from oocbe.synth.networks import grid_network, random_network
-from oocbe.tables import residence
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import host_rows, host_values, is_on_device
@@ -53,7 +53,7 @@ def pretended_device(monkeypatch):
         home.append(copy)
         return copy
 
-    monkeypatch.setattr(messages, "stays_on_device", lambda table, relief: True)
+    monkeypatch.setattr(messages, "stays_on_device", lambda table, movable: True)
     monkeypatch.setattr(message, "is_on_device", lambda table: not any(table is other for other in home))
     monkeypatch.setattr(message, "to_host", bring_home)
 
@@ -68,8 +68,8 @@ def test_messages_left_on_a_device_do_not_count_and_come_home_when_it_runs_out(p
         there = sum(m.nbytes for m in joined(outcome.buckets))
         assert store.left_on_device == there
         complete = [m for m in joined(outcome.buckets) if m.is_complete]
-        assert store.relieve()
-        assert not store.relieve()
+        assert store.free_device_memory()
+        assert not store.free_device_memory()
         assert store.left_on_device == 0
         assert 0 < store.in_memory <= memory
         found = joined(outcome.buckets)
@@ -78,7 +78,7 @@ def test_messages_left_on_a_device_do_not_count_and_come_home_when_it_runs_out(p
         assert store.in_memory == sum(m.nbytes for m in found if m.is_in_memory)
         # Sparse tables come as rows, where these take less.
         assert any(not m.is_complete for m in complete) == (tables == "complete")
-        assert all(m.listed_bytes >= LESS * m.nbytes for m in complete if m.is_complete)
+        assert all(m.listed_bytes >= Tuning().smaller_share * m.nbytes for m in complete if m.is_complete)
         assignment = backward_pass(prepared, outcome.buckets)
     assert problem.evaluate(assignment) == outcome.value
     with MessageStore(1 << 30) as store:
@@ -90,14 +90,14 @@ def test_messages_left_on_a_device_do_not_count_and_come_home_when_it_runs_out(p
 @pytest.mark.parametrize("room", ["enough", "none", "until the end"])
 @pytest.mark.parametrize("tables", ["incomplete", "complete"])
 @pytest.mark.parametrize("name", PROBLEMS)
-def test_a_backward_pass_reads_the_device(monkeypatch, name, tables, room):
-    monkeypatch.setattr(residence, "USED_SHARE", -1 if room == "none" else 1)
+def test_a_backward_pass_reads_the_device(tune, name, tables, room):
+    tune(device_used_share=-1 if room == "none" else 1)
     problem = PROBLEMS[name]
     with MessageStore(1 << 30) as store:
         prepared, outcome = solved(problem, BucketEngine("cuda"), store, tables)
         found = joined(outcome.buckets)
         if room == "until the end":
-            store.relieve()
+            store.free_device_memory()
         assert all(is_on_device(m._table) == (room == "enough") for m in found)
         assignment = backward_pass(prepared, outcome.buckets)
         assert all(is_on_device(m._table) == (room == "enough") for m in found)
@@ -112,7 +112,7 @@ def test_what_cannot_come_home_is_not_lost(pretended_device):
     with MessageStore(300, max_disk=100) as store:
         prepared, outcome = solved(PROBLEMS["random"], BucketEngine("cpu"), store, "incomplete")
         with pytest.raises(DiskError):
-            store.relieve()
+            store.free_device_memory()
         found = joined(outcome.buckets)
         there = [m for m in found if m.is_on_device]
         assert there
@@ -126,7 +126,7 @@ def test_a_closed_store_asks_for_nothing(pretended_device):
     solved(PROBLEMS["random"], BucketEngine("cpu"), store, "incomplete")
     assert store.left_on_device
     store.close()
-    assert not store.relieve()
+    assert not store.free_device_memory()
 
 
 def test_messages_that_were_listed_on_disk_do_not_come_home(pretended_device):
@@ -136,7 +136,7 @@ def test_messages_that_were_listed_on_disk_do_not_come_home(pretended_device):
         store.list_rows(found[::2])
         assert all(m.is_complete == (number % 2 == 1) for number, m in enumerate(found))
         assert store.left_on_device == sum(m.nbytes for m in found[1::2])
-        store.relieve()
+        store.free_device_memory()
         assert store.in_memory == sum(m.nbytes for m in found if m.is_in_memory)
         assert PROBLEMS["grid"].evaluate(backward_pass(prepared, outcome.buckets)) == outcome.value
 
@@ -144,7 +144,7 @@ def test_messages_that_were_listed_on_disk_do_not_come_home(pretended_device):
 @pytest.mark.parametrize("memory", [1 << 30, 4096, 400])
 @pytest.mark.parametrize("tables", ["incomplete", "complete"])
 def test_what_is_joined_in_pieces_is_in_main_memory_or_on_disk(pretended_device, monkeypatch, tables, memory):
-    problem, calls, bring_home = PROBLEMS["random"], [], MessageStore.bring_home
+    problem, calls, bring_home = PROBLEMS["random"], [], MessageStore.move_to_main_memory
 
     def watched(store, wanted, as_rows):
         calls.append(as_rows)
@@ -152,7 +152,7 @@ def test_what_is_joined_in_pieces_is_in_main_memory_or_on_disk(pretended_device,
         assert not any(m.is_on_device for m in wanted)
         assert store.left_on_device == 0
 
-    monkeypatch.setattr(MessageStore, "bring_home", watched)
+    monkeypatch.setattr(MessageStore, "move_to_main_memory", watched)
     with MessageStore(1 << 30) as store:
         expected = solved(problem, BucketEngine("cpu"), store, tables)[1].value
     with MessageStore(memory) as store:
@@ -168,14 +168,11 @@ class FullDevice(BucketEngine):
     """An engine whose device takes all buckets of complete tables, says that it has room, and has none."""
 
     def __init__(self, insists: bool) -> None:
-        super().__init__("cpu", piece_rows=None)
+        super().__init__("cpu", device_work=1 << 62, piece_rows=None)
         self.insists, self.asked = insists, 0
 
-    def takes_complete(self, joined_cells):
-        return True
-
-    def device_room(self):
-        return 1 << 40
+    def device(self, movable=None):
+        return Device(self.insists, 32, lambda: 1 << 40)
 
     def complete_kernels(self, joined_cells):
         if joined_cells == 0:
@@ -184,7 +181,8 @@ class FullDevice(BucketEngine):
         raise ResourceError("device memory ran out")
 
 
-def test_a_device_that_is_full_after_all_leaves_a_bucket_to_the_cpu():
+def test_a_device_that_is_full_after_all_leaves_a_bucket_to_the_cpu(tune):
+    tune(device_cells=0)
     problem = PROBLEMS["grid"]
     engine = FullDevice(insists=False)
     with MessageStore(1 << 30) as store:
@@ -198,14 +196,11 @@ class InsistingDevice(BucketEngine):
     """An engine that insists on a device, which takes all buckets of complete tables and computes as the CPU does."""
 
     def __init__(self) -> None:
-        super().__init__("cpu")
+        super().__init__("cpu", device_work=1 << 62)
         self.insists = True
 
-    def takes_complete(self, joined_cells):
-        return True
-
-    def device_room(self):
-        return 1 << 40
+    def device(self, movable=None):
+        return Device(self.insists, 32, lambda: 1 << 40)
 
     def complete_kernels(self, joined_cells):
         return complete_kernels(0, "cpu")

@@ -18,7 +18,6 @@ import pytest
 import oocbe
 from oocbe.bucket_engine import bucket_join
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination import solve as solving
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
@@ -95,8 +94,8 @@ def test_a_race_with_tiny_caps_finds_the_same_optimum(monkeypatch):
         assert "given up" in result.notes[0]
 
 
-def test_a_race_that_no_order_finishes_fails_with_the_disk_s_error(monkeypatch):
-    monkeypatch.setattr(solving, "message_memory", lambda options: 5000)
+def test_a_race_that_no_order_finishes_fails_with_the_disk_s_error(monkeypatch, tune):
+    tune(message_bytes=5000)
     monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
     with pytest.raises(DiskError, match=r"limit 4\.9 KiB"):
         oocbe.solve(clique(7, 4), order_seconds=0, max_disk=5000)

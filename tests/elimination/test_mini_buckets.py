@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination.buckets import complete_messages, resources
+from oocbe.elimination.buckets import resources
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.mini_buckets.mini_buckets import MiniBuckets
 from oocbe.elimination.mini_buckets.mini_buckets_bound import Bounding
@@ -25,9 +26,10 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.settings.options import SolveOptions
+from oocbe.settings.tuning import Tuning
 from oocbe.synth import grid_network, random_network
 from oocbe.tables.table import Table
-from tests.helpers.small_problems import brute_force, make_problem, structures
+from tests.helpers.small_problems import brute_force, forms_by_coin, make_problem, structures
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu", incumbent_seconds=0.05, memory=1 << 30)
 SELECTING = (MIN_SUM, MAX_SUM, MAX_PRODUCT)
@@ -46,10 +48,7 @@ def check(problem, z, partition, shifting, tables="auto"):
     tables : form of the messages; ``mixed`` throws a coin for each.
     """
     expected = brute_force(problem)
-    with pytest.MonkeyPatch.context() as patch:
-        if tables == "mixed":
-            random = np.random.default_rng(z)
-            patch.setattr(complete_messages, "is_cheaper_complete", lambda *numbers: bool(random.integers(2)))
+    with forms_by_coin(z) if tables == "mixed" else nullcontext():
         options = replace(OPTIONS, tables="auto" if tables == "mixed" else tables)
         result = oocbe.bound(problem, z, options, partition=partition, cost_shifting=shifting)
     (entry,) = result.entries
@@ -177,7 +176,7 @@ def test_memory_is_that_of_every_elimination(monkeypatch):
     """The process keeps its headroom, messages get their least share, and a limit that may not be kept is told."""
     problem = grid_network(3, 3)
     options = replace(OPTIONS, memory=1 << 33)
-    for resident, left in ((1 << 30, (1 << 33) - resources.HEADROOM - (1 << 30)), (1 << 33, 1 << 31)):
+    for resident, left in ((1 << 30, (1 << 33) - Tuning().headroom - (1 << 30)), (1 << 33, 1 << 31)):
         monkeypatch.setattr(resources, "resident_memory", lambda resident=resident: resident)
         assert Bounding(problem, options, "scope", False, None).memory == left
     (note,) = oocbe.bound(problem, 3, options).notes

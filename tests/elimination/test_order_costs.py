@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination.buckets.forms import COMPLETE, INCOMPLETE
+from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE
 from oocbe.elimination.orders import elimination_speed
 from oocbe.elimination.orders.elimination_speed import CPU_SPEED, DEVICE_SPEED, order_cell_work, speed_of
 from oocbe.elimination.orders.order import search_orders

@@ -280,8 +280,8 @@ def test_pieces_are_shares_of_the_bucket_that_add_up_to_it(piece_rows, sparse, m
         assert stream.made == stream.rows == pytest.approx(stream.forecast_rows)
 
 
-def test_a_forecast_goes_by_the_disk_where_there_is_no_limit_and_else_by_the_limit(monkeypatch):
-    monkeypatch.setattr(piecewise, "FORECAST_PIECES", 8)
+def test_a_forecast_goes_by_the_disk_where_there_is_no_limit_and_else_by_the_limit(monkeypatch, tune):
+    tune(forecast_pieces=8)
     monkeypatch.setattr(disk_budget, "free_bytes", lambda folder: 9_000)
     prepared = prepare(complete_problem(8, 5), MIN_SUM, range(8))
     engine = BucketEngine("cpu", piece_rows=400, streams=2)
@@ -291,9 +291,9 @@ def test_a_forecast_goes_by_the_disk_where_there_is_no_limit_and_else_by_the_lim
         assert Forward(prepared, False, store, engine=engine).run().value is not None
 
 
-def test_a_bucket_that_the_disk_has_no_room_for_by_far_is_given_up(monkeypatch):
+def test_a_bucket_that_the_disk_has_no_room_for_by_far_is_given_up(monkeypatch, tune):
     """Long before the disk is full; and with the sizes."""
-    monkeypatch.setattr(piecewise, "FORECAST_PIECES", 8)
+    tune(forecast_pieces=8)
     prepared = prepare(complete_problem(8, 5), MIN_SUM, range(8))
     engine = BucketEngine("cpu", piece_rows=400, streams=2)
     limit, used = 16_000, [0]

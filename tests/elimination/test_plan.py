@@ -131,13 +131,13 @@ def test_dtype_of_the_semiring_asked_for(semiring):
 UNPRUNED = {"order": "min-degree", "order_seconds": 0, "dominance": False, "bounds": "none", "tables": "incomplete"}
 
 
-def test_the_plan_says_what_goes_to_disk_and_in_how_many_pieces(monkeypatch, tmp_path):
+def test_the_plan_says_what_goes_to_disk_and_in_how_many_pieces(tune, tmp_path):
     """Messages of 4^5, 4^4, … rows of 12 bytes: with room for all, and with room for a few hundred."""
     problem = clique(6, 4, largest=9, has_forbidden=False)
     buckets = oocbe.plan(problem, **UNPRUNED).buckets
     assert [(b.passage.pieces, b.passage.disk_bytes) for b in buckets] == [(1, 0)] * 6
     assert [b.passage.input_bytes for b in buckets] == [0, *(12 * 4**n for n in (5, 4, 3, 2, 1))]
-    monkeypatch.setattr("oocbe.elimination.plan.plan.message_memory", lambda options: 12 * 700)
+    tune(message_bytes=12 * 700)
     plan = oocbe.plan(problem, **UNPRUNED)
     assert [b.passage.pieces > 1 for b in plan.buckets] == [True, True, *[False] * 4]
     assert [b.passage.disk_bytes > 0 for b in plan.buckets] == [True, True, *[False] * 4]
@@ -154,14 +154,14 @@ def test_the_plan_says_what_goes_to_disk_and_in_how_many_pieces(monkeypatch, tmp
     assert all(b.passage.disk_bytes for b in kept.buckets)
 
 
-def test_the_plan_says_the_same_of_complete_messages(monkeypatch, tmp_path):
+def test_the_plan_says_the_same_of_complete_messages(monkeypatch, tmp_path, tune):
     """Messages of 4^5, 4^4, … values of 4 bytes, joined in as many pieces as the forecast says."""
     problem, given = clique(6, 4, largest=9, has_forbidden=False), {**UNPRUNED, "tables": "complete", "streams": 2}
     buckets = oocbe.plan(problem, **given).buckets
     assert [(b.passage.pieces, b.passage.disk_bytes) for b in buckets] == [(1, 0)] * 6
     assert [b.passage.input_bytes for b in buckets] == [0, *(4 * 4**n for n in (5, 4, 3, 2, 1))]
     memory = 4096
-    monkeypatch.setattr("oocbe.elimination.plan.plan.message_memory", lambda options: memory)
+    tune(message_bytes=memory)
     plan = oocbe.plan(problem, **given)
     assert {b.form for b in plan.buckets} == {"complete"}
     assert plan.disk_bytes >= 4 * (4**5 + 4**4)
@@ -179,11 +179,10 @@ def test_the_plan_says_the_same_of_complete_messages(monkeypatch, tmp_path):
     assert f"{plan.buckets[0].passage.pieces}" in str(plan)
 
 
-def test_what_cannot_fit_the_disk_is_refused_with_the_numbers(monkeypatch):
+def test_what_cannot_fit_the_disk_is_refused_with_the_numbers(monkeypatch, tune):
     problem = clique(6, 4, largest=9, has_forbidden=False)
     monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
-    for module in ("plan.plan", "solve"):
-        monkeypatch.setattr(f"oocbe.elimination.{module}.message_memory", lambda options: 12 * 700)
+    tune(message_bytes=12 * 700)
     plan = oocbe.plan(problem, max_disk=100, **UNPRUNED)
     assert "2 messages with 1,280 rows go to disk and take 160 B there at least (15.0 KiB before" in plan.disk_refusal
     assert "100 B may be used (--max-disk, free space)" in plan.disk_refusal
@@ -194,14 +193,13 @@ def test_what_cannot_fit_the_disk_is_refused_with_the_numbers(monkeypatch):
     assert oocbe.solve(problem, max_disk=10**6, **UNPRUNED).status == "optimal"
 
 
-def test_rows_that_eliminated_variables_forbid_are_no_reason_to_refuse(tmp_path, monkeypatch):
+def test_rows_that_eliminated_variables_forbid_are_no_reason_to_refuse(tmp_path, monkeypatch, tune):
     """One variable equals all others and goes first: its message has two of the 4,096 rows that no pair forbids."""
     count = 13
     (tmp_path / "order").write_text(" ".join(f"x{v}" for v in range(count)))
     options = UNPRUNED | {"order": tmp_path / "order", "max_disk": 1000}
     monkeypatch.setattr("oocbe.settings.option_values.LEAST_MEMORY", 1)
-    for module in ("plan.plan", "solve"):
-        monkeypatch.setattr(f"oocbe.elimination.{module}.message_memory", lambda options: 12 * 700)
+    tune(message_bytes=12 * 700)
     plan = oocbe.plan(star(count), **options)
     assert plan.buckets[0].predicted_rows == 2**12
     assert plan.disk_refusal == ""

@@ -9,7 +9,6 @@ import pytest
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination.buckets import recomputation
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
@@ -19,7 +18,6 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.synth.networks import grid_network, random_network
-from oocbe.tables import residence
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
 
@@ -62,9 +60,8 @@ CASES = {
 @pytest.mark.parametrize("most", [1, 4, 1 << 20])
 @pytest.mark.parametrize("tables", ["incomplete", "complete"])
 @pytest.mark.parametrize("name", CASES)
-def test_forgotten_messages_have_the_values_that_they_had(monkeypatch, name, tables, most):
-    monkeypatch.setattr(recomputation, "MOST_LOOKUPS", most)
-    monkeypatch.setattr(recomputation, "SLOW_LOOKUPS", 1)
+def test_forgotten_messages_have_the_values_that_they_had(tune, name, tables, most):
+    tune(most_lookups=most, slow_lookups=1)
     problem, semiring = CASES[name]
     with MessageStore(1 << 30) as store, ForgetfulStore(1 << 30) as forgetful:
         prepared, kept = forward(problem, semiring, store, tables, may_forget=False)
@@ -92,9 +89,9 @@ def test_forgotten_messages_have_the_values_that_they_had(monkeypatch, name, tab
     assert problem.in_semiring(semiring).evaluate(assignment) == outcome.value
 
 
-def test_chains_of_forgotten_messages_stay_short(monkeypatch):
+def test_chains_of_forgotten_messages_stay_short(tune):
     """With two values a variable along a chain, one message in three is kept where four lookups are allowed."""
-    monkeypatch.setattr(recomputation, "MOST_LOOKUPS", 4)
+    tune(most_lookups=4)
     costs = np.arange(4).reshape(2, 2)
     chain = Problem(
         tuple(Variable(f"v{i}", 2) for i in range(13)),
@@ -132,9 +129,8 @@ def test_less_is_written_where_memory_is_short():
 @pytest.mark.gpu
 @needs_device
 @pytest.mark.parametrize("tables", ["incomplete", "complete"])
-def test_a_device_that_fills_up_sends_nothing_home_that_can_be_forgotten(monkeypatch, tables):
-    monkeypatch.setattr(residence, "USED_SHARE", -1)
-    monkeypatch.setattr(recomputation, "SLOW_LOOKUPS", 1)
+def test_a_device_that_fills_up_sends_nothing_home_that_can_be_forgotten(monkeypatch, tune, tables):
+    tune(device_used_share=-1, slow_lookups=1)
     problem = grid_network(5, 5, tightness=0.2, seed=4)
     fetched, fetch = [], MessageStore._fetch
 

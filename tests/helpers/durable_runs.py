@@ -23,12 +23,12 @@ from pathlib import Path
 import numpy as np
 
 from oocbe.elimination import solve as solving
-from oocbe.elimination.buckets import messages
 from oocbe.elimination.runs import checkpoint
 from oocbe.elimination.search import race as racing
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
+from oocbe.settings.tuning import tuned
 from oocbe.tables import faults
 
 EMBEDDED_BYTES = 150
@@ -83,14 +83,14 @@ def solve_in(
                 digests.append(f"{message.scope} {message.rows} {hashlib.sha256(content).hexdigest()}")
         return backward(prepared, buckets, recomputation, deadline)
 
-    before = checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, messages.CHUNK_SHARE
-    # Rows of complete tables are listed a few at a time.
-    checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, messages.CHUNK_SHARE = embedded_bytes, FIRST_CAP, 0.0
+    before = checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP
+    checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = embedded_bytes, FIRST_CAP
     solving.backward_pass = digesting
     try:
-        result = solving.solve(problem or small_problem(), options_for(folder, resume, **more))
+        with tuned(chunk_share=0.0):  # rows of complete tables are listed a few at a time
+            result = solving.solve(problem or small_problem(), options_for(folder, resume, **more))
     finally:
-        checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP, messages.CHUNK_SHARE = before
+        checkpoint.EMBEDDED_BYTES, racing.FIRST_CAP = before
         solving.backward_pass = backward
     return {
         "value": result.value,

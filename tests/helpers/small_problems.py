@@ -8,12 +8,15 @@ seeded generator fills in tuples and values.
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
+from oocbe.bucket_engine import decision
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.forward import Forward
@@ -185,6 +188,15 @@ def eliminate(
             return (0 if problem.semiring.counts else None), None
         assignment = backward_pass(prepared, outcome.buckets) if problem.semiring.selects else None
     return math.ldexp(outcome.value, outcome.exponent) if outcome.exponent else outcome.value, assignment
+
+
+@contextmanager
+def forms_by_coin(seed: int):
+    """Within the block a coin is thrown whether a complete message is cheaper."""
+    random = np.random.default_rng(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decision, "is_cheaper_complete", lambda *numbers: bool(random.integers(2)))
+        yield
 
 
 def check(problem: Problem, value, assignment, expected) -> None:

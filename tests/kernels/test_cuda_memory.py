@@ -9,7 +9,7 @@ import pytest
 
 from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.transfer import memory
-from oocbe.kernels.cuda.transfer.memory import free_blocks, held_bytes, relieved_by, set_limit, used_bytes, with_retry
+from oocbe.kernels.cuda.transfer.memory import free_blocks, held_by, held_bytes, set_limit, used_bytes, with_retry
 from oocbe.settings.machine import device_memory_limit
 from oocbe.table_algebra import join_sum, maximise
 from oocbe.tables.layout import Layout
@@ -89,7 +89,7 @@ class Holder:
     def __init__(self, array=None):
         self.array = array
 
-    def relieve(self):
+    def free_device_memory(self):
         has_array, self.array = self.array is not None, None
         return has_array
 
@@ -98,7 +98,7 @@ class Holder:
 def test_who_holds_memory_for_no_need_is_asked_last(limited, cuda):
     limited(64 * MIB)
     holder = Holder(cuda.backend.upload(np.zeros(40 * MIB, dtype=np.uint8)))
-    relieved_by(holder)
+    held_by(holder)
     cuda.backend.upload(np.zeros(16 * MIB, dtype=np.uint8))
     assert holder.array is not None
     cuda.backend.upload(np.zeros(48 * MIB, dtype=np.uint8))
@@ -107,15 +107,15 @@ def test_who_holds_memory_for_no_need_is_asked_last(limited, cuda):
 
 @pytest.mark.parametrize("has_more", [False, True])
 @pytest.mark.parametrize("thread", ["own", "another"])
-def test_only_reliefs_of_the_thread_that_ran_out_are_asked(monkeypatch, has_more, thread):
+def test_only_holders_of_the_thread_that_ran_out_are_asked(monkeypatch, has_more, thread):
     monkeypatch.setattr(memory, "is_out_of_memory", lambda error: isinstance(error, MemoryError))
     monkeypatch.setattr(memory, "free_blocks", lambda: None)
     monkeypatch.setattr(memory, "used_bytes", lambda: 5)
     monkeypatch.setattr(memory, "limit_bytes", lambda: 7)
     holder = Holder([] if has_more else None)
-    declare = threading.Thread(target=relieved_by, args=(holder,)) if thread == "another" else None
+    declare = threading.Thread(target=held_by, args=(holder,)) if thread == "another" else None
     if declare is None:
-        relieved_by(holder)
+        held_by(holder)
     else:
         declare.start()
         declare.join()

@@ -41,10 +41,10 @@ def answer(task, tables, **options):
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("tables", ["incomplete", "auto"])
 @pytest.mark.parametrize("piece_rows", [7, 40])
-def test_tasks_in_pieces(task, tables, piece_rows, monkeypatch):
+def test_tasks_in_pieces(task, tables, piece_rows, monkeypatch, tune):
     monkeypatch.setattr(row_weights, "BLOCK_ROWS", 16)
     whole = answer(task, tables)
-    monkeypatch.setattr("oocbe.tasks.tables.message_memory", lambda options: 1 << 10)
+    tune(message_bytes=1 << 10)
     made = []
     monkeypatch.setattr(top_down, "RowWeights", lambda *arguments: made.append(RowWeights(*arguments)) or made[-1])
     pieces = answer(task, tables, piece_rows=piece_rows, streams=2, chunk_rows=30)
@@ -59,13 +59,13 @@ def test_tasks_in_pieces(task, tables, piece_rows, monkeypatch):
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("memory", [64, 200, 1000])
-def test_messages_are_not_forgotten(task, memory, monkeypatch):
+def test_messages_are_not_forgotten(task, memory, tune):
     """Where memory is short a solve forgets messages in it that were joined; tasks go back over all of their rows."""
     functions = tuple(Function.from_array((v, v + 1), np.arange(4).reshape(2, 2) * (v + 1)) for v in range(19))
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(20)), functions, name="chain")
     options = {"order": "linear", "order_seconds": 0, "tables": "complete", "backend": "cpu"}
     whole = run_task(task, problem, **options)
-    monkeypatch.setattr("oocbe.tasks.tables.message_memory", lambda options: memory)
+    tune(message_bytes=memory)
     found = run_task(task, problem, **options)
     assert (found.value, found.assignments) == (whole.value, whole.assignments)
     assert str(found.marginals) == str(whole.marginals)

@@ -11,6 +11,8 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+from oocbe.settings.tuning import tuned
+
 Settings = dict[str, Any]
 
 
@@ -96,15 +98,11 @@ def inside_settings(settings: Settings) -> Iterator[None]:
     inside = settings.get("inside", {})
     with ExitStack() as stack:
         if "message_bytes" in inside:
-            for place in ("oocbe.elimination.solve", "oocbe.tasks.tables"):
-                stack.enter_context(mock.patch(f"{place}.message_memory", lambda options: inside["message_bytes"]))
+            stack.enter_context(tuned(message_bytes=inside["message_bytes"]))
         if "mixed_forms" in inside:
             coin = Random(inside["mixed_forms"])
-            patched = mock.patch(
-                "oocbe.elimination.buckets.complete_messages.is_cheaper_complete",
-                lambda *_, **__: coin.random() < 0.5,
-            )
-            stack.enter_context(patched)
+            cheaper = "oocbe.bucket_engine.decision.is_cheaper_complete"
+            stack.enter_context(mock.patch(cheaper, lambda *_, **__: coin.random() < 0.5))
         if "first_cap" in inside:
             stack.enter_context(mock.patch("oocbe.elimination.search.race.FIRST_CAP", inside["first_cap"]))
         if "forgets" in inside:
@@ -126,9 +124,9 @@ def _forgetting(coin: Random) -> AbstractContextManager[Any]:
 
     def joined(store: Any, message: Any) -> None:
         original(store, message)
-        is_kept = any(m is message for m in store._joined)
+        is_kept = any(m is message for m in store._held.joined)
         if is_kept and coin.random() < 0.8 and store._forget(message):
-            store._joined[:] = [m for m in store._joined if m is not message]
+            store._held.joined[:] = [m for m in store._held.joined if m is not message]
 
     return mock.patch.object(MessageStore, "joined", joined)
 

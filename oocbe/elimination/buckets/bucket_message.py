@@ -1,14 +1,17 @@
-"""Make the message of one bucket: in memory where its tables and rows fit, in pieces through the disk where not.
+"""Make the message of one bucket: as the decision about it says, and otherwise where an attempt fails.
 
-Both ways join the same program, so they give the same rows. In memory, all tables of the bucket are read and joined at
-once. Where they would take too much of the limit, where the message turns out to have more rows than there is room for,
-or where the device has no memory for them, the bucket is joined again in pieces
-(:mod:`oocbe.elimination.buckets.piecewise`).
+How is decided by :func:`oocbe.bucket_engine.decision.decide`: from what is measured of the bucket and of memory, and
+once more after each attempt that failed, with what that has shown. Where the device has no memory for a complete table
+after all, main memory may; where a complete table cannot tell what is infeasible, rows do; where more rows come of a
+join than there is room for, or memory for them cannot be had, it is joined again in pieces
+(:mod:`oocbe.elimination.buckets.piecewise`). All ways of joining rows join the same
+program, so they give the same rows.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +19,25 @@ from numpy.typing import NDArray
 from oocbe.bucket_engine.bucket_cuts import BucketJoin
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
+from oocbe.bucket_engine.decision import (
+    COMPLETE,
+    INCOMPLETE,
+    NOTHING,
+    BucketSizes,
+    Known,
+    Place,
+    Strategy,
+    WhyForm,
+    WhyPieces,
+    Wishes,
+    decide,
+)
 from oocbe.bucket_engine.factors import PackedFactor
 from oocbe.bucket_engine.join_program import BucketScope, ProgramBuilder
 from oocbe.bucket_engine.row_pruning import RowPruning
 from oocbe.elimination.buckets.buckets import Bucket, elements_of, members_of, reading, subtree_members
 from oocbe.elimination.buckets.complete_messages import CompleteMessages
 from oocbe.elimination.buckets.complete_pieces import CompletePieces
-from oocbe.elimination.buckets.forms import INCOMPLETE
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.piecewise import Finish, PiecewiseBucket
@@ -33,22 +48,32 @@ from oocbe.errors import DiskError, ResourceError
 from oocbe.model.semiring import Combination
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
 from oocbe.pruning.pruner import RowPruner
+from oocbe.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
 from oocbe.tables.residence import is_on_device
 from oocbe.tables.table import Table, format_bytes
 
-WORKING_COPIES = 3
-"""What a message takes while it is made: its blocks grow by doubling, and are then laid end to end."""
 
-STEPS_A_ROW = 64
-"""Steps that a capped run may take for each row that its cap allows: bounds may drop nearly all that a join tries."""
+@dataclass
+class BucketTask:
+    """A bucket whose message is being made.
 
-LEAST_EXPONENT = -1000.0
-"""Products of at least two to the power of this are normal numbers, beside rounding."""
+    Attributes
+    ----------
+    bucket : what is joined. layout : of the message's rows. covered : constraints that are applied.
+    subtree : uint8 (variables,), 1 for those eliminated in the message's subtree.
+    pruning : the bound to hold rows against.
+    may_cut : whether rows may be joined in pieces. known : what attempts have shown.
+    """
 
-INPUT_SHARE = 0.5
-"""Tables that would take more of the limit than this are joined in pieces: the rest is for what comes of them."""
+    bucket: Bucket
+    layout: Layout
+    subtree: NDArray[np.uint8]
+    pruning: RowPruning | None
+    covered: list[PackedFactor]
+    may_cut: bool
+    known: Known = NOTHING
 
 
 class MessageMaker:
@@ -73,12 +98,17 @@ class MessageMaker:
         self._prepared = prepared
         self._store = store
         self._row_cap = row_cap
-        self._step_limit = NO_LIMIT if row_cap is None else row_cap * STEPS_A_ROW
+        self._step_limit = NO_LIMIT if row_cap is None else row_cap * tuning().steps_a_row
         self._engine = engine or BucketEngine("cpu")
+        self._device = self._engine.device(lambda: store.left_on_device)
         self._pruner = pruner
         form = INCOMPLETE if pruner is not None or prepared.consumption is not None else tables
         self._complete = CompleteMessages(prepared, store, self._engine, form)
         self._complete_pieces = CompletePieces(prepared, store, self._engine, self._complete)
+        # Rows that carry what they consume are not cut into pieces.
+        self._may_cut = prepared.consumption is None
+        piece_rows = self._engine.piece_rows if self._may_cut else None
+        self._wishes = [Wishes(self._complete.tables, piece_rows, may_cut) for may_cut in (False, True)]
         problem = prepared.problem
         self._may_cancel = any(f.values.min(initial=0) < 0 or (f.default or 0) < 0 for f in problem.functions)
         is_dominated = dominance and applies_to(prepared.semiring)
@@ -114,56 +144,95 @@ class MessageMaker:
         ResourceError : memory or disk ran out. TimeLimitError : the engine's deadline came.
         ValueRangeError : a product of integers could leave the range of int64.
         """
-        separator = bucket.separator
-        bucket, pruning = self._begun(bucket, subtree)
-        table: Table | CompleteTable | None = self.complete_message(bucket)
-        if table is None and (published := self._in_complete_pieces(place, bucket, separator)) is not None:
-            return published
-        if table is None and self._prepared.consumption is not None:
-            table = self._held(bucket, separator, subtree, pruning)
-        if table is None and not self._exceeds_memory(bucket):
-            table = self._in_memory(bucket, separator, subtree, pruning)
+        task = self._begun(bucket, subtree, self._may_cut)
+        table: Table | CompleteTable | None = None
+        strategy = self._decide(task)
+        while table is None and strategy.is_complete:
+            if strategy.is_whole:
+                table = self._complete_in_memory(task, strategy)
+            elif (published := self._complete_in_pieces(place, task)) is not None:
+                return published
+            if table is None:
+                strategy = self._decide(task)
         if table is None:
-            return self._in_pieces(place, bucket, separator, subtree, pruning)
+            if not task.may_cut:
+                table = self._held(task, strategy)
+            elif not strategy.is_whole or (table := self._rows_in_memory(task, strategy)) is None:
+                return self._rows_in_pieces(place, task)
         exponent = 0
         if table.rows:
-            table, exponent = rescale(table, self._name_of(bucket), self._may_cancel)
-        return self._store.publish(place, separator, table, exponent), exponent
+            table, exponent = rescale(table, self._name_of(task.bucket), self._may_cancel)
+        return self._store.publish(place, bucket.separator, table, exponent), exponent
 
     def table(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table:
-        """The message of a bucket in memory, not published; arguments as for :meth:`make`.
+        """The message of a bucket as rows in memory, not published; arguments as for :meth:`make`.
 
         Raises
         ------
         ResourceError : it does not fit the memory limit, or device memory ran out. Else as for :meth:`make`.
         """
-        separator = bucket.separator
-        bucket, pruning = self._begun(bucket, subtree)
-        return self._held(bucket, separator, subtree, pruning)
+        task = self._begun(bucket, subtree, may_cut=False)
+        task.known = Known(needs_rows=WhyForm.ONLY_ROWS)
+        return self._held(task)
 
-    def _held(
-        self, bucket: Bucket, separator: tuple[int, ...], subtree: NDArray[np.uint8], pruning: RowPruning | None
-    ) -> Table:
-        """The message in memory, whatever it takes: rows that carry what they consume are not cut into pieces."""
-        table = self._in_memory(bucket, separator, subtree, pruning)
-        if table is None:
-            problem, store = self._prepared.problem, self._store
-            raise ResourceError(
-                f"{problem.name}, bucket of {problem.variables[bucket.variable].name}: its message over "
-                f"{len(separator)} variables does not fit memory; used {format_bytes(store.in_memory)}, requested more "
-                f"than {format_bytes(max(0, store.free))}, limit {format_bytes(store.memory_limit)}. Raise --memory"
-            )
-        return table
+    def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
+        """The message in memory in the form that is cheaper, not published; arguments and errors as for :meth:`table`.
 
-    def _begun(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> tuple[Bucket, RowPruning | None]:
+        ResourceError also where it must be complete and does not fit.
+        """
+        task = self._begun(bucket, subtree, may_cut=False)
+        while (strategy := self._decide(task)).is_complete:
+            if strategy.is_whole:
+                made = self._complete_in_memory(task, strategy)
+                if made is not None:
+                    return made
+            elif self._complete.tables == COMPLETE and strategy.why_pieces is not WhyPieces.PIECE_ROWS:
+                raise self._complete_out_of_memory(task.bucket, strategy)
+            else:
+                task.known = replace(task.known, needs_rows=WhyForm.COMPLETE_DOES_NOT_FIT)
+        return self._held(task, strategy)
+
+    def _begun(self, bucket: Bucket, subtree: NDArray[np.uint8], may_cut: bool) -> BucketTask:
         """What is joined, its range checked, and the bound to hold rows against."""
-        separator = bucket.separator
         bucket = self.factors(bucket)
         if self._prepared.semiring.combination is Combination.MULTIPLY:
             self.check_range(bucket)
-        if self._pruner is None:
-            return bucket, None
-        return bucket, self._pruner.for_message(subtree_members(subtree), separator, self._prepared.consumption)
+        pruning = None
+        if self._pruner is not None:
+            consumption = self._prepared.consumption
+            pruning = self._pruner.for_message(subtree_members(subtree), bucket.separator, consumption)
+        layout = self._prepared.layout(bucket.separator)
+        return BucketTask(bucket, layout, subtree, pruning, self._covered(bucket), may_cut)
+
+    def _decide(self, task: BucketTask) -> Strategy:
+        """How the message is made, by what is known now; memory is freed for it, as far as can be."""
+        bucket, prepared, store = task.bucket, self._prepared, self._store
+        domains, dtype = prepared.problem.sizes, prepared.dtype
+        cells = math.prod(domains[v] for v in bucket.separator)
+        sizes = BucketSizes(
+            cells,
+            cells * domains[bucket.variable],
+            dtype.itemsize,
+            8 * task.layout.words + dtype.itemsize,
+            self._complete.expected_rows(bucket, task.covered) if self._complete.tables == "auto" else 0.0,
+            [m.as_input(domains, dtype) for m in bucket.messages],
+        )
+        strategy = decide(sizes, store.room(bucket.messages), self._device, self._wishes[task.may_cut], task.known)
+        store.make_room(strategy.wanted, besides=bucket.messages)
+        return strategy
+
+    def _held(self, task: BucketTask, strategy: Strategy | None = None) -> Table:
+        """The message as rows in memory; ResourceError where it does not fit."""
+        strategy = strategy or self._decide(task)
+        table = self._rows_in_memory(task, strategy) if strategy.is_whole else None
+        if table is None:
+            store = self._store
+            raise ResourceError(
+                f"{self._name_of(task.bucket)}: its message over {len(task.bucket.separator)} variables does not fit "
+                f"memory; used {format_bytes(store.in_memory)}, requested more than "
+                f"{format_bytes(max(0, store.free))}, limit {format_bytes(store.memory_limit)}. Raise --memory"
+            )
+        return table
 
     def factors(self, bucket: Bucket) -> Bucket:
         """What is joined for a bucket: itself, unless a subclass joins some of its messages beforehand."""
@@ -187,104 +256,65 @@ class MessageMaker:
         problem = self._prepared.problem
         return f"{problem.name}, bucket of {problem.variables[bucket.variable].name}"
 
-    def complete_message(self, bucket: Bucket) -> CompleteTable | None:
-        """The message as a complete table, not published; None where rows are cheaper."""
-        made = self._computed_complete(bucket)
-        return made if made is not None and self._is_certain(bucket, made) else None
-
-    def _computed_complete(self, bucket: Bucket) -> CompleteTable | None:
-        """The message as a complete table, certain or not."""
-        if not self._complete.are_possible:
-            return None
-        with reading(self._prepared, bucket):
-            return self._complete.compute(bucket, self._covered(bucket), self._row_cap)
-
-    def _is_certain(self, bucket: Bucket, made: CompleteTable) -> bool:
-        """Whether what a complete table says is infeasible is so; only rows tell it from floats whose product is too
-        small for one, or that cancel."""
-        if not self._multiplies_floats or made.rows == made.cells:
-            return made.rows > 0 or made.dtype.kind != "f"
-        return made.rows > 0 and not self._may_underflow(bucket)
-
-    def needed_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
-        """The message in memory in the form that is cheaper, not published; arguments and errors as for :meth:`table`.
-
-        ResourceError also where it must be complete and does not fit.
-        """
-        made = self._computed_complete(bucket)
-        if made is None:
-            self._complete.check_rows_will_do(bucket)
-        elif self._is_certain(bucket, made):
-            return made
-        return self.table(bucket, subtree)
-
-    @property
-    def _multiplies_floats(self) -> bool:
-        prepared = self._prepared
-        return prepared.dtype.kind == "f" and prepared.semiring.combination is Combination.MULTIPLY
-
-    def _may_underflow(self, bucket: Bucket) -> bool:
-        """Whether the product of the smallest values of all that is joined, but 0, may be too small for float64."""
-        entries = self._prepared.functions.entries
-        bits = 0.0
-        for f in bucket.functions:
-            own = np.abs(entries[f.offset : f.offset + (1 << f.bits)])
-            bits += float(np.log2(own[own > 0].min(initial=1.0)))
-        for message in bucket.messages:
-            bits += math.log2(message.least_magnitude())
-        return bits < LEAST_EXPONENT
-
-    def _in_complete_pieces(self, place: int, bucket: Bucket, separator: tuple[int, ...]) -> tuple[Message, int] | None:
-        """The message as a complete table through the disk; None where rows are cheaper."""
-        if not self._complete.are_possible:
-            return None
-        covered = self._covered(bucket)
-        if not self._complete.suits_in_pieces(bucket, covered):
-            return None
-        if self._multiplies_floats and self._may_underflow(bucket):
-            return None
+    def _complete_in_memory(self, task: BucketTask, strategy: Strategy) -> CompleteTable | None:
+        """The message as a complete table; None where the device ran out of memory, or only rows can tell what is
+        infeasible, which is known then."""
+        assert strategy.place is not None
+        bucket = task.bucket
         self._complete.check_cap(bucket, self._row_cap)
-        with reading(self._prepared, bucket):
-            return self._complete_pieces.publish(place, bucket, separator, covered)
+        try:
+            with reading(self._prepared, bucket):
+                made = self._complete.compute(bucket, task.covered, strategy.place)
+        except DiskError:
+            raise
+        except ResourceError:
+            if strategy.place is not Place.DEVICE:
+                raise
+            task.known = replace(task.known, device_ran_out=True)
+            return None
+        if self._complete.is_certain(bucket, made):
+            return made
+        task.known = replace(task.known, needs_rows=WhyForm.UNCERTAIN)
+        return None
 
-    def _exceeds_memory(self, bucket: Bucket) -> bool:
-        """Whether the bucket's tables would take so much memory that they are better joined in pieces."""
-        most = self._engine.piece_rows
-        if most is not None and any(m.rows > most for m in bucket.messages):
-            return True
-        held = sum(m.main_memory for m in bucket.messages)
-        return held + _charged(bucket) > self._store.memory_limit * INPUT_SHARE
+    def _complete_in_pieces(self, place: int, task: BucketTask) -> tuple[Message, int] | None:
+        """The message as a complete table through the disk, published; None where only rows can tell what is
+        infeasible, which is known then."""
+        bucket, published = task.bucket, None
+        if self._complete.may_be_certain(bucket):
+            self._complete.check_cap(bucket, self._row_cap)
+            with reading(self._prepared, bucket):
+                published = self._complete_pieces.publish(place, bucket, bucket.separator, task.covered)
+        if published is None:
+            task.known = replace(task.known, needs_rows=WhyForm.UNCERTAIN)
+        return published
 
-    def _in_memory(
-        self, bucket: Bucket, separator: tuple[int, ...], subtree: NDArray[np.uint8], pruning: RowPruning | None
-    ) -> Table | None:
-        """The message where all of it fits; None where it does not."""
-        prepared, store, engine = self._prepared, self._store, self._engine
-        charged = _charged(bucket)
-        largest = max((m.nbytes for m in bucket.messages), default=0)
-        store.make_room(charged + 2 * WORKING_COPIES * largest, besides=bucket.messages)
+    def _complete_out_of_memory(self, bucket: Bucket, strategy: Strategy) -> ResourceError:
+        store = self._store
+        return ResourceError(
+            f"{self._name_of(bucket)}: its message over {len(bucket.separator)} variables is to be complete; requested "
+            f"{format_bytes(strategy.wanted)}, used {format_bytes(store.in_memory)}, limit "
+            f"{format_bytes(store.memory_limit)}. Raise --memory, or use --tables auto"
+        )
+
+    def _rows_in_memory(self, task: BucketTask, strategy: Strategy) -> Table | None:
+        """The message as rows where all of it fits; None where it does not."""
+        bucket, prepared, store, engine = task.bucket, self._prepared, self._store, self._engine
         with reading(prepared, bucket):
             tables = [m.table() for m in bucket.messages]
-        if not engine.can_take(tables):  # what is on the device comes to main memory, then
-            charged += sum(m.nbytes for m in bucket.messages if m.is_on_device)
-        layout = prepared.layout(separator)
+        layout = task.layout
         program = self._program.build(
-            self._scope(bucket, separator, layout),
+            self._scope(bucket, layout),
             [(m.scope, t.layout) for m, t in zip(bucket.messages, tables, strict=True)],
-            self._covered(bucket),
+            task.covered,
             bucket.functions,
             max((t.rows for t in tables), default=0),
-            pruning,
+            task.pruning,
         )
-        row_bytes = (8 * layout.words + prepared.dtype.itemsize) * WORKING_COPIES
-        # Rows that carry what they consume are not cut into pieces.
-        piece_rows = engine.piece_rows if prepared.consumption is None else None
         while True:
-            limit = max(0, store.free - charged) // row_bytes
-            if piece_rows is not None:
-                limit = min(limit, piece_rows)
-            cap = limit + 1 if self._row_cap is None else self._row_cap
-            limits = (min(cap, limit), self._step_limit)
+            most = strategy.most_rows
+            cap = most + 1 if self._row_cap is None else self._row_cap
+            limits = (min(cap, most), self._step_limit)
             try:
                 message = engine.join(
                     program, layout, tables, prepared.semiring, prepared.dtype, *limits, may_fall_back=False
@@ -293,43 +323,41 @@ class MessageMaker:
             except TooManyStepsError:
                 raise
             except TooManyRowsError:
-                if cap <= limit:
+                if cap <= most:
                     raise
+                task.known = replace(task.known, needs_rows=strategy.why_form, least_rows=most + 1)
             except DiskError:
                 raise
             except ResourceError:
                 return None
             # Out of the handler: the error's traceback holds the failed call's arrays, and writing takes memory, too.
-            if piece_rows is not None or not store.make_room(store.memory_limit, besides=bucket.messages):
+            strategy = self._decide(task)
+            if not strategy.is_whole:
                 return None
         message = self.finished(message)
         if self._dominance is not None:
-            message = self._dominance.drop_dominated(message, separator, subtree, engine)
+            message = self._dominance.drop_dominated(message, bucket.separator, task.subtree, engine)
         if not is_on_device(message):
             store.make_room(message.nbytes)
         return message
 
-    def _in_pieces(
-        self,
-        place: int,
-        bucket: Bucket,
-        separator: tuple[int, ...],
-        subtree: NDArray[np.uint8],
-        pruning: RowPruning | None,
-    ) -> tuple[Message, int]:
-        """The message through the disk, which has room for tables and rows of any number."""
-        prepared = self._prepared
-        self._store.bring_home(bucket.messages, as_rows=True)
+    def _rows_in_pieces(self, place: int, task: BucketTask) -> tuple[Message, int]:
+        """The message as rows through the disk, which has room for tables and rows of any number."""
+        prepared, bucket = self._prepared, task.bucket
+        separator = bucket.separator
+        self._store.move_to_main_memory(bucket.messages, as_rows=True)
         self._store.list_rows(bucket.messages)
-        finish = Finish(self._name_of(bucket), self._may_cancel, self.finished, self._dominance, separator, subtree)
+        finish = Finish(
+            self._name_of(bucket), self._may_cancel, self.finished, self._dominance, separator, task.subtree
+        )
         pieces = PiecewiseBucket(self._store, self._engine, finish, self._row_cap, self._step_limit)
         join = BucketJoin(
             self._program,
-            self._scope(bucket, separator, prepared.layout(separator)),
+            self._scope(bucket, task.layout),
             tuple((m.scope, m.sorted_rows(pieces.cache)) for m in bucket.messages),
-            self._covered(bucket),
+            task.covered,
             bucket.functions,
-            pruning,
+            task.pruning,
             prepared.semiring,
             prepared.dtype,
             max((m.rows for m in bucket.messages), default=0),
@@ -338,8 +366,8 @@ class MessageMaker:
         with reading(prepared, bucket):
             return pieces.publish(place, join)
 
-    def _scope(self, bucket: Bucket, separator: tuple[int, ...], layout: Layout) -> BucketScope:
-        return BucketScope(bucket.variable, self._prepared.problem.sizes[bucket.variable], separator, layout)
+    def _scope(self, bucket: Bucket, layout: Layout) -> BucketScope:
+        return BucketScope(bucket.variable, self._prepared.problem.sizes[bucket.variable], bucket.separator, layout)
 
     def _covered(self, bucket: Bucket) -> list[PackedFactor]:
         """Constraints over the bucket's variables that no message enforces already.
@@ -357,13 +385,3 @@ class MessageMaker:
                 if c.members & ~members == 0 and all(c.members & ~scope for scope in scopes):
                     found[c.offset] = c
         return list(found.values())
-
-
-def _charged(bucket: Bucket) -> int:
-    """Bytes that joining takes besides messages in memory: those read back or listed, and the copy that lays all end
-    to end."""
-    charged = sum(m.listed_bytes for m in bucket.messages if m.is_complete or not m.is_in_memory)
-    charged += sum(m.nbytes for m in bucket.messages if m.is_complete)  # in the rows' order, while they are listed
-    if len(bucket.messages) > 1:
-        charged += sum(m.listed_bytes for m in bucket.messages)
-    return charged

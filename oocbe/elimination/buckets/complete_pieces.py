@@ -26,19 +26,16 @@ from oocbe.elimination.buckets.cells_to_come import CellsToCome
 from oocbe.elimination.buckets.complete_messages import CompleteMessages
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.buckets.piecewise import HELD_SHARE, WANTED_SHARE
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.scaling import exponent_of, out_of_range, rescale, scaled_values
 from oocbe.kernels import backend_named
+from oocbe.settings.tuning import tuning
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.sources import source_of
 from oocbe.streaming.space import Space
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import to_host
 from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
-
-FILL_SHARE = 0.5
-"""Share of the room for rows that are written out as a complete table, before any piece is at work."""
 
 
 class CompletePieces:
@@ -67,8 +64,8 @@ class CompletePieces:
         ResourceError : memory has no room for the smallest piece. CorruptDataError : a table on disk is damaged.
         """
         prepared, store, engine = self._prepared, self._store, self._engine
-        store.bring_home(bucket.messages, as_rows=False)
-        store.make_room(int(store.memory_limit * WANTED_SHARE))
+        store.move_to_main_memory(bucket.messages, as_rows=False)
+        store.make_room(int(store.memory_limit * tuning().wanted_share))
         room = max(1, store.free)
         scope = tuple(reversed(separator))
         like = CellsToCome(prepared.layout(scope), prepared.dtype, prepared.semiring)
@@ -87,7 +84,7 @@ class CompletePieces:
                 engine.streams,
             )
             with closing(stream.values()) as values:
-                if not separator or like.layout.complete_rows * like.dtype.itemsize <= room * HELD_SHARE:
+                if not separator or like.layout.complete_rows * like.dtype.itemsize <= room * tuning().held_share:
                     made = np.concatenate(list(values))
                     return self._publish_held(place, separator, CompleteTable(like.layout, made, like.semiring))
                 if exponent_of(like.semiring, like.dtype, 2.0) == 0:
@@ -121,12 +118,12 @@ class CompletePieces:
             return message.cells()
         prepared = self._prepared
         layout = prepared.layout(tuple(reversed(message.scope)))
-        if layout.complete_rows * prepared.dtype.itemsize + 2 * message.nbytes <= room * HELD_SHARE:
+        if layout.complete_rows * prepared.dtype.itemsize + 2 * message.nbytes <= room * tuning().held_share:
             return to_host(message.complete(prepared.dtype))
         like = CellsToCome(layout, prepared.dtype, prepared.semiring)
         rows = message.rows_on_hand()
         source = source_of(to_host(rows) if message.is_in_memory else rows)  # type: ignore[type-var]
-        space = Space(Budget(int(room * FILL_SHARE)), self._store.budget, 1, self._engine.piece_rows)
+        space = Space(Budget(int(room * tuning().fill_share)), self._store.budget, 1, self._engine.piece_rows)
         values = cell_pieces(source, layout, prepared.dtype, prepared.semiring, space, backend_named("cpu"))
         return scratch.enter_context(self._written(like, values))
 

@@ -1,12 +1,8 @@
-"""Which form a message takes: complete (values only) or incomplete (feasible rows with their keys).
+"""Which forms messages of a problem may take, complete or incomplete, and what orders cost with the cheaper ones.
 
-By memory, a complete table is cheaper where the feasible share of its assignments, its density, is above the value's
-share of a row's bytes. By time it is cheaper far below that: a joined cell of complete tables costs a small part of
-what a joined row costs. So a message is complete where its values take up to :data:`FAVOUR` times the bytes of its
-rows.
-
-The plan forecasts densities from the predicted rows (:mod:`oocbe.elimination.orders.order`). The forward pass measures
-them: of what a bucket joins, and of each message once it is there.
+The form of each message is decided when its bucket comes, from measured densities
+(:mod:`oocbe.bucket_engine.decision`). Orders are compared before anything is known but predicted rows
+(:mod:`oocbe.elimination.orders.order`).
 """
 
 from __future__ import annotations
@@ -17,33 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, is_cheaper_complete
 from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.ranges import float_sum_bounds, sum_bound
 from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
+from oocbe.settings.tuning import tuning
 from oocbe.tables.layout import WORD_BITS, Layout
-
-COMPLETE, INCOMPLETE = "complete", "incomplete"
-
-FAVOUR = 4.0
-"""How many times the bytes of the rows a complete table may take."""
-
-CELLS_A_ROW = 2000.0
-"""Joined cells of complete tables that take the time of one predicted row of incomplete ones, in small problems, where
-a row costs half a microsecond to two (see ``ROWS_A_SECOND``)."""
-
-LARGEST_SHARE = 4
-"""Complete tables are favoured up to a quarter of the memory: a bucket's inputs, and the next message, lie beside it.
-Beyond that they must be smaller than the rows, and go through the disk in pieces where memory has no room."""
-
-
-def is_cheaper_complete(cells: int, rows: float, words: int, itemsize: int, favour: float = FAVOUR) -> bool:
-    """Whether a message of so many assignments, of which so many are feasible, is cheaper as a complete table.
-
-    words, itemsize : of a row's key, and bytes of a value. favour : see :data:`FAVOUR`; 1 where only memory counts.
-    """
-    return cells * itemsize <= favour * rows * (words * WORD_BITS // 8 + itemsize)
 
 
 def may_be_complete(problem: Problem, semiring: Semiring, dtype: np.dtype[Any]) -> bool:
@@ -56,7 +33,7 @@ def may_be_complete(problem: Problem, semiring: Semiring, dtype: np.dtype[Any]) 
 
 
 def forecast(layout: Layout, rows: float, dtype: np.dtype[Any], tables: str, memory: int) -> str:
-    """Form that the plan expects of a message.
+    """Form that is expected of a message before its bucket is known.
 
     Parameters
     ----------
@@ -67,8 +44,10 @@ def forecast(layout: Layout, rows: float, dtype: np.dtype[Any], tables: str, mem
         return tables
     cells = layout.complete_rows
     size = cells * dtype.itemsize
-    favour = FAVOUR if size * LARGEST_SHARE <= memory else 1.0
-    return COMPLETE if is_cheaper_complete(cells, rows, layout.words, dtype.itemsize, favour) else INCOMPLETE
+    numbers = tuning()
+    favour = numbers.favour if size <= memory * numbers.favoured_share else 1.0
+    row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
+    return COMPLETE if is_cheaper_complete(cells, rows, dtype.itemsize, row_bytes, favour) else INCOMPLETE
 
 
 def possible_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:
@@ -89,13 +68,15 @@ def expected_work(
     dtype: np.dtype[Any],
     tables: str,
     memory: int,
-    cells_a_row: float = CELLS_A_ROW,
+    cells_a_row: float | None = None,
 ) -> float:
     """What an order is predicted to cost, in rows: joined cells of complete buckets count as a part of a row.
 
-    sizes : domain size of each variable. tables : see :func:`possible_tables`. cells_a_row : that cost what a row does.
+    sizes : domain size of each variable. tables : see :func:`possible_tables`.
+    cells_a_row : that cost what a row does; None: what :class:`oocbe.settings.tuning.Tuning` says of small problems.
     """
     work = 0.0
+    cells_a_row = cells_a_row or tuning().cells_a_row
     for v, separator, rows in zip(order, separators, predicted_rows, strict=True):
         joined = math.prod(sizes[u] for u in separator) * sizes[v] / cells_a_row
         form = tables

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.bucket_join import TooManyRowsError
+from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket, elements_of, fill_buckets
-from oocbe.elimination.buckets.forms import INCOMPLETE
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.recomputation import Recomputation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,23 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.bucket_engine.decision import Input, Place
 from oocbe.complete_tables.conversion import complete_in_memory, rows_in_memory
 from oocbe.elimination.preparation.ranges import largest_magnitude
 from oocbe.errors import DiskError, ResourceError
 from oocbe.model.infeasible import feasible_mask
 from oocbe.model.row_numbers import key_number
+from oocbe.settings.tuning import tuning
 from oocbe.streaming.sources import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import find_row, host_rows, host_values, is_on_device, to_device, to_host
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
 from oocbe.tables.table import Table
-
-PART_BYTES = 1 << 28
-"""Bytes of a part of a table on its way from the device, where nothing is kept of it."""
-
-LESS = 0.75
-"""Rows take less than a complete table where they take this share of its bytes."""
 
 
 def _widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -91,8 +87,8 @@ class Message:
         """Bytes that it takes of main memory."""
         return 0 if self._table is None or self.is_on_device else self.nbytes
 
-    def come_home(self) -> None:
-        """Bring it from the device to main memory."""
+    def move_to_main_memory(self) -> None:
+        """Move it from the device to main memory."""
         assert self._table is not None
         self._table = to_host(self._table)
 
@@ -101,13 +97,24 @@ class Message:
         self._table = None
         self.is_forgotten = True
 
-    def list_there(self, share: float = math.inf) -> None:
+    def keep_as_rows(self, share: float = math.inf) -> None:
         """Where it is a complete table on the device, keep its rows instead, there, if they take less than a share of
         its bytes, and the device has room."""
         if isinstance(self._table, CompleteTable) and self.is_on_device and self.listed_bytes < self.nbytes * share:
             with _if_there_is_room():
                 self._table = self._table.to_table(tuple(reversed(self._table.scope)))
                 self.nbytes = self._table.nbytes
+
+    def as_input(self, domains: Sequence[int], dtype: np.dtype[Any]) -> Input:
+        """What a decision about the bucket that joins it is told, whose message has a dtype.
+
+        domains : domain size of each variable.
+        """
+        place = Place.DISK
+        if self._table is not None:
+            place = Place.DEVICE if is_on_device(self._table) else Place.MAIN_MEMORY
+        cells = math.prod(domains[v] for v in self.scope)
+        return Input(cells, self.rows, self.nbytes, self.listed_bytes, self.is_complete, place, self.dtype == dtype)
 
     @property
     def is_complete(self) -> bool:
@@ -151,10 +158,10 @@ class Message:
         """Values of the rows (of a complete table, of its feasible cells), a chunk of a table on disk at a time."""
         if isinstance(self._table, CompleteTable):
             codes = (self._table.semiring.combination, self._table.semiring.marginalisation)
-            for part in host_values(self._table, PART_BYTES):
+            for part in host_values(self._table, tuning().part_bytes):
                 yield part[feasible_mask(part, *codes)]
         elif self._table is not None:
-            for rows in host_rows(self._table, PART_BYTES):
+            for rows in host_rows(self._table, tuning().part_bytes):
                 yield rows.values
         elif isinstance(self._stored, StoredCompleteTable):
             codes = (self._stored.semiring.combination, self._stored.semiring.marginalisation)

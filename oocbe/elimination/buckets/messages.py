@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.bucket_engine.decision import MainMemory
 from oocbe.complete_tables.complete_transpose import Scratch
 from oocbe.complete_tables.conversion import row_pieces
 from oocbe.elimination.buckets.cells_to_come import Cells, CellsToCome
-from oocbe.elimination.buckets.message import LESS, Message
+from oocbe.elimination.buckets.held_messages import HeldMessages
+from oocbe.elimination.buckets.message import Message
+from oocbe.settings.tuning import tuning
 from oocbe.tables import disk
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.disk_budget import DiskBudget
@@ -37,13 +40,6 @@ if TYPE_CHECKING:
     from oocbe.tables.layout import Layout
 
 AnyStored = TypeVar("AnyStored", bound=StoredTable | StoredCompleteTable)
-
-CHUNK_SHARE, LEAST_CHUNK_ROWS = 0.015, 1 << 12
-"""A chunk's rows take this share of the memory limit at most, unless they are so few: one is being filled, one encoded,
-and some are decoded at a time."""
-
-LISTED_SHARE, LEAST_ROOM = 0.25, 0.1
-"""Share of what is free, or of this share of the limit where that is more, for listing a complete table's rows."""
 
 
 class MessageStore:
@@ -61,7 +57,6 @@ class MessageStore:
     Attributes
     ----------
     budget : of the disk, and the folder there.
-    in_memory : bytes of messages in main memory.
     forgets : forgets a message that has been joined where its values can be found otherwise, and says whether it did;
         called where memory is short. None where all messages are needed.
     """
@@ -75,8 +70,7 @@ class MessageStore:
         checkpoint: OrderCheckpoint | None = None,
         max_disk: int | None = None,
     ) -> None:
-        self.memory_limit = memory_limit
-        self.in_memory = 0
+        self._held = HeldMessages[Message](memory_limit)
         self.forgets: Callable[[Message], bool] | None = None
         self._checkpoint = checkpoint
         self._write_all = workdir is not None
@@ -87,12 +81,10 @@ class MessageStore:
         self._chunk_rows = chunk_rows
         self._scratch: ScratchFolder | None = None
         self._scratch_bytes = 0
-        self._joined: list[Message] = []
-        self._waiting: list[Message] = []
         self._left_on_device: list[Message] = []
         self._written = 0
         # Of a table on its way from the device to disk.
-        self._part_bytes = max(1 << 20, int(memory_limit * CHUNK_SHARE))
+        self._part_bytes = max(1 << 20, int(memory_limit * tuning().chunk_share))
 
     def __enter__(self) -> Self:
         return self
@@ -103,9 +95,23 @@ class MessageStore:
         self.close(interrupted=kind is not None)
 
     @property
+    def memory_limit(self) -> int:
+        """Bytes of main memory that messages may take together."""
+        return self._held.limit
+
+    @property
+    def in_memory(self) -> int:
+        """Bytes of messages in main memory."""
+        return self._held.used
+
+    @property
     def free(self) -> int:
         """Bytes of the limit that are free now."""
-        return self.memory_limit - self.in_memory
+        return self._held.free
+
+    def room(self, besides: Sequence[Message]) -> MainMemory:
+        """The memory as a decision sees it, which leaves some messages where they are."""
+        return self._held.room(besides)
 
     def add(self, scope: tuple[int, ...], table: Table | CompleteTable, is_filtered: bool = True) -> Message:
         """Keep a new message, or a problem's own table; ``is_filtered`` as in :class:`Message`.
@@ -115,11 +121,11 @@ class MessageStore:
         DiskError : the disk, or what may be used of it, is full.
         """
         message = Message(scope, table.rows, table.nbytes, is_filtered, _table=table)
-        self.in_memory += message.main_memory
+        self._held.used += message.main_memory
         if self._write_all:
             self._write(message)
         elif is_filtered:  # the problem's own tables stay in memory whatever is written of them
-            self._waiting.append(message)
+            self._held.waiting.append(message)
         return message
 
     def publish(self, place: int, scope: tuple[int, ...], table: Table | CompleteTable, exponent: int) -> Message:
@@ -148,28 +154,22 @@ class MessageStore:
 
         head : a table of its layout, dtype and semiring.
         """
-
-        def write(path: Path) -> StoredTable:
-            return self._stored(path, head, tables)
-
-        if self._checkpoint is not None:
-            stored = self._checkpoint.publish_table(place, scope, exponent, write)
-        else:
-            stored = self._in_scratch(write)
-        return Message(scope, stored.rows, stored.nbytes, _stored=stored)
+        return self._published(place, scope, exponent, lambda path: self._stored(path, head, tables))
 
     def publish_cells(
         self, place: int, scope: tuple[int, ...], like: Cells, values: Iterable[NDArray[Any]], exponent: int
     ) -> Message:
         """The same for a complete message whose values come in pieces, in the order of its cells."""
+        return self._published(place, scope, exponent, lambda path: self._stored_cells(path, like, values))
 
-        def write(path: Path) -> StoredCompleteTable:
-            return self._stored_cells(path, like, values)
-
-        checkpoint = self._checkpoint
-        stored = (
-            self._in_scratch(write) if checkpoint is None else checkpoint.publish_table(place, scope, exponent, write)
-        )
+    def _published(
+        self, place: int, scope: tuple[int, ...], exponent: int, write: Callable[[Path], AnyStored]
+    ) -> Message:
+        """A message that is written to the checkpoint, or to the scratch folder where there is none."""
+        if self._checkpoint is None:
+            stored = self._in_scratch(write)
+        else:
+            stored = self._checkpoint.publish_table(place, scope, exponent, write)
         return Message(scope, stored.rows, stored.nbytes, _stored=stored)
 
     def write_cells(self, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
@@ -205,68 +205,68 @@ class MessageStore:
     @contextmanager
     def holding(self, nbytes: int) -> Iterator[None]:
         """Within the block, a caller's own tables of so many bytes count as messages in memory."""
-        self.in_memory += nbytes
+        self._held.used += nbytes
         try:
             yield
         finally:
-            self.in_memory -= nbytes
+            self._held.used -= nbytes
 
     def joined(self, message: Message) -> None:
         """Note that a message has been joined: from now on it is only asked for single rows."""
         if message._table is None or not message.is_filtered:  # see add
             return
-        self._waiting = [m for m in self._waiting if m is not message]
+        self._held.waiting = [m for m in self._held.waiting if m is not message]
         if stays_on_device(message._table, self):
             self._left_on_device.append(message)
         else:
-            self._come_home(message)
+            self._keep_joined(message)
 
-    def relieve(self) -> bool:
-        """Forget or bring home what has been joined and was left on the device; whether there was anything."""
-        has_brought = bool(self._left_on_device)
+    def free_device_memory(self) -> bool:
+        """Forget, or move to main memory, what has been joined and was left on the device; whether anything was."""
+        has_any = bool(self._left_on_device)
         self._left_on_device = [message for message in self._left_on_device if not self._forget(message)]
         while self._left_on_device:
-            message = self._left_on_device.pop()  # first: bringing one home may ask for relief
+            message = self._left_on_device.pop()  # first: moving one may run out of memory in its turn
             try:
-                self._come_home(message)
+                self._keep_joined(message)
             except BaseException:
                 self._left_on_device.append(message)
                 raise
-        return has_brought
+        return has_any
 
-    def bring_home(self, messages: Sequence[Message], as_rows: bool) -> None:
-        """Bring messages that wait to be joined to main memory or disk, and all that were left on the device.
+    def move_to_main_memory(self, messages: Sequence[Message], as_rows: bool) -> None:
+        """Move messages that wait to be joined to main memory or disk, and all that were left on the device.
 
         as_rows : whether complete tables there become rows, there.
         """
-        self.relieve()
+        self.free_device_memory()
         for message in messages:
             if message.is_on_device:
                 if as_rows:
-                    message.list_there()
+                    message.keep_as_rows()
                 self._fetch(message, besides=[m for m in messages if m is not message])
 
     @property
     def left_on_device(self) -> int:
-        """Bytes on the device that :meth:`relieve` brings home."""
+        """Bytes on the device that :meth:`free_device_memory` frees."""
         return sum(message.nbytes for message in self._left_on_device)
 
-    def _come_home(self, message: Message) -> None:
+    def _keep_joined(self, message: Message) -> None:
         """Keep a message that has been joined in main memory, in the form that takes less where it comes from the
         device; other messages go to disk where there is no room for it."""
         if message.is_on_device:
             if self._forget(message):
                 return
-            message.list_there(LESS)
+            message.keep_as_rows(tuning().smaller_share)
             self._fetch(message)
         if message.is_in_memory:
-            self._joined.append(message)
+            self._held.joined.append(message)
 
     def _forget(self, message: Message) -> bool:
         """Forget a message that has been joined; whether that may be."""
         before = message.main_memory
         is_forgotten = self.forgets is not None and self.forgets(message)
-        self.in_memory -= before if is_forgotten else 0
+        self._held.used -= before if is_forgotten else 0
         return is_forgotten
 
     def _fetch(self, message: Message, besides: Sequence[Message] = ()) -> None:
@@ -275,29 +275,20 @@ class MessageStore:
         if self.free < message.nbytes:
             self._write(message)
             return
-        message.come_home()
-        self.in_memory += message.main_memory
+        message.move_to_main_memory()
+        self._held.used += message.main_memory
 
     def make_room(self, wanted: int, besides: Sequence[Message] = ()) -> bool:
         """Write messages to disk until ``wanted`` bytes of the limit are free; whether any has been written.
 
         Those that have been joined go first, then those that wait to be joined, but for some; the largest first.
         """
-        written = False
-        if self.free >= wanted:
-            return written
-        for messages in (self._joined, self._waiting):
-            messages.sort(key=lambda m: m.nbytes)
-            messages[:] = [m for m in messages if m.is_in_memory]
-            kept = [m for m in messages if m.is_on_device or any(m is other for other in besides)]
-            others = [m for m in messages if not any(m is other for other in kept)]
-            while others and self.free < wanted:
-                message = others.pop()
-                if messages is self._waiting or not self._forget(message):
-                    self._write(message)
-                written = True
-            messages[:] = others + kept
-        return written
+
+        def move(message: Message, is_joined: bool) -> None:
+            if not is_joined or not self._forget(message):
+                self._write(message)
+
+        return self._held.make_room(wanted, besides, move)
 
     def close(self, interrupted: bool = False) -> None:
         """Remove what was written but to a checkpoint; ``interrupted``: perhaps in the middle of a write."""
@@ -317,7 +308,7 @@ class MessageStore:
             message._stored = self.write_cells(table, host_values(table, self._part_bytes))
         else:
             message._stored = self.write_scratch(table, host_rows(table, self._part_bytes))
-        self.in_memory -= message.main_memory
+        self._held.used -= message.main_memory
         message._table = None
         message.nbytes = message._stored.nbytes
 
@@ -332,11 +323,11 @@ class MessageStore:
             layout = source.layout.select(tuple(reversed(source.scope)))
             keys, values = np.empty((layout.words, 0), dtype=np.uint64), np.empty(0, dtype=source.dtype)
             head = Table(layout, keys, values, source.semiring, is_sorted=True)
-            room = int(max(self.free, self.memory_limit * LEAST_ROOM) * LISTED_SHARE)
+            room = int(max(self.free, self.memory_limit * tuning().least_listing_room) * tuning().listing_share)
             rows = self.write_scratch(head, row_pieces(source, layout.scope, room, self._scratch_for(source)))
             if isinstance(source, CompleteTable):
-                self.in_memory -= message.main_memory
-                for others in (self._joined, self._waiting, self._left_on_device):
+                self._held.used -= message.main_memory
+                for others in (self._held.joined, self._held.waiting, self._left_on_device):
                     others[:] = [m for m in others if m is not message]
             elif self._scratch is not None and source.path.parent == self._scratch.path:
                 self.remove_scratch(source)
@@ -381,4 +372,6 @@ class MessageStore:
 
     def _rows_a_chunk(self, row_bytes: int) -> int:
         """Rows, or cells, of a chunk: small against the memory limit."""
-        return min(self._chunk_rows, max(LEAST_CHUNK_ROWS, int(self.memory_limit * CHUNK_SHARE) // row_bytes))
+        return min(
+            self._chunk_rows, max(tuning().least_chunk_rows, int(self.memory_limit * tuning().chunk_share) // row_bytes)
+        )

@@ -29,25 +29,10 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.scaling import check_scaled, exponent_of, rescale, scaled_by
 from oocbe.errors import DiskError
 from oocbe.pruning.dominance import SubstitutionDominance
+from oocbe.settings.tuning import tuning
 from oocbe.streaming.sources import ChunkCache
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
-
-WANTED_SHARE = 0.8
-"""Share of the memory limit that is freed before: messages that wait are written to disk, the largest first."""
-
-CACHE_SHARE = 0.1
-"""Share of the room for chunks that pieces begin and end in."""
-
-HELD_SHARE = 0.05
-"""Share of the room for the first rows, while the message may still turn out to be small."""
-
-FORECAST_PIECES, FORECAST_TIMES = 32, 4
-"""A bucket is given up when after so many pieces all of it looks so many times as large as the disk has room for: how
-many rows come of a piece varies."""
-
-CHUNKS_SHARE = 0.5
-"""Share of the room for chunks that hold what may take the place of a chunk's rows."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +72,9 @@ class PiecewiseBucket:
     ) -> None:
         self._store, self._engine, self._finish = store, engine, finish
         self._limits = (NO_LIMIT if row_cap is None else row_cap, step_limit)
-        store.make_room(int(store.memory_limit * WANTED_SHARE))
+        store.make_room(int(store.memory_limit * tuning().wanted_share))
         self._room = max(1, store.free)
-        self.cache = ChunkCache(int(self._room * CACHE_SHARE))
+        self.cache = ChunkCache(int(self._room * tuning().cache_share))
 
     def publish(self, place: int, join: BucketJoin) -> tuple[Message, int]:
         """Join, finish and publish the message of the bucket at ``place``; the exponent of its scaling as well.
@@ -132,16 +117,16 @@ class PiecewiseBucket:
         ------
         DiskError : what has been joined and written so far shows that there will not, by far.
         """
-        budget = self._store.budget
+        budget, numbers = self._store.budget, tuning()
         before = budget.used
         for table in tables:
             yield table
             written = budget.used - before
-            if stream.pieces < FORECAST_PIECES or stream.done == 0:
+            if stream.pieces < numbers.forecast_pieces or stream.done == 0:
                 continue
             # The limit, not the disk, where there is one: who knows better may raise it above what the disk has.
             wanted, allowed = written / stream.done, budget.allowed
-            if wanted > FORECAST_TIMES * (written + allowed):
+            if wanted > numbers.forecast_times * (written + allowed):
                 raise DiskError(
                     f"bucket {place + 1} was stopped by its forecast: {stream.pieces:,} pieces, about "
                     f"{100 * stream.done:.3g} % of it, came to {stream.made:,} rows, {format_bytes(written)} on disk; "
@@ -157,7 +142,7 @@ class PiecewiseBucket:
     def _first(self, tables: Iterator[Table], join: BucketJoin) -> tuple[Table | None, Iterator[Table]]:
         """All rows as one table where they are few; else None and all of them."""
         row_bytes = 8 * join.scope.layout.words + join.dtype.itemsize
-        most = int(self._room * HELD_SHARE) // row_bytes
+        most = int(self._room * tuning().held_share) // row_bytes
         if self._engine.piece_rows is not None:
             most = min(most, self._engine.piece_rows)
         head: list[Table] = []
@@ -193,7 +178,7 @@ class PiecewiseBucket:
             spread = float(rows.greatest) - float(rows.least)
             found = finish.dominance.substitutions(table.layout, spread, finish.separator, finish.subtree)
             if found.variables:
-                cache = ChunkCache(int(self._room * CHUNKS_SHARE))
+                cache = ChunkCache(int(self._room * tuning().chunks_share))
                 sign = finish.dominance.sign
                 stream = DominanceStream(table, found, sign, cache, engine.streams, engine.deadline)
                 yield from stream.tables()

@@ -5,7 +5,7 @@ Keeping all of a message for that is out of proportion where it is one of gigaby
 value under one assignment of its scope needs, of each message that its own bucket received, one value for each value
 of the bucket's variable: where those were kept, it is looked up there. So messages may be forgotten as long as a chain
 of forgotten ones stays short: each link multiplies the lookups by a domain size. With two values a variable and
-:data:`MOST_LOOKUPS`, one message in nine is kept along a path of the bucket tree. The trade of memory for repeated
+256, one message in nine is kept along a path of the bucket tree. The trade of memory for repeated
 work is that of recursive conditioning (Darwiche 2001), which caches what it has room for.
 
 It is for messages whose rows carry no consumption: of those a row, not only a value, is chosen.
@@ -23,14 +23,7 @@ from oocbe.elimination.buckets.buckets import Bucket, entries_over
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.model.semiring import Combination, Marginalisation
-
-MOST_LOOKUPS = 256
-"""Most lookups in kept messages that one value of a forgotten message may take: small beside copying gigabytes, even
-where each is a read of its own."""
-
-SLOW_LOOKUPS = 16
-"""What a lookup among rows or on disk counts for beside one of a complete table in memory, of which many are gathered
-at once; a cautious choice, not a measurement."""
+from oocbe.settings.tuning import tuning
 
 
 class Recomputation:
@@ -54,7 +47,7 @@ class Recomputation:
         """Forget a message that has been joined, where its values take few lookups; whether it was."""
         receiver = self._buckets[self._prepared.position[message.scope[0]]]
         chain_goes_on = receiver.sent is not None and receiver.sent.is_forgotten
-        if id(message) not in self._maker or chain_goes_on or self._lookups_without(message) > MOST_LOOKUPS:
+        if id(message) not in self._maker or chain_goes_on or self._lookups_without(message) > tuning().most_lookups:
             return False
         message.forget()
         return True
@@ -68,7 +61,7 @@ class Recomputation:
     def _lookups(self, message: Message) -> int:
         if message.is_forgotten:
             return self._lookups_without(message)
-        return 1 if message.is_in_memory and message.is_complete else SLOW_LOOKUPS
+        return 1 if message.is_in_memory and message.is_complete else tuning().slow_lookups
 
     def cells(
         self, message: Message, chosen: dict[int, int], free: tuple[int, ...]

@@ -6,21 +6,12 @@ from typing import TYPE_CHECKING
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.settings.machine import give_back_large_blocks, resident_memory
+from oocbe.settings.tuning import tuning
 from oocbe.tables.table import format_bytes
 
 if TYPE_CHECKING:
     from oocbe.settings.options import SolveOptions
     from oocbe.system.deadline import Deadline
-
-LEAST_BUDGET = 1 << 24
-"""Bytes that messages may take even where the process itself has used up the memory limit."""
-
-HEADROOM, HEADROOM_SHARE = 1 << 27, 0.125
-"""Bytes of the memory limit, and largest share of it, that messages leave to the process: compiled code that is loaded
-later, the stacks of threads, buffers of what is read and written, and what the allocator can't give back."""
-
-LEAST_SHARE = 0.25
-"""Share of the memory limit that messages may take even then."""
 
 
 def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:
@@ -41,7 +32,8 @@ def message_memory(options: SolveOptions) -> int:
 
     Where that is too little to work with, they may take more, and the limit may not be kept.
     """
-    return max(_left_to_messages(options), _least_for_messages(options))
+    given = tuning().message_bytes
+    return max(_left_to_messages(options), _least_for_messages(options)) if given is None else given
 
 
 def memory_warning(options: SolveOptions) -> str:
@@ -57,8 +49,8 @@ def memory_warning(options: SolveOptions) -> str:
 
 def _left_to_messages(options: SolveOptions) -> int:
     limit = options.memory_limit
-    return limit - min(HEADROOM, int(limit * HEADROOM_SHARE)) - resident_memory()
+    return limit - min(tuning().headroom, int(limit * tuning().headroom_share)) - resident_memory()
 
 
 def _least_for_messages(options: SolveOptions) -> int:
-    return max(LEAST_BUDGET, int(options.memory_limit * LEAST_SHARE))
+    return max(tuning().least_bytes, int(options.memory_limit * tuning().least_share))

@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.bucket_engine.factors import PackedFactor
 from oocbe.elimination.buckets.buckets import Bucket, fill_buckets
-from oocbe.elimination.buckets.forms import INCOMPLETE
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.mini_buckets.mini_buckets_partition import FactorGroup, by_content, by_scope, parts_of

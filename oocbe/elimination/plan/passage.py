@@ -1,23 +1,33 @@
-"""Forecast how each bucket passes through memory and disk: in how many pieces, and what is written.
+"""Forecast how each bucket passes through memory and disk: in which form, in how many pieces, and what is written.
 
-It follows what the forward pass does (:mod:`oocbe.elimination.buckets.bucket_message`,
-:mod:`oocbe.elimination.buckets.messages`) with predicted rows in place of real ones. Rows that dominance or bounds drop
-are not predicted, so where these are used the forecast is what happens at the worst.
+It decides as the forward pass does (:func:`oocbe.bucket_engine.decision.decide`), in the same order and of the same
+memory (:mod:`oocbe.elimination.buckets.held_messages`), with predicted rows in place of real ones: with the real ones
+it comes to the same strategies. Rows that dominance or bounds drop are not predicted, so where these are used the
+forecast is what happens at the worst. No device is predicted.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oocbe.bucket_engine.bucket_stream import HOPED_SHARE, PieceRoom
+from oocbe.bucket_engine.decision import (
+    BucketSizes,
+    Input,
+    Known,
+    Place,
+    Strategy,
+    Wishes,
+    decide,
+)
 from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts
 from oocbe.complete_tables.complete_stream import CELLS_SHARE, STREAMS
-from oocbe.elimination.buckets.bucket_message import INPUT_SHARE, WORKING_COPIES
-from oocbe.elimination.buckets.complete_messages import WORKING_COPIES as COMPLETE_COPIES
-from oocbe.elimination.buckets.piecewise import HELD_SHARE, WANTED_SHARE
+from oocbe.elimination.buckets.held_messages import HeldMessages
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK, HEADER_WORDS
+from oocbe.settings.tuning import tuning
 
 
 @dataclass(frozen=True)
@@ -27,32 +37,22 @@ class MessageForecast:
     Attributes
     ----------
     target : place of the bucket that it goes to; None where it has no variables.
-    rows, nbytes : predicted. listed_bytes : of its rows with their keys.
-    complete_rows : of a complete table. is_complete : its form.
     variable, scope : what its bucket eliminates, and its own variables, the one eliminated next at the front.
+    itemsize, row_bytes : of a value, and of a row with its key.
+    cells : assignments of its variables.
+    expected_rows : by which its form is chosen.
+    joined_rows : that come of the join, at most. rows : that are left of them.
     """
 
     target: int | None
+    variable: int
+    scope: tuple[int, ...]
+    itemsize: int
+    row_bytes: int
+    cells: int
+    expected_rows: float
+    joined_rows: int
     rows: int
-    nbytes: int
-    listed_bytes: int
-    complete_rows: int
-    is_complete: bool
-    variable: int = 0
-    scope: tuple[int, ...] = ()
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes that are written of it, before compression."""
-        return self.nbytes if self.is_complete else self.listed_bytes
-
-    @property
-    def least_stored_bytes(self) -> int:
-        """Fewest bytes that it takes on disk: what tells its rows from others of the same number, and no values; of a
-        complete table what says of each block of values that they are all alike."""
-        if self.is_complete:
-            return self.complete_rows * 8 * HEADER_WORDS // BLOCK
-        return math.ceil(self.rows * max(1.0, math.log2(self.complete_rows / max(1, self.rows))) / 8)
 
 
 @dataclass(frozen=True)
@@ -61,30 +61,69 @@ class Passage:
 
     Attributes
     ----------
+    strategy : how its message is made. nbytes : of the message, in its form.
     input_bytes : of the tables that it joins.
     pieces : in which it is joined; 1 where it fits in memory.
     disk_bytes : of its message, where that is written to disk (before compression); else 0.
     least_disk_bytes : fewest that may be.
     """
 
+    strategy: Strategy
+    nbytes: int
     input_bytes: int
     pieces: int
-    disk_bytes: int
-    least_disk_bytes: int
+    disk_bytes: int = 0
+    least_disk_bytes: int = 0
 
 
 BEYOND_ANY_DISK = 1 << 60
 """Bytes above which pieces of a message are only estimated."""
 
-IN_MEMORY = Passage(0, 1, 0, 0)
-"""Of a bucket that joins nothing and writes nothing."""
+
+@dataclass(eq=False)
+class _Message:
+    """A message as a run would have it now; attributes as in :class:`oocbe.elimination.buckets.message.Message`."""
+
+    known: MessageForecast
+    is_complete: bool
+    is_in_memory: bool
+    was_written: bool
+    is_on_device: bool = False
+
+    @property
+    def complete_bytes(self) -> int:
+        """Bytes as a complete table."""
+        return self.known.cells * self.known.itemsize
+
+    @property
+    def listed_bytes(self) -> int:
+        """Bytes of its rows with their keys."""
+        return self.known.rows * self.known.row_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in its form."""
+        return self.complete_bytes if self.is_complete else self.listed_bytes
+
+    @property
+    def least_stored_bytes(self) -> int:
+        """Fewest bytes that it takes on disk: what tells its rows from others of the same number, and no values; of a
+        complete table what says of each block of values that they are all alike."""
+        if self.is_complete:
+            return self.known.cells * 8 * HEADER_WORDS // BLOCK
+        return math.ceil(self.known.rows * max(1.0, math.log2(self.known.cells / max(1, self.known.rows))) / 8)
+
+    def as_input(self) -> Input:
+        """What a decision about the bucket that joins it is told."""
+        place = Place.MAIN_MEMORY if self.is_in_memory else Place.DISK
+        return Input(self.known.cells, self.known.rows, self.nbytes, self.listed_bytes, self.is_complete, place)
 
 
 def forecast_passages(
     messages: Sequence[MessageForecast],
     memory: int,
     streams: int,
-    piece_rows: int | None,
+    wishes: Wishes,
     keeps_all: bool,
     sizes: Sequence[int] = (),
 ) -> list[Passage]:
@@ -92,97 +131,111 @@ def forecast_passages(
 
     Parameters
     ----------
-    memory : bytes that messages may take. streams, piece_rows : see :class:`PieceRoom`.
+    memory : bytes that messages may take. streams : pieces at work at a time. wishes : for all buckets.
     keeps_all : whether every message is written, for a run that is resumed. sizes : domain size of each variable.
     """
-    room = PieceRoom(memory, streams, piece_rows)
-    received: list[list[int]] = [[] for _ in messages]
-    written = [keeps_all] * len(messages)
-    held: dict[int, bool] = {}
-    pieces, inputs = [], []
-    for place, message in enumerate(messages):
-        mine = received[place]
-        joined = [messages[m] for m in mine]
-        if message.is_complete:
-            itemsize = message.nbytes // message.complete_rows
-            inputs.append(sum(m.complete_rows for m in joined) * itemsize)
-            in_memory = _fits_complete(message, inputs[-1], memory, piece_rows)
-            pieces.append(1 if in_memory else _complete_pieces(message, joined, itemsize, memory, room, sizes))
-            through_disk = not in_memory and message.nbytes > memory * HELD_SHARE
-        else:
-            inputs.append(sum(m.listed_bytes for m in joined))
-            pieces.append(_pieces(message, joined, memory, room))
-            through_disk = pieces[-1] > 1
-        if message.target is not None:
-            received[message.target].append(place)
-        written[place] = written[place] or through_disk
-        for m in mine:
-            if m in held:
-                held[m] = True
-        if not written[place] and message.target is not None:
-            held[place] = False
-        _make_room(held, messages, written, memory * (1 - WANTED_SHARE if through_disk else 1))
-    return [
-        Passage(
-            inputs[place],
-            pieces[place],
-            message.stored_bytes if written[place] else 0,
-            message.least_stored_bytes if written[place] else 0,
+    return _Forecast(memory, streams, wishes, keeps_all, sizes).of(messages)
+
+
+class _Forecast:
+    """Follows what a forward pass does with its memory."""
+
+    def __init__(self, memory: int, streams: int, wishes: Wishes, keeps_all: bool, sizes: Sequence[int]) -> None:
+        self._held = HeldMessages[_Message](memory)
+        self._streams, self._wishes, self._keeps_all, self._sizes = streams, wishes, keeps_all, sizes
+
+    def of(self, messages: Sequence[MessageForecast]) -> list[Passage]:
+        """As :func:`forecast_passages`."""
+        received: defaultdict[int, list[_Message]] = defaultdict(list)
+        made, passages = [], []
+        for place, known in enumerate(messages):
+            inputs = received[place]
+            strategy = self._decide(known, inputs)
+            pieces, is_held = self._passed(known, inputs, strategy)
+            itemsize = known.itemsize
+            read = sum(m.known.cells * itemsize if strategy.is_complete else m.listed_bytes for m in inputs)
+            message = _Message(known, strategy.is_complete, is_held, not is_held)
+            passages.append(Passage(strategy, message.nbytes, read, pieces))
+            made.append(message)
+            if is_held and known.target is not None:
+                self._held.used += message.nbytes
+                self._held.waiting.append(message)
+            for m in inputs:
+                if m.is_in_memory:
+                    self._held.waiting.remove(m)
+                    self._held.joined.append(m)
+            if known.target is not None:
+                received[known.target].append(message)
+        return [
+            Passage(
+                passage.strategy,
+                passage.nbytes,
+                passage.input_bytes,
+                passage.pieces,
+                message.nbytes if message.was_written else 0,
+                message.least_stored_bytes if message.was_written else 0,
+            )
+            for passage, message in zip(passages, made, strict=True)
+        ]
+
+    def _decide(self, known: MessageForecast, inputs: Sequence[_Message]) -> Strategy:
+        joined_cells = known.cells * (self._sizes[known.variable] if self._sizes else 1)
+        expected = known.expected_rows
+        bucket = BucketSizes(
+            known.cells, joined_cells, known.itemsize, known.row_bytes, expected, [m.as_input() for m in inputs]
         )
-        for place, message in enumerate(messages)
-    ]
+        predicted = Known(least_rows=known.joined_rows)
+        strategy = decide(bucket, self._held.room(inputs), None, self._wishes, predicted)
+        self._make_room(strategy.wanted, inputs)
+        return strategy
 
+    def _passed(self, known: MessageForecast, inputs: Sequence[_Message], strategy: Strategy) -> tuple[int, bool]:
+        """Pieces in which a message is made, and whether it stays in memory, for now."""
+        if strategy.is_whole:
+            return 1, not self._keeps_all
+        if not strategy.is_complete:
+            for m in inputs:
+                if m.is_complete:  # is listed on disk
+                    self._leave(m)
+                    m.is_complete = False
+        numbers, held = tuning(), self._held
+        self._make_room(int(held.limit * numbers.wanted_share), ())
+        free = max(1, held.free)
+        most, piece_rows = int(free * numbers.held_share), self._wishes.piece_rows
+        if strategy.is_complete:
+            is_small = known.target is None or known.cells * known.itemsize <= free * numbers.held_share
+            return self._complete_pieces(known, inputs, free), is_small and not self._keeps_all
+        most = most // known.row_bytes if piece_rows is None else min(most // known.row_bytes, piece_rows)
+        return self._pieces(known, inputs, free), known.rows <= most and not self._keeps_all
 
-def _fits_complete(message: MessageForecast, inputs: int, memory: int, piece_rows: int | None) -> bool:
-    """Whether a complete message is made in memory, its inputs of so many bytes being read or written out."""
-    if piece_rows is not None and message.complete_rows > piece_rows:
-        return False
-    return COMPLETE_COPIES * (message.nbytes + inputs) <= memory
+    def _complete_pieces(self, known: MessageForecast, inputs: Sequence[_Message], free: int) -> int:
+        """Pieces of a bucket whose message is complete and does not fit in memory."""
+        streams = min(STREAMS, self._streams)
+        nbytes = int(free * CELLS_SHARE) // streams
+        size = known.cells * known.itemsize
+        if size > BEYOND_ANY_DISK:
+            return -(-size // max(1, nbytes))
+        read = tuple((m.known.scope[::-1], known.itemsize) for m in inputs)
+        room = CellRoom(nbytes, self._wishes.piece_rows)
+        scope, sizes = known.scope[::-1], dict(enumerate(self._sizes))
+        return CompleteCuts(scope, (known.variable,), read, sizes, known.itemsize, room).pieces
 
+    def _pieces(self, known: MessageForecast, inputs: Sequence[_Message], free: int) -> int:
+        """Pieces of a bucket whose message is made of rows, about."""
+        piece_rows = self._wishes.piece_rows
+        room = PieceRoom(free, self._streams, piece_rows)
+        result_rows = max(1.0, room.result_rows(known.row_bytes) * HOPED_SHARE)
+        largest = max((m.known.rows for m in inputs), default=0)
+        size = sum(m.listed_bytes for m in inputs)
+        parts = [known.joined_rows / result_rows, size / max(1, room.input_bytes)]
+        parts.append(0 if piece_rows is None else largest / piece_rows)
+        return max(2, math.ceil(max(parts)))
 
-def _complete_pieces(
-    message: MessageForecast,
-    joined: Sequence[MessageForecast],
-    itemsize: int,
-    memory: int,
-    room: PieceRoom,
-    sizes: Sequence[int],
-) -> int:
-    """Pieces of a bucket whose message is complete and does not fit in memory."""
-    nbytes = int(memory * CELLS_SHARE) // min(STREAMS, room.streams)
-    if message.nbytes > BEYOND_ANY_DISK:
-        return -(-message.nbytes // max(1, nbytes))
-    read = tuple((m.scope[::-1], itemsize) for m in joined)
-    cell_room = CellRoom(nbytes, room.piece_rows)
-    cuts = CompleteCuts(message.scope[::-1], (message.variable,), read, dict(enumerate(sizes)), itemsize, cell_room)
-    return cuts.pieces
+    def _make_room(self, wanted: int, besides: Sequence[_Message]) -> None:
+        self._held.make_room(wanted, besides, lambda message, is_joined: self._leave(message))
 
-
-def _pieces(message: MessageForecast, inputs: Sequence[MessageForecast], memory: int, room: PieceRoom) -> int:
-    """Pieces of a bucket whose message is made of rows."""
-    size = sum(m.listed_bytes for m in inputs)
-    joined = size * (2 if len(inputs) > 1 else 1)
-    fits = joined <= memory * INPUT_SHARE and joined + message.listed_bytes * WORKING_COPIES <= memory
-    most = room.piece_rows
-    if most is not None:
-        fits = fits and all(m.rows <= most for m in (message, *inputs))
-    if fits:
-        return 1
-    row_bytes = message.listed_bytes / max(1, message.rows)
-    result_rows = max(1.0, room.result_rows(max(1, int(row_bytes))) * HOPED_SHARE)
-    largest = max((m.rows for m in inputs), default=0)
-    parts = [message.rows / result_rows, size / max(1, room.input_bytes), 0 if most is None else largest / most]
-    return max(2, math.ceil(max(parts)))
-
-
-def _make_room(held: dict[int, bool], messages: Sequence[MessageForecast], written: list[bool], most: float) -> None:
-    """Write messages until at most so many bytes stay in memory: joined ones first, the largest first."""
-    total = sum(messages[m].nbytes for m in held)
-    if total <= most:
-        return
-    for m in sorted(held, key=lambda m: (not held[m], -messages[m].nbytes)):
-        if total <= most:
-            return
-        total -= messages[m].nbytes
-        written[m] = True
-        del held[m]
+    def _leave(self, message: _Message) -> None:
+        """A message goes to disk."""
+        if message.is_in_memory:
+            self._held.used -= message.nbytes
+            message.is_in_memory, message.was_written = False, True

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from oocbe.bucket_engine.bucket_engine import streams_for
-from oocbe.elimination.buckets.forms import CELLS_A_ROW, COMPLETE, INCOMPLETE, expected_work, forecast, possible_tables
+from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, Wishes
+from oocbe.elimination.buckets.forms import expected_work, possible_tables
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
 from oocbe.elimination.orders.order import longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
-from oocbe.elimination.plan.passage import IN_MEMORY, MessageForecast, Passage, forecast_passages
+from oocbe.elimination.plan.passage import MessageForecast, Passage, forecast_passages
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
 from oocbe.pruning.dominance import applies_to
 from oocbe.settings.options import SolveOptions
+from oocbe.settings.tuning import tuning
 from oocbe.system.deadline import Deadline
 from oocbe.tables.disk import free_bytes
-from oocbe.tables.layout import WORD_BITS, Layout
+from oocbe.tables.layout import WORD_BITS, Layout, bits_for
 from oocbe.tables.scratch import default_parent
 from oocbe.tables.table import format_bytes
 
@@ -49,8 +50,7 @@ class PlannedBucket:
     predicted_rows : estimated feasible rows of the message, dominance not counted.
     complete_rows : rows of a complete table over the separator.
     predicted_bytes : of the message in its form.
-    form : ``complete`` (values only) or ``incomplete`` (rows with keys); forecast, see
-        :mod:`oocbe.elimination.buckets.forms`.
+    form : ``complete`` (values only) or ``incomplete`` (rows with keys), as is decided by what is predicted.
     passage : how the bucket passes through memory and disk.
     """
 
@@ -61,8 +61,8 @@ class PlannedBucket:
     predicted_rows: int
     complete_rows: int
     predicted_bytes: int
-    form: str = INCOMPLETE
-    passage: Passage = IN_MEMORY
+    form: str
+    passage: Passage
 
     @property
     def density(self) -> float:
@@ -285,7 +285,7 @@ EASY_ROWS = 500_000.0
 
 def easy_orders(problem: Problem, options: SolveOptions) -> list[OrderChoice]:
     """One order of each heuristic, the best first; none where all of them are certainly too much without bounds."""
-    cell_work = math.inf if options.tables == INCOMPLETE else 1 / CELLS_A_ROW
+    cell_work = math.inf if options.tables == INCOMPLETE else 1 / tuning().cells_a_row
     return search_orders(problem, options.order, 0.0, options.seed, EASY_ROWS, cell_work)
 
 
@@ -322,21 +322,25 @@ def plan_for(
     options = options or SolveOptions()
     # Bounds drop rows as they are made, which complete tables do not have.
     tables = INCOMPLETE if bounds and not bounds.startswith("none") else options.tables
-    tables, memory = possible_tables(problem, semiring, dtype, tables), options.memory_limit
-    buckets = []
-    for v, separator, rows in zip(choice.order, choice.separators, choice.predicted_rows, strict=True):
-        names = tuple(problem.variables[u].name for u in separator)
-        layout = Layout(names, tuple(problem.sizes[u] for u in separator))
-        predicted = min(layout.complete_rows, round(rows))
-        row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
-        name = problem.variables[v].name
-        form = forecast(layout, rows, dtype, tables, memory)
-        size = layout.complete_rows * dtype.itemsize if form == COMPLETE else predicted * row_bytes
-        buckets.append(PlannedBucket(v, name, separator, layout.bits, predicted, layout.complete_rows, size, form))
+    tables = possible_tables(problem, semiring, dtype, tables)
     room = message_memory(options)
+    messages = _forecasts(problem, choice, dtype)
+    wishes = Wishes(tables, options.piece_rows)
+    keeps_all = options.workdir is not None
+    passages = forecast_passages(messages, room, streams_for(options.streams), wishes, keeps_all, problem.sizes)
     planned = tuple(
-        replace(bucket, passage=passage)
-        for bucket, passage in zip(buckets, _passages(problem, choice, buckets, dtype, room, options), strict=True)
+        PlannedBucket(
+            m.variable,
+            problem.variables[m.variable].name,
+            m.scope,
+            sum(bits_for(problem.sizes[v]) for v in m.scope),
+            m.rows,
+            m.cells,
+            passage.nbytes,
+            passage.strategy.form,
+            passage,
+        )
+        for m, passage in zip(messages, passages, strict=True)
     )
     drops_rows = (options.dominance and applies_to(semiring)) or (bounds and not bounds.startswith("none"))
     disk = disk_available(options)
@@ -356,32 +360,15 @@ def disk_available(options: SolveOptions) -> int:
     return free if options.max_disk is None else min(free, options.max_disk)
 
 
-def _passages(
-    problem: Problem,
-    choice: OrderChoice,
-    buckets: Sequence[PlannedBucket],
-    dtype: np.dtype[Any],
-    memory: int,
-    options: SolveOptions,
-) -> list[Passage]:
+def _forecasts(problem: Problem, choice: OrderChoice, dtype: np.dtype[Any]) -> list[MessageForecast]:
+    """What an order's predictions say of each message."""
     position = {v: place for place, v in enumerate(choice.order)}
     messages = []
-    for b in buckets:
-        target = position[b.separator[0]] if b.separator else None
-        words = max(1, -(-b.bits // WORD_BITS))
-        listed = b.predicted_rows * (words * WORD_BITS // 8 + dtype.itemsize)
-        messages.append(
-            MessageForecast(
-                target,
-                b.predicted_rows,
-                b.predicted_bytes,
-                listed,
-                b.complete_rows,
-                b.form == COMPLETE,
-                b.variable,
-                b.separator,
-            )
-        )
-    streams = streams_for(options.streams)
-    keeps_all = options.workdir is not None
-    return forecast_passages(messages, memory, streams, options.piece_rows, keeps_all, problem.sizes)
+    for v, separator, rows in zip(choice.order, choice.separators, choice.predicted_rows, strict=True):
+        layout = Layout(tuple(problem.variables[u].name for u in separator), tuple(problem.sizes[u] for u in separator))
+        target = position[separator[0]] if separator else None
+        predicted = min(layout.complete_rows, round(rows))
+        row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
+        sizes = (dtype.itemsize, row_bytes, layout.complete_rows)
+        messages.append(MessageForecast(target, v, separator, *sizes, predicted, predicted, predicted))
+    return messages

@@ -18,7 +18,8 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
-from oocbe.elimination.buckets.forms import INCOMPLETE, expected_work, possible_tables
+from oocbe.bucket_engine.decision import INCOMPLETE
+from oocbe.elimination.buckets.forms import expected_work, possible_tables
 from oocbe.elimination.orders.elimination_speed import CPU_SPEED, EliminationSpeed, order_cell_work
 from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination.buckets.forms import INCOMPLETE
+from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.elimination.buckets.forward import Forward, ForwardPass, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.orders.order_choice import OrderChoice

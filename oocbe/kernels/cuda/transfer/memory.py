@@ -2,7 +2,7 @@
 
 The pool is CuPy's default one, so that CuPy's own temporary arrays count as well. Where an allocation fails although
 the pool holds free blocks (fragmentation), the device is waited for, all free blocks are given back, and the call runs
-once more; if that fails too, whoever holds what may be elsewhere (:class:`Relief`) moves it, and the call runs a last
+once more; if that fails too, whoever holds what may be elsewhere (:class:`Holder`) moves it, and the call runs a last
 time; then :class:`~oocbe.errors.ResourceError` says what was requested, used and allowed.
 """
 
@@ -21,14 +21,14 @@ from oocbe.settings.machine import DEVICE_MEMORY_VARIABLE
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class _Reliefs(local):
+class _Holders(local):
     """What a thread may ask to let go of memory."""
 
     def __init__(self) -> None:
-        self.found: WeakSet[Relief] = WeakSet()
+        self.found: WeakSet[Holder] = WeakSet()
 
 
-_reliefs = _Reliefs()
+_holders = _Holders()
 
 
 def set_limit(limit: int | None = None) -> int:
@@ -76,21 +76,21 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, cupy().cuda.memory.OutOfMemoryError)
 
 
-class Relief(Protocol):
+class Holder(Protocol):
     """Holds arrays on the device that may be elsewhere."""
 
-    def relieve(self) -> bool:
+    def free_device_memory(self) -> bool:
         """Let go of them, called where memory has run out; whether there were any."""
 
 
-def relieved_by(relief: Relief) -> None:
-    """Have a relief called where a thread runs out of memory, for as long as it lives: the thread that says so here."""
-    _reliefs.found.add(relief)
+def held_by(holder: Holder) -> None:
+    """Have a holder asked where a thread runs out of memory, for as long as it lives: the thread that says so here."""
+    _holders.found.add(holder)
 
 
-def _relieve() -> bool:
-    """Whether any relief of this thread let go of anything."""
-    return sum(relief.relieve() for relief in list(_reliefs.found)) > 0
+def _ask_holders() -> bool:
+    """Whether any holder of this thread let go of anything."""
+    return sum(holder.free_device_memory() for holder in list(_holders.found)) > 0
 
 
 def with_retry(function: Function) -> Function:
@@ -113,7 +113,7 @@ def with_retry(function: Function) -> Function:
             # Out of the handler: the error's traceback holds the failed call's arrays.
             free_blocks()
             if attempt == 2:
-                if not _relieve():
+                if not _ask_holders():
                     break
                 free_blocks()
         raise ResourceError(

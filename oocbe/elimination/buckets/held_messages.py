@@ -1,0 +1,92 @@
+"""Which messages are in memory, how much of it they take, and which of them go to disk first where room is wanted.
+
+The store of a run moves messages accordingly (:mod:`oocbe.elimination.buckets.messages`); a plan follows it with
+predicted sizes (:mod:`oocbe.elimination.plan.passage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from oocbe.bucket_engine.decision import MainMemory
+
+
+class Held(Protocol):
+    """What is asked of a message."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its table."""
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether it is in memory, main memory or the device's."""
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether it is in a device's memory."""
+
+
+AnyHeld = TypeVar("AnyHeld", bound=Held)
+
+
+class HeldMessages(Generic[AnyHeld]):
+    """Messages in memory.
+
+    Parameters
+    ----------
+    limit : bytes of main memory that messages may take.
+
+    Attributes
+    ----------
+    used : bytes of main memory that are taken.
+    waiting : messages that wait to be joined. joined : those that have been, and are only asked for single rows.
+        Messages that are no longer in memory may still be listed.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self.waiting: list[AnyHeld] = []
+        self.joined: list[AnyHeld] = []
+
+    @property
+    def free(self) -> int:
+        """Bytes of the limit that are free now."""
+        return self.limit - self.used
+
+    def room(self, besides: Sequence[AnyHeld]) -> MainMemory:
+        """The memory as a decision sees it, which leaves some messages where they are."""
+
+        def movable() -> Iterator[int]:
+            for messages in (self.joined, self.waiting):
+                there = [m for m in sorted(messages, key=lambda m: m.nbytes) if m.is_in_memory]
+                yield from (m.nbytes for m in reversed(there) if not _stays(m, besides))
+
+        return MainMemory(self.limit, self.free, movable)
+
+    def make_room(self, wanted: int, besides: Sequence[AnyHeld], move: Callable[[AnyHeld, bool], None]) -> bool:
+        """Have messages moved until ``wanted`` bytes of the limit are free; whether any has been.
+
+        Those that have been joined go first, then those that wait to be joined, but for some; the largest first.
+
+        move : takes a message out of main memory, and what it took out of ``used``; gets whether it has been joined.
+        """
+        moved = False
+        if self.free >= wanted:
+            return moved
+        for messages in (self.joined, self.waiting):
+            messages.sort(key=lambda m: m.nbytes)
+            messages[:] = [m for m in messages if m.is_in_memory]
+            kept = [m for m in messages if _stays(m, besides)]
+            others = [m for m in messages if not any(m is other for other in kept)]
+            while others and self.free < wanted:
+                move(others.pop(), messages is self.joined)
+                moved = True
+            messages[:] = others + kept
+        return moved
+
+
+def _stays(message: AnyHeld, besides: Sequence[AnyHeld]) -> bool:
+    return message.is_on_device or any(message is other for other in besides)

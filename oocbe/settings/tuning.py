@@ -1,0 +1,135 @@
+"""The numbers that decisions turn on: shares of memory, factors and thresholds, each with the reason for its value.
+
+What is decided with them is in :mod:`oocbe.bucket_engine.decision` (form, place, whole or in pieces) and in the modules
+that carry decisions out, which ask :func:`tuning` for the numbers each time. None of them changes a result: tests vary
+them with :func:`tuned` to send small problems through every way that large ones take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Numbers of all decisions about messages. Shares are of the memory that messages may take where nothing else is
+    said.
+
+    Attributes
+    ----------
+    favour : how many times the bytes of its rows a complete message may take: a joined cell of complete tables takes a
+        small part of the time that a joined row does.
+    favoured_share : complete messages whose bucket needs more than this share must be smaller than their rows: the
+        bucket's inputs, and the next message, lie beside it.
+    cells_a_row : joined cells of complete tables that take the time of one predicted row of incomplete ones, in small
+        problems, where a row costs half a microsecond to two.
+    complete_copies : of a complete message while it is made: in the order that suits the kernel, then in its own.
+    device_copies : a bucket's complete tables on the device, and what kernels take beside them.
+    row_copies : of a message of rows while it is made: its blocks grow by doubling, and are then laid end to end.
+    input_share : rows to be joined that take more are joined in pieces: the rest is for what comes of them.
+    steps_a_row : steps that a capped run may take for each row that its cap allows: bounds may drop nearly all that a
+        join tries.
+    cells_a_capped_row : cells of a complete message for each row that the cap of a race allows: they take less time.
+
+    wanted_share : freed before a bucket is joined in pieces: messages that wait are written to disk, the largest first.
+    held_share : of what is free then, for a message, or its first rows, that may turn out to be small enough to stay.
+    cache_share : of what is free then, for chunks of rows that pieces begin and end in.
+    chunks_share : of what is free then, for chunks that hold what may take the place of a dominated chunk's rows.
+    fill_share : of what is free then, for rows that are written out as a complete table, before any piece is at work.
+    forecast_pieces, forecast_times : a bucket is given up when after so many pieces all of it looks so many times as
+        large as the disk has room for: how many rows come of a piece varies.
+
+    chunk_share, least_chunk_rows : a stored chunk's rows take this share at most, unless they are so few: one is being
+        filled, one encoded, and some are decoded at a time.
+    listing_share, least_listing_room : of what is free, or of this share of all where that is more, for cells of a
+        complete table whose rows are listed at a time.
+    smaller_share : a complete table that leaves the device goes as rows where they take less than this share of it.
+    part_bytes : of a table on its way from the device, where nothing is kept of it.
+
+    device_work : expected work of a join of rows from which the device is faster. Measured on an H200 beside 16 cores:
+        a device bucket costs about 1 ms whatever its size, and the CPU takes as long for some 2,000 rows
+        (benchmarks/gpu_buckets.py).
+    device_cells : joined cells of complete tables from which ``auto`` takes the device: below, the CPU needs a few
+        milliseconds.
+    device_input_share : of the device's free memory, for the tables of a piece: its frontiers and rows are of unknown
+        size, and halved.
+    device_used_share : tables that have been joined stay on the device while no more of its memory is used: the rest is
+        for what is still to be joined.
+
+    most_streams : pieces at work at a time: more streams make pieces small.
+    most_lookups : in kept messages that one value of a forgotten message may take: small beside copying gigabytes, even
+        where each is a read of its own.
+    slow_lookups : what a lookup among rows or on disk counts for beside one of a complete table in memory, of which
+        many are gathered at once; a cautious choice, not a measurement.
+
+    message_bytes : that messages may take, whatever the process itself does: so a run can be repeated on any machine;
+        None: what the memory limit leaves.
+    least_bytes, least_share : of the memory limit, that messages may take even where the process itself has used it up.
+    headroom, headroom_share : bytes of the memory limit, and largest share of it, that messages leave to the process:
+        compiled code that is loaded later, the stacks of threads, buffers of what is read and written, and what the
+        allocator can't give back.
+    """
+
+    favour: float = 4.0
+    favoured_share: float = 0.25
+    cells_a_row: float = 2000.0
+    complete_copies: int = 2
+    device_copies: float = 1.1
+    row_copies: int = 3
+    input_share: float = 0.5
+    steps_a_row: int = 64
+    cells_a_capped_row: int = 64
+
+    wanted_share: float = 0.8
+    held_share: float = 0.05
+    cache_share: float = 0.1
+    chunks_share: float = 0.5
+    fill_share: float = 0.5
+    forecast_pieces: int = 32
+    forecast_times: int = 4
+
+    chunk_share: float = 0.015
+    least_chunk_rows: int = 1 << 12
+    listing_share: float = 0.25
+    least_listing_room: float = 0.1
+    smaller_share: float = 0.75
+    part_bytes: int = 1 << 28
+
+    device_work: int = 2048
+    device_cells: int = 1 << 22
+    device_input_share: float = 0.2
+    device_used_share: float = 0.5
+
+    most_streams: int = 16
+    most_lookups: int = 256
+    slow_lookups: int = 16
+
+    message_bytes: int | None = None
+    least_bytes: int = 1 << 24
+    least_share: float = 0.25
+    headroom: int = 1 << 27
+    headroom_share: float = 0.125
+
+
+_now = Tuning()
+
+
+def tuning() -> Tuning:
+    """The numbers that decisions turn on now, in every thread."""
+    return _now
+
+
+@contextmanager
+def tuned(**changes: float | None) -> Iterator[Tuning]:
+    """Within the block, decisions of the whole process turn on other numbers.
+
+    changes : fields of :class:`Tuning`; TypeError for others.
+    """
+    global _now
+    before, _now = _now, replace(_now, **changes)  # type: ignore[arg-type]
+    try:
+        yield _now
+    finally:
+        _now = before
