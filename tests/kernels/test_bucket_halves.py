@@ -30,8 +30,8 @@ class Program(DeviceProgram):
 
     def __init__(self, levels, most, failing):
         self.words, self.dtype, self.tables, self.least = 1, np.dtype(np.int64), [], None
-        self.run_word = range(levels)
-        self.part_start = [0] * (levels + 1)
+        self.program = SimpleNamespace(levels=levels)
+        self.runs = SimpleNamespace(part_start=[0] * (levels + 1))
         self.most, self.failing = most, failing
         self.calls, self.expanded = 0, []
 
