@@ -4,7 +4,7 @@
     python benchmarks/general.py --only CELAR6-SUB2,90-20-5 --peers toulbar2 --seconds 20
     python benchmarks/general.py --markdown                     # a table for RESULTS.md
 
-*warm* is ``oocbe.solve`` in a process that has solved a small problem before, so that compiled code is loaded, and *cpu*
+*warm* is ``oocbe.solve`` in a process that has solved a small problem before, so that compiled code is loaded; *cpu* is
 the processor time of that, all threads together; *process* is the whole command ``oocbe solve`` from start to finish.
 *1 s*, *10 s* and *60 s* are bound and incumbent so long after the warm solve began. A peer's time runs from the file or
 the problem in memory to its answer, starting Python excluded. Explanations are solved as sums of negative logarithms.
@@ -38,6 +38,7 @@ from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.errors import OocbeError, UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, Combination
+from oocbe.results.result import Result
 
 MOMENTS = (1.0, 10.0, 60.0)
 """Seconds after which bound and incumbent are looked at."""
@@ -72,6 +73,10 @@ class Moments(Observer):
         self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
     ) -> None:
         self._changes.append((time.perf_counter() - self._begin, lower, value))
+
+    def finished(self, result: Result) -> None:
+        bound = result.value if result.status == "optimal" else result.bound
+        self._changes.append((time.perf_counter() - self._begin, bound, result.value))
 
     def known(self) -> list[list[Any]]:
         """Bound and incumbent at each moment, None where nothing was known."""

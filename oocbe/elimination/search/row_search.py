@@ -1,0 +1,174 @@
+"""A search by rows that each have a bound of their own: bounded dynamic programming with a beam that widens.
+
+A few walks (:mod:`oocbe.elimination.search.row_walk`) below thresholds a little above the proven bound come first: where
+that is tight, nearly all values are ruled out at once and what is left is the optimum. Then walks below the incumbent
+follow, each wider than the one before: they find better and better assignments, which narrow the next walk, and the
+first one from which the beam takes nothing is the proof (*complete anytime beam search*: Zhang 1998).
+
+The search works in slices of time, beside others. It is for problems whose functions can be written out, and in which
+rows are few for what their bounds rule out; what it expects to take is said after the first wide walk.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator
+
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.row_walk import Ties, Walk, Walked
+from oocbe.pruning.row_ascent import RowAscent, Tables
+from oocbe.system.deadline import Deadline
+
+NARROW_WIDTH = 32
+"""Rows kept in walks below thresholds near the proven bound."""
+
+FIRST_WIDTH, WIDER = 64, 8
+"""Rows kept in the first walk below the incumbent, and by what factor each next one is wider."""
+
+THRESHOLD_FACTOR = 8
+"""How much further from the proven bound the next threshold lies."""
+
+PARTS = 8
+"""Where values are no integers, the first threshold lies at this part (an eighth) of the gap."""
+
+ROW_PASSES = 4
+"""Passes for each row. On CELAR6-SUB2 two passes try 160,000 rows, four 96,000, and take a little longer for all."""
+
+ROOT_PASSES = 10
+"""Passes at the root at a time, and the progress in them, relative to all so far, below which they end."""
+
+LITTLE, MOST_ROUNDS = 0.01, 40
+
+PAYS_SECONDS = 30.0
+"""A search that is expected to be over in so many seconds is worth waiting for."""
+
+
+class RowSearch:
+    """One search of one min-sum problem.
+
+    Parameters
+    ----------
+    tables : of the problem. known : filled in. memory : bytes that the rows of a walk may take.
+
+    Attributes
+    ----------
+    rows, ruled_out, largest : rows tried, those that their bounds ruled out, and most rows kept at a time.
+    seconds : taken. expected : seconds that a walk without a beam would take, None before that can be said.
+    is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
+    """
+
+    def __init__(self, tables: Tables, known: Knowledge, memory: int) -> None:
+        self._tables, self._known, self._memory = tables, known, memory
+        self.rows = self.ruled_out = self.largest = 0
+        self.seconds = 0.0
+        self.expected: float | None = None
+        self.is_over = False
+        self._steps = self._rounds()
+
+    def work(self, seconds: float, deadline: Deadline) -> None:
+        """Go on for so many seconds, a step at least.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        begin = time.perf_counter()
+        try:
+            while not self.is_over and time.perf_counter() - begin < seconds:
+                deadline.check()
+                next(self._steps)
+        except StopIteration:
+            self.is_over = True
+        finally:
+            self.seconds += time.perf_counter() - begin
+
+    @property
+    def sentence(self) -> str:
+        """What rows and bounds did, for a result."""
+        part = self.ruled_out / self.rows if self.rows else 0.0
+        return (
+            f"rows with bounds of their own: {self.rows:,} tried, {part:.0%} of them ruled out by their bounds, "
+            f"{self.largest:,} kept at most, in {self.seconds:.3g} s"
+        )
+
+    def _rounds(self) -> Generator[None, None, None]:
+        """Walks, until the problem is closed."""
+        known = self._known
+        ties: Ties | None = None
+        distance: int | float = known.grid.step
+        is_narrow_order = True
+        while not known.is_closed:
+            lower = self._tables.least if known.lower is None else known.lower
+            upper = known.upper_bound
+            if not distance:
+                distance = (upper - lower) / PARTS
+            threshold = min(lower + distance, upper)
+            ascent = yield from self._root(threshold)
+            known.raise_lower(ascent.in_costs(ascent.bound), "dual ascent")
+            distance = max(THRESHOLD_FACTOR * distance, known.grid.step)
+            if ascent.bound >= ascent.need:
+                continue
+            if ties is None:
+                ties = Ties(self._tables, max(upper - lower, known.grid.step) or 1.0)
+                yield
+            walked = yield from self._walk(Walk(ascent, ties, NARROW_WIDTH, ROW_PASSES, is_narrow_order))
+            if walked.cut is not None:
+                break
+        if ties is not None:
+            yield from self._widening(ties)
+
+    def _widening(self, ties: Ties) -> Generator[None, None, None]:
+        """Wider and wider walks below the incumbent."""
+        known, width = self._known, FIRST_WIDTH
+        expected: dict[bool, float] = {}
+        orders = [True, False]
+        while not known.is_closed:
+            for is_narrow in orders:
+                ascent = yield from self._root(known.upper_bound)
+                known.raise_lower(ascent.in_costs(ascent.bound), "dual ascent")
+                if ascent.bound >= ascent.need:
+                    return
+                begin, rows = self.seconds_now, self.rows
+                room = self._memory // (4 * len(ascent.state))
+                walked = yield from self._walk(Walk(ascent, ties, min(width, max(1, room)), ROW_PASSES, is_narrow))
+                if known.is_closed or (walked.cut is not None and width > room):
+                    return
+                pace = (self.seconds_now - begin) / max(1, self.rows - rows)
+                expected[is_narrow] = walked.expected * pace
+            best = min(expected, key=lambda is_narrow: expected[is_narrow])
+            orders, self.expected = [best], expected[best]
+            width *= WIDER
+
+    @property
+    def seconds_now(self) -> float:
+        """Of this process, for paces: what else runs between two steps counts as well."""
+        return time.process_time()
+
+    def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
+        """An ascent below a threshold, as far as passes over all variables bring it."""
+        ascent = RowAscent(self._tables, threshold)
+        level = ascent.level(range(len(self._tables.problem.sizes)))
+        for _ in range(MOST_ROUNDS):
+            before = ascent.bound
+            ascent.ascend(level, ROOT_PASSES)
+            yield
+            if ascent.bound >= ascent.need or ascent.bound - before <= LITTLE * ascent.bound:
+                break
+        return ascent
+
+    def _walk(self, walk: Walk) -> Generator[None, None, Walked]:
+        """Walk, and tell what that has found."""
+        known, threshold = self._known, walk.threshold
+        walked = yield from walk.steps()
+        self.rows += walked.tried
+        self.ruled_out += walked.ruled_out
+        self.largest = max(self.largest, walked.largest)
+        if walked.value is not None and walked.assignment is not None:
+            known.offer(walked.value, walked.assignment, "rows with bounds of their own")
+        lower = threshold if walked.value is None else walked.value
+        if walked.cut is not None:
+            lower = min(lower, walked.cut)
+        if math.isfinite(lower):
+            known.raise_lower(lower, "rows with bounds of their own")
+        return walked
