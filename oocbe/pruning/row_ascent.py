@@ -91,6 +91,7 @@ class Tables:
     ----------
     problem : in min-sum. parts : over one or more variables. constant : what assignments cost beside them.
     grid : the values that assignments can have. rounding : what sums of floats can be off by.
+    is_integral : whether all costs are integers.
     """
 
     problem: Problem
@@ -98,11 +99,12 @@ class Tables:
     constant: int | float
     grid: ValueGrid
     rounding: float
+    is_integral: bool
 
     @classmethod
     def of(cls, problem: Problem) -> Self | None:
         """The tables of a problem; None where some are too large, or sums of costs leave the range of their dtype."""
-        sizes = problem.sizes
+        sizes, is_integral = problem.sizes, problem.is_integral
         linear = [c for c in problem.linear_constraints if c.can_bind]
         hard = [*problem.constraints, *linear]
         scopes = {tuple(sorted(part.scope)) for part in (*problem.functions, *hard)}
@@ -110,11 +112,11 @@ class Tables:
         if max(cells, default=0) > LARGEST_PART or sum(cells) > MOST_CELLS or max(map(len, scopes), default=0) > MOST_AXES:
             return None
         magnitude = _magnitude(problem)
-        if magnitude >= (LARGEST_SUM if problem.is_integral else LARGEST_FLOAT_SUM):
+        if magnitude >= (LARGEST_SUM if is_integral else LARGEST_FLOAT_SUM):
             return None
         # Of a sum in any order: half a unit in the last place for each addition, of at most all magnitudes.
-        rounding = 0.0 if problem.is_integral else 2.0**-52 * (len(problem.functions) + 4) * magnitude
-        dtype = np.int64 if problem.is_integral else np.float64
+        rounding = 0.0 if is_integral else 2.0**-52 * (len(problem.functions) + 4) * magnitude
+        dtype = np.int64 if is_integral else np.float64
         values = {scope: np.zeros([sizes[v] for v in scope], dtype=dtype) for scope in scopes}
         permitted = {scope: np.ones([sizes[v] for v in scope], dtype=bool) for scope in scopes}
         for f in problem.functions:
@@ -136,12 +138,12 @@ class Tables:
                 parts.append(Table(scope, own, allowed, least))
             else:
                 constant += own.item()
-        return cls(problem, tuple(parts), constant, ValueGrid.of(problem), rounding)
+        return cls(problem, tuple(parts), constant, ValueGrid.of(problem), rounding, is_integral)
 
     @property
     def least(self) -> int | float:
         """The sum of all minima, which bounds every assignment."""
-        if self.problem.is_integral:
+        if self.is_integral:
             return self.constant + sum(part.least for part in self.parts)
         return math.fsum([self.constant, *(part.least for part in self.parts)])
 
@@ -177,7 +179,7 @@ class RowAscent:
 
     def _fixed_point(self, threshold: int | float) -> tuple[int, int]:
         """Bits of the scale, and the least bound that no assignment below the threshold can have."""
-        if self.tables.problem.is_integral:
+        if self.tables.is_integral:
             # Values below the threshold are at most ``last``: a bound above that is as good as the threshold.
             gap = int(self.tables.grid.largest_below(threshold)) - int(self._least)
             bits = min(MOST_SCALE_BITS, NEED_BITS - max(gap, 1).bit_length())
@@ -191,7 +193,7 @@ class RowAscent:
     def _in_fixed_point(self, table: Table) -> NDArray[np.int32]:
         """What a function costs beyond its minimum: rounded down, and no more than rules a row out."""
         above = table.values - table.least
-        if self.tables.problem.is_integral:
+        if self.tables.is_integral:
             scaled = above >> -self._bits if self._bits < 0 else np.minimum(above, self.need) << self._bits
         else:
             scaled = np.floor(np.ldexp(np.minimum(above, math.ldexp(self.need, -self._bits)), self._bits) - SLACK)
@@ -268,6 +270,7 @@ class RowAscent:
         parent: NDArray[np.int64],
         value: NDArray[np.int64],
         passes: int,
+        radius: int,
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """States and bounds of rows: each is a parent's row with a value of one more variable.
 
@@ -275,13 +278,14 @@ class RowAscent:
         ----------
         level : of the variables open then. v : the variable. parents : int32 (parents, state).
         parent_bounds : int64 (parents,). parent, value : int64 (rows,). passes : over what changes.
+        radius : how many functions away from a variable that loses values others still are passed over.
         """
         count = len(parent)
         states = np.empty((count, len(self.state)), dtype=np.int32)
         bounds = np.empty(count, dtype=np.int64)
         pieces = max(1, min(4 * thread_count(), count // ROW_BLOCK)) if thread_count() > 1 else 1
         cuts = [count * i // pieces for i in range(pieces + 1)]
-        fixed = (self.network, level, v, parents, parent_bounds, parent, value, self.need, passes, states, bounds)
+        fixed = (self.network, level, v, parents, parent_bounds, parent, value, self.need, passes, radius, states, bounds)
         run_all(bound_rows, [(*fixed, low, high) for low, high in zip(cuts, cuts[1:], strict=False)])
         return states, bounds
 
@@ -293,7 +297,7 @@ class RowAscent:
         """The least value that an assignment with such a bound can have; the threshold where it has none below."""
         if bound >= self.need:
             return self.threshold
-        if self.tables.problem.is_integral:
+        if self.tables.is_integral:
             above = -(-bound >> self._bits) if self._bits >= 0 else bound << -self._bits
             return min(self.tables.grid.round_up(int(self._least) + above), self.threshold)
         return min(self._least + math.ldexp(bound, -self._bits) - 2 * self.tables.rounding, self.threshold)

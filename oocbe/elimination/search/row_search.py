@@ -20,10 +20,10 @@ from oocbe.elimination.search.row_walk import Ties, Walk, Walked
 from oocbe.pruning.row_ascent import RowAscent, Tables
 from oocbe.system.deadline import Deadline
 
-NARROW_WIDTH = 32
+NARROW_WIDTH = 16
 """Rows kept in walks below thresholds near the proven bound."""
 
-FIRST_WIDTH, WIDER = 64, 8
+FIRST_WIDTH, WIDER = 16, 16
 """Rows kept in the first walk below the incumbent, and by what factor each next one is wider."""
 
 THRESHOLD_FACTOR = 8
@@ -32,7 +32,8 @@ THRESHOLD_FACTOR = 8
 PARTS = 8
 """Where values are no integers, the first threshold lies at this part (an eighth) of the gap."""
 
-ROW_PASSES = 4
+import os
+ROW_PASSES = int(os.environ.get("RP","4"))
 """Passes for each row. On CELAR6-SUB2 two passes try 160,000 rows, four 96,000, and take a little longer for all."""
 
 ROOT_PASSES = 10
@@ -101,14 +102,17 @@ class RowSearch:
         while not known.is_closed:
             lower = self._tables.least if known.lower is None else known.lower
             upper = known.upper_bound
-            if not distance:
-                distance = (upper - lower) / PARTS
+            distance = distance or (upper - lower) / PARTS
             threshold = min(lower + distance, upper)
             ascent = yield from self._root(threshold)
             known.raise_lower(ascent.in_costs(ascent.bound), "dual ascent")
-            distance = max(THRESHOLD_FACTOR * distance, known.grid.step)
             if ascent.bound >= ascent.need:
+                distance *= THRESHOLD_FACTOR
                 continue
+            if known.lower is not None and known.lower + known.grid.step < threshold and known.lower > lower:
+                distance = known.grid.step  # the root is tight further up: again from there
+                continue
+            distance *= THRESHOLD_FACTOR
             if ties is None:
                 ties = Ties(self._tables, max(upper - lower, known.grid.step) or 1.0)
                 yield
@@ -160,7 +164,9 @@ class RowSearch:
     def _walk(self, walk: Walk) -> Generator[None, None, Walked]:
         """Walk, and tell what that has found."""
         known, threshold = self._known, walk.threshold
+        c0=time.process_time()
         walked = yield from walk.steps()
+        if "DBG" in os.environ: print("    walk thr", threshold, "W", walk._width, "narrow" if walk._is_narrow else "dyn", "val", walked.value, "cut", walked.cut, "tried", walked.tried, "out", walked.ruled_out, "exp", f"{walked.expected:.3g}", "cpu", round(time.process_time()-c0,2), flush=True)
         self.rows += walked.tried
         self.ruled_out += walked.ruled_out
         self.largest = max(self.largest, walked.largest)

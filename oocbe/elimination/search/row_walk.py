@@ -22,6 +22,11 @@ from oocbe.pruning.row_ascent import RowAscent, Table, Tables
 BLOCK_BYTES = 1 << 24
 """States of the rows that are bounded at a time: a few hundredths of a second."""
 
+import os
+RADIUS=int(os.environ.get("RAD","3"))
+CHOICE = 8
+"""Rows that are bounded for each that the beam may keep: the most promising ones by what their parents know."""
+
 FEWER = 0.9
 """What passes go over is laid out again when only this part of the variables is left."""
 
@@ -151,7 +156,7 @@ class Walk:
         for number, part in enumerate(self._tables.parts):
             self._tied[list(part.scope)] += ties.weight[number] * (len(part.scope) - 1)
         self._factors = np.random.default_rng(0).integers(1, 2**63, size=count, dtype=np.uint64) | np.uint64(1)
-        dtype = np.int64 if self._tables.problem.is_integral else np.float64
+        dtype = np.int64 if self._tables.is_integral else np.float64
         self._states = ascent.state[None].copy()
         self._bounds = np.array([ascent.bound], dtype=np.int64)
         largest = max(sizes, default=1)
@@ -179,7 +184,7 @@ class Walk:
             self._assignments[:, v] = value
             self._costs = self._costs[parent]
             counts = self._close([v], are_bounded=False)
-            yield from self._bound(v, parent[counts], value[counts])
+            yield from self._bound(v, *self._promising(v, parent[counts], value[counts]))
         return self._walked()
 
     def _next(self, left: NDArray[np.int32]) -> int:
@@ -241,6 +246,28 @@ class Walk:
         is_first |= (keys[order] != keys[first]).any(axis=1)
         return np.sort(order[is_first])
 
+    def _promising(
+        self, v: int, parent: NDArray[np.int64], value: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows worth a bound of their own: what their parents know of them rules others out, or the beam does.
+
+        All the rows made are in the costs and assignments before, those that stay after.
+        """
+        low = self._bounds[parent] + self._states[parent, self._first[v] + value]
+        kept = np.flatnonzero(low < self._ascent.need)
+        self._expected += self._factor * len(kept)
+        if len(kept) > CHOICE * self._width:
+            order = np.argsort(low[kept], kind="stable")
+            self._cut_at(int(low[kept[order[CHOICE * self._width]]]))
+            self._factor *= len(kept) / (CHOICE * self._width)
+            kept = np.sort(kept[order[: CHOICE * self._width]])
+        self._assignments, self._costs = self._assignments[kept], self._costs[kept]
+        return parent[kept], value[kept]
+
+    def _cut_at(self, bound: int) -> None:
+        """Note that a row with this bound was cut off."""
+        self._cut = bound if self._cut is None else min(self._cut, bound)
+
     def _bound(self, v: int, parent: NDArray[np.int64], value: NDArray[np.int64]) -> Generator[None, None, None]:
         """Bound rows block by block, and keep as many as the width allows."""
         ascent = self._ascent
@@ -250,7 +277,7 @@ class Walk:
         for begin in range(0, len(parent), block):
             here = slice(begin, begin + block)
             found, found_bounds = ascent.rows(
-                self._level, v, self._states, self._bounds, parent[here], value[here], self._passes
+                self._level, v, self._states, self._bounds, parent[here], value[here], self._passes, RADIUS
             )
             good = np.flatnonzero(found_bounds < ascent.need)
             kept.append((found[good], found_bounds[good], begin + good))
@@ -262,7 +289,6 @@ class Walk:
         states, bounds, rows = self._best_of(kept)
         self._tried += len(parent)
         self._ruled_out += len(parent) - alive
-        self._expected += self._factor * len(parent)
         self._factor *= alive / max(1, len(rows))
         self._largest = max(self._largest, len(rows))
         self._states, self._bounds = states, bounds
@@ -274,8 +300,7 @@ class Walk:
         if len(rows) <= self._width:
             return states, bounds, rows
         order = np.argsort(bounds, kind="stable")
-        least = int(bounds[order[self._width]])
-        self._cut = least if self._cut is None else min(self._cut, least)
+        self._cut_at(int(bounds[order[self._width]]))
         best = np.sort(order[: self._width])
         return states[best], bounds[best], rows[best]
 

@@ -129,7 +129,7 @@ def _project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work
 
 
 @jit
-def _remove(network: Any, v: Any, a: Any, state: Any, pending: Any) -> Any:
+def _remove(network: Any, v: Any, a: Any, state: Any, reach: Any, radius: Any) -> Any:
     """Rule out a value: no row of any function with it counts any more."""
     state[network.value_start[v] + a] = REMOVED
     for i in range(network.use_start[v], network.use_start[v + 1]):
@@ -138,12 +138,12 @@ def _remove(network: Any, v: Any, a: Any, state: Any, pending: Any) -> Any:
         f = network.function[use]
         for other in range(network.function_start[f], network.function_start[f + 1]):
             if other != use:
-                pending[network.variable[other]] = 1
+                reach[network.variable[other]] = radius
 
 
 @jit
 def _collect(
-    network: Any, v: Any, state: Any, bound: Any, need: Any, pending: Any, least: Any, work: Any
+    network: Any, v: Any, state: Any, bound: Any, need: Any, reach: Any, radius: Any, least: Any, work: Any
 ) -> Any:
     """Take out of the functions of a variable all that they can spare; returns the new bound, ``need`` where it is.
 
@@ -192,14 +192,14 @@ def _collect(
         cost = state[start + a]
         if cost != REMOVED:
             if cost - low + bound >= need:
-                _remove(network, v, a, state, pending)
+                _remove(network, v, a, state, reach, radius)
             elif low > 0:
                 state[start + a] = cost - low
     return bound
 
 
 @jit
-def _hand_on(network: Any, v: Any, fraction: Any, ahead: Any, state: Any, pending: Any) -> Any:
+def _hand_on(network: Any, v: Any, fraction: Any, ahead: Any, state: Any, reach: Any) -> Any:
     """Give equal parts of a variable's costs to the functions that reach further."""
     start = network.value_start[v]
     size = network.value_start[v + 1] - start
@@ -217,7 +217,8 @@ def _hand_on(network: Any, v: Any, fraction: Any, ahead: Any, state: Any, pendin
                 part = min(share, state[message] + MOST_MOVED)
                 state[message] -= part
                 state[start + a] -= part
-    if not is_any:
+    further = reach[v] - 1
+    if not is_any or further == 0:
         return
     for i in range(network.use_start[v], network.use_start[v + 1]):
         use = network.uses[i]
@@ -225,7 +226,8 @@ def _hand_on(network: Any, v: Any, fraction: Any, ahead: Any, state: Any, pendin
             f = network.function[use]
             for other in range(network.function_start[f], network.function_start[f + 1]):
                 if other != use:
-                    pending[network.variable[other]] = 1
+                    w = network.variable[other]
+                    reach[w] = max(reach[w], further)
 
 
 @jit
@@ -236,29 +238,28 @@ def _ascend(
     bound: Any,
     need: Any,
     passes: Any,
-    pending: Any,
+    reach: Any,
+    radius: Any,
     least: Any,
     work: Any,
 ) -> Any:
-    """Pass forward and backward over the open variables, those that are pending; returns the bound, at most ``need``.
+    """Pass forward and backward over the open variables within reach; returns the bound, at most ``need``.
 
-    passes : number of passes; the last one goes backward.
+    passes : at most; the last one goes backward. They end before where one brings nothing.
     """
     count = len(level.order)
     for number in range(passes):
         is_backward = (passes - number) % 2 == 1
-        found = False
+        reached = level.behind if is_backward else level.ahead
+        before = bound
         for i in range(count):
             v = level.order[count - 1 - i] if is_backward else level.order[i]
-            if not pending[v]:
-                continue
-            found = True
-            pending[v] = 0
-            bound = _collect(network, v, state, bound, need, pending, least, work)
-            if bound >= need:
-                return need
-            _hand_on(network, v, level.fraction[v], level.behind if is_backward else level.ahead, state, pending)
-        if not found:
+            if reach[v]:
+                bound = _collect(network, v, state, bound, need, reach, radius, least, work)
+                if bound >= need:
+                    return need
+                _hand_on(network, v, level.fraction[v], reached, state, reach)
+        if number >= 1 and bound == before:
             break
     return bound
 
@@ -271,7 +272,8 @@ def _assign(
     state: Any,
     bound: Any,
     need: Any,
-    pending: Any,
+    reach: Any,
+    radius: Any,
     least: Any,
     work: Any,
 ) -> Any:
@@ -281,8 +283,8 @@ def _assign(
         return need
     for a in range(network.value_start[v + 1] - start):
         if a != value and state[start + a] != REMOVED:
-            _remove(network, v, a, state, pending)
-    return _collect(network, v, state, bound, need, pending, least, work)
+            _remove(network, v, a, state, reach, radius)
+    return _collect(network, v, state, bound, need, reach, radius, least, work)
 
 
 @jit
@@ -300,8 +302,8 @@ def _scratch(network: Any) -> Any:
 def ascend_all(network: Any, level: Any, state: Any, bound: Any, need: Any, passes: Any) -> Any:
     """Pass over all open variables so many times, whatever has changed; returns the bound, at most ``need``."""
     least, work = _scratch(network)
-    pending = np.ones(len(network.value_start) - 1, dtype=np.uint8)
-    return _ascend(network, level, state, bound, need, passes, pending, least, work)
+    reach = np.full(len(network.value_start) - 1, 2, dtype=np.uint8)
+    return _ascend(network, level, state, bound, need, passes, reach, 2, least, work)
 
 
 @jit
@@ -315,6 +317,7 @@ def bound_rows(
     value: Any,
     need: Any,
     passes: Any,
+    radius: Any,
     states: Any,
     bounds: Any,
     begin: Any,
@@ -326,16 +329,17 @@ def bound_rows(
     ----------
     level : of the variables that are open then. parents : int32 (parents, state). parent_bounds : int64 (parents,).
     parent, value : int64 (rows,). need : the bound from which on a row goes.
-    passes : over what has changed; fewer where the bound reaches ``need`` before, or nothing changes any more.
+    passes : over what has changed; fewer where the bound reaches ``need`` before, or a pass brings nothing.
+    radius : at least 1, how many functions away from a variable that loses values others still are passed over.
     states : int32 (rows, state), written. bounds : int64 (rows,), written, ``need`` for rows that go.
     """
     least, work = _scratch(network)
-    pending = np.empty(len(network.value_start) - 1, dtype=np.uint8)
+    reach = np.empty(len(network.value_start) - 1, dtype=np.uint8)
     for row in range(begin, end):
         state = states[row]
         state[:] = parents[parent[row]]
-        pending[:] = 0
-        bound = _assign(network, v, value[row], state, parent_bounds[parent[row]], need, pending, least, work)
+        reach[:] = 0
+        bound = _assign(network, v, value[row], state, parent_bounds[parent[row]], need, reach, radius, least, work)
         if bound < need:
-            bound = _ascend(network, level, state, bound, need, passes, pending, least, work)
+            bound = _ascend(network, level, state, bound, need, passes, reach, radius, least, work)
         bounds[row] = bound
