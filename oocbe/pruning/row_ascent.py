@@ -182,6 +182,8 @@ class RowAscent:
         if self.tables.is_integral:
             # Values below the threshold are at most ``last``: a bound above that is as good as the threshold.
             gap = int(self.tables.grid.largest_below(threshold)) - int(self._least)
+            if gap < 0:
+                return 0, 0
             bits = min(MOST_SCALE_BITS, NEED_BITS - max(gap, 1).bit_length())
             return bits, (gap << bits if bits >= 0 else gap >> -bits) + 1
         gap = threshold - self._least + 2 * self.tables.rounding
