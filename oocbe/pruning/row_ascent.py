@@ -10,16 +10,16 @@ What a parent has removed are rows that are never made.
 
 **Why it is valid.** All that happens is that costs move: what one function gives, a variable gets (*equivalence-
 preserving transformations*; Cooper, de Givry, Sanchez, Schiex, Zytnicki and Werner 2010, *Soft arc consistency
-revisited*). The sum is the same for every assignment, all that is left is never negative, so the bound, which is part of
-the sum, is never above it. Numbers are integers in fixed point, each cost rounded down once and capped at the threshold,
-so there are no rounding errors, and the bound is exact wherever scale and costs are integers.
+revisited*). The sum is the same for every assignment and all that is left is never negative, so the bound, which is
+part of the sum, is never above it. Numbers are integers in fixed point, each cost rounded down once and capped at the
+threshold, so nothing is rounded on the way. Of sums of floats the threshold is raised by all that rounding may be off.
 
-**What others call it.** Search keeps such a bound at each of its nodes (EDAC: de Givry, Heras, Zytnicki and Larrosa 2005;
-VAC: Cooper et al. 2010; in AND/OR search mini-bucket heuristics have its place: Marinescu and Dechter 2009). Dynamic
-programming that drops states whose bound reaches an incumbent is *bounded dynamic programming* (Morin and Marsten 1976,
-*Branch-and-bound strategies for dynamic programming*), which is what the rows here are for
-(:mod:`oocbe.elimination.search.row_search`). Koster, van Hoesel and Kolen (2002, *Solving partial constraint satisfaction
-problems with tree decomposition*) solved radio link frequency assignment so.
+**What others call it.** Search keeps such a bound at each of its nodes (EDAC: de Givry, Heras, Zytnicki and Larrosa
+2005; VAC: Cooper et al. 2010); in AND/OR search mini-bucket heuristics have its place (Marinescu and Dechter 2009).
+Dynamic programming that drops states whose bound reaches an incumbent is *bounded dynamic programming* (Morin and
+Marsten 1976, *Branch-and-bound strategies for dynamic programming*), which is what the rows here are for
+(:mod:`oocbe.elimination.search.row_search`). Koster, van Hoesel and Kolen (2002, *Solving partial constraint
+satisfaction problems with tree decomposition*) solved radio link frequency assignment so.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED, Level, Network, ascend_all, bound_rows
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.model_checks import Values
-from oocbe.model.parts import Constraint
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.pruning.row_bounds import ValueGrid
@@ -105,11 +106,15 @@ class Tables:
     def of(cls, problem: Problem) -> Self | None:
         """The tables of a problem; None where some are too large, or sums of costs leave the range of their dtype."""
         sizes, is_integral = problem.sizes, problem.is_integral
-        linear = [c for c in problem.linear_constraints if c.can_bind]
-        hard = [*problem.constraints, *linear]
+        hard: list[Constraint | LinearConstraint] = [*problem.constraints]
+        hard += [c for c in problem.linear_constraints if c.can_bind]
         scopes = {tuple(sorted(part.scope)) for part in (*problem.functions, *hard)}
         cells = [math.prod(sizes[v] for v in scope) for scope in scopes]
-        if max(cells, default=0) > LARGEST_PART or sum(cells) > MOST_CELLS or max(map(len, scopes), default=0) > MOST_AXES:
+        if (
+            max(cells, default=0) > LARGEST_PART
+            or sum(cells) > MOST_CELLS
+            or max(map(len, scopes), default=0) > MOST_AXES
+        ):
             return None
         magnitude = _magnitude(problem)
         if magnitude >= (LARGEST_SUM if is_integral else LARGEST_FLOAT_SUM):
@@ -181,11 +186,11 @@ class RowAscent:
         """Bits of the scale, and the least bound that no assignment below the threshold can have."""
         if self.tables.is_integral:
             # Values below the threshold are at most ``last``: a bound above that is as good as the threshold.
-            gap = int(self.tables.grid.largest_below(threshold)) - int(self._least)
-            if gap < 0:
+            steps = int(self.tables.grid.largest_below(threshold)) - int(self._least)
+            if steps < 0:
                 return 0, 0
-            bits = min(MOST_SCALE_BITS, NEED_BITS - max(gap, 1).bit_length())
-            return bits, (gap << bits if bits >= 0 else gap >> -bits) + 1
+            bits = min(MOST_SCALE_BITS, NEED_BITS - max(steps, 1).bit_length())
+            return bits, (steps << bits if bits >= 0 else steps >> -bits) + 1
         gap = threshold - self._least + 2 * self.tables.rounding
         if gap <= 0:
             return 0, 0
@@ -194,7 +199,7 @@ class RowAscent:
 
     def _in_fixed_point(self, table: Table) -> NDArray[np.int32]:
         """What a function costs beyond its minimum: rounded down, and no more than rules a row out."""
-        above = table.values - table.least
+        above: NDArray[Any] = table.values - table.least
         if self.tables.is_integral:
             scaled = above >> -self._bits if self._bits < 0 else np.minimum(above, self.need) << self._bits
         else:
@@ -287,13 +292,28 @@ class RowAscent:
         bounds = np.empty(count, dtype=np.int64)
         pieces = max(1, min(4 * thread_count(), count // ROW_BLOCK)) if thread_count() > 1 else 1
         cuts = [count * i // pieces for i in range(pieces + 1)]
-        fixed = (self.network, level, v, parents, parent_bounds, parent, value, self.need, passes, radius, states, bounds)
-        run_all(bound_rows, [(*fixed, low, high) for low, high in zip(cuts, cuts[1:], strict=False)])
+        fixed = (
+            self.network,
+            level,
+            v,
+            parents,
+            parent_bounds,
+            parent,
+            value,
+            self.need,
+            passes,
+            radius,
+            states,
+            bounds,
+        )
+        run_all(bound_rows, [(*fixed, low, high) for low, high in pairwise(cuts)])
         return states, bounds
 
     def live(self, states: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Bool (rows, values), which values of all variables are not removed."""
-        return states[:, : self.network.value_start[-1]] != REMOVED
+        values: NDArray[np.int32] = states[:, : self.network.value_start[-1]]
+        is_live: NDArray[np.bool_] = values != REMOVED
+        return is_live
 
     def in_costs(self, bound: int) -> int | float:
         """The least value that an assignment with such a bound can have; the threshold where it has none below."""
@@ -303,6 +323,18 @@ class RowAscent:
             above = -(-bound >> self._bits) if self._bits >= 0 else bound << -self._bits
             return min(self.tables.grid.round_up(int(self._least) + above), self.threshold)
         return min(self._least + math.ldexp(bound, -self._bits) - 2 * self.tables.rounding, self.threshold)
+
+
+def load_loops() -> None:
+    """Load the compiled loops, or compile them: a problem of two variables needs them all."""
+    variables = (Variable("a", 2), Variable("b", 2))
+    tables = Tables.of(Problem(variables, (Function.from_array((0, 1), [[0, 1], [1, 0]]),)))
+    assert tables is not None
+    ascent = RowAscent(tables, 2)
+    level = ascent.level((0, 1))
+    ascent.ascend(level, 1)
+    one = np.zeros(1, dtype=np.int64)
+    ascent.rows(level, 0, ascent.state[None], one, one, one, 1, 1)
 
 
 def _starts(sizes: Any) -> NDArray[np.int64]:

@@ -1,12 +1,12 @@
 """A search by rows that each have a bound of their own: bounded dynamic programming with a beam that widens.
 
-A few walks (:mod:`oocbe.elimination.search.row_walk`) below thresholds a little above the proven bound come first: where
-that is tight, nearly all values are ruled out at once and what is left is the optimum. Then walks below the incumbent
-follow, each wider than the one before: they find better and better assignments, which narrow the next walk, and the
-first one from which the beam takes nothing is the proof (*complete anytime beam search*: Zhang 1998).
+A few walks (:mod:`oocbe.elimination.search.row_walk`) below thresholds a little above the proven bound come first:
+where that is tight, nearly all values are ruled out at once and what is left is the optimum. Then walks below the
+incumbent follow, each wider than the one before: they find better and better assignments, which narrow the next walk,
+and the first one from which the beam takes nothing is the proof (*complete anytime beam search*: Zhang 1998).
 
 The search works in slices of time, beside others. It is for problems whose functions can be written out, and in which
-rows are few for what their bounds rule out; what it expects to take is said after the first wide walk.
+rows are few for what their bounds rule out; what it expects to take is said after each walk.
 """
 
 from __future__ import annotations
@@ -32,17 +32,12 @@ THRESHOLD_FACTOR = 8
 PARTS = 8
 """Where values are no integers, the first threshold lies at this part (an eighth) of the gap."""
 
-import os
-ROW_PASSES = int(os.environ.get("RP","4"))
+ROW_PASSES = 4
 """Passes for each row. On CELAR6-SUB2 two passes try 160,000 rows, four 96,000, and take a little longer for all."""
 
-ROOT_PASSES = 10
-"""Passes at the root at a time, and the progress in them, relative to all so far, below which they end."""
-
-LITTLE, MOST_ROUNDS = 0.01, 40
-
-PAYS_SECONDS = 30.0
-"""A search that is expected to be over in so many seconds is worth waiting for."""
+ROOT_PASSES, LITTLE, MOST_ROUNDS = 10, 0.01, 40
+"""Passes at the root at a time; the progress in them, relative to all so far, below which they end; and how often they
+are repeated at most."""
 
 
 class RowSearch:
@@ -55,7 +50,8 @@ class RowSearch:
     Attributes
     ----------
     rows, ruled_out, largest : rows tried, those that their bounds ruled out, and most rows kept at a time.
-    seconds : taken. expected : seconds that a walk without a beam would take, None before that can be said.
+    seconds : taken. expected : what a walk like the last one would take without a beam, None before there is one, and
+        where it found something, so that the next one has less to do.
     is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
     """
 
@@ -66,6 +62,7 @@ class RowSearch:
         self.expected: float | None = None
         self.is_over = False
         self._steps = self._rounds()
+        self._waited, self._stopped_at = 0.0, time.perf_counter()
 
     def work(self, seconds: float, deadline: Deadline) -> None:
         """Go on for so many seconds, a step at least.
@@ -75,6 +72,7 @@ class RowSearch:
         TimeLimitError : the deadline came.
         """
         begin = time.perf_counter()
+        self._waited += begin - self._stopped_at
         try:
             while not self.is_over and time.perf_counter() - begin < seconds:
                 deadline.check()
@@ -82,7 +80,8 @@ class RowSearch:
         except StopIteration:
             self.is_over = True
         finally:
-            self.seconds += time.perf_counter() - begin
+            self._stopped_at = time.perf_counter()
+            self.seconds += self._stopped_at - begin
 
     @property
     def sentence(self) -> str:
@@ -133,21 +132,13 @@ class RowSearch:
                 known.raise_lower(ascent.in_costs(ascent.bound), "dual ascent")
                 if ascent.bound >= ascent.need:
                     return
-                begin, rows = self.seconds_now, self.rows
                 room = self._memory // (4 * len(ascent.state))
                 walked = yield from self._walk(Walk(ascent, ties, min(width, max(1, room)), ROW_PASSES, is_narrow))
                 if known.is_closed or (walked.cut is not None and width > room):
                     return
-                pace = (self.seconds_now - begin) / max(1, self.rows - rows)
-                expected[is_narrow] = walked.expected * pace
-            best = min(expected, key=lambda is_narrow: expected[is_narrow])
-            orders, self.expected = [best], expected[best]
+                expected[is_narrow] = walked.expected
+            orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
             width *= WIDER
-
-    @property
-    def seconds_now(self) -> float:
-        """Of this process, for paces: what else runs between two steps counts as well."""
-        return time.process_time()
 
     def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
         """An ascent below a threshold, as far as passes over all variables bring it."""
@@ -164,9 +155,10 @@ class RowSearch:
     def _walk(self, walk: Walk) -> Generator[None, None, Walked]:
         """Walk, and tell what that has found."""
         known, threshold = self._known, walk.threshold
-        c0=time.process_time()
+        begin = time.perf_counter() - self._waited
         walked = yield from walk.steps()
-        if "DBG" in os.environ: print("    walk thr", threshold, "W", walk._width, "narrow" if walk._is_narrow else "dyn", "val", walked.value, "cut", walked.cut, "tried", walked.tried, "out", walked.ruled_out, "exp", f"{walked.expected:.3g}", "cpu", round(time.process_time()-c0,2), flush=True)
+        pace = (time.perf_counter() - self._waited - begin) / max(1, walked.tried)
+        self.expected = walked.expected * pace if walked.value is None else None
         self.rows += walked.tried
         self.ruled_out += walked.ruled_out
         self.largest = max(self.largest, walked.largest)

@@ -67,9 +67,7 @@ class Level(NamedTuple):
 
 
 @jit
-def _project_pair(
-    tables: Any, start: Any, state: Any, other: Any, other_size: Any, size: Any, least: Any
-) -> Any:
+def _project_pair(tables: Any, start: Any, state: Any, other: Any, other_size: Any, size: Any, least: Any) -> Any:
     """Least cost of a function over two variables for each value of one, before what that one has taken."""
     for a in range(size):
         least[a] = REMOVED
