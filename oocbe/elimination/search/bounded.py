@@ -120,7 +120,7 @@ class BoundedSolve:
                 incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (time.perf_counter() - begin)))
                 self._take(incumbents)
                 deadline.check_requested()
-                self.rows.first(known)
+                self.rows.first(known, lambda: self._take(incumbents))
                 whole = Scope.whole(self._problem)
                 if not known.is_near_enough:
                     _load_relaxation()
@@ -128,7 +128,7 @@ class BoundedSolve:
                     whole = self._bound(whole, math.inf, self._others.root_seconds(options.bound_seconds))
                     self._take(incumbents)
                     deadline.check_requested()
-                    self._improve()
+                    self._improve(incumbents)
                 width = width or first_width(known)
                 resumed = self._resumed_order()
                 while not known.is_near_enough:
@@ -180,9 +180,9 @@ class BoundedSolve:
             with suppress(ResourceError):
                 self._keep_anew()
 
-    def _improve(self) -> None:
+    def _improve(self, incumbents: IncumbentSearch) -> None:
         """Give what works beside the search its share of the time."""
-        self.rows.improve(self._known)
+        self.rows.improve(self._known, lambda: self._take(incumbents))
         if not self._known.is_near_enough:
             self.mini_buckets.improve(self._known)
 
@@ -261,7 +261,7 @@ class BoundedSolve:
             if finish is not None:
                 return self._conclude(finish, scope, threshold)
             self._take(incumbents)
-            self._improve()
+            self._improve(incumbents)
             assert known.lower is not None
             if known.upper_bound < threshold or known.lower >= threshold:
                 return True  # bounds have come past the threshold: begin again from there

@@ -8,6 +8,7 @@ taken, so that both together take at most twice what the better one takes alone.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -25,7 +26,7 @@ from oocbe.results.result import Result
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
 
-FIRST_SECONDS = 1.0
+FIRST_SECONDS = 2.0
 """At most, before anything else."""
 
 HOPELESS_SECONDS = 1e6
@@ -82,20 +83,23 @@ class RowRounds:
         statistics.total_rows += search.rows
         statistics.largest_rows = max(statistics.largest_rows, search.largest)
 
-    def first(self, known: Knowledge, seconds: float = FIRST_SECONDS) -> None:
+    def first(self, known: Knowledge, look: Callable[[], None], seconds: float = FIRST_SECONDS) -> None:
         """Try for a moment.
+
+        look : called now and then: for better assignments found elsewhere.
 
         Raises
         ------
         TimeLimitError : the deadline came.
         """
         while self._is_open and self.seconds < seconds:
+            look()
             search = self._work(known)
             if search is not None and search.expected is not None and search.expected > HOPELESS_SECONDS:
                 return
 
-    def improve(self, known: Knowledge) -> None:
-        """Go on for as long as everything else has taken, longer where that is expected to end it.
+    def improve(self, known: Knowledge, look: Callable[[], None]) -> None:
+        """Go on for as long as everything else has taken, longer where that is expected to end it; as :meth:`first`.
 
         Raises
         ------
@@ -107,6 +111,7 @@ class RowRounds:
             most = others if expected is None or expected > PAYS_SECONDS else others + PAYS_SECONDS
             if self.seconds >= most:
                 return
+            look()
             self._work(known)
 
     def _work(self, known: Knowledge) -> RowSearch | None:
@@ -146,7 +151,7 @@ def result_by_rows(
     rows, statistics = RowRounds(target, options, deadline), Statistics()
     rows.load()
     with suppress(TimeLimitError):
-        rows.first(known, EASY_SECONDS)
+        rows.first(known, lambda: None, EASY_SECONDS)
     if not known.is_closed:
         return None
     rows.tell(statistics)
