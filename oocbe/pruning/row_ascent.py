@@ -40,6 +40,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.pruning.row_bounds import ValueGrid
+from oocbe.system.deadline import look
 
 NEED_BITS = 26
 """The distance between the sum of all minima and the threshold is below 2**26 in fixed point: sums fit 32 bits."""
@@ -50,8 +51,15 @@ MOST_SCALE_BITS = 12
 LARGEST_PART = 1 << 16
 """Cells of the largest function that is written out."""
 
-MOST_CELLS = 1 << 23
+MOST_CELLS = 1 << 22
 """Cells of all functions together."""
+
+PAIR_COST = 1 / 16
+"""What a cell of a function over two variables costs, in cells of others: loops over it use vector instructions."""
+
+CALL_WORK, CALL_NUMBERS = 1 << 24, 1 << 22
+"""Cells looked at in a pass over the rows of a compiled call, and numbers in their states: some hundredths of a second,
+after which signals and limits are looked at."""
 
 LARGEST_SUM, LARGEST_FLOAT_SUM = 2**62, 2.0**1000
 """Sums of the magnitudes of costs stay below it."""
@@ -172,6 +180,7 @@ class RowAscent:
     Attributes
     ----------
     need : a row whose bound reaches it goes. state, bound : of the row that assigns nothing.
+    block : rows that are bounded in some hundredths of a second.
     """
 
     def __init__(self, tables: Tables, threshold: int | float) -> None:
@@ -180,6 +189,10 @@ class RowAscent:
         self._least = tables.least
         self._bits, self.need = self._fixed_point(threshold)
         self.network, self.state = self._laid_out()
+        cells = [(part.values.size, len(part.scope)) for part in tables.parts if len(part.scope) > 1]
+        work = sum(size * arity * (PAIR_COST if arity == 2 else 1) for size, arity in cells)
+        self._passes_a_call = max(1, int(CALL_WORK / max(1, work)))
+        self.block = max(1, min(CALL_NUMBERS // len(self.state), self._passes_a_call))
         self.bound = self.need if self.need <= 0 or any(t.is_impossible for t in tables.parts) else 0
 
     def _fixed_point(self, threshold: int | float) -> tuple[int, int]:
@@ -215,6 +228,7 @@ class RowAscent:
         state = np.zeros(int(value_start[-1]), dtype=np.int64)
         parts, tables, table_start, cells = [], [], [], 0
         for part in self.tables.parts:
+            look()
             costs = self._in_fixed_point(part)
             if len(part.scope) == 1:
                 first = value_start[part.scope[0]]
@@ -264,9 +278,17 @@ class RowAscent:
         return Level(order, ahead, behind, (1 << 32) // parts)
 
     def ascend(self, level: Level, passes: int) -> None:
-        """Raise the bound of the row that assigns nothing."""
-        if self.bound < self.need:
-            self.bound = int(ascend_all(self.network, level, self.state, self.bound, self.need, passes))
+        """Raise the bound of the row that assigns nothing.
+
+        Raises
+        ------
+        TimeLimitError : the deadline of the block that this runs in came.
+        """
+        while passes > 0 and self.bound < self.need:
+            look()
+            now = min(passes, self._passes_a_call)
+            self.bound = int(ascend_all(self.network, level, self.state, self.bound, self.need, now))
+            passes -= now
 
     def rows(
         self,

@@ -22,9 +22,6 @@ RADIUS = 3
 """How many functions away from a variable that loses values others are passed over. On mastermind_03_08_03 1, 2 and 3
 need 29,000, 14,000 and 4,000 rows; where all variables are tied, it makes no difference."""
 
-BLOCK_BYTES = 1 << 24
-"""States of the rows that are bounded at a time: a few hundredths of a second."""
-
 CHOICE = 8
 """Rows that are bounded for each that the beam may keep: the most promising ones by what their parents know."""
 
@@ -272,7 +269,7 @@ class Walk:
     def _bound(self, v: int, parent: NDArray[np.int64], value: NDArray[np.int64]) -> Generator[None, None, None]:
         """Bound rows block by block, and keep as many as the width allows."""
         ascent = self._ascent
-        block = max(1, BLOCK_BYTES // (4 * len(ascent.state)))
+        block = ascent.block
         kept: list[_Block] = [(self._states[:0], self._bounds[:0], parent[:0])]
         count = alive = 0
         for begin in range(0, len(parent), block):
