@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from bound_problems import anything, costly_photographs, optimum, photographs
+from fake_clock import Clock
 
 import oocbe
 from oocbe.elimination.search import row_rounds, row_search, row_walk
@@ -124,6 +125,30 @@ def test_more_values_than_a_byte_holds():
     assert known.value == (costs + own[:, None]).min()
 
 
+def test_a_search_that_is_behind_gets_less_time(monkeypatch):
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    clock = Clock()
+    monkeypatch.setattr(row_rounds, "time", clock)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    taken = []
+
+    def work(made, seconds, deadline):
+        taken.append(seconds)
+        made.seconds += 1.0
+        made.lower = 0
+
+    monkeypatch.setattr(RowSearch, "work", work)
+    clock.now += 8.0
+    rounds.improve(known, lambda: None)
+    assert len(taken) == 8
+    known.offer(problem.evaluate([0] * 12), (0,) * 12, "given")
+    known.raise_lower(known.value - 1, "given")
+    clock.now += 56.0 + 8.0  # that rows took
+    rounds.improve(known, lambda: None)
+    assert len(taken) == 8
+
+
 def test_the_deadline_ends_it():
     known = Knowledge(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
     rounds = RowRounds(known.problem, SolveOptions(), Deadline(0.0))
@@ -133,6 +158,7 @@ def test_the_deadline_ends_it():
 
 def test_a_hopeless_first_attempt_ends(monkeypatch):
     monkeypatch.setattr(row_rounds, "HOPELESS_SECONDS", 0.0)
+    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
     monkeypatch.setattr(row_search, "NARROW_WIDTH", 1)
     known = Knowledge(random_network(12, 6, 0.9, tightness=0.0, seed=3), NO_GAP, lambda *_: None)
     rounds = RowRounds(known.problem, SolveOptions(), Deadline())

@@ -2,7 +2,7 @@
 
 Which of the two closes a problem can't be told beforehand. So the search by rows (:mod:`row_search`) goes first, for a
 moment: where it proves the optimum, or is expected to, it goes on. Else it gets as much time as everything else has
-taken, so that both together take at most twice what the better one takes alone.
+taken, or an eighth where that has proven much more, so that both together take at most twice what the better one takes.
 """
 
 from __future__ import annotations
@@ -35,10 +35,14 @@ HOPELESS_SECONDS = 1e6
 PAYS_SECONDS = 30.0
 """A search that is expected to be over in so many seconds goes on for as long as that."""
 
+BEHIND, LEAST_SHARE = 0.5, 0.125
+"""Where others have proven this part of the distance from what rows have proven to the incumbent, rows get less time:
+this part of what everything else takes."""
+
 SLICE_SECONDS = 0.05
 """After which it is looked at what the search expects."""
 
-EASY_SECONDS = 0.5
+EASY_SECONDS = 0.8
 """Of a first attempt where elimination without bounds would not take long."""
 
 FEW_ROWS = 500_000.0
@@ -83,20 +87,32 @@ class RowRounds:
         statistics.total_rows += search.rows
         statistics.largest_rows = max(statistics.largest_rows, search.largest)
 
-    def first(self, known: Knowledge, look: Callable[[], None], seconds: float = FIRST_SECONDS) -> None:
+    def first(
+        self,
+        known: Knowledge,
+        look: Callable[[], None],
+        seconds: float = FIRST_SECONDS,
+        pays: float = PAYS_SECONDS,
+    ) -> None:
         """Try for a moment.
 
-        look : called now and then: for better assignments found elsewhere.
+        Parameters
+        ----------
+        known : filled in. look : called now and then: for better assignments found elsewhere.
+        seconds : for which it is tried. pays : for so many more it goes on where it is expected to end in as many.
 
         Raises
         ------
         TimeLimitError : the deadline came.
         """
-        while self._is_open and self.seconds < seconds:
-            look()
-            search = self._work(known)
-            if search is not None and search.expected is not None and search.expected > HOPELESS_SECONDS:
+        while self._is_open:
+            expected = None if self._search is None else self._search.expected
+            if expected is not None and expected > HOPELESS_SECONDS:
                 return
+            if self.seconds >= seconds + self._more(pays):
+                return
+            look()
+            self._work(known)
 
     def improve(self, known: Knowledge, look: Callable[[], None]) -> None:
         """Go on for as long as everything else has taken, longer where that is expected to end it; as :meth:`first`.
@@ -107,23 +123,33 @@ class RowRounds:
         """
         others = time.perf_counter() - self._begin - self.seconds
         while self._is_open:
-            expected = None if self._search is None else self._search.expected
-            most = others if expected is None or expected > PAYS_SECONDS else others + PAYS_SECONDS
-            if self.seconds >= most:
+            most = LEAST_SHARE * others if self._is_behind(known) else others
+            if self.seconds >= most + self._more(PAYS_SECONDS):
                 return
             look()
             self._work(known)
 
-    def _work(self, known: Knowledge) -> RowSearch | None:
-        """Go on for a slice; None where the problem is none for rows."""
+    def _more(self, pays: float) -> float:
+        """So many seconds more where the search is expected to end in as many."""
+        expected = None if self._search is None else self._search.expected
+        return pays if expected is not None and expected <= pays else 0.0
+
+    def _is_behind(self, known: Knowledge) -> bool:
+        """Whether others have proven much more than rows have."""
+        own = None if self._search is None else self._search.lower
+        if own is None or known.lower is None:
+            return False
+        return known.lower - own > BEHIND * (known.upper_bound - own)
+
+    def _work(self, known: Knowledge) -> None:
+        """Go on for a slice."""
         if self._search is None:
             if self._tables is None:
-                self._is_open = False
-                return None
+                self._is_open = False  # the problem is none for rows
+                return
             self._search = RowSearch(self._tables, known, int(MEMORY_SHARE * self._options.memory_limit))
         self._search.work(SLICE_SECONDS, self._deadline)
         self._is_open = not self._search.is_over
-        return self._search
 
     @cached_property
     def _tables(self) -> Tables | None:
@@ -151,7 +177,7 @@ def result_by_rows(
     rows, statistics = RowRounds(target, options, deadline), Statistics()
     rows.load()
     with suppress(TimeLimitError):
-        rows.first(known, lambda: None, EASY_SECONDS)
+        rows.first(known, lambda: None, EASY_SECONDS, EASY_SECONDS)
     if not known.is_closed:
         return None
     rows.tell(statistics)

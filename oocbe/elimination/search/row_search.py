@@ -52,6 +52,7 @@ class RowSearch:
     rows, ruled_out, largest : rows tried, those that their bounds ruled out, and most rows kept at a time.
     seconds : taken. expected : what a walk like the last one would take without a beam, None before there is one, and
         where it found something, so that the next one has less to do.
+    lower : the bound that rows have proven.
     is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
     """
 
@@ -60,6 +61,7 @@ class RowSearch:
         self.rows = self.ruled_out = self.largest = 0
         self.seconds = 0.0
         self.expected: float | None = None
+        self.lower: int | float | None = None
         self.is_over = False
         self._steps = self._rounds()
         self._waited, self._stopped_at = 0.0, time.perf_counter()
@@ -74,14 +76,21 @@ class RowSearch:
         begin = time.perf_counter()
         self._waited += begin - self._stopped_at
         try:
-            while not self.is_over and time.perf_counter() - begin < seconds:
+            while not self.is_over:
                 deadline.check()
                 next(self._steps)
+                if time.perf_counter() - begin >= seconds:
+                    break
         except StopIteration:
             self.is_over = True
         finally:
             self._stopped_at = time.perf_counter()
             self.seconds += self._stopped_at - begin
+
+    def _prove(self, bound: int | float, why: str) -> None:
+        """Take a proven bound."""
+        self.lower = bound if self.lower is None else max(self.lower, bound)
+        self._known.raise_lower(bound, why)
 
     @property
     def sentence(self) -> str:
@@ -104,7 +113,7 @@ class RowSearch:
             distance = distance or (upper - lower) / PARTS
             threshold = min(lower + distance, upper)
             ascent = yield from self._root(threshold)
-            known.raise_lower(ascent.in_costs(ascent.bound), "dual ascent")
+            self._prove(ascent.in_costs(ascent.bound), "dual ascent")
             if ascent.bound >= ascent.need:
                 distance *= THRESHOLD_FACTOR
                 continue
@@ -129,7 +138,7 @@ class RowSearch:
         while not known.is_closed:
             for is_narrow in orders:
                 ascent = yield from self._root(known.upper_bound)
-                known.raise_lower(ascent.in_costs(ascent.bound), "dual ascent")
+                self._prove(ascent.in_costs(ascent.bound), "dual ascent")
                 if ascent.bound >= ascent.need:
                     return
                 room = self._memory // (4 * len(ascent.state))
@@ -168,5 +177,5 @@ class RowSearch:
         if walked.cut is not None:
             lower = min(lower, walked.cut)
         if math.isfinite(lower):
-            known.raise_lower(lower, "rows with bounds of their own")
+            self._prove(lower, "rows with bounds of their own")
         return walked
