@@ -23,6 +23,12 @@ from oocbe.system.deadline import Deadline
 NARROW_WIDTH = 16
 """Rows kept in walks below thresholds near the proven bound."""
 
+FEW_EXPECTED = 2e5
+"""Where so many rows would be tried without a beam, the same walk is made again with a wider one."""
+
+RESTARTS = 4
+"""How often thresholds begin anew, close above the proven bound, because that has risen at the root."""
+
 FIRST_WIDTH, WIDER = 16, 16
 """Rows kept in the first walk below the incumbent, and by what factor each next one is wider."""
 
@@ -105,8 +111,9 @@ class RowSearch:
         """Walks, until the problem is closed."""
         known = self._known
         ties: Ties | None = None
-        distance: int | float = known.grid.step
-        is_narrow_order = True
+        step = known.grid.step
+        distance: int | float = step
+        width, restarts = NARROW_WIDTH, RESTARTS
         while not known.is_closed:
             lower = self._tables.least if known.lower is None else known.lower
             upper = known.upper_bound
@@ -117,16 +124,19 @@ class RowSearch:
             if ascent.bound >= ascent.need:
                 distance *= THRESHOLD_FACTOR
                 continue
-            if known.lower is not None and known.lower + known.grid.step < threshold and known.lower > lower:
-                distance = known.grid.step  # the root is tight further up: again from there
+            if step and restarts and known.lower is not None and lower < known.lower < threshold - step:
+                distance, restarts = step, restarts - 1  # the root has risen: it may be tight there
                 continue
-            distance *= THRESHOLD_FACTOR
             if ties is None:
-                ties = Ties(self._tables, max(upper - lower, known.grid.step) or 1.0)
+                ties = Ties(self._tables, max(upper - lower, step) or 1.0)
                 yield
-            walked = yield from self._walk(Walk(ascent, ties, NARROW_WIDTH, ROW_PASSES, is_narrow_order))
-            if walked.cut is not None:
+            walked = yield from self._walk(Walk(ascent, ties, width, ROW_PASSES, is_narrow=True))
+            if walked.cut is None:
+                distance, width = distance * THRESHOLD_FACTOR, NARROW_WIDTH
+            elif walked.expected > FEW_EXPECTED or width > NARROW_WIDTH:
                 break
+            else:
+                width *= WIDER  # the same again
         if ties is not None:
             yield from self._widening(ties)
 
