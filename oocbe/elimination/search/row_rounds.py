@@ -32,8 +32,8 @@ FIRST_SECONDS = 2.0
 HOPELESS_SECONDS = 1e6
 """The first attempt ends when it is expected to take so long."""
 
-PAYS_SECONDS = 30.0
-"""A search that is expected to be over in so many seconds goes on for as long as that."""
+PROMISING_SECONDS, PAYS_SECONDS = 1000.0, 20.0
+"""A search that is expected to take so long at most, which is ten times too much and more, has some seconds more."""
 
 BEHIND, LEAST_SHARE = 0.5, 0.125
 """Where others have proven this part of the distance from what rows have proven to the incumbent, rows get less time:
@@ -92,14 +92,14 @@ class RowRounds:
         known: Knowledge,
         look: Callable[[], None],
         seconds: float = FIRST_SECONDS,
-        pays: float = PAYS_SECONDS,
+        more: float = PAYS_SECONDS,
     ) -> None:
         """Try for a moment.
 
         Parameters
         ----------
         known : filled in. look : called now and then: for better assignments found elsewhere.
-        seconds : for which it is tried. pays : for so many more it goes on where it is expected to end in as many.
+        seconds : for which it is tried. more : for so many more it goes on where it is promising.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class RowRounds:
             expected = None if self._search is None else self._search.expected
             if expected is not None and expected > HOPELESS_SECONDS:
                 return
-            if self.seconds >= seconds + self._more(pays):
+            if self.seconds >= seconds + more * self._is_promising:
                 return
             look()
             self._work(known)
@@ -124,15 +124,16 @@ class RowRounds:
         others = time.perf_counter() - self._begin - self.seconds
         while self._is_open:
             most = LEAST_SHARE * others if self._is_behind(known) else others
-            if self.seconds >= most + self._more(PAYS_SECONDS):
+            if self.seconds >= most + PAYS_SECONDS * self._is_promising:
                 return
             look()
             self._work(known)
 
-    def _more(self, pays: float) -> float:
-        """So many seconds more where the search is expected to end in as many."""
+    @property
+    def _is_promising(self) -> bool:
+        """Whether the search is expected to end soon."""
         expected = None if self._search is None else self._search.expected
-        return pays if expected is not None and expected <= pays else 0.0
+        return expected is not None and expected <= PROMISING_SECONDS
 
     def _is_behind(self, known: Knowledge) -> bool:
         """Whether others have proven much more than rows have."""
@@ -177,7 +178,7 @@ def result_by_rows(
     rows, statistics = RowRounds(target, options, deadline), Statistics()
     rows.load()
     with suppress(TimeLimitError):
-        rows.first(known, lambda: None, EASY_SECONDS, EASY_SECONDS)
+        rows.first(known, lambda: None, EASY_SECONDS, 0.0)
     if not known.is_closed:
         return None
     rows.tell(statistics)

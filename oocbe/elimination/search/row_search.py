@@ -56,8 +56,8 @@ class RowSearch:
     Attributes
     ----------
     rows, ruled_out, largest : rows tried, those that their bounds ruled out, and most rows kept at a time.
-    seconds : taken. expected : what a walk like the last one would take without a beam, None before there is one, and
-        where it found something, so that the next one has less to do.
+    seconds : taken. expected : what a walk below the incumbent would take without a beam, reckoned from the last one
+        with a beam: ten times too much and more, as that keeps the rows that have the most descendants. None before.
     lower : the bound that rows have proven.
     is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
     """
@@ -70,7 +70,7 @@ class RowSearch:
         self.lower: int | float | None = None
         self.is_over = False
         self._steps = self._rounds()
-        self._waited, self._stopped_at = 0.0, time.perf_counter()
+        self._pace, self._waited, self._stopped_at = 0.0, 0.0, time.perf_counter()
 
     def work(self, seconds: float, deadline: Deadline) -> None:
         """Go on for so many seconds, a step at least.
@@ -155,8 +155,14 @@ class RowSearch:
                 walked = yield from self._walk(Walk(ascent, ties, min(width, max(1, room)), ROW_PASSES, is_narrow))
                 if known.is_closed or (walked.cut is not None and width > room):
                     return
-                expected[is_narrow] = walked.expected
+                if walked.value is not None and width > FIRST_WIDTH:
+                    # What is left below the better assignment is much less: a narrow look says how much.
+                    ascent = yield from self._root(known.upper_bound)
+                    if ascent.bound < ascent.need:
+                        walked = yield from self._walk(Walk(ascent, ties, FIRST_WIDTH, ROW_PASSES, is_narrow))
+                expected[is_narrow] = walked.expected * self._pace
             orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
+            self.expected = expected[orders[0]]
             width *= WIDER
 
     def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
@@ -176,8 +182,7 @@ class RowSearch:
         known, threshold = self._known, walk.threshold
         begin = time.perf_counter() - self._waited
         walked = yield from walk.steps()
-        pace = (time.perf_counter() - self._waited - begin) / max(1, walked.tried)
-        self.expected = walked.expected * pace if walked.value is None else None
+        self._pace = (time.perf_counter() - self._waited - begin) / max(1, walked.tried)
         self.rows += walked.tried
         self.ruled_out += walked.ruled_out
         self.largest = max(self.largest, walked.largest)
