@@ -39,6 +39,7 @@ from oocbe.elimination.search.outcome import (
     result_of_nothing,
 )
 from oocbe.elimination.search.race import RaceWinner, race
+from oocbe.elimination.search.row_rounds import result_by_rows
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import (
     FloatRangeError,
@@ -222,7 +223,9 @@ class _Solving:
                 choices = []  # the search with bounds says what is known, and finds an assignment
             spent = time.perf_counter() - begin
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
-                result = self._eliminate_easily(choices, spent, found)
+                known = self._knowledge_of(found)
+                result = result_by_rows(problem, self._target, choices[0], options, known, self.deadline, spent)
+                result = result or self._eliminate_easily(choices, spent, found)
                 if result is not None and result.linear_constraints != "relaxed":
                     return result
         else:
@@ -242,8 +245,8 @@ class _Solving:
         seconds = search.statistics.seconds
         seconds["forward"] += others.given_up_seconds
         seconds["order"] += others.order_seconds
-        if search.mini_buckets.seconds > 0:
-            seconds["mini-buckets"] = search.mini_buckets.seconds
+        beside = {"rows": search.rows.seconds, "mini-buckets": search.mini_buckets.seconds}
+        seconds.update({name: taken for name, taken in beside.items() if taken > 0})
         if others.result is not None:
             result = others.result
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"

@@ -32,8 +32,10 @@ from oocbe.elimination.search.incumbent_search import IncumbentSearch
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.mini_bucket_rounds import MiniBucketRounds
 from oocbe.elimination.search.race import CAP_FACTOR, Race, RaceWinner
+from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.scope import RunningOrder, Scope
 from oocbe.elimination.search.search_statistics import Statistics
+from oocbe.elimination.search.thresholds import first_width, next_width
 from oocbe.errors import OocbeError, ResourceError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.pruning.incumbent import find_incumbent
@@ -47,23 +49,12 @@ QUICK_CAP = 1 << 16
 FIRST_LOOK_SECONDS = 0.1
 """How long the bound waits for a first incumbent: it ends early where it knows what there is to reach."""
 
-WIDER = 8
-"""How much further from the lower bound the next threshold lies."""
-
-GAP_PARTS = 8
-"""Thresholds but the first cover at least this part (an eighth) of the gap."""
-
 LEAST_RULED_OUT = 0.02
 """Part of the values that a bound must rule out before what is left gets another one at once."""
 
-LEAST_WIDTH = 2.0**-30
-"""Width of the first threshold relative to the upper bound, where values are no integers."""
-
-LAST_ITERATIONS = 10_000
-"""Of the search for an assignment where a time limit has left none: a moment."""
-
-LAST_SECONDS, LAST_BOUND_SECONDS = 0.2, 0.1
-"""Of laying the problem out for that search, and before it of a bound, where a time limit has left none."""
+LAST_ITERATIONS, LAST_SECONDS, LAST_BOUND_SECONDS = 10_000, 0.2, 0.1
+"""Of the search for an assignment where a time limit has left none: a moment; of laying the problem out for it, and
+before it of a bound, where there is none."""
 
 Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
 """Told the problem, the order and the bound of each run; returns what to call after each bucket."""
@@ -80,7 +71,7 @@ class BoundedSolve:
 
     Attributes
     ----------
-    statistics, mini_buckets : what the search took, and the passes of mini-buckets beside it, which are not in there.
+    statistics, mini_buckets, rows : what the search took, and mini-buckets and the search by rows, not in there.
     """
 
     def __init__(
@@ -95,6 +86,7 @@ class BoundedSolve:
     ) -> None:
         self._others = others
         self.mini_buckets = MiniBucketRounds(problem, options, engine.deadline)
+        self.rows = RowRounds(problem, options, engine.deadline)
         self._problem = problem
         self._options = options
         self._known = knowledge
@@ -125,17 +117,20 @@ class BoundedSolve:
                 if attempt is not None and self._others.resume(attempt):
                     return
                 begin = time.perf_counter()
-                _load_relaxation()
+                self.rows.load()
                 incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (time.perf_counter() - begin)))
                 self._take(incumbents)
                 deadline.check_requested()
-                share = self._others.root_seconds(options.bound_seconds)
-                whole = self._bound(Scope.whole(self._problem), math.inf, share)
-                self._take(incumbents)
-                deadline.check_requested()
+                self.rows.first(known, lambda: self._take(incumbents))
+                whole = Scope.whole(self._problem)
                 if not known.is_near_enough:
-                    self.mini_buckets.improve(known)
-                width = width or known.grid.step or self._first_width()
+                    _load_relaxation()
+                    self._take(incumbents)
+                    whole = self._bound(whole, math.inf, self._others.root_seconds(options.bound_seconds))
+                    self._take(incumbents)
+                    deadline.check_requested()
+                    self._improve(incumbents)
+                width = width or first_width(known)
                 resumed = self._resumed_order()
                 while not known.is_near_enough:
                     assert known.lower is not None
@@ -146,7 +141,7 @@ class BoundedSolve:
                     if not self._search_below(whole, threshold, incumbents, resumed):
                         break
                     resumed = None
-                    width = self._next_width(width)
+                    width = next_width(known, width)
                     self._take(incumbents)
             except TimeLimitError as reached:
                 self.statistics.stopped = str(reached)
@@ -158,6 +153,7 @@ class BoundedSolve:
             except BaseException:
                 self._take(incumbents)  # for whoever says what was known
                 raise
+            self.rows.tell(self.statistics)
             with unlimited():
                 self._conclude_search(incumbents)
 
@@ -184,6 +180,12 @@ class BoundedSolve:
             # A run that is resumed begins with all that is known: a limit may come before the first round.
             with suppress(ResourceError):
                 self._keep_anew()
+
+    def _improve(self, incumbents: IncumbentSearch) -> None:
+        """Give what works beside the search its share of the time."""
+        self.rows.improve(self._known, lambda: self._take(incumbents))
+        if not self._known.is_near_enough:
+            self.mini_buckets.improve(self._known)
 
     def _take(self, incumbents: IncumbentSearch) -> None:
         """Look at what the search for assignments has found by now."""
@@ -228,20 +230,6 @@ class BoundedSolve:
         width: int | float = found["width"]
         return width
 
-    def _first_width(self) -> float:
-        """Where values are no integers: a part of what lies between the bounds."""
-        known = self._known
-        assert known.lower is not None
-        return max((known.upper_bound - known.lower) / GAP_PARTS, abs(known.upper_bound) * LEAST_WIDTH)
-
-    def _next_width(self, width: int | float) -> int | float:
-        """Wider than before, and at least a part of what now lies between the bounds."""
-        known = self._known
-        part = 0 if known.lower is None or known.value is None else (known.upper_bound - known.lower) / GAP_PARTS
-        if known.grid.step == 0:
-            return max(WIDER * width, part)
-        return max(WIDER * width, math.floor(part) // known.grid.step * known.grid.step)
-
     def _search_below(
         self, whole: Scope, threshold: int | float, incumbents: IncumbentSearch, resumed: RunningOrder | None = None
     ) -> bool:
@@ -274,7 +262,7 @@ class BoundedSolve:
             if winner is not None:
                 return self._conclude(winner, scope, threshold)
             self._take(incumbents)
-            self.mini_buckets.improve(known)
+            self._improve(incumbents)
             assert known.lower is not None
             if known.upper_bound < threshold or known.lower >= threshold:
                 return True  # bounds have come past the threshold: begin again from there
@@ -391,7 +379,7 @@ class BoundedSolve:
 
 
 def _load_relaxation() -> None:
-    """Load what bounds need while the first incumbent is searched for: the solver of linear programs takes a while."""
+    """Load what bounds need, which is no part of their time: the solver of linear programs takes a while."""
     import oocbe.pruning.bounds
 
     with suppress(ImportError):  # then there is no linear program, and the bounds say so

@@ -1,0 +1,186 @@
+"""When rows with bounds of their own are tried beside a search with bounds, and for how long.
+
+Which of the two closes a problem can't be told beforehand. So the search by rows (:mod:`row_search`) goes first, for a
+moment: where it proves the optimum, or is expected to, it goes on. Else it gets as much time as everything else has
+taken, or an eighth where that has proven much more, so that both together take at most twice what the better one takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.outcome import result_of_bounds
+from oocbe.elimination.search.row_search import RowSearch
+from oocbe.elimination.search.search_statistics import Statistics
+from oocbe.errors import TimeLimitError
+from oocbe.model.problem import Problem
+from oocbe.pruning.row_ascent import Tables, load_loops
+from oocbe.results.result import Result
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
+
+FIRST_SECONDS = 2.0
+"""At most, before anything else."""
+
+HOPELESS_SECONDS = 1e6
+"""The first attempt ends when it is expected to take so long."""
+
+PROMISING_SECONDS, PAYS_SECONDS = 1000.0, 20.0
+"""A search that is expected to take so long at most, which is ten times too much and more, has some seconds more."""
+
+BEHIND, LEAST_SHARE = 0.5, 0.125
+"""Where others have proven this part of the distance from what rows have proven to the incumbent, rows get less time:
+this part of what everything else takes."""
+
+SLICE_SECONDS = 0.05
+"""After which it is looked at what the search expects."""
+
+EASY_SECONDS = 0.8
+"""Of a first attempt where elimination without bounds would not take long."""
+
+FEW_ROWS = 500_000.0
+"""Predicted rows up to which elimination is over before a first attempt: a tenth of a second or two."""
+
+MEMORY_SHARE = 0.25
+"""Of the memory limit that rows and their states may take."""
+
+
+class RowRounds:
+    """The search by rows of one min-sum problem, in rounds.
+
+    Parameters
+    ----------
+    problem, options : what is solved. deadline : of the search.
+    """
+
+    def __init__(self, problem: Problem, options: SolveOptions, deadline: Deadline) -> None:
+        self._problem, self._options, self._deadline = problem, options, deadline
+        self._begin = time.perf_counter()
+        self._search: RowSearch | None = None
+        self._is_open = options.bounds == "auto" and options.order == "auto"
+        # Where only single variables cost something, linear programs are the better bound.
+        self._is_open = self._is_open and any(len(f.scope) >= 2 for f in problem.functions)
+
+    @property
+    def seconds(self) -> float:
+        """That rows have taken."""
+        return 0.0 if self._search is None else self._search.seconds
+
+    def load(self) -> None:
+        """Have the tables laid out and compiled loops loaded, which is no part of the time."""
+        if self._is_open and self._tables is not None:
+            load_loops()
+
+    def tell(self, statistics: Statistics) -> None:
+        """Say what rows have done, where there were any."""
+        search = self._search
+        if search is None or not search.rows:
+            return
+        statistics.bounds = "; ".join(filter(None, (search.sentence, statistics.bounds)))
+        statistics.total_rows += search.rows
+        statistics.largest_rows = max(statistics.largest_rows, search.largest)
+
+    def first(
+        self,
+        known: Knowledge,
+        look: Callable[[], None],
+        seconds: float = FIRST_SECONDS,
+        more: float = PAYS_SECONDS,
+    ) -> None:
+        """Try for a moment.
+
+        Parameters
+        ----------
+        known : filled in. look : called now and then: for better assignments found elsewhere.
+        seconds : for which it is tried. more : for so many more it goes on where it is promising.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        while self._is_open:
+            expected = None if self._search is None else self._search.expected
+            if expected is not None and expected > HOPELESS_SECONDS:
+                return
+            if self.seconds >= seconds + more * self._is_promising:
+                return
+            look()
+            self._work(known)
+
+    def improve(self, known: Knowledge, look: Callable[[], None]) -> None:
+        """Go on for as long as everything else has taken, longer where that is expected to end it; as :meth:`first`.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        others = time.perf_counter() - self._begin - self.seconds
+        while self._is_open:
+            most = LEAST_SHARE * others if self._is_behind(known) else others
+            if self.seconds >= most + PAYS_SECONDS * self._is_promising:
+                return
+            look()
+            self._work(known)
+
+    @property
+    def _is_promising(self) -> bool:
+        """Whether the search is expected to end soon."""
+        expected = None if self._search is None else self._search.expected
+        return expected is not None and expected <= PROMISING_SECONDS
+
+    def _is_behind(self, known: Knowledge) -> bool:
+        """Whether others have proven much more than rows have."""
+        own = None if self._search is None else self._search.lower
+        if own is None or known.lower is None:
+            return False
+        return known.lower - own > BEHIND * (known.upper_bound - own)
+
+    def _work(self, known: Knowledge) -> None:
+        """Go on for a slice."""
+        if self._search is None:
+            if self._tables is None:
+                self._is_open = False  # the problem is none for rows
+                return
+            self._search = RowSearch(self._tables, known, int(MEMORY_SHARE * self._options.memory_limit))
+        self._search.work(SLICE_SECONDS, self._deadline)
+        self._is_open = not self._search.is_over
+
+    @cached_property
+    def _tables(self) -> Tables | None:
+        return Tables.of(self._problem)
+
+
+def result_by_rows(
+    problem: Problem,
+    target: Problem,
+    choice: OrderChoice,
+    options: SolveOptions,
+    known: Knowledge,
+    deadline: Deadline,
+    order_seconds: float,
+) -> Result | None:
+    """The result by rows with bounds of their own before elimination that needs none; None where it is to go ahead.
+
+    Parameters
+    ----------
+    problem : as it was given. target : the same in min-sum. choice : the order of elimination.
+    known : about the target, filled in. order_seconds : that the order took.
+    """
+    if sum(choice.predicted_rows) <= FEW_ROWS:
+        return None
+    rows, statistics = RowRounds(target, options, deadline), Statistics()
+    rows.load()
+    with suppress(TimeLimitError):
+        rows.first(known, lambda: None, EASY_SECONDS, 0.0)
+    if not known.is_closed:
+        return None
+    rows.tell(statistics)
+    result = result_of_bounds(problem, options, known, statistics, value_dtype(problem, problem.semiring).name, "cpu")
+    return replace(result, seconds={**statistics.seconds, "order": order_seconds, "rows": rows.seconds})

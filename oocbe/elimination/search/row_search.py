@@ -1,0 +1,196 @@
+"""A search by rows that each have a bound of their own: bounded dynamic programming with a beam that widens.
+
+A few walks (:mod:`oocbe.elimination.search.row_walk`) below thresholds a little above the proven bound come first:
+where that is tight, nearly all values are ruled out at once and what is left is the optimum. Then walks below the
+incumbent follow, each wider than the one before: they find better and better assignments, which narrow the next walk,
+and the first one from which the beam takes nothing is the proof (*complete anytime beam search*: Zhang 1998).
+
+The search works in slices of time, beside others. It is for problems whose functions can be written out, and in which
+rows are few for what their bounds rule out; what it expects to take is said after each walk.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator
+
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.row_walk import Ties, Walk, Walked
+from oocbe.pruning.row_ascent import RowAscent, Tables
+from oocbe.system.deadline import Deadline
+
+NARROW_WIDTH = 16
+"""Rows kept in walks below thresholds near the proven bound."""
+
+FEW_EXPECTED = 2e5
+"""Where so many rows would be tried without a beam, the same walk is made again with a wider one."""
+
+RESTARTS = 4
+"""How often thresholds begin anew, close above the proven bound, because that has risen at the root."""
+
+FIRST_WIDTH, WIDER = 16, 16
+"""Rows kept in the first walk below the incumbent, and by what factor each next one is wider."""
+
+THRESHOLD_FACTOR = 8
+"""How much further from the proven bound the next threshold lies."""
+
+PARTS = 8
+"""Where values are no integers, the first threshold lies at this part (an eighth) of the gap."""
+
+ROW_PASSES = 4
+"""Passes for each row. On CELAR6-SUB2 two passes try 160,000 rows, four 96,000, and take a little longer for all."""
+
+ROOT_PASSES, LITTLE, MOST_ROUNDS = 10, 0.01, 40
+"""Passes at the root at a time; the progress in them, relative to all so far, below which they end; and how often they
+are repeated at most."""
+
+
+class RowSearch:
+    """One search of one min-sum problem.
+
+    Parameters
+    ----------
+    tables : of the problem. known : filled in. memory : bytes that the rows of a walk may take.
+
+    Attributes
+    ----------
+    rows, ruled_out, largest : rows tried, those that their bounds ruled out, and most rows kept at a time.
+    seconds : taken. expected : what a walk below the incumbent would take without a beam, reckoned from the last one
+        with a beam: ten times too much and more, as that keeps the rows that have the most descendants. None before.
+    lower : the bound that rows have proven.
+    is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
+    """
+
+    def __init__(self, tables: Tables, known: Knowledge, memory: int) -> None:
+        self._tables, self._known, self._memory = tables, known, memory
+        self.rows = self.ruled_out = self.largest = 0
+        self.seconds = 0.0
+        self.expected: float | None = None
+        self.lower: int | float | None = None
+        self.is_over = False
+        self._steps = self._rounds()
+        self._pace, self._waited, self._stopped_at = 0.0, 0.0, time.perf_counter()
+
+    def work(self, seconds: float, deadline: Deadline) -> None:
+        """Go on for so many seconds, a step at least.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        begin = time.perf_counter()
+        self._waited += begin - self._stopped_at
+        try:
+            while not self.is_over:
+                deadline.check()
+                next(self._steps)
+                if time.perf_counter() - begin >= seconds:
+                    break
+        except StopIteration:
+            self.is_over = True
+        finally:
+            self._stopped_at = time.perf_counter()
+            self.seconds += self._stopped_at - begin
+
+    def _prove(self, bound: int | float, why: str) -> None:
+        """Take a proven bound."""
+        self.lower = bound if self.lower is None else max(self.lower, bound)
+        self._known.raise_lower(bound, why)
+
+    @property
+    def sentence(self) -> str:
+        """What rows and bounds did, for a result."""
+        part = self.ruled_out / self.rows if self.rows else 0.0
+        return (
+            f"rows with bounds of their own: {self.rows:,} tried, {part:.0%} of them ruled out by their bounds, "
+            f"{self.largest:,} kept at most, in {self.seconds:.3g} s"
+        )
+
+    def _rounds(self) -> Generator[None, None, None]:
+        """Walks, until the problem is closed."""
+        known = self._known
+        ties: Ties | None = None
+        step = known.grid.step
+        distance: int | float = step
+        width, restarts = NARROW_WIDTH, RESTARTS
+        while not known.is_closed:
+            lower = self._tables.least if known.lower is None else known.lower
+            upper = known.upper_bound
+            distance = distance or (upper - lower) / PARTS
+            threshold = min(lower + distance, upper)
+            ascent = yield from self._root(threshold)
+            self._prove(ascent.in_costs(ascent.bound), "dual ascent")
+            if ascent.bound >= ascent.need:
+                distance *= THRESHOLD_FACTOR
+                continue
+            if step and restarts and known.lower is not None and lower < known.lower < threshold - step:
+                distance, restarts = step, restarts - 1  # the root has risen: it may be tight there
+                continue
+            if ties is None:
+                ties = Ties(self._tables, max(upper - lower, step) or 1.0)
+                yield
+            walked = yield from self._walk(Walk(ascent, ties, width, ROW_PASSES, is_narrow=True))
+            if walked.cut is None:
+                distance, width = distance * THRESHOLD_FACTOR, NARROW_WIDTH
+            elif walked.expected > FEW_EXPECTED or width > NARROW_WIDTH:
+                break
+            else:
+                width *= WIDER  # the same again
+        if ties is not None:
+            yield from self._widening(ties)
+
+    def _widening(self, ties: Ties) -> Generator[None, None, None]:
+        """Wider and wider walks below the incumbent."""
+        known, width = self._known, FIRST_WIDTH
+        expected: dict[bool, float] = {}
+        orders = [True, False]
+        while not known.is_closed:
+            for is_narrow in orders:
+                ascent = yield from self._root(known.upper_bound)
+                self._prove(ascent.in_costs(ascent.bound), "dual ascent")
+                if ascent.bound >= ascent.need:
+                    return
+                room = self._memory // (4 * len(ascent.state))
+                walked = yield from self._walk(Walk(ascent, ties, min(width, max(1, room)), ROW_PASSES, is_narrow))
+                if known.is_closed or (walked.cut is not None and width > room):
+                    return
+                if walked.value is not None and width > FIRST_WIDTH:
+                    # What is left below the better assignment is much less: a narrow look says how much.
+                    ascent = yield from self._root(known.upper_bound)
+                    if ascent.bound < ascent.need:
+                        walked = yield from self._walk(Walk(ascent, ties, FIRST_WIDTH, ROW_PASSES, is_narrow))
+                expected[is_narrow] = walked.expected * self._pace
+            orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
+            self.expected = expected[orders[0]]
+            width *= WIDER
+
+    def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
+        """An ascent below a threshold, as far as passes over all variables bring it."""
+        ascent = RowAscent(self._tables, threshold)
+        level = ascent.level(range(len(self._tables.problem.sizes)))
+        for _ in range(MOST_ROUNDS):
+            before = ascent.bound
+            ascent.ascend(level, ROOT_PASSES)
+            yield
+            if ascent.bound >= ascent.need or ascent.bound - before <= LITTLE * ascent.bound:
+                break
+        return ascent
+
+    def _walk(self, walk: Walk) -> Generator[None, None, Walked]:
+        """Walk, and tell what that has found."""
+        known, threshold = self._known, walk.threshold
+        begin = time.perf_counter() - self._waited
+        walked = yield from walk.steps()
+        self._pace = (time.perf_counter() - self._waited - begin) / max(1, walked.tried)
+        self.rows += walked.tried
+        self.ruled_out += walked.ruled_out
+        self.largest = max(self.largest, walked.largest)
+        if walked.value is not None and walked.assignment is not None:
+            known.offer(walked.value, walked.assignment, "rows with bounds of their own")
+        lower = threshold if walked.value is None else walked.value
+        if walked.cut is not None:
+            lower = min(lower, walked.cut)
+        if math.isfinite(lower):
+            self._prove(lower, "rows with bounds of their own")
+        return walked

@@ -1,0 +1,194 @@
+"""The search by rows with bounds of their own: the optimum, whatever the beam cuts off, and when it is tried."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from bound_problems import anything, costly_photographs, optimum, photographs
+from fake_clock import Clock
+
+import oocbe
+from oocbe.elimination.search import row_rounds, row_search, row_walk
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.row_rounds import RowRounds
+from oocbe.elimination.search.row_search import RowSearch
+from oocbe.elimination.search.row_walk import Ties, Walk
+from oocbe.errors import TimeLimitError
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.pruning.row_ascent import RowAscent, Tables
+from oocbe.settings.options import SolveOptions
+from oocbe.synth import grid_network, random_network
+from oocbe.system.deadline import Deadline
+
+NO_GAP = SolveOptions().gap
+
+
+def search(problem: Problem, memory: int = 1 << 30) -> tuple[Knowledge, RowSearch]:
+    """Run a search to its end; every bound and value that it reports on the way is checked."""
+    best = optimum(problem)
+    tables = Tables.of(problem)
+    assert tables is not None
+    tolerance = 4 * tables.rounding
+    ceiling = math.inf if problem.upper_bound is None else problem.upper_bound
+
+    def check(lower, value, why, assignment):
+        assert value is None or value >= best - tolerance, (problem.name, why, value, best)
+        # Where nothing counts, all that is known is that nothing is below the upper bound.
+        assert lower is None or lower <= min(best, ceiling) + tolerance or best == math.inf, (problem.name, why, lower)
+
+    known = Knowledge(problem, NO_GAP, check)
+    made = RowSearch(tables, known, memory)
+    made.work(math.inf, Deadline())
+    return known, made
+
+
+@pytest.mark.parametrize("make", [anything, photographs, costly_photographs])
+@pytest.mark.parametrize("width", [1, 64])
+def test_the_optimum_whatever_the_beam_cuts_off(make, width, monkeypatch):
+    monkeypatch.setattr(row_search, "NARROW_WIDTH", width)
+    monkeypatch.setattr(row_search, "FIRST_WIDTH", width)
+    monkeypatch.setattr(row_search, "WIDER", 3)
+    monkeypatch.setattr(row_walk, "CHOICE", 2)
+    for seed in range(150):
+        problem = make(seed)
+        best = optimum(problem)
+        known, made = search(problem)
+        assert made.is_over
+        assert known.is_closed, problem.name
+        if best == math.inf:
+            assert known.value is None
+        else:
+            assert known.value == pytest.approx(best, rel=1e-9, abs=1e-9)
+            if problem.is_integral:
+                assert known.value == best
+
+
+@pytest.mark.parametrize("is_narrow", [False, True])
+def test_rows_that_agree_on_their_separator_are_merged(is_narrow):
+    problem = grid_network(4, 3, tightness=0.0, seed=5)
+    tables = Tables.of(problem)
+    best = oocbe.solve(problem).value
+    ascent = RowAscent(tables, best + 10_000)  # rules nothing out
+    walk = Walk(ascent, Ties(tables, 100.0), 10**6, 0, is_narrow)
+    with pytest.raises(StopIteration) as end:
+        steps = walk.steps()
+        while True:
+            next(steps)
+    walked = end.value.value
+    assert (walked.value, walked.cut, walked.ruled_out) == (best, None, 0)
+    assert problem.evaluate(walked.assignment) == best
+    if is_narrow:
+        assert walked.largest <= 3**5  # of 3**16 assignments: a column and one more
+        assert walked.expected == walked.tried
+
+
+def test_a_cut_bounds_the_optimum():
+    problem = random_network(9, 5, 0.8, tightness=0.0, seed=3)
+    tables, best = Tables.of(problem), oocbe.solve(problem).value
+    ascent = RowAscent(tables, best + 500)
+    walk = Walk(ascent, Ties(tables, 100.0), 2, 2, is_narrow=False)
+    with pytest.raises(StopIteration) as end:
+        steps = walk.steps()
+        while True:
+            next(steps)
+    walked = end.value.value
+    assert walked.cut is not None
+    assert walked.cut <= best <= walked.value
+    assert walked.expected > walked.tried
+
+
+def test_memory_ends_the_search():
+    problem = random_network(9, 5, 0.8, tightness=0.0, seed=3)
+    known, made = search_without_check(problem, memory=1 << 12)
+    assert made.is_over
+    assert known.lower <= oocbe.solve(problem).value
+
+
+def search_without_check(problem: Problem, memory: int) -> tuple[Knowledge, RowSearch]:
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    made = RowSearch(Tables.of(problem), known, memory)
+    made.work(math.inf, Deadline())
+    return known, made
+
+
+def test_more_values_than_a_byte_holds():
+    costs = np.abs(np.arange(300)[:, None] * 7 % 300 - np.arange(200)[None, :] * 3 % 300) + 1
+    own = np.arange(300)[::-1]
+    problem = Problem(
+        (Variable("a", 300), Variable("b", 200)),
+        (Function.from_array((0, 1), costs), Function.from_array((0,), own)),
+    )
+    known, _ = search_without_check(problem, 1 << 30)
+    assert known.value == (costs + own[:, None]).min()
+
+
+def test_a_search_that_is_behind_gets_less_time(monkeypatch):
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    clock = Clock()
+    monkeypatch.setattr(row_rounds, "time", clock)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    taken = []
+
+    def work(made, seconds, deadline):
+        taken.append(seconds)
+        made.seconds += 1.0
+        made.lower = 0
+
+    monkeypatch.setattr(RowSearch, "work", work)
+    clock.now += 8.0
+    rounds.improve(known, lambda: None)
+    assert len(taken) == 8
+    known.offer(problem.evaluate([0] * 12), (0,) * 12, "given")
+    known.raise_lower(known.value - 1, "given")
+    clock.now += 56.0 + 8.0  # that rows took
+    rounds.improve(known, lambda: None)
+    assert len(taken) == 8
+
+
+def test_the_deadline_ends_it():
+    known = Knowledge(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
+    rounds = RowRounds(known.problem, SolveOptions(), Deadline(0.0))
+    with pytest.raises(TimeLimitError):
+        rounds.first(known, lambda: None)
+
+
+def test_a_hopeless_first_attempt_ends(monkeypatch):
+    monkeypatch.setattr(row_rounds, "HOPELESS_SECONDS", 0.0)
+    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
+    monkeypatch.setattr(row_search, "NARROW_WIDTH", 1)
+    known = Knowledge(random_network(12, 6, 0.9, tightness=0.0, seed=3), NO_GAP, lambda *_: None)
+    rounds = RowRounds(known.problem, SolveOptions(), Deadline())
+    rounds.first(known, lambda: None, math.inf)
+    assert not known.is_closed
+
+
+@pytest.mark.parametrize("changed", [{"bounds": "lp"}, {"order": "min-fill"}])
+def test_only_where_nothing_else_is_asked_for(changed):
+    known = Knowledge(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
+    rounds = RowRounds(known.problem, SolveOptions(**changed), Deadline())
+    rounds.first(known, lambda: None)
+    assert rounds.seconds == 0
+    assert known.lower is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_solve_with_rows_has_the_value_of_elimination(seed, monkeypatch):
+    monkeypatch.setattr(row_rounds, "FEW_ROWS", -1.0)
+    problem = anything(seed)
+    result, plain = oocbe.solve(problem, order_seconds=0), oocbe.solve(problem, order_seconds=0, bounds="none")
+    assert result.status == plain.status
+    assert result.value == (plain.value if problem.is_integral else pytest.approx(plain.value))
+
+
+def test_a_result_says_that_rows_have_closed_it(monkeypatch):
+    monkeypatch.setattr(row_rounds, "FEW_ROWS", -1.0)
+    problem = random_network(8, 4, 0.8, tightness=0.0, seed=2)
+    result = oocbe.solve(problem, order_seconds=0)
+    assert result.status == "optimal"
+    assert result.bounds.startswith("rows with bounds of their own: ")
+    assert result.seconds["rows"] > 0
+    assert result.total_rows >= result.largest_message_rows > 0

@@ -1,0 +1,166 @@
+"""Bounds of rows against brute force: none is above what a row's best completion costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from bound_problems import anything, costly_photographs, photographs
+from small_problems import all_values
+
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.pruning.row_ascent import RowAscent, Tables
+
+SEEDS = 600
+
+
+def scaled(problem: Problem, factor: int | float) -> Problem:
+    """The problem with all costs multiplied."""
+    functions = tuple(
+        Function(f.scope, f.tuples, f.values * factor, None if f.default is None else f.default * factor)
+        for f in problem.functions
+    )
+    bound = None if problem.upper_bound is None else problem.upper_bound * factor
+    return replace(problem, functions=functions, constant=problem.constant * factor, upper_bound=bound)
+
+
+def huge(seed: int) -> Problem:
+    problem = anything(seed)
+    return scaled(problem, 10**14) if problem.is_integral else scaled(problem, 1e180)
+
+
+def tiny(seed: int) -> Problem:
+    problem = anything(seed)
+    return scaled(problem, 2.0**-900) if not problem.is_integral else scaled(problem, 1e-7)
+
+
+def far_apart(seed: int) -> Problem:
+    """Floats of which some are so large that others are lost beside them."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(2, 4, size=5).tolist()
+    functions = []
+    for _ in range(8):
+        scope = tuple(random.choice(5, size=int(random.integers(1, 4)), replace=False).tolist())
+        shape = [sizes[v] for v in scope]
+        costs = random.normal(size=shape) * 10.0 ** random.integers(-6, 12)
+        functions.append(Function.from_array(scope, costs))
+    return Problem(tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes)), tuple(functions), name=f"far apart {seed}")
+
+
+def pairs(seed: int) -> Problem:
+    """Dense costs over pairs, some forbidden, as in frequency assignment."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(2, 6, size=5).tolist()
+    functions = []
+    for v in range(5):
+        for u in range(v):
+            costs = random.choice([0, 1, 10, 100, 1000, -3], size=(sizes[u], sizes[v])).astype(float)
+            costs[random.random(costs.shape) < 0.1] = math.inf
+            functions.append(Function.from_array((u, v), np.where(np.isinf(costs), 77777, costs).astype(int), 77777))
+    return Problem(tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes)), tuple(functions), name=f"pairs {seed}")
+
+
+def values_of(problem: Problem) -> np.ndarray:
+    """What each assignment costs, infinite where it is infeasible; an axis a variable. The upper bound counts not."""
+    total, feasible = all_values(problem.below(None))
+    return np.where(feasible, total.astype(np.float64), np.inf)
+
+
+def check_rows(problem: Problem, seed: int) -> tuple[int, int]:
+    """Assert that bounds hold along one walk; numbers of rows, and of those that were ruled out."""
+    tables = Tables.of(problem)
+    assert tables is not None
+    random = np.random.default_rng(seed)
+    values = values_of(problem)
+    finite = values[np.isfinite(values)]
+    low, high = (finite.min().item(), finite.max().item()) if len(finite) else (0.0, 10.0)
+    threshold = low + random.choice([-0.1, 0, 0.05, 0.3, 0.6, 1.1]) * (high - low)
+    threshold = round(threshold) if problem.is_integral else threshold
+    ascent = RowAscent(tables, threshold)
+    count = len(problem.sizes)
+    order = random.permutation(count).tolist()
+    ascent.ascend(ascent.level(order), int(random.integers(0, 4)))
+    # Of floats, sums in another order differ by less than this.
+    rounding = 0.0 if problem.is_integral else 2 * tables.rounding
+
+    def check(bound: int, assigned: dict[int, int]) -> None:
+        rest = values[tuple(assigned.get(v, slice(None)) for v in range(count))]
+        best = rest.min().item()
+        if bound >= ascent.need:
+            assert best >= threshold - rounding, (problem.name, assigned, best, threshold)
+        else:
+            assert ascent.in_costs(bound) <= max(best, threshold) + rounding, (problem.name, assigned, bound, best)
+
+    def check_values(state: np.ndarray, assigned: dict[int, int]) -> None:
+        live, first = ascent.live(state[None])[0], ascent.network.value_start
+        for v in range(count):
+            for value in np.flatnonzero(~live[first[v] : first[v + 1]]).tolist():
+                fixed = {**assigned, v: value}
+                if assigned.get(v, value) == value:
+                    best = values[tuple(fixed.get(u, slice(None)) for u in range(count))].min()
+                    assert best >= threshold - rounding, (problem.name, assigned, v, value)
+
+    check(ascent.bound, {})
+    if ascent.bound >= ascent.need:
+        return 1, 1
+    check_values(ascent.state, {})
+    states, bounds, rows = ascent.state[None], np.array([ascent.bound]), [{}]
+    tried = ruled_out = 0
+    for place, v in enumerate(order):
+        parent = np.repeat(np.arange(len(rows)), problem.sizes[v])
+        value = np.tile(np.arange(problem.sizes[v]), len(rows))
+        level = ascent.level(order[place + 1 :])
+        made = ascent.rows(
+            level, v, states, bounds, parent, value, int(random.integers(0, 5)), int(random.integers(1, 4))
+        )
+        new = [{**rows[p], v: int(a)} for p, a in zip(parent.tolist(), value.tolist(), strict=True)]
+        for state, bound, row in zip(*made, new, strict=True):
+            check(int(bound), row)
+            if bound < ascent.need:
+                check_values(state, row)
+        kept = np.flatnonzero(made[1] < ascent.need)
+        tried, ruled_out = tried + len(new), ruled_out + len(new) - len(kept)
+        kept = np.sort(random.permutation(kept)[:12])
+        states, bounds, rows = made[0][kept], made[1][kept], [new[i] for i in kept.tolist()]
+    return tried, ruled_out
+
+
+@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, pairs, huge, tiny, far_apart])
+def test_no_bound_is_above_the_best_completion(make):
+    tried = ruled_out = 0
+    for seed in range(SEEDS):
+        more, out = check_rows(make(seed), seed)
+        tried, ruled_out = tried + more, ruled_out + out
+    assert 0 < ruled_out < tried
+
+
+def test_the_bound_of_a_complete_row_is_what_it_costs():
+    problem = pairs(3)
+    tables = Tables.of(problem)
+    values = values_of(problem)
+    ascent = RowAscent(tables, int(values[np.isfinite(values)].max()) + 1)
+    states, bounds, assignments = ascent.state[None], np.array([ascent.bound]), [()]
+    for v, size in enumerate(problem.sizes):
+        parent, value = np.repeat(np.arange(len(states)), size), np.tile(np.arange(size), len(states))
+        level = ascent.level(range(v + 1, len(problem.sizes)))
+        states, bounds = ascent.rows(level, v, states, bounds, parent, value, 2, 2)
+        assignments = [(*assignments[p], int(a)) for p, a in zip(parent, value, strict=True)]
+        kept = np.flatnonzero(bounds < ascent.need)
+        states, bounds, assignments = states[kept], bounds[kept], [assignments[i] for i in kept]
+    assert {a: ascent.in_costs(int(b)) for a, b in zip(assignments, bounds, strict=True)} == {
+        tuple(map(int, a)): values[tuple(a)] for a in np.argwhere(np.isfinite(values))
+    }
+
+
+def test_functions_too_large_to_be_written_out_are_refused():
+    variables = tuple(Variable(f"x{v}", 50) for v in range(3))
+    assert Tables.of(Problem(variables, (Function((0, 1, 2), [[0, 0, 0]], [1], 0),))) is None
+
+
+def test_sums_beyond_their_dtype_are_refused():
+    variables = (Variable("x", 2),)
+    assert Tables.of(Problem(variables, (Function((0,), [[0]], [2**62], 0),))) is None
+    assert Tables.of(Problem(variables, (Function((0,), [[0]], [1e302], 0),))) is None
