@@ -23,7 +23,7 @@ from typing import ParamSpec
 import typer
 
 from oocbe.cli.output import note, print_json
-from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, EXIT_USAGE, OocbeError
+from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, EXIT_USAGE, OocbeError, RequestedEndError
 from oocbe.results.schema import schema_version_of
 from oocbe.system.interruption import Interruption, heard
 
@@ -72,7 +72,8 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
             except (Exception, KeyboardInterrupt, Terminated) as caught:
                 error = interruption.behind(caught)
                 interruption.heed()
-                is_unsaid = isinstance(error, KeyboardInterrupt | Terminated) and not interruption.is_answered
+                is_interruption = isinstance(error, KeyboardInterrupt | Terminated | RequestedEndError)
+                is_unsaid = is_interruption and not interruption.is_answered
                 if is_unsaid and kwargs.get("json"):
                     print_json(nothing_known(command.__name__))
                 code = exit_code_of(error)

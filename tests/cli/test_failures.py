@@ -197,7 +197,9 @@ def test_a_signal_while_the_answer_is_printed_lets_it_be_printed(number, interru
     assert json.loads(done.stdout)["kind"] == "problem"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), Terminated()])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), Terminated(), errors.RequestedEndError("interrupted by Ctrl-C")]
+)
 @pytest.mark.parametrize("command", ["solve", "bound"])
 def test_one_that_is_torn_out_before_its_work_had_begun_says_so_too(command, error, monkeypatch):
     """Signals are deferred by then: what is torn out has not looked at its deadline, such as a module that loads."""

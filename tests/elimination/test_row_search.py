@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from bound_problems import anything, costly_photographs, optimum, photographs
-from fake_clock import Clock
 
 import oocbe
 from oocbe.elimination.search import row_rounds, row_search, row_walk
@@ -22,6 +20,8 @@ from oocbe.pruning.row_ascent import RowAscent, Tables
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
 from oocbe.system.deadline import Deadline
+from tests.helpers.bound_problems import anything, costly_photographs, optimum, photographs
+from tests.helpers.fake_clock import Clock
 
 NO_GAP = SolveOptions().gap
 

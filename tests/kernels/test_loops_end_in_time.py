@@ -49,6 +49,8 @@ LITERALS = "at most 256 cliques, or greedy attempts from 64 vertices, a call; th
 
 SYNTHETIC = "synthetic tables, made and checked in chunks of a million rows; no time limit applies"
 
+OUTER_ROWS = "rows of one call, as many as its caller lets it have by the work that each takes"
+
 LOOPS = {
     "ascent.ascent": A_CHUNK,
     "balls.grow_ball": NODES,
@@ -152,6 +154,15 @@ LOOPS = {
     "penalties.add_penalties": "pairs of values of one variable, of at most 256, for each factor that mentions it",
     "penalties.collect_substitutions": "pairs of values, at most 256 of each variable, for a separator's variables",
     "reduce._reduce": PIECES,
+    "row_ascent._project_pair": WITHIN_PIECE,
+    "row_ascent._project_table": WITHIN_PIECE,
+    "row_ascent._remove": WITHIN_PIECE,
+    "row_ascent._collect": WITHIN_PIECE,
+    "row_ascent._hand_on": WITHIN_PIECE,
+    "row_ascent._ascend": WITHIN_PIECE,
+    "row_ascent._assign": WITHIN_PIECE,
+    "row_ascent._scratch": "one pass over variables and functions",
+    "row_ascent.bound_rows": OUTER_ROWS,
     "search.find_row": A_ROW,
     "search.find_rows": "a binary search for each row of a piece of at most some million",
     "search_state._sparse_entry": SEARCH,

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bound_problems import anything, costly_photographs, photographs
-from small_problems import all_values
 
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_ascent import RowAscent, Tables
+from tests.helpers.bound_problems import anything, costly_photographs, photographs
+from tests.helpers.small_problems import all_values
 
 SEEDS = 600
 

@@ -83,7 +83,10 @@ def _project_pair(tables: Any, start: Any, state: Any, other: Any, other_size: A
 
 @jit
 def _project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work: Any) -> Any:
-    """The same for a function over any number of variables. work : int64 (3, most places of a function)."""
+    """Least cost of a function over any number of variables for each value of one, before what that one has taken.
+
+    work : int64 (3, most places of a function), overwritten.
+    """
     begin = network.function_start[f]
     arity = network.function_start[f + 1] - begin
     own = network.variable[begin + axis]
