@@ -36,7 +36,8 @@ def draw(random: Random) -> Description:
     if task != "bound" and random.random() < 0.9:
         problem["upper_bound"] = None
     options = random_options(random, len(problem["sizes"]), bounds=task == "mpe", limits=task in ("mpe", "bound"))
-    for name in ("gap", *(("workdir", "dominance", "max_disk") if task == "bound" else ())):
+    of_elimination = ("workdir", "dominance", "max_disk", "streams", "piece_rows")  # which bounds have no use for
+    for name in ("gap", *(of_elimination if task == "bound" else ())):
         options.pop(name, None)
     case: Description = {"problem": problem, "task": task, "options": options}
     if task == "kbest":
