@@ -75,6 +75,9 @@ def join_consumptions(
         limit, guards, consumption.group_shift, consumption.keeps_staircase, combination, semiring.marginalisation
     )
     count_tables = len(key_base)
+    run_keys, run_values = keys, values
+    if count_tables == 0:  # one row, which consumes nothing
+        run_keys, run_values = consumption.unit_key, consumption.unit_value
     shift = U64(consumption.bits)
     amount_mask = (U64(1) << shift) - U64(1)
     most = max(np.int64(LEAST_LEAF_ROWS), LEAF_FACTOR * min(np.int64(row_limit), np.int64(1) << 59))
@@ -128,18 +131,18 @@ def join_consumptions(
             amounts[JOINED, 0] = own[x]
             worths[JOINED, 0] = worth
             for t in range(max(1, count_tables)):
-                first, rows = zero, zero + 1
-                run = (consumption.unit_key, consumption.unit_value, zero, zero, amount_mask)
+                first_key, first_value, rows = zero, zero, zero + 1
                 if count_tables > 0:
-                    first, rows = pointer[t], until[t] - pointer[t]
-                    run = (keys, values, key_base[t], value_base[t], amount_mask)
+                    first_key, first_value = key_base[t] + pointer[t], value_base[t] + pointer[t]
+                    rows = until[t] - pointer[t]
                 is_last = t + 1 >= count_tables
                 if t == 0 and not is_last:
                     if rows > amounts.shape[1]:
                         amounts = grown(amounts, amounts.shape[1], 2 * rows)
                         worths = grown(worths, worths.shape[1], 2 * rows)
                     add = (amounts[JOINED, 0], worths[JOINED, 0])
-                    size = push(amounts, worths, JOINED, zero, (True, run, first, rows), add, rule)
+                    source = (True, first_key, first_value, rows, amount_mask)
+                    size = push(amounts, worths, JOINED, zero, run_keys, run_values, source, add, rule)
                     continue
                 # The last table's runs stay on the stack, with those of the values before.
                 floor = zero
@@ -155,20 +158,23 @@ def join_consumptions(
                         capacity = 2 * (begin + longer)
                         amounts = grown(amounts, amounts.shape[1], capacity)
                         worths = grown(worths, worths.shape[1], capacity)
-                    source = (size <= rows, run, first, longer)
+                    source = (size <= rows, first_key, first_value, longer, amount_mask)
                     if size <= rows:
                         add = (amounts[JOINED, i], worths[JOINED, i])
                     else:
-                        row = first + i
-                        add = (np.int64(run[0][run[2] + row] & amount_mask), run[1][run[3] + row])
+                        amount = np.int64(run_keys[first_key + i] & amount_mask)
+                        add = (amount, run_values[first_value + i])
                     if depth > floor and begin - ends[depth - 1] <= SHORT_RUN:
-                        ends[depth] = merge_short(amounts, worths, side, ends[depth - 1], begin, source, add, rule)
+                        top = ends[depth - 1]
+                        ends[depth] = merge_short(
+                            amounts, worths, side, top, begin, run_keys, run_values, source, add, rule
+                        )
                         side = SPARE - side
                     else:
                         if depth > floor:
                             moved_to_stack(amounts, worths, side, ends[depth - 1], begin)
                         side = stack
-                        filled = push(amounts, worths, STACK, begin, source, add, rule)
+                        filled = push(amounts, worths, STACK, begin, run_keys, run_values, source, add, rule)
                         if filled > begin:
                             depth += 1
                             ends[depth] = filled

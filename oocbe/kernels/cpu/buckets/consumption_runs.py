@@ -71,22 +71,24 @@ def _appended(
 
 
 @inline
-def shifted(amounts: Any, worths: Any, source: Any, row: Any, add: Any, rule: Any) -> Any:
+def shifted(amounts: Any, worths: Any, keys: Any, values: Any, source: Any, row: Any, add: Any, rule: Any) -> Any:
     """A row of one list combined with a row of the other: (whether it keeps within the limit, consumption, value).
 
     Parameters
     ----------
-    source : (from_table, run, first, rows): whether rows are a table's, and else those of the combination of the tables
-        so far; the table as (keys, values, key_base, value_base, mask); which rows.
+    keys, values : of all tables. They come by themselves: a tuple that holds arrays counts references to them each time
+        that it is made, which takes as long as a leaf of few rows.
+    source : (from_table, first_key, first_value, rows, mask): whether rows are a table's, and else those of the
+        combination of the tables so far; where the table's rows begin, how many; the consumption's bits in a key.
     add : (amount, value) of the other list's row.
     rule : (limit, guards, group_shift, keeps_staircase, combination, marginalisation); the limit with all guard bits.
     """
-    from_table, (keys, values, key_base, value_base, mask), first, _ = source
+    from_table, first_key, first_value, _, mask = source
     limit, guards, _, _, combination, _ = rule
     amount, worth = add
     if from_table:
-        amount += np.int64(keys[key_base + first + row] & mask)
-        other = values[value_base + first + row]
+        amount += np.int64(keys[first_key + row] & mask)
+        other = values[first_value + row]
     else:
         amount += amounts[JOINED, row]
         other = worths[JOINED, row]
@@ -98,24 +100,45 @@ def shifted(amounts: Any, worths: Any, source: Any, row: Any, add: Any, rule: An
 
 
 @jit
-def push(amounts: Any, worths: Any, target: Any, begin: Any, source: Any, add: Any, rule: Any) -> Any:
+def push(
+    amounts: Any,
+    worths: Any,
+    target: Any,
+    begin: Any,
+    keys: Any,
+    values: Any,
+    source: Any,
+    add: Any,
+    rule: Any,
+) -> Any:
     """Write a list, shifted by a row of the other one, behind ``begin`` in another list; the new end.
 
     Parameters
     ----------
     amounts, worths : int64 and value dtype (lists, capacity), with room for the rows. target, begin : where to.
-    source, add, rule : as :func:`shifted` has them.
+    keys, values, source, add, rule : as :func:`shifted` has them.
     """
     filled = begin
     for row in range(source[3]):
-        fits, amount, worth = shifted(amounts, worths, source, row, add, rule)
+        fits, amount, worth = shifted(amounts, worths, keys, values, source, row, add, rule)
         if fits:
             filled = _appended(amounts, worths, target, begin, filled, amount, worth, rule)
     return filled
 
 
 @jit
-def merge_short(amounts: Any, worths: Any, side: Any, low: Any, middle: Any, source: Any, add: Any, rule: Any) -> Any:
+def merge_short(
+    amounts: Any,
+    worths: Any,
+    side: Any,
+    low: Any,
+    middle: Any,
+    keys: Any,
+    values: Any,
+    source: Any,
+    add: Any,
+    rule: Any,
+) -> Any:
     """Merge a list, shifted by a row of the other one, with the uppermost run, which begins at ``low``; the new end.
 
     The run lies in the list ``side``, of stack and spare, and goes to the other one. Nothing is written and read again,
@@ -130,7 +153,7 @@ def merge_short(amounts: Any, worths: Any, side: Any, low: Any, middle: Any, sou
     while True:
         amount, worth = add
         while j < rows:
-            fits, amount, worth = shifted(amounts, worths, source, j, add, rule)
+            fits, amount, worth = shifted(amounts, worths, keys, values, source, j, add, rule)
             if fits:
                 break
             j += 1
