@@ -141,7 +141,7 @@ def join_consumptions(
                         amounts = grown(amounts, amounts.shape[1], 2 * rows)
                         worths = grown(worths, worths.shape[1], 2 * rows)
                     add = (amounts[JOINED, 0], worths[JOINED, 0])
-                    source = (True, first_key, first_value, rows, amount_mask)
+                    source: Any = (True, first_key, first_value, rows, amount_mask)
                     size = push(amounts, worths, JOINED, zero, run_keys, run_values, source, add, rule)
                     continue
                 # The last table's runs stay on the stack, with those of the values before.
