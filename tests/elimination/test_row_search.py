@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.elimination import solve
 from oocbe.elimination.search import row_rounds, row_search, row_walk
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_rounds import RowRounds
@@ -192,3 +193,20 @@ def test_a_result_says_that_rows_have_closed_it(monkeypatch):
     assert result.bounds.startswith("rows with bounds of their own: ")
     assert result.seconds["rows"] > 0
     assert result.total_rows >= result.largest_message_rows > 0
+
+
+def test_what_rows_have_found_is_known_to_a_search_with_bounds(monkeypatch):
+    """Where elimination that needs no bounds does not end after all."""
+    problem = random_network(8, 4, 0.8, tightness=0.0, seed=2)
+    assignment = (0,) * 8
+    value = problem.evaluate(assignment)
+
+    def rows(problem, target, choice, options, known, *_):
+        known.offer(value, assignment, "rows")
+        known.raise_lower(1, "rows")
+
+    monkeypatch.setattr(solve, "result_by_rows", rows)
+    monkeypatch.setattr(solve._Solving, "_eliminate_easily", lambda *_: None)
+    monkeypatch.setattr(solve.BoundedSolve, "run", lambda _: None)
+    result = oocbe.solve(problem, order_seconds=0)
+    assert (result.status, result.value, result.assignment, result.bound) == ("limit", value, assignment, 1)
