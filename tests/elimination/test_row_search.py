@@ -18,6 +18,7 @@ from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_ascent import RowAscent, Tables
+from oocbe.settings.option_values import Gap
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
 from oocbe.system.deadline import Deadline
@@ -148,6 +149,17 @@ def test_a_search_that_is_behind_gets_less_time(monkeypatch):
     clock.now += 56.0 + 8.0  # that rows took
     rounds.improve(known, lambda: None)
     assert len(taken) == 8
+
+
+def test_it_ends_where_bounds_are_as_near_as_is_asked_for(monkeypatch):
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    known = Knowledge(problem, Gap(absolute=10), lambda *_: None)
+    known.offer(problem.evaluate([0] * 12), (0,) * 12, "given")
+    known.raise_lower(known.value - 10, "given")
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    monkeypatch.setattr(RowSearch, "work", lambda *_: pytest.fail("rows were tried"))
+    rounds.first(known, lambda: None)
+    rounds.improve(known, lambda: None)
 
 
 def test_the_deadline_ends_it():

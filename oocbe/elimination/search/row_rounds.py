@@ -94,7 +94,7 @@ class RowRounds:
         seconds: float = FIRST_SECONDS,
         more: float = PAYS_SECONDS,
     ) -> None:
-        """Try for a moment.
+        """Try for a moment, at most until the gap that is asked for is reached.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        while self._is_open:
+        while self._is_open and not known.is_near_enough:
             expected = None if self._search is None else self._search.expected
             if expected is not None and expected > HOPELESS_SECONDS:
                 return
@@ -122,7 +122,7 @@ class RowRounds:
         TimeLimitError : the deadline came.
         """
         others = time.perf_counter() - self._begin - self.seconds
-        while self._is_open:
+        while self._is_open and not known.is_near_enough:
             most = LEAST_SHARE * others if self._is_behind(known) else others
             if self.seconds >= most + PAYS_SECONDS * self._is_promising:
                 return
