@@ -34,7 +34,6 @@ from oocbe.tracing.recorder import CALLER, span
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
-    from oocbe.streaming.partition import Ordered
     from oocbe.table_algebra.inputs import TableLike
 
 MOST_STREAMS = 4
