@@ -214,6 +214,6 @@ class Forward:
         return self._maker.table(bucket, subtree)
 
     def cheapest_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
-        """The same in the form that is cheaper (see ``tables``)."""
+        """A bucket's message in the form that is cheaper (see ``tables``); else as :meth:`message`."""
         self._fill_separator(bucket)
         return self._maker.needed_message(bucket, subtree)

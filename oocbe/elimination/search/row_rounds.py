@@ -1,8 +1,9 @@
 """When rows with bounds of their own are tried beside a search with bounds, and for how long.
 
-Which of the two closes a problem can't be told beforehand. So the search by rows (:mod:`row_search`) goes first, for a
-moment: where it proves the optimum, or is expected to, it goes on. Else it gets as much time as everything else has
-taken, or an eighth where that has proven much more, so that both together take at most twice what the better one takes.
+Which of the two closes a problem can't be told beforehand. So the search by rows
+(:mod:`oocbe.elimination.search.row_search`) goes first, for a moment: where it proves the optimum, or is expected to,
+it goes on. Else it gets as much time as everything else has taken, or an eighth where that has proven much more, so
+that both together take at most twice what the better one takes.
 """
 
 from __future__ import annotations

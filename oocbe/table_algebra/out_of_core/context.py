@@ -92,7 +92,7 @@ class ExecutionContext:
         return cls(kernels, Space(Budget(memory), DiskBudget(folder), streams, rows)).fresh()
 
     def fresh(self, space: Space | None = None) -> ExecutionContext:
-        """The same with buffers of its own, and possibly another space."""
+        """A context with the same kernels, buffers of its own, and possibly another space."""
         space = self.space if space is None else space
         return ExecutionContext(self.kernels, space, [Buffers() for _ in range(space.streams)])
 
