@@ -6,6 +6,8 @@ import functools
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import Future
 
 import pytest
 
@@ -56,6 +58,23 @@ def test_foreign_code_returns_or_raises():
     for error in (ValueError("wrong"), TimeoutError("its own")):
         with pytest.raises(type(error), match=str(error)):
             interruptibly(functools.partial(raising, error))
+
+
+def test_foreign_code_that_ends_just_after_a_wait_is_done(monkeypatch):
+    """The wait is over, and before anybody looks so is the work."""
+    waited = Future.result
+
+    def too_late(future, timeout=None):
+        if timeout is None:
+            return waited(future)
+        while not future.done():
+            time.sleep(0.001)
+        raise TimeoutError
+
+    monkeypatch.setattr(Future, "result", too_late)
+    interruptibly(lambda: None)
+    with pytest.raises(ValueError, match="wrong"):
+        interruptibly(functools.partial(raising, ValueError("wrong")))
 
 
 def raising(error):

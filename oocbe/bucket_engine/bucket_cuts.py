@@ -58,7 +58,7 @@ class BucketJoin:
         return self.builder.build(self.scope, layouts, self.constraints, self.functions, self.rows, self.pruning)
 
     def with_every_value(self, variable: int, size: int) -> BucketJoin:
-        """The same join with a table more, over the eliminated variable and another one, that says nothing."""
+        """This join with a table more, over the eliminated variable and another one, that says nothing."""
         sizes = (self.scope.size, size)
         layout = Layout(("eliminated", "enumerated"), sizes)
         tuples = np.indices((size, self.scope.size)).reshape(2, -1)[::-1].T
@@ -95,7 +95,7 @@ class _Levels:
         self._wider: dict[int, _Levels] = {}
 
     def with_every_value(self, level: int) -> _Levels:
-        """The same with a table for the variable that a level enumerates; made once."""
+        """These levels with a table for the variable that one of them enumerates; made once."""
         if level not in self._wider:
             enumerated = self._enumerated[level]
             assert enumerated is not None

@@ -131,7 +131,9 @@ class BucketEngine:
         step_limit: int = NO_LIMIT,
         may_halve: bool = True,
     ) -> Table:
-        """The same for one piece of a bucket on the thread of its stream; the message's rows are in main memory.
+        """Rows of a message that come of one piece of its bucket, in main memory, joined by the thread of its stream.
+
+        Arguments and errors as for :meth:`join`.
 
         may_halve : whether a piece that the device has no memory for is better halved; else it goes to the CPU.
 

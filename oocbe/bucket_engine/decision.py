@@ -180,13 +180,11 @@ class Known:
     ----------
     least_rows : the message has so many rows, or more, as they are joined.
     needs_rows : why only rows will do; None where a complete table may. device_ran_out : while one was made there.
-    needs_pieces : memory could not be had for the rows whole.
     """
 
     least_rows: int = 0
     needs_rows: WhyForm | None = None
     device_ran_out: bool = False
-    needs_pieces: bool = False
 
 
 NOTHING = Known()
@@ -335,9 +333,7 @@ def _of_rows(
     charged = _charged(inputs)
     if wishes.may_cut:
         why_pieces = None
-        if known.needs_pieces:
-            why_pieces = WhyPieces.RESULT
-        elif piece_rows is not None and any(t.rows > piece_rows for t in inputs):
+        if piece_rows is not None and any(t.rows > piece_rows for t in inputs):
             why_pieces = WhyPieces.PIECE_ROWS
         elif sum(t.main_memory for t in inputs) + charged > memory.limit * numbers.input_share:
             why_pieces = WhyPieces.TABLES
@@ -358,7 +354,7 @@ def _of_rows(
         wanted = memory.limit  # all that may go to disk
         most = most_rows()
     why_pieces = None
-    if known.needs_pieces or known.least_rows > most:
+    if known.least_rows > most:
         is_asked = piece_rows is not None and most == piece_rows
         why_pieces = WhyPieces.PIECE_ROWS if is_asked else WhyPieces.RESULT
     return Strategy(INCOMPLETE, why, why_pieces=why_pieces, wanted=wanted, most_rows=most)

@@ -80,7 +80,7 @@ class Substitutions:
         return kept_keys, kept_values
 
     def flat(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """All variables end to end, as :func:`oocbe.kernels.cuda.buckets.bucket_join.drop_dominated` takes them."""
+        """All variables end to end, as :func:`oocbe.kernels.cuda.pruning.dominance.drop_dominated` takes them."""
         offsets, starts, end, places = [], [], 0, 0
         for _, start, target, _ in self.variables:
             offsets.append(places)

@@ -330,11 +330,12 @@ class _Solving:
                     self._knowledge_of(found)
 
     def _knowledge_of(self, found: list[Incumbent]) -> Knowledge:
-        """Of an assignment found, or of nothing."""
-        known = self._known = Knowledge(self._target, self.options.gap, self._report)
+        """What has been proven and found so far, with an assignment more where there is one."""
+        if self._known is None:
+            self._known = Knowledge(self._target, self.options.gap, self._report)
         for best in found:
-            known.offer(best.value, best.assignment, best.method)
-        return known
+            self._known.offer(best.value, best.assignment, best.method)
+        return self._known
 
     def _finished(self, winner: RaceWinner, order_seconds: float, begin: float) -> Result:
         """The backward pass; ``begin`` : of the forward pass."""

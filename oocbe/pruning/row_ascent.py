@@ -39,6 +39,7 @@ from oocbe.model.model_checks import Values
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
+from oocbe.pruning.incumbent_lookups import starts_of
 from oocbe.pruning.row_bounds import ValueGrid
 from oocbe.system.deadline import look
 
@@ -224,7 +225,7 @@ class RowAscent:
     def _laid_out(self) -> tuple[Network, NDArray[np.int32]]:
         """The functions over two and more variables, and the state in which nothing has been moved."""
         sizes = self._sizes
-        value_start = _starts(sizes)
+        value_start = starts_of(sizes)
         state = np.zeros(int(value_start[-1]), dtype=np.int64)
         parts, tables, table_start, cells = [], [], [], 0
         for part in self.tables.parts:
@@ -241,11 +242,11 @@ class RowAscent:
                 tables += [np.ascontiguousarray(c).ravel() for c in own]
                 cells += costs.size * len(own)
         variable = np.array([v for part in parts for v in part.scope], dtype=np.int64)
-        function_start = _starts([len(part.scope) for part in parts])
-        messages = _starts(sizes[variable]) + value_start[-1]
+        function_start = starts_of([len(part.scope) for part in parts])
+        messages = starts_of(sizes[variable]) + value_start[-1]
         network = Network(
             value_start=value_start,
-            use_start=_starts(np.bincount(variable, minlength=len(sizes))),
+            use_start=starts_of(np.bincount(variable, minlength=len(sizes))),
             uses=np.argsort(variable, kind="stable"),
             function_start=function_start,
             function=np.repeat(np.arange(len(parts)), np.diff(function_start)),
@@ -357,8 +358,3 @@ def load_loops() -> None:
     ascent.ascend(level, 1)
     one = np.zeros(1, dtype=np.int64)
     ascent.rows(level, 0, ascent.state[None], one, one, one, 1, 1)
-
-
-def _starts(sizes: Any) -> NDArray[np.int64]:
-    """Where each of some runs begins, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -69,5 +69,6 @@ def interruptibly(work: Callable[[], object]) -> None:
             done.result(HANDLERS_BACK_SECONDS)
             return
         except NotYet:
-            if done.done():
-                raise
+            if done.done():  # just now, or an error of the work itself
+                done.result()
+                return

@@ -105,7 +105,7 @@ def join_maximise(
     -------
     Table, or StoredTable with ``output`` : the variables that stay. Where a shared variable is eliminated: those of
         the table with fewer rows alone, those of the other one alone, the shared ones, the least significant first,
-        and sorted; otherwise the layout of :func:`join_sum`.
+        and sorted; otherwise the layout of :func:`oocbe.join_sum`.
     PackedTable where all tables are packed: see :mod:`oocbe.table_algebra.dispatch`.
     Where a table is complete the result may be a CompleteTable, or a StoredCompleteTable with ``output``: see
         :mod:`oocbe.table_algebra.complete`.

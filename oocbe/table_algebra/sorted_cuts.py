@@ -1,4 +1,4 @@
-"""RowRanges tables in memory that are sorted by the same variables into pieces that fit together.
+"""Cut tables in memory that are sorted by the same variables into pieces that fit together.
 
 Where two tables have some variables in their most significant places, in the same order, a range of those variables'
 values is a range of rows of each, found by bisection: nothing is sorted or read through to cut them. Results of such

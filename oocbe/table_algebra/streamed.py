@@ -144,7 +144,7 @@ def streamed_to_disk(
 
     Parameters
     ----------
-    stream : the operator: :func:`stream_elimination` or :func:`stream_maximise` with its other arguments.
+    stream : the operator: :func:`stream_elimination` or :func:`stream_marginalise` with its other arguments.
 
     Raises
     ------

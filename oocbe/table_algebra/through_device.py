@@ -35,7 +35,7 @@ WORK_BYTES = 120
 piece's row and the last result's. Where that is not enough, the piece is halved."""
 
 PACKED_WORK_BYTES = 96
-"""The same where rows arrive and leave packed."""
+"""Device memory for each row of a piece whose rows arrive and leave packed."""
 
 LEAST_ROWS = 1 << 16
 """Pieces are not made smaller than this beforehand."""

@@ -87,7 +87,7 @@ def _codec_names(metadata: Mapping[str, Any]) -> list[object] | None:
 
 
 def check_extent(attributes: Mapping[str, Any]) -> None:
-    """Refuse a least and greatest value that no table has (:class:`ValueError`)."""
+    """Refuse a least and greatest value that no table has (ValueError)."""
     if "extent" in attributes:
         low, high = attributes["extent"]
         if type(low) is not int or type(high) is not int or not -(1 << 63) <= low <= high < 1 << 63:

@@ -64,7 +64,7 @@ MOST_FACTORS = 3
 """Messages of a bucket whose residues are multiplied at once: their primes then have 20 bits."""
 
 MOST_CARRYING_FACTORS = 2
-"""The same where rows carry what they consume, and products are added up over all ways to share it."""
+"""Messages multiplied at once where rows carry what they consume: products are added up over all ways to share it."""
 
 
 def count(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:

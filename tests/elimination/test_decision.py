@@ -116,7 +116,6 @@ def test_rows_are_joined_in_pieces_where_memory_is_short():
     assert (more.most_rows, more.is_whole) == (70, True)
     assert decide(SPARSE, memory, None, rows, Known(least_rows=71)).why_pieces is WhyPieces.RESULT
     assert not decide(SPARSE, memory, None, replace(rows, may_cut=False), Known(least_rows=71)).is_whole
-    assert decide(SPARSE, PLENTY, None, rows, Known(needs_pieces=True)).why_pieces is WhyPieces.RESULT
 
 
 def test_complete_tables_among_rows_are_charged_for_their_list_and_its_making():

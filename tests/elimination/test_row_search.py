@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.elimination import solve
 from oocbe.elimination.search import row_rounds, row_search, row_walk
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_rounds import RowRounds
@@ -17,6 +18,7 @@ from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_ascent import RowAscent, Tables
+from oocbe.settings.option_values import Gap
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
 from oocbe.system.deadline import Deadline
@@ -149,6 +151,17 @@ def test_a_search_that_is_behind_gets_less_time(monkeypatch):
     assert len(taken) == 8
 
 
+def test_it_ends_where_bounds_are_as_near_as_is_asked_for(monkeypatch):
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    known = Knowledge(problem, Gap(absolute=10), lambda *_: None)
+    known.offer(problem.evaluate([0] * 12), (0,) * 12, "given")
+    known.raise_lower(known.value - 10, "given")
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    monkeypatch.setattr(RowSearch, "work", lambda *_: pytest.fail("rows were tried"))
+    rounds.first(known, lambda: None)
+    rounds.improve(known, lambda: None)
+
+
 def test_the_deadline_ends_it():
     known = Knowledge(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
     rounds = RowRounds(known.problem, SolveOptions(), Deadline(0.0))
@@ -192,3 +205,20 @@ def test_a_result_says_that_rows_have_closed_it(monkeypatch):
     assert result.bounds.startswith("rows with bounds of their own: ")
     assert result.seconds["rows"] > 0
     assert result.total_rows >= result.largest_message_rows > 0
+
+
+def test_what_rows_have_found_is_known_to_a_search_with_bounds(monkeypatch):
+    """Where elimination that needs no bounds does not end after all."""
+    problem = random_network(8, 4, 0.8, tightness=0.0, seed=2)
+    assignment = (0,) * 8
+    value = problem.evaluate(assignment)
+
+    def rows(problem, target, choice, options, known, *_):
+        known.offer(value, assignment, "rows")
+        known.raise_lower(1, "rows")
+
+    monkeypatch.setattr(solve, "result_by_rows", rows)
+    monkeypatch.setattr(solve._Solving, "_eliminate_easily", lambda *_: None)
+    monkeypatch.setattr(solve.BoundedSolve, "run", lambda _: None)
+    result = oocbe.solve(problem, order_seconds=0)
+    assert (result.status, result.value, result.assignment, result.bound) == ("limit", value, assignment, 1)

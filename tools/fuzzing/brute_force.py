@@ -1,6 +1,6 @@
 """Brute force: every assignment of a described problem, valued in exact integers and fractions.
 
-Nothing here imports the engine. A description is the JSON object of :mod:`fuzzing.descriptions`.
+Nothing here imports the engine. A description is the JSON object of ``descriptions.py``.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Truth:
         return abs(Fraction(value)) / 10**9 + 4 * LEAST_FLOAT
 
     def below(self, bound: float | None) -> Truth:
-        """The same with only what is strictly below a bound."""
+        """What is left of it strictly below a bound."""
         if bound is None:
             return self
         limit = exact(bound)

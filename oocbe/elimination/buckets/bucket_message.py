@@ -4,8 +4,8 @@ How is decided by :func:`oocbe.bucket_engine.decision.decide`: from what is meas
 once more after each attempt that failed, with what that has shown. Where the device has no memory for a complete table
 after all, main memory may; where a complete table cannot tell what is infeasible, rows do; where more rows come of a
 join than there is room for, or memory for them cannot be had, it is joined again in pieces
-(:mod:`oocbe.elimination.buckets.piecewise`). All ways of joining rows join the same
-program, so they give the same rows.
+(:mod:`oocbe.elimination.buckets.piecewise`). All ways of joining rows join the same program, so they give the same
+rows.
 """
 
 from __future__ import annotations

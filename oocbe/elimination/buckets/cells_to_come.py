@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Cells(Protocol):
-    """What is told of a complete table that is written: a :class:`CompleteTable` has it, too."""
+    """What is told of a complete table that is written: a :class:`~oocbe.tables.complete.CompleteTable` has it."""
 
     @property
     def layout(self) -> Layout:
@@ -30,7 +30,7 @@ class Cells(Protocol):
 
 @dataclass(frozen=True)
 class CellsToCome:
-    """The same of values that are not there yet."""
+    """A complete table's scope, dtype and semiring while its values are not there yet."""
 
     layout: Layout
     dtype: np.dtype[Any]

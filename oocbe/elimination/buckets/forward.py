@@ -43,7 +43,6 @@ class ForwardPass:
     exponent : 0 but for floating-point products.
     largest_rows, total_rows : rows of the largest message, and of all.
     width : variables of the largest separator.
-    is_pruned : rows were held against an upper bound; no value then means that nothing below it exists.
     recomputation : finds the values of messages that were forgotten; None where all are kept.
     """
 
@@ -53,7 +52,6 @@ class ForwardPass:
     largest_rows: int = 0
     total_rows: int = 0
     width: int = 0
-    is_pruned: bool = False
     recomputation: Recomputation | None = None
 
 
@@ -103,7 +101,6 @@ class Forward:
     ) -> None:
         self._prepared = prepared
         self._store = store
-        self._prunes = pruner is not None
         self._maker = self.maker(prepared, dominance, store, row_cap, engine, pruner, tables)
 
     def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = False) -> ForwardPass:
@@ -124,7 +121,7 @@ class Forward:
         """
         prepared = self._prepared
         buckets = fill_buckets(prepared, self._store)
-        outcome = ForwardPass(buckets, prepared.constant, prepared.exponent, is_pruned=self._prunes)
+        outcome = ForwardPass(buckets, prepared.constant, prepared.exponent)
         if may_forget and prepared.consumption is None:
             outcome.recomputation = Recomputation(prepared, buckets)
             self._store.forgets = outcome.recomputation.forget
@@ -217,6 +214,6 @@ class Forward:
         return self._maker.table(bucket, subtree)
 
     def cheapest_message(self, bucket: Bucket, subtree: NDArray[np.uint8]) -> Table | CompleteTable:
-        """The same in the form that is cheaper (see ``tables``)."""
+        """A bucket's message in the form that is cheaper (see ``tables``); else as :meth:`message`."""
         self._fill_separator(bucket)
         return self._maker.needed_message(bucket, subtree)

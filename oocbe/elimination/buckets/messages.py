@@ -150,7 +150,7 @@ class MessageStore:
     def publish_stream(
         self, place: int, scope: tuple[int, ...], head: Table, tables: Iterable[Table], exponent: int
     ) -> Message:
-        """The same for a message that comes in pieces, in the order of their keys, and is written to disk.
+        """Write a message that comes in pieces, in the order of their keys, to disk; else as :meth:`publish`.
 
         head : a table of its layout, dtype and semiring.
         """
@@ -159,7 +159,7 @@ class MessageStore:
     def publish_cells(
         self, place: int, scope: tuple[int, ...], like: Cells, values: Iterable[NDArray[Any]], exponent: int
     ) -> Message:
-        """The same for a complete message whose values come in pieces, in the order of its cells."""
+        """Write a complete message whose values come in pieces, in the order of its cells; else as :meth:`publish`."""
         return self._published(place, scope, exponent, lambda path: self._stored_cells(path, like, values))
 
     def _published(

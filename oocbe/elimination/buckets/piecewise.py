@@ -93,7 +93,7 @@ class PiecewiseBucket:
             if table is not None:
                 table, exponent = self._finished(table)
                 return self._store.publish(place, self._finish.separator, table, exponent), exponent
-            if not self._is_unfinished(join, rows):
+            if not self._is_unfinished(join):
                 return self._publish(place, join, rest, 0), 0
             scratch = self._store.write_scratch(_head_of(join), rest)
         try:
@@ -161,7 +161,7 @@ class PiecewiseBucket:
             table = finish.dominance.drop_dominated(table, finish.separator, finish.subtree, self._engine)
         return rescale(table, finish.where, finish.may_cancel) if table.rows else (table, 0)
 
-    def _is_unfinished(self, join: BucketJoin, rows: _Observed) -> bool:
+    def _is_unfinished(self, join: BucketJoin) -> bool:
         """Whether something is to be done with the rows that takes all of them."""
         finish = self._finish
         if exponent_of(join.semiring, join.dtype, 2.0) != 0:

@@ -81,7 +81,7 @@ def bound(
         those that can bring nothing beside the ones before, which are noted. ``auto``: the largest z whose messages are
         predicted to fit the memory limit.
     partition : ``scope`` or ``content``. cost_shifting : whether costs are shifted between mini-buckets.
-    observer : told about every bucket (:meth:`Observer.bucket_done`).
+    observer : told about every bucket (:meth:`oocbe.elimination.observer.Observer.bucket_done`).
 
     Returns
     -------

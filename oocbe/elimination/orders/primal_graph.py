@@ -93,7 +93,7 @@ class PrimalGraph:
     ) -> float:
         """What all buckets cost, in predicted rows; that of a part of them where it passes ``most``.
 
-        cell_work : see :func:`search_orders`.
+        cell_work : see :func:`oocbe.elimination.orders.order.search_orders`.
         """
         look()
         separators = self.separators(order)

@@ -145,7 +145,7 @@ class _Forecast:
         self._streams, self._wishes, self._keeps_all, self._sizes = streams, wishes, keeps_all, sizes
 
     def of(self, messages: Sequence[MessageForecast]) -> list[Passage]:
-        """As :func:`forecast_passages`."""
+        """Passages of all buckets, in elimination order."""
         received: defaultdict[int, list[_Message]] = defaultdict(list)
         made, passages = [], []
         for place, known in enumerate(messages):

@@ -1,8 +1,9 @@
 """When rows with bounds of their own are tried beside a search with bounds, and for how long.
 
-Which of the two closes a problem can't be told beforehand. So the search by rows (:mod:`row_search`) goes first, for a
-moment: where it proves the optimum, or is expected to, it goes on. Else it gets as much time as everything else has
-taken, or an eighth where that has proven much more, so that both together take at most twice what the better one takes.
+Which of the two closes a problem can't be told beforehand. So the search by rows
+(:mod:`oocbe.elimination.search.row_search`) goes first, for a moment: where it proves the optimum, or is expected to,
+it goes on. Else it gets as much time as everything else has taken, or an eighth where that has proven much more, so
+that both together take at most twice what the better one takes.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class RowRounds:
         seconds: float = FIRST_SECONDS,
         more: float = PAYS_SECONDS,
     ) -> None:
-        """Try for a moment.
+        """Try for a moment, at most until the gap that is asked for is reached.
 
         Parameters
         ----------
@@ -105,7 +106,7 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        while self._is_open:
+        while self._is_open and not known.is_near_enough:
             expected = None if self._search is None else self._search.expected
             if expected is not None and expected > HOPELESS_SECONDS:
                 return
@@ -122,7 +123,7 @@ class RowRounds:
         TimeLimitError : the deadline came.
         """
         others = time.perf_counter() - self._begin - self.seconds
-        while self._is_open:
+        while self._is_open and not known.is_near_enough:
             most = LEAST_SHARE * others if self._is_behind(known) else others
             if self.seconds >= most + PAYS_SECONDS * self._is_promising:
                 return

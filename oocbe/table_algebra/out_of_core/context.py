@@ -34,7 +34,6 @@ from oocbe.tracing.recorder import CALLER, span
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
-    from oocbe.streaming.partition import Ordered
     from oocbe.table_algebra.inputs import TableLike
 
 MOST_STREAMS = 4
@@ -93,7 +92,7 @@ class ExecutionContext:
         return cls(kernels, Space(Budget(memory), DiskBudget(folder), streams, rows)).fresh()
 
     def fresh(self, space: Space | None = None) -> ExecutionContext:
-        """The same with buffers of its own, and possibly another space."""
+        """A context with the same kernels, buffers of its own, and possibly another space."""
         space = self.space if space is None else space
         return ExecutionContext(self.kernels, space, [Buffers() for _ in range(space.streams)])
 

@@ -52,7 +52,9 @@ LOOK_UP_STEP = (1 << 14) - 1
 
 @jit
 def walk(tables: Any, program: Any, start: Any, row_limit: Any, step_limit: Any, shared: Any) -> Any:
-    """Walk the tries from given items down to a level; the fields of :class:`Walk`.
+    """Walk the tries from given items down to a level.
+
+    Returns the fields of :class:`oocbe.kernels.cpu.buckets.walk_steps.Walk`.
 
     Parameters
     ----------

@@ -60,9 +60,11 @@ def join_consumptions(
     ----------
     tables, leaf, semiring, consumption, here : ``TableArrays``, three parts of a ``JoinProgram``, and ``LeafRows``, of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
-    amounts, worths : int64 and value dtype (:data:`LISTS`, capacity), overwritten.
-    ends : int64 (:data:`DEEPEST` + 1,), where the runs on the stack end, 0 at the front; overwritten behind that. Made
-        once by the caller, as there are millions of leaves.
+    amounts, worths : int64 and value dtype (lists, capacity), overwritten; as many lists as
+        :data:`~oocbe.kernels.cpu.buckets.consumption_runs.LISTS` says.
+    ends : int64 (runs + 1,), where the runs on the stack end, 0 at the front; overwritten behind that. Runs as
+        :data:`~oocbe.kernels.cpu.buckets.consumption_runs.DEEPEST` says. Made once by the caller, as there are millions
+        of leaves.
     row_limit : of the message; a leaf may pass it by as much as :data:`LEAF_FACTOR` says.
     stop : int64 (1,), looked at now and then; another value than 0 makes the leaf give up.
     """

@@ -24,7 +24,7 @@ RUN_OVERHEAD = 600.0
 """Joined cells that cost as much as beginning a run: some 40 nanoseconds."""
 
 TERM_OVERHEAD = 60.0
-"""The same for each combination of the eliminated axes in a run."""
+"""Joined cells that cost as much as one combination of the eliminated axes in a run."""
 
 LONGEST_PREFIX = 1 << 12
 """Cells of a run of the result's fastest axes, for which functions are repeated, at most."""
