@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -222,3 +225,50 @@ def test_what_rows_have_found_is_known_to_a_search_with_bounds(monkeypatch):
     monkeypatch.setattr(solve.BoundedSolve, "run", lambda _: None)
     result = oocbe.solve(problem, order_seconds=0)
     assert (result.status, result.value, result.assignment, result.bound) == ("limit", value, assignment, 1)
+
+
+def dense(variables: int, domain: int, seed: int) -> Problem:
+    """Costs between all pairs of variables, with a value of some assignment as the upper bound."""
+    random = np.random.default_rng(seed)
+    functions = tuple(
+        Function.from_array((a, b), random.integers(0, 100, (domain, domain)))
+        for a in range(variables)
+        for b in range(a + 1, variables)
+    )
+    problem = Problem(tuple(Variable(f"x{v}", domain) for v in range(variables)), functions, name="dense")
+    return replace(problem, upper_bound=problem.evaluate([0] * variables))
+
+
+def test_memory_that_runs_out_ends_rows_and_not_the_solve(monkeypatch):
+    problem = dense(6, 3, seed=3)
+    tried = []
+
+    def failing(walk):
+        tried.append(walk)
+        raise MemoryError("no more")
+        yield
+
+    monkeypatch.setattr(row_walk.Walk, "steps", failing)
+    monkeypatch.setattr(row_rounds, "FEW_ROWS", 0)
+    result = oocbe.solve(problem, backend="cpu", order_seconds=0)
+    assert tried
+    assert (result.status, result.value) == ("optimal", optimum(problem))
+
+
+def test_a_walk_keeps_within_its_memory(monkeypatch):
+    monkeypatch.setattr(row_search, "FIRST_WIDTH", 1 << 20)
+    monkeypatch.setattr(row_search, "FEW_EXPECTED", 0)
+    problem = dense(14, 8, seed=1)
+    tables = Tables.of(problem)
+    assert tables is not None
+    memory = 8 << 20
+    made = RowSearch(tables, Knowledge(problem, NO_GAP, lambda *_: None), memory)
+    tracemalloc.start()
+    try:
+        with suppress(TimeLimitError):
+            made.work(math.inf, Deadline(6.0))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert made.largest > 100
+    assert peak <= 4 * memory  # a block of rows on their way is made whatever the memory

@@ -49,8 +49,8 @@ EASY_SECONDS = 0.8
 FEW_ROWS = 500_000.0
 """Predicted rows up to which elimination is over before a first attempt: a tenth of a second or two."""
 
-MEMORY_SHARE = 0.25
-"""Of the memory limit that rows and their states may take."""
+MEMORY_SHARE = 0.125
+"""Of the memory limit that rows and their states may take: messages of elimination lie beside them."""
 
 
 class RowRounds:

@@ -29,6 +29,10 @@ FEW_EXPECTED = 2e5
 RESTARTS = 4
 """How often thresholds begin anew, close above the proven bound, because that has risen at the root."""
 
+STATE_COPIES = 8
+"""Of the states of as many rows as a walk's beam is wide, while they are made: the parents', twice as many that are
+kept until the best are chosen, those laid end to end, and the best."""
+
 FIRST_WIDTH, WIDER = 16, 16
 """Rows kept in the first walk below the incumbent, and by what factor each next one is wider."""
 
@@ -89,6 +93,9 @@ class RowSearch:
                     break
         except StopIteration:
             self.is_over = True
+        except MemoryError:  # others may still find the optimum: what has been proven stays
+            self.is_over = True
+            self._steps.close()
         finally:
             self._stopped_at = time.perf_counter()
             self.seconds += self._stopped_at - begin
@@ -151,7 +158,7 @@ class RowSearch:
                 self._prove(ascent.in_costs(ascent.bound), "dual ascent")
                 if ascent.bound >= ascent.need:
                     return
-                room = self._memory // (4 * len(ascent.state))
+                room = self._memory // (STATE_COPIES * ascent.state.nbytes)
                 walked = yield from self._walk(Walk(ascent, ties, min(width, max(1, room)), ROW_PASSES, is_narrow))
                 if known.is_closed or (walked.cut is not None and width > room):
                     return
