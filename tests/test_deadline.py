@@ -122,3 +122,11 @@ def test_every_pass_of_a_count_keeps_to_the_disk_limit(monkeypatch):
     monkeypatch.setattr(counting, "_interval", lambda tables: (0, 1 << 80))
     assert oocbe.count(cycle(), max_disk=1 << 30, **FAST).value == 64
     assert limits == [1 << 30] * 2
+
+
+def test_a_plan_looks_at_the_deadline():
+    problem = cycle(40)
+    choice = plan.easy_orders(problem, SolveOptions(order_seconds=0.0))[0]
+    assert len(plan.plan_for(problem, problem.semiring, choice).buckets) == 40
+    with Deadline(0.0), pytest.raises(TimeLimitError):
+        plan.plan_for(problem, problem.semiring, choice)

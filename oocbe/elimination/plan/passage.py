@@ -28,6 +28,7 @@ from oocbe.complete_tables.complete_stream import CELLS_SHARE, STREAMS
 from oocbe.elimination.buckets.held_messages import HeldMessages
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK, HEADER_WORDS
 from oocbe.settings.tuning import tuning
+from oocbe.system.deadline import look
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,10 @@ def forecast_passages(
     ----------
     memory : bytes that messages may take. streams : pieces at work at a time. wishes : for all buckets.
     keeps_all : whether every message is written, for a run that is resumed. sizes : domain size of each variable.
+
+    Raises
+    ------
+    TimeLimitError, RequestedEndError : the current deadline came.
     """
     return _Forecast(memory, streams, wishes, keeps_all, sizes).of(messages)
 
@@ -149,6 +154,7 @@ class _Forecast:
         received: defaultdict[int, list[_Message]] = defaultdict(list)
         made, passages = [], []
         for place, known in enumerate(messages):
+            look()  # large plans of many orders take a second
             inputs = received[place]
             strategy = self._decide(known, inputs)
             pieces, is_held = self._passed(known, inputs, strategy)
