@@ -2,7 +2,7 @@
 
 ``OOCBE_FAULT=message:renamed:3`` kills the process with SIGKILL when it passes the point ``message:renamed`` for the
 third time. Without the variable a point costs one comparison. Points lie before and after each step of a publication
-(:mod:`oocbe.tables.disk`, :mod:`oocbe.tables.writer`) and of a run directory's life; :data:`POINTS` lists them.
+(:mod:`oocbe.tables.disk`, :mod:`oocbe.tables.group_writer`) and of a run directory's life; :data:`POINTS` lists them.
 """
 
 from __future__ import annotations
