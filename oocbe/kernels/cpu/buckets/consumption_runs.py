@@ -4,8 +4,8 @@ Rows of a table that belong together are sorted by consumption. So combining two
 shifted by a row of the other, for each row of the shorter one. Runs lie on a stack, and two of them are merged as soon
 as the upper one is no shorter than half of the lower one, as in Timsort (Auger, Jugé, Nicaud, Pivoteau, *On the
 Worst-Case Complexity of TimSort*, 2018). So m rows and n take m n log m steps at most, and where only the staircase
-stays, or few consumptions differ, far fewer. Most leaves have few rows and are quicker without a run for each list:
-while the uppermost run is short, rows are merged into it at once. Merging looks now and then whether to give up.
+stays, or few consumptions differ, far fewer. While the uppermost run is short, rows are merged into it at once, without
+a run of their own. Merging looks now and then whether to give up.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def shifted(amounts: Any, worths: Any, keys: Any, values: Any, source: Any, row:
     Parameters
     ----------
     keys, values : of all tables. They come by themselves: a tuple that holds arrays counts references to them each time
-        that it is made, which takes as long as a leaf of few rows.
+        that it is made, and there are millions of leaves.
     source : (from_table, first_key, first_value, rows, mask): whether rows are a table's, and else those of the
         combination of the tables so far; where the table's rows begin, how many; the consumption's bits in a key.
     add : (amount, value) of the other list's row.
@@ -141,8 +141,7 @@ def merge_short(
 ) -> Any:
     """Merge a list, shifted by a row of the other one, with the uppermost run, which begins at ``low``; the new end.
 
-    The run lies in the list ``side``, of stack and spare, and goes to the other one. Nothing is written and read again,
-    not even the row last written: most of the time of rows that carry consumptions is spent here.
+    The run lies in the list ``side``, of stack and spare, and goes to the other one, so that it is not copied back.
     """
     _, _, group_shift, keeps_staircase, _, marginalisation = rule
     target = SPARE - side
