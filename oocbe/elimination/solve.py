@@ -38,7 +38,7 @@ from oocbe.elimination.search.outcome import (
     result_of_logarithms,
     result_of_nothing,
 )
-from oocbe.elimination.search.race import RaceWinner, race
+from oocbe.elimination.search.race import Race, RaceWinner
 from oocbe.elimination.search.row_rounds import result_by_rows
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import (
@@ -309,16 +309,13 @@ class _Solving:
         with self._incumbents() as incumbents:
             try:
                 check_disk(problem, self.semiring, choices, options, self.run.disk_available)
-                return race(
-                    problem,
-                    self.semiring,
-                    choices,
-                    options.dominance,
-                    self.run,
-                    self._engine,
-                    lambda choice: self._start(problem, choice, ""),
-                    options.tables,
+                race = Race(
+                    problem, self.semiring, choices, options.dominance, self.run, self._engine, tables=options.tables
                 )
+                for attempt in race.rounds():
+                    with attempt:
+                        bucket_done = self._start(problem, attempt.choice, "")
+                        attempt.outcome = attempt.forward.run(bucket_done, may_forget=self.semiring.selects)
             except BaseException as error:
                 is_request = isinstance(error, RequestedEndError) or not isinstance(error, Exception)
                 raise
@@ -328,6 +325,8 @@ class _Solving:
                     found.append(best)
                 if found and is_request:
                     self._knowledge_of(found)
+        assert race.winner is not None
+        return race.winner
 
     def _knowledge_of(self, found: list[Incumbent]) -> Knowledge:
         """What has been proven and found so far, with an assignment more where there is one."""

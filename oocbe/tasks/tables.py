@@ -17,7 +17,7 @@ from oocbe.elimination.plan.plan import candidate_plans
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.runs.durability import Run
-from oocbe.elimination.search.race import race
+from oocbe.elimination.search.race import Race
 from oocbe.errors import DiskError, UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
@@ -125,8 +125,13 @@ def _computed(problem: Problem, options: SolveOptions, observer: Observer | None
         return bucket_done
 
     choices = [p.choice for p in plans]
-    # Tasks go back over all rows of the messages, so none may be forgotten.
-    winner = race(problem, problem.semiring, choices, False, run, engine, start, options.tables, may_forget=False)
+    race = Race(problem, problem.semiring, choices, False, run, engine, tables=options.tables)
+    for attempt in race.rounds():
+        with attempt:
+            # Tasks go back over all rows of the messages, so none may be forgotten.
+            attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=False)
+    winner = race.winner
+    assert winner is not None
     seconds = {"order": ordered - begin, "forward": time.perf_counter() - ordered}
     return Tables(winner.prepared, winner.outcome, winner.store, winner.choice, engine, seconds, deadline)
 

@@ -13,6 +13,7 @@ import oocbe
 from oocbe.elimination import solve as solving
 from oocbe.elimination.runs.run_description import describe_run
 from oocbe.elimination.search import bounded, incumbent_search
+from oocbe.elimination.search.race import Race
 from oocbe.errors import TimeLimitError, UnsupportedError, UsageError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -117,13 +118,14 @@ def out_of_time_after(searches, monkeypatch) -> list[Incumbent | None]:
     original = incumbent_search.find_incumbent
     monkeypatch.setattr(incumbent_search, "find_incumbent", lambda *given: found.append(original(*given)) or found[-1])
 
-    def race(*given):
-        while len(found) < searches:
-            time.sleep(0.01)
-        given[5].deadline.interrupt()  # the engine's, which is that of the solve
-        raise TimeLimitError("the time limit was reached")
+    class LateRace(Race):
+        def rounds(self):
+            while len(found) < searches:
+                time.sleep(0.01)
+            self._engine.deadline.interrupt()  # which is that of the solve
+            raise TimeLimitError("the time limit was reached")
 
-    monkeypatch.setattr(solving, "race", race)
+    monkeypatch.setattr(solving, "Race", LateRace)
     return found
 
 

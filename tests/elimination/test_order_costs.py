@@ -16,7 +16,7 @@ from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.plan.plan import candidate_plans
 from oocbe.elimination.runs.durability import Run, read_choices
-from oocbe.elimination.search.race import race
+from oocbe.elimination.search.race import Race
 from oocbe.errors import CorruptDataError
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
@@ -69,10 +69,12 @@ def test_the_order_that_costs_least_runs_first():
     started = []
     with Run(problem, SolveOptions()) as run:
         run.set_memory(1 << 30)
-        winner = race(
-            problem, problem.semiring, choices, True, run, BucketEngine("cpu"), lambda c: started.append(c.heuristic)
-        )
-        winner.store.close()
+        race = Race(problem, problem.semiring, choices, True, run, BucketEngine("cpu"))
+        for attempt in race.rounds():
+            started.append(attempt.choice.heuristic)
+            with attempt:
+                attempt.outcome = attempt.forward.run()
+        race.winner.store.close()
     assert started[0] == last.heuristic
 
 

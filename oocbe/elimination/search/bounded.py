@@ -255,12 +255,14 @@ class BoundedSolve:
             pruner = RowPruner(scope.problem, scope.source, threshold)
             start = self._starter(scope, threshold, cap)
             semiring = scope.problem.semiring
-            race = Race(scope.problem, semiring, choices, dominance, self._run, self._engine, start, pruner)
-            winner = race.round(cap)
+            race = Race(scope.problem, semiring, choices, dominance, self._run, self._engine, pruner)
+            for attempt in race.round(cap):
+                with attempt:
+                    attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=semiring.selects)
             statistics.attempts += race.attempts
             statistics.seconds["forward"] += time.perf_counter() - begin
-            if winner is not None:
-                return self._conclude(winner, scope, threshold)
+            if race.winner is not None:
+                return self._conclude(race.winner, scope, threshold)
             self._take(incumbents)
             self._improve(incumbents)
             assert known.lower is not None

@@ -14,9 +14,11 @@ with the one that was running from its published messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
+from types import TracebackType
+from typing import Self
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.decision import INCOMPLETE
@@ -62,8 +64,53 @@ class RaceWinner:
     attempts: int
 
 
+class Attempt:
+    """An order whose turn it is: a context manager for the block that runs its forward pass.
+
+    The block sets ``outcome``. Where it ends with an error that gives the order up, that is kept instead of raised.
+
+    Attributes
+    ----------
+    choice : the order. forward : its forward pass, to be run; gone once the order was given up.
+    outcome : of the forward pass; None before it has ended. error : that gave the order up, or None.
+    """
+
+    def __init__(
+        self, choice: OrderChoice, prepared: Prepared, store: MessageStore, forward: Forward, run: Run
+    ) -> None:
+        self.choice, self.forward, self.prepared, self.store = choice, forward, prepared, store
+        self._keeps_messages = run.keeps_messages
+        self.outcome: ForwardPass | None = None
+        self.error: RowCapError | ResourceError | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is None:
+            return False
+        if not isinstance(error, RowCapError | ResourceError):
+            self.store.close(interrupted=True)
+            return False
+        self.store.close()
+        if isinstance(error, DiskError) and self._keeps_messages:
+            return False
+        self.error = without_frames(error)
+        # Whoever holds the attempt no longer holds its messages.
+        del self.forward, self.prepared, self.store
+        return True
+
+
 class Race:
     """Orders of one problem that run under a cap, round after round, until one ends.
+
+    The race says whose turn it is, and learns from how that went; who asks runs the forward pass::
+
+        for attempt in race.rounds():
+            with attempt:
+                attempt.outcome = attempt.forward.run()
 
     Parameters
     ----------
@@ -71,14 +118,12 @@ class Race:
     choices : orders, the most promising first.
     dominance : whether to drop dominated rows.
     run : keeps messages and remembers attempts. engine : computes the buckets.
-    start : called when a run begins; returns what to call after each bucket.
     pruner : the bound to hold rows against; None: all are kept.
     tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`.
-    may_forget : whether nobody asks the messages for more than one assignment, so that joined ones may be forgotten.
 
     Attributes
     ----------
-    attempts : runs that were given up.
+    attempts : runs that were given up. winner : the order that came to its end, or None.
     """
 
     def __init__(
@@ -89,31 +134,30 @@ class Race:
         dominance: bool,
         run: Run,
         engine: BucketEngine,
-        start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
         pruner: RowPruner | None = None,
         tables: str = INCOMPLETE,
-        may_forget: bool = True,
     ) -> None:
-        self._may_forget = may_forget and semiring.selects
         self._problem = problem
         self._semiring = semiring
         self._dominance = dominance
         self._run = run
         self._engine = engine
-        self._start = start
         self._pruner = pruner
         self._tables = tables
         self._standing = [_Runner(number, choice, choice.cost()) for number, choice in enumerate(choices)]
         self._turn = 0
         self.attempts = 0
+        self.winner: RaceWinner | None = None
 
-    @property
-    def contenders(self) -> int:
-        """Orders that have not run out of memory."""
-        return len(self._standing)
+    def rounds(self) -> Iterator[Attempt]:
+        """Rounds with growing caps until an order ends; the last one standing has no cap. Errors as for round."""
+        for turn in count():
+            yield from self.round(FIRST_CAP * CAP_FACTOR**turn if len(self._standing) > 1 else None)
+            if self.winner is not None:
+                return
 
-    def round(self, cap: int | None) -> RaceWinner | None:
-        """Run the orders that may still be the best one; None where all were given up.
+    def round(self, cap: int | None) -> Iterator[Attempt]:
+        """The orders that may still be the best one, until one ends: that is the winner.
 
         Parameters
         ----------
@@ -122,7 +166,6 @@ class Race:
         Raises
         ------
         ResourceError : no order fits the memory limit (the error of the one that got furthest).
-        TimeLimitError : the engine's deadline came.
         """
         self._standing.sort(key=lambda r: (r.expected_cost, r.number))
         # Before anything has run, predictions are uncorrected and most of them are worth a try.
@@ -133,20 +176,14 @@ class Race:
             self._run.attempt(self._problem, runner.choice.order, self._dominance)
             error = self._run.ended(cap) if self._pruner is None else None
             if error is None:
-                store = self._run.make_store()
-                prepared = prepare(self._problem, self._semiring, runner.choice.order)
-                forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner, self._tables)
-                try:
-                    outcome = forward.run(self._start(runner.choice), may_forget=self._may_forget)
-                    return RaceWinner(runner.choice, prepared, outcome, store, self.attempts)
-                except (RowCapError, ResourceError) as reached:
-                    store.close()
-                    if isinstance(reached, DiskError) and self._run.keeps_messages:
-                        raise
-                    error = without_frames(reached)  # they hold the run's tables, and this frame holds the error
-                except BaseException:
-                    store.close(interrupted=True)
-                    raise
+                attempt = self._begun(runner.choice, cap)
+                yield attempt
+                if attempt.outcome is not None:
+                    outcome, store = attempt.outcome, attempt.store
+                    self.winner = RaceWinner(runner.choice, attempt.prepared, outcome, store, self.attempts)
+                    return
+                assert attempt.error is not None
+                error = attempt.error
                 if isinstance(error, RowCapError) or len(self._standing) > 1:
                     # The last order's messages are worth keeping: with more memory it may go on from them.
                     self._run.give_up(cap, error, self._pruner is None)
@@ -159,27 +196,13 @@ class Race:
         if not self._standing:
             assert failure is not None
             raise failure
-        return None
 
-
-def race(
-    problem: Problem,
-    semiring: Semiring,
-    choices: list[OrderChoice],
-    dominance: bool,
-    run: Run,
-    engine: BucketEngine,
-    start: Callable[[OrderChoice], Callable[[int, int, int], None] | None],
-    tables: str = INCOMPLETE,
-    may_forget: bool = True,
-) -> RaceWinner:
-    """Run rounds of a :class:`Race` with growing caps until an order ends; the last one standing has no cap."""
-    contest = Race(problem, semiring, choices, dominance, run, engine, start, None, tables, may_forget)
-    for turn in count():
-        winner = contest.round(FIRST_CAP * CAP_FACTOR**turn if contest.contenders > 1 else None)
-        if winner is not None:
-            return winner
-    raise AssertionError("unreachable")
+    def _begun(self, choice: OrderChoice, cap: int | None) -> Attempt:
+        """An attempt with an order, whose forward pass has not been run yet."""
+        store = self._run.make_store()
+        prepared = prepare(self._problem, self._semiring, choice.order)
+        forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner, self._tables)
+        return Attempt(choice, prepared, store, forward, self._run)
 
 
 @dataclass
