@@ -109,8 +109,8 @@ def test_no_memory_is_too_little_while_the_disk_has_room(tmp_path, monkeypatch, 
     expected = problem.evaluate(best)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     written = []
-    write = MessageStore._in_scratch
-    monkeypatch.setattr(MessageStore, "_in_scratch", lambda store, made: written.append(made) or write(store, made))
+    write = MessageStore.new_table
+    monkeypatch.setattr(MessageStore, "new_table", lambda *place: written.append(place) or write(*place))
     check(problem, *eliminate(problem, list(range(8)), False, memory=memory, chunk_rows=3), expected)
     assert written
     assert list(tmp_path.iterdir()) == []

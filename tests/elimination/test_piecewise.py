@@ -201,10 +201,10 @@ def test_a_damaged_chunk_is_named_by_the_piece_that_reads_it(monkeypatch, tmp_pa
     """One byte of a message on disk changes between the bucket that makes it and the bucket that joins it."""
     problem = complete_problem(7, 5)
     prepared = prepare(problem, MIN_SUM, range(7))
-    stream = MessageStore.publish_stream
+    publish = MessageStore.publish_written
 
     def damage(store, *arguments):
-        message = stream(store, *arguments)
+        message = publish(store, *arguments)
         chunks = sorted(message._stored.path.glob("values/c/*"), key=lambda p: int(p.name))
         path = chunks[0 if damaged == "first" else -1]
         data = bytearray(path.read_bytes())
@@ -212,7 +212,7 @@ def test_a_damaged_chunk_is_named_by_the_piece_that_reads_it(monkeypatch, tmp_pa
         path.write_bytes(data)
         return message
 
-    monkeypatch.setattr(MessageStore, "publish_stream", damage)
+    monkeypatch.setattr(MessageStore, "publish_written", damage)
     engine = BucketEngine("cpu", piece_rows=100, streams=2)
     with (
         MessageStore(1 << 30, chunk_rows=50) as store,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +34,11 @@ from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import StoredCompleteTable
 from oocbe.tables.table import Table
+from oocbe.tables.writer import StoredTableWriter
 
 if TYPE_CHECKING:
     from oocbe.elimination.runs.checkpoint import OrderCheckpoint, PublishedMessage
     from oocbe.tables.layout import Layout
-
-AnyStored = TypeVar("AnyStored", bound=StoredTable | StoredCompleteTable)
 
 
 class MessageStore:
@@ -138,47 +137,72 @@ class MessageStore:
                 if isinstance(table, CompleteTable):
                     return self.publish_cells(place, scope, table, host_values(table, self._part_bytes), exponent)
                 if is_on_device(table):
-                    return self.publish_stream(place, scope, table, host_rows(table, self._part_bytes), exponent)
+                    with self.new_table(place) as path:
+                        stored = self._stored(path, table, host_rows(table, self._part_bytes))
+                        return self.publish_written(place, scope, stored, exponent)
             host = to_host(table)
             # A small message is rows in the message's record, whatever its form.
             rows = Message(scope, host.rows, host.nbytes, _table=host).table()
-            stored = self._checkpoint.publish(place, scope, rows, exponent)
-            if stored is not None:
-                return Message(scope, table.rows, table.nbytes, _stored=stored)
+            published = self._checkpoint.publish(place, scope, rows, exponent)
+            if published is not None:
+                return Message(scope, table.rows, table.nbytes, _stored=published)
         return self.add(scope, table) if scope else Message(scope, table.rows, table.nbytes, _table=table)
-
-    def publish_stream(
-        self, place: int, scope: tuple[int, ...], head: Table, tables: Iterable[Table], exponent: int
-    ) -> Message:
-        """Write a message that comes in pieces, in the order of their keys, to disk; else as :meth:`publish`.
-
-        head : a table of its layout, dtype and semiring.
-        """
-        return self._published(place, scope, exponent, lambda path: self._stored(path, head, tables))
 
     def publish_cells(
         self, place: int, scope: tuple[int, ...], like: Cells, values: Iterable[NDArray[Any]], exponent: int
     ) -> Message:
-        """Write a complete message whose values come in pieces, in the order of its cells; else as :meth:`publish`."""
-        return self._published(place, scope, exponent, lambda path: self._stored_cells(path, like, values))
+        """Write a complete message whose values come in pieces, in the order of its cells, to disk; else as publish."""
+        with self.new_table(place) as path:
+            return self.publish_written(place, scope, self._stored_cells(path, like, values), exponent)
 
-    def _published(
-        self, place: int, scope: tuple[int, ...], exponent: int, write: Callable[[Path], AnyStored]
+    @contextmanager
+    def new_table(self, place: int | None = None) -> Iterator[Path]:
+        """A path on disk for the table that the block writes there.
+
+        place : of the bucket whose message it is, which the block publishes (:meth:`publish_written`); None: a table
+            for later use, which :meth:`remove_scratch` removes.
+
+        Raises
+        ------
+        DiskError : the disk, or what may be used of it, is full.
+        """
+        if place is not None and self._checkpoint is not None:
+            with self._checkpoint.publishing(place) as path:
+                yield path
+            return
+        if self._scratch is None:
+            self._scratch = ScratchFolder(self._parent)
+        path = self._scratch.path / f"message-{self._written:05d}"
+        self._written += 1
+        yield path  # where the block fails, the writer itself gives back what it has taken of the budget
+        self._scratch_bytes += disk.size_of(path)
+
+    def row_writer(self, path: Path, head: Table) -> StoredTableWriter:
+        """Writes tables, in the order of their keys, end to end as one; to be used in a ``with`` statement.
+
+        path : from :meth:`new_table`. head : a table of the layout, dtype and semiring of them all.
+        """
+        chunk_rows = self._rows_a_chunk(8 * head.layout.words + head.values.dtype.itemsize)
+        dtype, semiring = head.values.dtype, head.semiring
+        return StoredTable.create(path, head.layout, dtype, semiring, chunk_rows=chunk_rows, budget=self.budget)
+
+    def publish_written(
+        self, place: int, scope: tuple[int, ...], stored: StoredTable | StoredCompleteTable, exponent: int
     ) -> Message:
-        """A message that is written to the checkpoint, or to the scratch folder where there is none."""
-        if self._checkpoint is None:
-            stored = self._in_scratch(write)
-        else:
-            stored = self._checkpoint.publish_table(place, scope, exponent, write)
+        """The message of the bucket at ``place`` whose table was written there; else as :meth:`publish`."""
+        if self._checkpoint is not None:
+            self._checkpoint.publish_table(place, scope, exponent, stored)
         return Message(scope, stored.rows, stored.nbytes, _stored=stored)
 
     def write_cells(self, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
         """Write a complete table that comes in pieces, for later use; :meth:`remove_scratch` removes it."""
-        return self._in_scratch(lambda path: self._stored_cells(path, like, values))
+        with self.new_table() as path:
+            return self._stored_cells(path, like, values)
 
     def write_scratch(self, head: Table, tables: Iterable[Table]) -> StoredTable:
         """Write a table that comes in pieces, for later use; :meth:`remove_scratch` removes it. Errors as for add."""
-        return self._in_scratch(lambda path: self._stored(path, head, tables))
+        with self.new_table() as path:
+            return self._stored(path, head, tables)
 
     def remove_scratch(self, table: StoredTable | StoredCompleteTable) -> None:
         """Remove what :meth:`write_scratch` or :meth:`write_cells` has made."""
@@ -346,22 +370,12 @@ class MessageStore:
 
         return scratch
 
-    def _in_scratch(self, write: Callable[[Path], AnyStored]) -> AnyStored:
-        """Write a table to the scratch folder."""
-        if self._scratch is None:
-            self._scratch = ScratchFolder(self._parent)
-        path = self._scratch.path / f"message-{self._written:05d}"
-        self._written += 1
-        stored = write(path)  # gives back itself what it has taken of the budget where it fails
-        self._scratch_bytes += disk.size_of(path)
-        return stored
-
     def _stored(self, path: Path, head: Table, tables: Iterable[Table]) -> StoredTable:
         """Write tables end to end as one."""
-        chunk_rows = self._rows_a_chunk(8 * head.layout.words + head.values.dtype.itemsize)
-        return StoredTable.save_pieces(
-            path, head.layout, head.values.dtype, head.semiring, tables, chunk_rows=chunk_rows, budget=self.budget
-        )
+        with self.row_writer(path, head) as writer:
+            for table in tables:
+                writer.append(table.keys, table.values)
+        return StoredTable.open(path)
 
     def _stored_cells(self, path: Path, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
         """Write a complete table."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,7 +96,8 @@ class PiecewiseBucket:
                 return self._store.publish(place, self._finish.separator, table, exponent), exponent
             if not self._is_unfinished(join):
                 return self._publish(place, join, rest, 0), 0
-            scratch = self._store.write_scratch(_head_of(join), rest)
+            with self._store.new_table() as path:
+                scratch = self._written(path, join, rest)
         try:
             with closing(self._rest_of(scratch, rows)) as left:
                 exponent = exponent_of(join.semiring, join.dtype, rows.largest)
@@ -137,7 +139,16 @@ class PiecewiseBucket:
                 )
 
     def _publish(self, place: int, join: BucketJoin, tables: Iterable[Table], exponent: int) -> Message:
-        return self._store.publish_stream(place, self._finish.separator, _head_of(join), tables, exponent)
+        with self._store.new_table(place) as path:
+            stored = self._written(path, join, tables)
+            return self._store.publish_written(place, self._finish.separator, stored, exponent)
+
+    def _written(self, path: Path, join: BucketJoin, tables: Iterable[Table]) -> StoredTable:
+        """Tables that are made and written one by one, as one on disk."""
+        with self._store.row_writer(path, _head_of(join)) as writer:
+            for table in tables:
+                writer.append(table.keys, table.values)
+        return StoredTable.open(path)
 
     def _first(self, tables: Iterator[Table], join: BucketJoin) -> tuple[Table | None, Iterator[Table]]:
         """All rows as one table where they are few; else None and all of them."""

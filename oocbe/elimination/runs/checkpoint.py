@@ -14,7 +14,7 @@ import base64
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,6 @@ from oocbe.tables.records import read_record, render_record
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import StoredCompleteTable, open_table
 from oocbe.tables.table import Table
-
-AnyStored = TypeVar("AnyStored", bound=StoredTable | StoredCompleteTable)
 
 RECORD_FORMAT = "oocbe-message"
 """What the record of a message calls itself."""
@@ -98,37 +96,25 @@ class OrderCheckpoint:
         ------
         DiskError : it cannot be written; what was published before stays.
         """
-        if not self.embeds(table.nbytes):
-            save = StoredTable.save
-            return self.publish_table(
-                place,
-                scope,
-                exponent,
-                lambda path: save(path, table, chunk_rows=self._chunk_rows, budget=self.budget),
-                table.nbytes,
-            )
-        with self._publishing(place, table.nbytes):
+        with self.publishing(place, table.nbytes) as path:
+            if not self.embeds(table.nbytes):
+                stored = StoredTable.save(path, table, chunk_rows=self._chunk_rows, budget=self.budget)
+                self.publish_table(place, scope, exponent, stored)
+                return stored
             content = {"keys": _text_of(table.keys), "values": _text_of(table.values)}
             self._record(place, scope, table.rows, exponent, content)
         return None
 
-    def publish_table(
-        self,
-        place: int,
-        scope: tuple[int, ...],
-        exponent: int,
-        write: Callable[[Path], AnyStored],
-        nbytes: int | None = None,
-    ) -> AnyStored:
-        """Publish a message that ``write`` writes to the path it is given; ``nbytes``: its size where known."""
-        with self._publishing(place, nbytes):
-            stored = write(self._path(place))
-            self._record(place, scope, stored.rows, exponent, {"table": stored.manifest_checksum})
-        return stored
-
     @contextmanager
-    def _publishing(self, place: int, nbytes: int | None) -> Iterator[None]:
-        """Within the block a message is written; what lies there before is damaged or has no record, and goes."""
+    def publishing(self, place: int, nbytes: int | None = None) -> Iterator[Path]:
+        """A path for a message's table, which the block writes there and then publishes (:meth:`publish_table`).
+
+        What lies there before is damaged or has no record, and goes. nbytes : of the message, where known.
+
+        Raises
+        ------
+        DiskError : it cannot be written.
+        """
         path = self._path(place)
         try:
             disk.make_folder(self.folder, 0o700)
@@ -138,9 +124,15 @@ class OrderCheckpoint:
                     self.budget.take(-disk.size_of(leftover), leftover)
                     disk.remove(leftover)
                     disk.synchronise(self.folder)
-            yield
+            yield path
         except OSError as error:
             raise self.budget.failure(error, str(path), nbytes) from None
+
+    def publish_table(
+        self, place: int, scope: tuple[int, ...], exponent: int, stored: StoredTable | StoredCompleteTable
+    ) -> None:
+        """Put the record of a message on disk whose table has been written to the path that :meth:`publishing` gave."""
+        self._record(place, scope, stored.rows, exponent, {"table": stored.manifest_checksum})
 
     def _record(
         self, place: int, scope: tuple[int, ...], rows: int, exponent: int, content: Mapping[str, object]
