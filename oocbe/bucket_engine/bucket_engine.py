@@ -250,15 +250,34 @@ def _join_on_device(
     dtype: np.dtype[Any],
     row_limit: int,
 ) -> Table:
-    from oocbe.kernels.cuda.buckets.bucket_join import DeviceProgram, RowLimitError
-    from oocbe.kernels.cuda.transfer.memory import with_retry
+    """Message of a bucket on the device; arguments as for :meth:`BucketEngine.join`.
 
-    def join() -> tuple[Any, Any]:
-        pairs = [(t.keys, t.values) for t in map(to_device, tables)]
-        return DeviceProgram(program, pairs, layout.words, dtype).join(row_limit)
+    Raises
+    ------
+    TooManyRowsError : more rows than the limit. ResourceError : device memory ran out.
+    """
+    from oocbe.kernels.cuda.buckets.bucket_join import RowLimitError
+    from oocbe.kernels.cuda.transfer.memory import Retries
 
+    retries = Retries()
     try:
-        return Table(layout, *with_retry(join)(), semiring, is_sorted=True)
+        while True:
+            with retries:
+                keys, values = _rows_on_device(program, layout, tables, dtype, row_limit)
+                break
+            retries.free_memory()
     except RowLimitError:
         pass  # out of the handler: its traceback holds the failed call's arrays
+    else:
+        return Table(layout, keys, values, semiring, is_sorted=True)
     raise TooManyRowsError(len(layout.scope), row_limit)
+
+
+def _rows_on_device(
+    program: JoinProgram, layout: Layout, tables: Sequence[Table], dtype: np.dtype[Any], row_limit: int
+) -> tuple[Any, Any]:
+    """Keys and values of a message; RowLimitError, or CuPy's OutOfMemoryError."""
+    from oocbe.kernels.cuda.buckets.bucket_join import DeviceProgram
+
+    pairs = [(t.keys, t.values) for t in map(to_device, tables)]
+    return DeviceProgram(program, pairs, layout.words, dtype).join(row_limit)

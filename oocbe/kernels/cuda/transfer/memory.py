@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from threading import local
+from types import TracebackType
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -93,32 +94,62 @@ def _ask_holders() -> bool:
     return sum(holder.free_device_memory() for holder in list(_holders.found)) > 0
 
 
-def with_retry(function: Function) -> Function:
-    """Decorator for a call that allocates device memory and writes to nothing it was given before it has all of it.
+class Retries:
+    """Attempts at work that allocates device memory and writes to nothing it was given before it has all of it::
 
-    Raises
-    ------
-    ResourceError : memory ran out although the pool had no free block, and nothing on the device may be elsewhere.
+        retries = Retries()
+        while True:
+            with retries:
+                return work()
+            retries.free_memory()
+
+    The block must leave no array of a failed attempt behind.
     """
+
+    def __init__(self) -> None:
+        self._failed = 0
+        self._message = ""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception) or not is_out_of_memory(error):
+            return False
+        self._message = str(error)
+        return True
+
+    def free_memory(self) -> None:
+        """Free what can be freed for another attempt; behind the block, as its error holds the failed work's arrays.
+
+        Raises
+        ------
+        ResourceError : memory ran out although the pool had no free block, and nothing on the device may be elsewhere.
+        """
+        free_blocks()
+        self._failed += 1
+        if self._failed == 1:
+            return
+        if self._failed == 2 and _ask_holders():
+            free_blocks()
+            return
+        raise ResourceError(
+            f"device memory ran out: {self._message.rstrip('.')}; used {used_bytes():,} bytes, limit "
+            f"{limit_bytes():,} bytes. Use smaller tables or pieces, or raise {DEVICE_MEMORY_VARIABLE}"
+        )
+
+
+def with_retry(function: Function) -> Function:
+    """Decorator for a call whose work may be attempted again (:class:`Retries`); errors as there."""
 
     @wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        for attempt in (1, 2, 3):
-            try:
+        retries = Retries()
+        while True:
+            with retries:
                 return function(*arguments, **named)
-            except Exception as error:
-                if not is_out_of_memory(error):
-                    raise
-                message = str(error)
-            # Out of the handler: the error's traceback holds the failed call's arrays.
-            free_blocks()
-            if attempt == 2:
-                if not _ask_holders():
-                    break
-                free_blocks()
-        raise ResourceError(
-            f"device memory ran out: {message.rstrip('.')}; used {used_bytes():,} bytes, limit {limit_bytes():,} "
-            f"bytes. Use smaller tables or pieces, or raise {DEVICE_MEMORY_VARIABLE}"
-        )
+            retries.free_memory()
 
     return call  # type: ignore[return-value]
