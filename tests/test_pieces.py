@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.pipeline import run_in_order
-from oocbe.system.pieces import Indivisible, Resumption, cut_to_fit, run_piece
+from oocbe.system.pieces import Indivisible, Resumption, Worklist, cut_to_fit, run_piece
 
 
 @dataclass(frozen=True)
@@ -247,6 +247,59 @@ def test_a_piece_of_which_nothing_comes_has_no_halves():
     worker = Worker({0: (0, MemoryError)})
     found = run_piece(Span(0, 9), worker.compute, lambda span: (), lambda e: isinstance(e, MemoryError))
     assert list(found) == []
+
+
+@given(st.integers(0, 60), st.integers(1, 9), st.sets(st.integers(0, 12)), st.booleans())
+def test_whoever_goes_through_a_worklist_computes_each_row_once_and_in_order(size, unit, failing, has_alone):
+    worklist = Worklist(Span(0, size, unit), halves_of, lambda e: isinstance(e, MemoryError), has_alone)
+    found, attempts, is_refused = [], 0, False
+    try:
+        for span in worklist:
+            if worklist.is_alone:
+                assert isinstance(halves_of(span), Indivisible)
+                found += range(span.low, span.high)
+                continue
+            attempts += 1
+            with worklist:
+                if attempts in failing:
+                    raise MemoryError
+                found += range(span.low, span.high)
+    except ResourceError as error:
+        is_refused = True
+        assert "stay together" in str(error)
+    assert is_refused <= (not has_alone)
+    assert found == list(range(len(found) if is_refused else size))
+
+
+@pytest.mark.parametrize("kind", [TimeLimitError, KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_other_errors_pass_a_worklist_and_so_do_all_of_a_piece_alone(kind, is_alone):
+    worklist = Worklist(Span(0, 1), halves_of, lambda e: isinstance(e, MemoryError), has_alone=True)
+    error = MemoryError if is_alone else kind
+    with pytest.raises(error):
+        for _ in worklist:
+            with worklist:
+                raise MemoryError if is_alone else kind
+
+
+def test_a_worklist_holds_no_piece_that_is_done():
+    class Held:
+        def __init__(self, size):
+            self.size = size
+            live.add(self)
+
+    def cutter(held):
+        for _ in range(2):
+            seen.append(sorted(other.size for other in live))
+            yield Held(held.size // 2)
+
+    live, seen = weakref.WeakSet(), []
+    worklist = Worklist(Held(4), cutter, lambda e: isinstance(e, MemoryError))
+    for held in worklist:
+        with worklist:
+            too_large_above(1, lambda held: held, held)
+        del held
+    assert seen == [[4], [2, 4], [2, 4], [4], [2, 4], [2, 4]]
 
 
 def test_what_a_failed_attempt_held_is_gone_before_its_halves_are_cut():

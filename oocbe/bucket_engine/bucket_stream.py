@@ -22,7 +22,7 @@ from oocbe.bucket_engine.bucket_cuts import BucketJoin, BucketPiece
 from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
 from oocbe.errors import DiskError, ResourceError
 from oocbe.streaming.pipeline import StreamedPiece, run_in_order
-from oocbe.system.pieces import Indivisible, cut_to_fit, run_piece
+from oocbe.system.pieces import Indivisible, Worklist, cut_to_fit
 from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
@@ -154,7 +154,15 @@ class BucketStream:
 
     def _joined(self, piece: BucketPiece, stream: int) -> Iterator[Table]:
         """Results of a piece, halved where it has to be."""
-        return run_piece(piece, self._join_piece, self._halves, self._is_too_large, alone=self._join_alone)
+        worklist = Worklist(piece, self._halves, self._is_too_large, has_alone=True)
+        del piece
+        for part in worklist:
+            if worklist.is_alone:
+                yield from self._join_alone(part)
+            else:
+                with worklist:
+                    yield from self._join_piece(part)
+            del part  # before the next one is made
 
     def _is_too_large(self, error: Exception) -> bool:
         """Whether less may come of the halves of a piece, or they may take less."""

@@ -1,15 +1,17 @@
 """One way to do work in pieces: cut what does not fit beforehand, and halve what finds no memory all the same.
 
 A *piece* is whatever its caller cuts: ranges of rows, the frontier of a join. The caller says in plain functions how a
-piece is computed, how it halves (a :class:`Cutter`), which errors say that memory could not be had for it, and what is
-reserved while it is at work. This module says what happens when:
+piece halves (a :class:`Cutter`), and which errors say that memory could not be had for it. A :class:`Worklist` says
+what is next, and the caller computes it:
 
 * Pieces are worked on one after the other, in the order of their results.
-* Where an attempt finds no memory, what it held is let go first: its reservation, and the frames of its error. Then the
-  halves are computed in its place, each of them halved where it has to be.
-* Results that a failed attempt has given are not given again: its halves skip as many rows.
-* Where a piece has no half, it is computed ``alone``, if the caller knows how, or refused with its cutter's reason.
-* Every other error (a deadline, Ctrl-C, damaged data) passes through, and leaves no reservation and no piece at work.
+* Where an attempt finds no memory, what it held is let go first, with the frames of its error. Then the halves are
+  computed in its place, each of them halved where it has to be.
+* Where a piece has no half, it is computed alone, if the caller knows how, or refused with its cutter's reason.
+* Every other error (a deadline, Ctrl-C, damaged data) passes through, and leaves no piece at work.
+
+Where a piece gives several results, or memory is reserved while it is at work, :func:`run_piece` goes through such a
+list: results that a failed attempt has given are not given again, its halves skip as many rows.
 
 Several pieces at a time, each in a stream of its own: :mod:`oocbe.streaming.pipeline`.
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 from oocbe.errors import ResourceError, without_frames
@@ -80,6 +83,75 @@ def cut_to_fit(piece: Piece, cutter: Cutter[Piece], fits: Callable[[Piece], bool
             todo.append(iter(halves))
 
 
+class Worklist(Generic[Piece]):
+    """A piece, or where memory cannot be had for it its halves, to be computed one after the other::
+
+        worklist = Worklist(whole, cutter, is_too_large)
+        for piece in worklist:
+            with worklist:
+                results += compute(piece)
+            del piece  # what is done is let go before the next piece is made
+
+    Parameters
+    ----------
+    is_too_large : whether an error in the block says that memory could not be had, or that more comes of the piece than
+        there is room for: halves may do. Every other one passes.
+    has_alone : whether the caller can compute a piece that has no half once more, in another way.
+
+    Attributes
+    ----------
+    is_alone : whether the piece at hand is such a one, whose errors pass.
+
+    Raises
+    ------
+    ResourceError : when the next piece is asked for; memory could not be had for one that has no half.
+    """
+
+    def __init__(
+        self, piece: Piece, cutter: Cutter[Piece], is_too_large: Callable[[Exception], bool], has_alone: bool = False
+    ) -> None:
+        self._todo: list[Iterator[Piece]] = [iter((piece,))]
+        self._cutter, self._is_too_large, self._has_alone = cutter, is_too_large, has_alone
+        self._error: Exception | None = None
+        self.is_alone = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception) or self.is_alone or not self._is_too_large(error):
+            return False
+        self._error = without_frames(error)  # they hold the failed attempt's arrays
+        return True
+
+    def __iter__(self) -> Iterator[Piece]:
+        while self._todo:
+            here = None  # what is done is let go before the next piece is made
+            here = next(self._todo[-1], None)
+            if here is None:
+                self._todo.pop()
+                continue
+            yield here
+            error, self._error = self._error, None
+            if error is None:
+                continue
+            # Out of the block: what the failed attempt held is gone.
+            halves = self._cutter(here)
+            if not isinstance(halves, Indivisible):
+                self._todo.append(iter(halves))
+            elif self._has_alone:
+                here = None
+                self.is_alone = True
+                yield halves.piece
+                self.is_alone = False
+            else:
+                said = f": {error}" if str(error) else ""
+                raise ResourceError(f"{halves.reason}{said}") from error
+            del halves
+
+
 def run_piece(
     piece: Piece,
     compute: Callable[[Piece], Iterable[Result]],
@@ -104,32 +176,17 @@ def run_piece(
     ------
     ResourceError : memory could not be had for a piece that has no half.
     """
-    todo: list[Iterator[Piece]] = [iter((piece,))]
     progress = _Progress(resumption)
+    has_alone = alone is not None
+    worklist = Worklist(piece, cutter, lambda error: is_too_large(error) and progress.can_resume, has_alone)
     del piece
-    while todo:
-        here = None  # what is done is let go before the next piece is made
-        here = next(todo[-1], None)
-        if here is None:
-            todo.pop()
-            continue
-        try:
-            with reserve(here):
-                yield from progress.beyond_given(compute(here))
-            continue
-        except Exception as failed:
-            if not is_too_large(failed) or not progress.can_resume:
-                raise
-            error = without_frames(failed)  # they hold the failed attempt's arrays
-        # Out of the handler: what the failed attempt held is gone.
-        halves = cutter(here)
-        if not isinstance(halves, Indivisible):
-            todo.append(iter(halves))
-        elif alone is not None:
-            yield from progress.beyond_given(alone(halves.piece))
+    for here in worklist:
+        if worklist.is_alone and alone is not None:
+            yield from progress.beyond_given(alone(here))
         else:
-            said = f": {error}" if str(error) else ""
-            raise ResourceError(f"{halves.reason}{said}") from error
+            with worklist, reserve(here):
+                yield from progress.beyond_given(compute(here))
+        del here
 
 
 class _Progress(Generic[Result]):

@@ -5,6 +5,7 @@ The kernels are replaced: an item's children are its key with one more digit. Tr
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,8 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oocbe.bucket_engine.bucket_engine import _join_on_device
+from oocbe.bucket_engine.bucket_join import TooManyRowsError
+from oocbe.errors import ResourceError
 from oocbe.kernels.cuda.buckets import bucket_join
 from oocbe.kernels.cuda.buckets.bucket_join import DeviceProgram, RowLimitError, _Frontier, _NoRoomError
+from oocbe.model.semiring import MIN_SUM
+from oocbe.tables.layout import Layout
 
 DIGITS = 3
 
@@ -80,3 +86,47 @@ def test_the_rows_of_all_halves_count(most):
 def test_memory_that_runs_out_for_one_item_is_an_error():
     with pytest.raises(OutOfMemory):
         Program(3, 1000, {1}).join(1 << 30)
+
+
+def test_a_half_is_copied_when_the_one_before_it_is_gone(monkeypatch):
+    live, at_once = weakref.WeakValueDictionary(), []
+
+    class Watched(bucket_join._Descent):
+        def __init__(self, *fields):
+            super().__init__(*fields)
+            live[id(self)] = self
+            at_once.append(len(live))
+
+    monkeypatch.setattr(bucket_join, "_Descent", Watched)
+    assert len(Program(6, 9, ()).join(1 << 30)[1]) == DIGITS**6
+    assert len(at_once) > 100
+    # Eight that were halved, each of which keeps its second half for later, and the one at work.
+    assert max(at_once) == 9
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_a_join_that_ran_out_of_memory_is_attempted_once_more(monkeypatch, failures):
+    """What the attempt before held is gone by then."""
+    made = []
+
+    class Attempt(Program):
+        def __init__(self, *given):
+            assert all(reference() is None for reference in made)
+            made.append(weakref.ref(self))
+            super().__init__(3, 1000, {1} if len(made) <= failures else ())
+
+    def join(row_limit):
+        layout = Layout(("a",), (DIGITS**3,))
+        return _join_on_device(None, layout, [], MIN_SUM, np.dtype(np.int64), row_limit)
+
+    monkeypatch.setattr(bucket_join, "DeviceProgram", Attempt)
+    monkeypatch.setattr(bucket_join.memory, "used_bytes", lambda: 5)
+    monkeypatch.setattr(bucket_join.memory, "limit_bytes", lambda: 7)
+    if failures == 2:
+        with pytest.raises(ResourceError, match="device memory ran out: ; used 5 bytes, limit 7 bytes"):
+            join(27)
+    else:
+        assert join(27).values.tolist() == list(range(27))
+        with pytest.raises(TooManyRowsError):
+            join(26)
+    assert len(made) == 2 if failures == 2 else len(made) == failures + 2

@@ -28,7 +28,7 @@ from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch, or_null
 from oocbe.kernels.cuda.pruning.flags import THREADS, blocks_for, flag, keep_flagged, pack
 from oocbe.kernels.cuda.transfer import memory
 from oocbe.system.deadline import look
-from oocbe.system.pieces import run_piece
+from oocbe.system.pieces import Worklist
 
 SOURCE = "bucket_join"
 MOST_TABLES = 32
@@ -157,9 +157,13 @@ class DeviceProgram:
         )
         parts: list[tuple[Any, Any]] = []
         made = 0
-        for part in run_piece(_Descent(root, 0), self._descend, _Descent.halves, _found_no_room):
-            parts.append(part)
-            made += len(part[1])
+        worklist = Worklist(_Descent(root, 0), _Descent.halves, _found_no_room)
+        for descent in worklist:
+            with worklist:
+                leaves = self._descend(descent)
+                parts += leaves
+                made += sum(len(values) for _, values in leaves)
+            del descent  # the next one is copied when this one's memory is free
             if made > row_limit:
                 raise RowLimitError
         if len(parts) == 1:
