@@ -42,9 +42,9 @@ class TimedEngine(BucketEngine):
         super().__init__(backend)
         self.buckets: list[tuple[int, float]] = []
 
-    def join(self, program, layout, tables, semiring, dtype, row_limit) -> Table:  # type: ignore[no-untyped-def]
+    def join(self, program, layout, tables, *arguments) -> Table:  # type: ignore[no-untyped-def]
         begin = time.perf_counter()
-        message = super().join(program, layout, tables, semiring, dtype, row_limit)
+        message = super().join(program, layout, tables, *arguments)
         if is_on_device(message):
             cupy().cuda.Device().synchronize()
         self.buckets.append((max((t.rows for t in tables), default=0), time.perf_counter() - begin))

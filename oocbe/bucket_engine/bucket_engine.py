@@ -100,25 +100,23 @@ class BucketEngine:
         dtype: np.dtype[Any],
         row_limit: int,
         step_limit: int = NO_LIMIT,
-        may_fall_back: bool = True,
+        may_use_device: bool = True,
     ) -> Table:
         """Message of a bucket; arguments and errors as for :func:`oocbe.bucket_engine.bucket_join.join_and_eliminate`.
 
-        Where device memory runs out, ``auto`` falls back to the CPU if it may.
+        may_use_device : whether it may be joined on the device; else the CPU joins it.
 
         Raises
         ------
-        ResourceError : device memory ran out, and the backend is ``cuda`` or nothing is to fall back.
+        ResourceError : device memory ran out.
         """
         self.deadline.check()
-        if not self._belongs_on_device(program, tables):
-            return self._join_on_host(program, layout, tables, semiring, dtype, row_limit, step_limit)
-        try:
+        if may_use_device and self._belongs_on_device(program, tables):
             return _join_on_device(program, layout, tables, semiring, dtype, row_limit)
-        except ResourceError:
-            if self.insists or not may_fall_back:
-                raise
-        return self._join_on_host(program, layout, tables, semiring, dtype, row_limit, step_limit)
+        host = [to_host(t) for t in tables]
+        limits = (row_limit, self._block_rows, self.deadline, step_limit)
+        with span(KERNELS, "join bucket"):
+            return join_and_eliminate(program, layout, host, semiring, dtype, *limits)
 
     def join_piece(
         self,
@@ -158,21 +156,6 @@ class BucketEngine:
     def piece_bytes(self) -> int:
         """Bytes of tables that a piece on the device may have; frontiers and results take as much again, and more."""
         return max(1, int(self.device_room() * tuning().device_input_share))
-
-    def _join_on_host(
-        self,
-        program: JoinProgram,
-        layout: Layout,
-        tables: Sequence[Table],
-        semiring: Semiring,
-        dtype: np.dtype[Any],
-        row_limit: int,
-        step_limit: int,
-    ) -> Table:
-        host = [to_host(t) for t in tables]
-        limits = (row_limit, self._block_rows, self.deadline, step_limit)
-        with span(KERNELS, "join bucket"):
-            return join_and_eliminate(program, layout, host, semiring, dtype, *limits)
 
     def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
         device = self.device()

@@ -180,11 +180,13 @@ class Known:
     ----------
     least_rows : the message has so many rows, or more, as they are joined.
     needs_rows : why only rows will do; None where a complete table may. device_ran_out : while one was made there.
+    rows_ran_out : so did the device while rows were joined there; they are joined in main memory.
     """
 
     least_rows: int = 0
     needs_rows: WhyForm | None = None
     device_ran_out: bool = False
+    rows_ran_out: bool = False
 
 
 NOTHING = Known()
@@ -203,6 +205,7 @@ class Strategy:
     why_pieces : why it is made in pieces; None where it is made whole.
     wanted : bytes of main memory to be freed before, or as many as can be.
     most_rows : rows that a message made whole has room for.
+    device_wanted : bytes of device memory that it would take whole; 0 unless the device that is insisted on lacks them.
     """
 
     form: str
@@ -211,6 +214,7 @@ class Strategy:
     why_pieces: WhyPieces | None = None
     wanted: int = 0
     most_rows: int = 0
+    device_wanted: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -251,6 +255,7 @@ def decide(
         return _of_rows(bucket, memory, device, wishes, known, numbers, known.needs_rows or WhyForm.ONLY_ROWS, 0)
     asked = wishes.tables == COMPLETE
     why = WhyForm.ASKED_FOR if asked else WhyForm.COMPLETE_IS_CHEAPER
+    device_wanted = 0
     if wishes.piece_rows is not None and bucket.cells > wishes.piece_rows:
         why_pieces, wanted = WhyPieces.PIECE_ROWS, 0
     else:
@@ -263,13 +268,16 @@ def decide(
             return Strategy(COMPLETE, why, Place.DEVICE, wanted=wanted)
         if device is not None and device.insists:
             why_pieces = WhyPieces.DEVICE
+            wanted_there = _device_bytes(bucket, numbers)
+            # Else main memory is short, for what passes there on its way.
+            device_wanted = wanted_there if known.device_ran_out or wanted_there > device.room() else 0
         else:
             wanted = max(wanted, needed)
             if memory.after(wanted) >= needed:
                 return Strategy(COMPLETE, why, Place.MAIN_MEMORY, wanted=wanted)
             why_pieces = WhyPieces.RESULT
     if asked or _is_cheaper(bucket, 1.0):
-        return Strategy(COMPLETE, why, why_pieces=why_pieces, wanted=wanted)
+        return Strategy(COMPLETE, why, why_pieces=why_pieces, wanted=wanted, device_wanted=device_wanted)
     return _of_rows(bucket, memory, device, wishes, known, numbers, WhyForm.COMPLETE_DOES_NOT_FIT, wanted)
 
 
@@ -309,13 +317,18 @@ def _has_device(
     way; and the bytes wanted for that."""
     if device is None or known.device_ran_out or not device.takes_complete(bucket.joined_cells, numbers):
         return False, 0
-    cells = bucket.cells
-    cells += sum(t.cells for t in bucket.inputs if not (t.is_complete and t.place is Place.DEVICE))
-    if int(cells * bucket.itemsize * numbers.device_copies) > device.room():
+    if _device_bytes(bucket, numbers) > device.room():
         return False, 0
     # Made complete in main memory, on their way to the device.
     passing = sum(t.cells for t in bucket.inputs if t.place is Place.DISK or not t.has_dtype) * bucket.itemsize
     return memory.after(passing) >= passing, passing
+
+
+def _device_bytes(bucket: BucketSizes, numbers: Tuning) -> int:
+    """Bytes of device memory that joining takes besides complete messages there."""
+    cells = bucket.cells
+    cells += sum(t.cells for t in bucket.inputs if not (t.is_complete and t.place is Place.DEVICE))
+    return int(cells * bucket.itemsize * numbers.device_copies)
 
 
 def _of_rows(
@@ -342,6 +355,7 @@ def _of_rows(
     largest = max((t.nbytes for t in inputs), default=0)
     wanted = max(wanted, charged + 2 * numbers.row_copies * largest)
     on_device = sum(t.nbytes for t in inputs if t.place is Place.DEVICE)
+    device = None if known.rows_ran_out else device
     if on_device and not (device is not None and device.takes_rows(max(t.rows for t in inputs), len(inputs))):
         charged += on_device  # these come to main memory, then
 

@@ -290,15 +290,21 @@ class MessageMaker:
         return published
 
     def _complete_out_of_memory(self, bucket: Bucket, strategy: Strategy) -> ResourceError:
-        store = self._store
+        """The refusal of a complete message, with the memory that is short: main memory, or the device's."""
+        store, free = self._store, 0 if self._device is None else max(0, self._device.room())
+        main = f"used {format_bytes(store.in_memory)}, limit {format_bytes(store.memory_limit)}. Raise --memory"
+        device = f"free {format_bytes(free)} of device memory. Raise --device-memory, use --backend auto"
+        requested = format_bytes(strategy.device_wanted or strategy.wanted)
         return ResourceError(
             f"{self._name_of(bucket)}: its message over {len(bucket.separator)} variables is to be complete; requested "
-            f"{format_bytes(strategy.wanted)}, used {format_bytes(store.in_memory)}, limit "
-            f"{format_bytes(store.memory_limit)}. Raise --memory, or use --tables auto"
+            f"{requested}, {device if strategy.device_wanted else main}, or use --tables auto"
         )
 
     def _rows_in_memory(self, task: BucketTask, strategy: Strategy) -> Table | None:
-        """The message as rows where all of it fits; None where it does not."""
+        """The message as rows where all of it fits; None where it does not.
+
+        ResourceError where the device, which nothing may take the place of, has no memory for it.
+        """
         bucket, prepared, store, engine = task.bucket, self._prepared, self._store, self._engine
         with reading(prepared, bucket):
             tables = [m.table() for m in bucket.messages]
@@ -316,9 +322,8 @@ class MessageMaker:
             cap = most + 1 if self._row_cap is None else self._row_cap
             limits = (min(cap, most), self._step_limit)
             try:
-                message = engine.join(
-                    program, layout, tables, prepared.semiring, prepared.dtype, *limits, may_fall_back=False
-                )
+                semiring, dtype, may_use_device = prepared.semiring, prepared.dtype, not task.known.rows_ran_out
+                message = engine.join(program, layout, tables, semiring, dtype, *limits, may_use_device)
                 break
             except TooManyStepsError:
                 raise
@@ -328,8 +333,12 @@ class MessageMaker:
                 task.known = replace(task.known, needs_rows=strategy.why_form, least_rows=most + 1)
             except DiskError:
                 raise
-            except ResourceError:
-                return None
+            except ResourceError as error:
+                if task.may_cut:
+                    return None
+                if engine.insists or task.known.rows_ran_out:
+                    raise ResourceError(f"{self._name_of(bucket)}: {error}") from None
+                task.known = replace(task.known, needs_rows=strategy.why_form, rows_ran_out=True)
             # Out of the handler: the error's traceback holds the failed call's arrays, and writing takes memory, too.
             strategy = self._decide(task)
             if not strategy.is_whole:
