@@ -198,7 +198,8 @@ def _run(
     shared: SharedCounts,
 ) -> Walk:
     start = WalkStart(items.keys, items.low, items.high, first, last, level, stop)
-    return Walk(*walk(flat, program, start, row_limit, step_limit, shared))
+    plain = (tuple(flat), tuple(map(tuple, program)), tuple(start))
+    return Walk(*walk(*plain, row_limit, step_limit, tuple(shared)))
 
 
 def _cut_ranges(program: JoinProgram, flat: TableArrays, items: Walk, level: int, block_rows: int) -> Walk:

@@ -19,8 +19,8 @@ from oocbe.elimination.buckets import assignment
 from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu.buckets import consumption_leaf
 from oocbe.kernels.cpu.buckets.consumption_leaf import join_consumptions
-from oocbe.kernels.cpu.buckets.consumption_runs import DEEPEST, GIVEN_UP, LISTS
-from oocbe.kernels.cpu.buckets.join_arrays import LeafRows, TableArrays
+from oocbe.kernels.cpu.buckets.consumption_runs import DEEPEST, GIVEN_UP, LISTS, NO_ROOM
+from oocbe.kernels.cpu.buckets.join_arrays import LeafRows, TableArrays, WalkLists
 from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
@@ -104,9 +104,18 @@ def leaf(lengths: list[int], marginalisation: int, keeps_staircase: bool, bits: 
 
 
 def run(arguments, row_limit=1 << 62, stop=None):
-    lists = (np.empty((LISTS, 64), np.int64), np.empty((LISTS, 64), np.int64))
-    ends = np.zeros(DEEPEST + 1, dtype=np.int64)
-    return join_consumptions(*arguments[:5], *lists, ends, row_limit, np.zeros(1, np.int64) if stop is None else stop)
+    """Rows of a leaf, which list has them, and the lists, larger each time that there is no room."""
+    stop = np.zeros(1, np.int64) if stop is None else stop
+    places = np.zeros((2, len(arguments[0].rows)), np.int64)
+    needed = 32
+    while True:
+        shape = (LISTS, 2 * needed)
+        lists = WalkLists(np.empty(shape, np.int64), np.empty(shape, np.int64), np.zeros(DEEPEST + 1, np.int64))
+        filled, detail = join_consumptions(*arguments[:5], lists, places, row_limit, stop)
+        if filled != NO_ROOM:
+            return filled, detail, lists.amounts, lists.worths
+        assert detail > shape[1]
+        needed = detail
 
 
 @pytest.mark.parametrize("keeps_staircase", [True, False])

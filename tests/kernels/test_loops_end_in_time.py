@@ -64,7 +64,7 @@ LOOPS = {
     "bit_pack.check_headers": A_CHUNK,
     "bit_pack.unpack_blocks": A_CHUNK,
     "bit_pack._unpack": A_CHUNK,
-    "bucket_join.walk": FLAG,
+    "bucket_join.walk": "once more around whenever room has doubled; walk_on looks at the flag",
     "cliques._common": A_ROW,
     "cliques._take": A_ROW,
     "cliques._best_connected": LITERALS,
@@ -184,6 +184,8 @@ LOOPS = {
     "synthetic.check_maximum": SYNTHETIC,
     "trie_search.group_end": A_ROW,
     "trie_search.seek": A_ROW,
+    "value_leaf.join_values": A_ROW,
+    "walk_loop.walk_on": FLAG,
     "walk_steps.gather": A_ROW,
     "walk_steps.bound_part": A_ROW,
     "walk_steps.least_value": A_ROW,
@@ -201,7 +203,7 @@ def compiled_loops() -> dict[str, tuple[str, str]]:
             if isinstance(node, ast.FunctionDef):
                 names = {d.id for d in node.decorator_list if isinstance(d, ast.Name)}
                 has_loop = any(isinstance(inner, ast.For | ast.While) for inner in ast.walk(node))
-                if names & {"jit", "inline"} and has_loop:
+                if names & {"jit", "inline", "without_allocation"} and has_loop:
                     source = ast.get_source_segment(text, node)
                     assert source is not None
                     found[f"{path.stem}.{node.name}"] = (source, text)

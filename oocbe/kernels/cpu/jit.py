@@ -63,10 +63,24 @@ def inline(function: Function) -> Function:
     return _compiled(function, inline="always")
 
 
-def _compiled(function: Function, **settings: str) -> Function:
-    """Numba takes the folder of its cache from its configuration, once, while it decorates a function."""
+def without_allocation(function: Function) -> Function:
+    """Compile a loop that borrows arrays and returns numbers, for other compiled loops only (decorator).
+
+    Numba counts references to an array whenever it gets another name, goes into a tuple or is sliced, with an atomic
+    instruction each, and only leaves out pairs of them that no loop parts: most of the time of a loop that handles
+    millions of short pieces. Here nothing is counted. In return nothing can be allocated; Numba refuses to compile what
+    would. What makes Python objects into arguments is left out, too, as it takes long to compile for many arrays.
+    """
+    return _compiled(function, _nrt=False, no_cpython_wrapper=True)
+
+
+def _compiled(function: Function, **settings: Any) -> Function:
+    """Numba takes the folder of its cache from its configuration, once, while it decorates a function.
+
+    No loop is called from C, so what Numba would compile for that is left out.
+    """
     folder = _cache_folder(function.__code__.co_filename, numba.config.CACHE_DIR)
-    compiled: Any = numba.njit(nogil=True, **settings)(function)
+    compiled: Any = numba.njit(nogil=True, no_cfunc_wrapper=True, **settings)(function)
     if folder is not None:
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder
         try:

@@ -8,7 +8,8 @@ no row that consumes at most as much is at least as good. With several constrain
 in the first one only.
 
 Rows of a table that belong together are sorted by consumption, so that lists are combined by merging
-(:mod:`oocbe.kernels.cpu.buckets.consumption_runs`).
+(:mod:`oocbe.kernels.cpu.buckets.consumption_runs`). Most leaves have a row or two: what is done once a leaf is what
+counts, so this is inlined into the walk, without a call that would pass all arrays by the stack.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from oocbe.kernels.cpu.buckets.consumption_runs import (
     GIVEN_UP,
     JOINED,
+    NO_ROOM,
     SHORT_RUN,
     SPARE,
     STACK,
@@ -29,8 +31,7 @@ from oocbe.kernels.cpu.buckets.consumption_runs import (
     settle,
 )
 from oocbe.kernels.cpu.buckets.join_arrays import LeafRule
-from oocbe.kernels.cpu.buckets.walk_steps import grown
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import inline
 
 U64 = np.uint64
 
@@ -39,35 +40,34 @@ LEAF_FACTOR, LEAST_LEAF_ROWS = 4, 1 << 20
 of it may still go, by limits, by the staircase, and by bounds."""
 
 
-@jit
+@inline
 def join_consumptions(
     tables: Any,
     leaf: Any,
     semiring: Any,
     consumption: Any,
     here: Any,
-    amounts: Any,
-    worths: Any,
-    ends: Any,
+    lists: Any,
+    places: Any,
     row_limit: Any,
     stop: Any,
 ) -> Any:
-    """All rows of one leaf: their number, which of the lists has them, and the lists (larger where they had to grow).
+    """All rows of one leaf: (their number, which of the lists has them).
 
-    The number is negative where a limit was passed or ``stop`` set, and the leaf given up.
+    Instead of a number, ``GIVEN_UP`` where a limit was passed or ``stop`` set, and (``NO_ROOM``, rows) where the lists
+    must have room for so many rows, and the leaf is to be joined anew.
 
     Parameters
     ----------
     tables, leaf, semiring, consumption, here : ``TableArrays``, three parts of a ``JoinProgram``, and ``LeafRows``, of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
-    amounts, worths : int64 and value dtype (lists, capacity), overwritten; as many lists as
-        :data:`~oocbe.kernels.cpu.buckets.consumption_runs.LISTS` says.
-    ends : int64 (runs + 1,), where the runs on the stack end, 0 at the front; overwritten behind that. Runs as
-        :data:`~oocbe.kernels.cpu.buckets.consumption_runs.DEEPEST` says. Made once by the caller, as there are millions
-        of leaves.
+    lists : ``WalkLists``, overwritten: as many as :data:`~oocbe.kernels.cpu.buckets.consumption_runs.LISTS` says, and
+        runs as :data:`~oocbe.kernels.cpu.buckets.consumption_runs.DEEPEST` says; ``run_ends`` is 0 at the front.
+    places : int64 (2, tables), overwritten.
     row_limit : of the message; a leaf may pass it by as much as :data:`LEAF_FACTOR` says.
     stop : int64 (1,), looked at now and then; another value than 0 makes the leaf give up.
     """
+    amounts, worths, ends = lists.amounts, lists.worths, lists.run_ends
     keys, values, key_base, value_base = tables.keys, tables.values, tables.key_base, tables.value_base
     low, high, index, base = here.low, here.high, here.indices, here.base
     leaf_mask, leaf_masks, leaf_values = leaf.mask, leaf.masks, leaf.values
@@ -86,13 +86,14 @@ def join_consumptions(
     # A variable that begins as a literal has two types while types are inferred, and functions that it is given to are
     # compiled for both: so these begin as integers.
     zero = np.int64(0)
-    given_up, stack = zero + GIVEN_UP, zero + STACK
+    given_up, no_room, stack = zero + GIVEN_UP, zero + NO_ROOM, zero + STACK
     side: Any = stack
     depth = zero
     block = -1
     allowed = U64(0)
-    pointer = low.copy()
-    until = low.copy()
+    pointer, until = places[0], places[1]
+    for t in range(count_tables):
+        pointer[t] = low[t]
     x: Any = np.int64(-1)
     while True:
         x += 1
@@ -140,8 +141,7 @@ def join_consumptions(
                 is_last = t + 1 >= count_tables
                 if t == 0 and not is_last:
                     if rows > amounts.shape[1]:
-                        amounts = grown(amounts, amounts.shape[1], 2 * rows)
-                        worths = grown(worths, worths.shape[1], 2 * rows)
+                        return no_room, rows
                     add = (amounts[JOINED, 0], worths[JOINED, 0])
                     source: Any = (True, first_key, first_value, rows, amount_mask)
                     size = push(amounts, worths, JOINED, zero, run_keys, run_values, source, add, rule)
@@ -157,9 +157,7 @@ def join_consumptions(
                 for i in range(min(size, rows)):
                     begin = ends[depth]
                     if begin + longer > amounts.shape[1]:
-                        capacity = 2 * (begin + longer)
-                        amounts = grown(amounts, amounts.shape[1], capacity)
-                        worths = grown(worths, worths.shape[1], capacity)
+                        return no_room, begin + longer
                     source = (size <= rows, first_key, first_value, longer, amount_mask)
                     if size <= rows:
                         add = (amounts[JOINED, i], worths[JOINED, i])
@@ -185,12 +183,12 @@ def join_consumptions(
                         side = stack
                         depth = settle(amounts, worths, ends, floor, depth, False, rule, most, stop)
                         if depth < 0:
-                            return given_up, side, amounts, worths
+                            return given_up, side
                 if not is_last:
                     if depth - floor > 1:
                         depth = settle(amounts, worths, ends, floor, depth, True, rule, most, stop)
                         if depth < 0:
-                            return given_up, side, amounts, worths
+                            return given_up, side
                     size = zero
                     if depth > floor:
                         begin = ends[floor]
@@ -207,11 +205,11 @@ def join_consumptions(
         side = stack
         depth = settle(amounts, worths, ends, zero, depth, True, rule, most, stop)
         if depth < 0:
-            return given_up, side, amounts, worths
-    return ends[depth], side, amounts, worths
+            return given_up, side
+    return ends[depth], side
 
 
-@jit
+@inline
 def write_rows(
     key: Any,
     amounts: Any,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import inline, jit
+from oocbe.kernels.cpu.jit import inline, without_allocation
 from oocbe.kernels.cpu.values import log_sum_exp
 
 LISTS = 3
@@ -33,8 +33,8 @@ SHORT_RUN = 64
 LOOK_UP_STEP = (1 << 16) - 1
 """Steps, less one, after which a merge looks whether to give up; ones in the low bits."""
 
-GIVEN_UP = -1
-"""In place of a number of rows or runs: too many rows, or told to stop."""
+GIVEN_UP, NO_ROOM = -1, -2
+"""In place of a number of rows or runs: too many rows, or told to stop; the lists are too short."""
 
 
 @inline
@@ -76,8 +76,7 @@ def shifted(amounts: Any, worths: Any, keys: Any, values: Any, source: Any, row:
 
     Parameters
     ----------
-    keys, values : of all tables. They come by themselves: a tuple that holds arrays counts references to them each time
-        that it is made, and there are millions of leaves.
+    keys, values : of all tables.
     source : (from_table, first_key, first_value, rows, mask): whether rows are a table's, and else those of the
         combination of the tables so far; where the table's rows begin, how many; the consumption's bits in a key.
     add : (amount, value) of the other list's row.
@@ -99,7 +98,7 @@ def shifted(amounts: Any, worths: Any, keys: Any, values: Any, source: Any, row:
     return (limit - amount) & guards == guards, amount, worth
 
 
-@jit
+@without_allocation
 def push(
     amounts: Any,
     worths: Any,
@@ -126,7 +125,7 @@ def push(
     return filled
 
 
-@jit
+@without_allocation
 def merge_short(
     amounts: Any,
     worths: Any,
@@ -194,7 +193,7 @@ def moved_to_stack(amounts: Any, worths: Any, side: Any, begin: Any, end: Any) -
             worths[STACK, row] = worths[SPARE, row]
 
 
-@jit
+@without_allocation
 def _merge(amounts: Any, worths: Any, low: Any, middle: Any, high: Any, rule: Any, stop: Any) -> Any:
     """Merge two neighbouring runs of the stack, which end at ``middle`` and ``high``, where they are; the new end.
 
@@ -220,12 +219,11 @@ def _merge(amounts: Any, worths: Any, low: Any, middle: Any, high: Any, rule: An
             amount, worth = amounts[STACK, j], worths[STACK, j]
             j += 1
         filled = _appended(amounts, worths, SPARE, low, filled, amount, worth, rule)
-    amounts[STACK, low:filled] = amounts[SPARE, low:filled]
-    worths[STACK, low:filled] = worths[SPARE, low:filled]
+    moved_to_stack(amounts, worths, SPARE, low, filled)
     return filled
 
 
-@jit
+@without_allocation
 def settle(
     amounts: Any, worths: Any, ends: Any, floor: Any, depth: Any, merges_all: Any, rule: Any, most: Any, stop: Any
 ) -> Any:

@@ -236,6 +236,58 @@ class SharedCounts(NamedTuple):
     stop: NDArray[np.int64]
 
 
+class WalkState(NamedTuple):
+    """Where a walk is, so that it can stop and go on; all arrays are its own.
+
+    Attributes
+    ----------
+    key : uint64 (words,), the separator's key, as far as it is known.
+    low, high : (levels + 1, tables), each table's rows that agree with the levels before.
+    position : (levels + 1, tables + 1), the next row of each table at each level; last, the value that is enumerated.
+    places : (2, tables), for leaves.
+    indices : (lookups,), what each lookup's index has from the runs above.
+    active, active_to : (lookups,) and (levels + 1,), lookups of each level that may forbid something; where they end.
+    permitted_values : uint64 (levels + 1,), of the 64 values around the one that is enumerated.
+    reached, least_sum : (levels + 1,), least : (levels + 1, tables), in the dtype of the bounds: what their tables say
+        of the levels before; least ``priced`` among the tables' rows, of all tables together and of each.
+    """
+
+    key: NDArray[np.uint64]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+    position: NDArray[np.int64]
+    places: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    active: NDArray[np.int64]
+    active_to: NDArray[np.int64]
+    permitted_values: NDArray[np.uint64]
+    reached: NDArray[Any]
+    least: NDArray[Any]
+    least_sum: NDArray[Any]
+
+
+class WalkLists(NamedTuple):
+    """Lists for leaves whose rows carry a consumption: :mod:`oocbe.kernels.cpu.buckets.consumption_runs`.
+
+    Attributes
+    ----------
+    amounts, worths : int64 and value dtype (lists, room), consumptions and values. run_ends : (runs + 1,).
+    """
+
+    amounts: NDArray[np.int64]
+    worths: NDArray[Any]
+    run_ends: NDArray[np.int64]
+
+
+class WalkOutput(NamedTuple):
+    """What a walk writes to, with room for more rows: fields of :class:`oocbe.kernels.cpu.buckets.walk_steps.Walk`."""
+
+    keys: NDArray[np.uint64]
+    values: NDArray[Any]
+    low: NDArray[np.int64]
+    high: NDArray[np.int64]
+
+
 class LeafRows(NamedTuple):
     """One leaf of a walk whose rows carry a consumption.
 

@@ -1,0 +1,95 @@
+"""The leaf of a walk whose rows carry nothing but a value, to be inlined into the walk.
+
+At a leaf (:mod:`oocbe.kernels.cpu.buckets.bucket_join`) each table's remaining rows differ in the eliminated variable
+only. Values of it that all tables have and all constraints permit are joined with the functions, and reduced to one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import inline
+from oocbe.kernels.cpu.values import log_sum_exp
+
+U64 = np.uint64
+
+
+@inline
+def join_values(tables: Any, leaf: Any, semiring: Any, here: Any, places: Any) -> Any:
+    """Value of one leaf: (whether any value of the variable is feasible, the reduced value).
+
+    Parameters
+    ----------
+    tables, leaf, semiring, here : ``TableArrays``, two parts of a ``JoinProgram``, and ``LeafRows``, of
+        :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
+    places : int64 (2, tables), overwritten.
+    """
+    keys, values, key_base, value_base = tables.keys, tables.values, tables.key_base, tables.value_base
+    low, high, index, base = here.low, here.high, here.indices, here.base
+    leaf_mask, leaf_size, leaf_masks, leaf_values = leaf.mask, leaf.size, leaf.masks, leaf.values
+    combination, marginalisation = semiring.combination, semiring.marginalisation
+    count_tables = len(key_base)
+    pointer = places[0]
+    block = -1
+    allowed = U64(0)
+    found = False
+    total = values[0]
+    candidates = leaf_size
+    first_row = 0
+    if count_tables > 0:
+        first_row = low[0]
+        candidates = high[0] - first_row
+        for t in range(1, count_tables):
+            pointer[t] = low[t]
+    for candidate in range(candidates):
+        x: Any = np.int64(candidate)
+        if count_tables > 0:
+            x = np.int64(keys[key_base[0] + first_row + candidate] & leaf_mask)
+        if x >> 6 != block:
+            block = x >> 6
+            allowed = ~U64(0)
+            for f in range(here.mask_from, here.mask_to):
+                allowed &= leaf_masks[base[f] + index[f] * leaf.mask_words + block]
+        if (allowed >> U64(x & 63)) & U64(1) == U64(0):
+            continue
+        value = semiring.one
+        present = True
+        if count_tables > 0:
+            value = values[value_base[0] + first_row + candidate]
+            for t in range(1, count_tables):
+                p = pointer[t]
+                end = high[t]
+                offset = key_base[t]
+                while p < end and np.int64(keys[offset + p] & leaf_mask) < x:
+                    p += 1
+                pointer[t] = p
+                if p == end or np.int64(keys[offset + p] & leaf_mask) != x:
+                    present = False
+                    break
+                if combination == 0:
+                    value += values[value_base[t] + p]
+                else:
+                    value *= values[value_base[t] + p]
+        if not present:
+            continue
+        for f in range(here.mask_to, here.function_to):
+            looked_up = leaf_values[base[f] + index[f] * leaf_size + x]
+            if combination == 0:
+                value += looked_up
+            else:
+                value *= looked_up
+        if not found:
+            total = value
+            found = True
+        elif marginalisation == 0:
+            total = min(total, value)
+        elif marginalisation == 1:
+            total = max(total, value)
+        elif marginalisation == 2:
+            total += value
+        else:
+            # In the dtype of the values: a float here would make all totals floats, integers too.
+            total = values.dtype.type(log_sum_exp(total, value))
+    return found, total
