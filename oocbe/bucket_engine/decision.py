@@ -171,6 +171,11 @@ class Wishes:
     piece_rows: int | None = None
     may_cut: bool = True
 
+    @classmethod
+    def of(cls, tables: str, piece_rows: int | None, consumes: bool) -> Wishes:
+        """The wishes of a run or plan; rows that carry what they consume of linear constraints are not cut."""
+        return cls(tables, None, may_cut=False) if consumes else cls(tables, piece_rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Known:

@@ -105,10 +105,9 @@ class MessageMaker:
         form = INCOMPLETE if pruner is not None or prepared.consumption is not None else tables
         self._complete = CompleteMessages(prepared, store, self._engine, form)
         self._complete_pieces = CompletePieces(prepared, store, self._engine, self._complete)
-        # Rows that carry what they consume are not cut into pieces.
-        self._may_cut = prepared.consumption is None
-        piece_rows = self._engine.piece_rows if self._may_cut else None
-        self._wishes = [Wishes(self._complete.tables, piece_rows, may_cut) for may_cut in (False, True)]
+        wishes = Wishes.of(self._complete.tables, self._engine.piece_rows, prepared.consumption is not None)
+        self._may_cut = wishes.may_cut
+        self._wishes = [replace(wishes, may_cut=False), wishes]
         problem = prepared.problem
         self._may_cancel = any(f.values.min(initial=0) < 0 or (f.default or 0) < 0 for f in problem.functions)
         is_dominated = dominance and applies_to(prepared.semiring)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oocbe.bucket_engine.bucket_stream import HOPED_SHARE, PieceRoom
 from oocbe.bucket_engine.decision import (
@@ -64,7 +64,8 @@ class Passage:
     ----------
     strategy : how its message is made. nbytes : of the message, in its form.
     input_bytes : of the tables that it joins.
-    pieces : in which it is joined; 1 where it fits in memory.
+    pieces : in which it is joined; 1 where it fits in memory, or may not be cut.
+    fits : whether it is joined; a run refuses what neither fits in memory nor may be cut.
     disk_bytes : of its message, where that is written to disk (before compression); else 0.
     least_disk_bytes : fewest that may be.
     """
@@ -75,6 +76,7 @@ class Passage:
     pieces: int
     disk_bytes: int = 0
     least_disk_bytes: int = 0
+    fits: bool = True
 
 
 BEYOND_ANY_DISK = 1 << 60
@@ -161,7 +163,8 @@ class _Forecast:
             itemsize = known.itemsize
             read = sum(m.known.cells * itemsize if strategy.is_complete else m.listed_bytes for m in inputs)
             message = _Message(known, strategy.is_complete, is_held, not is_held)
-            passages.append(Passage(strategy, message.nbytes, read, pieces))
+            fits = strategy.is_whole or self._may_cut(strategy)
+            passages.append(Passage(strategy, message.nbytes, read, pieces, fits=fits))
             made.append(message)
             if is_held and known.target is not None:
                 self._held.used += message.nbytes
@@ -173,14 +176,9 @@ class _Forecast:
             if known.target is not None:
                 received[known.target].append(message)
         return [
-            Passage(
-                passage.strategy,
-                passage.nbytes,
-                passage.input_bytes,
-                passage.pieces,
-                message.nbytes if message.was_written else 0,
-                message.least_stored_bytes if message.was_written else 0,
-            )
+            replace(passage, disk_bytes=message.nbytes, least_disk_bytes=message.least_stored_bytes)
+            if message.was_written
+            else passage
             for passage, message in zip(passages, made, strict=True)
         ]
 
@@ -197,7 +195,7 @@ class _Forecast:
 
     def _passed(self, known: MessageForecast, inputs: Sequence[_Message], strategy: Strategy) -> tuple[int, bool]:
         """Pieces in which a message is made, and whether it stays in memory, for now."""
-        if strategy.is_whole:
+        if strategy.is_whole or not self._may_cut(strategy):
             return 1, not self._keeps_all
         if not strategy.is_complete:
             for m in inputs:
@@ -213,6 +211,9 @@ class _Forecast:
             return self._complete_pieces(known, inputs, free), is_small and not self._keeps_all
         most = most // known.row_bytes if piece_rows is None else min(most // known.row_bytes, piece_rows)
         return self._pieces(known, inputs, free), known.rows <= most and not self._keeps_all
+
+    def _may_cut(self, strategy: Strategy) -> bool:
+        return strategy.is_complete or self._wishes.may_cut
 
     def _complete_pieces(self, known: MessageForecast, inputs: Sequence[_Message], free: int) -> int:
         """Pieces of a bucket whose message is complete and does not fit in memory."""
