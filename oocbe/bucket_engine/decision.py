@@ -236,6 +236,13 @@ def is_cheaper_complete(cells: int, rows: float, itemsize: int, row_bytes: int, 
     return cells * itemsize <= favour * rows * row_bytes
 
 
+def expected_form(bucket: BucketSizes, limit: int) -> str:
+    """The form that is cheaper for a message in main memory of so many bytes; whether there is room is not asked."""
+    numbers = tuning()
+    favour = _favour(_complete_bytes(bucket, numbers), limit, numbers)
+    return COMPLETE if _is_cheaper(bucket, favour) else INCOMPLETE
+
+
 def decide(
     bucket: BucketSizes,
     memory: MainMemory,
@@ -261,7 +268,7 @@ def decide(
     else:
         has_device, wanted = _has_device(bucket, memory, device, known, numbers)
         needed = _complete_bytes(bucket, numbers)
-        favour = numbers.favour if has_device or needed <= memory.limit * numbers.favoured_share else 1.0
+        favour = numbers.favour if has_device else _favour(needed, memory.limit, numbers)
         if not (asked or _is_cheaper(bucket, favour)):
             return _of_rows(bucket, memory, device, wishes, known, numbers, WhyForm.ROWS_ARE_CHEAPER, wanted)
         if has_device:
@@ -292,6 +299,11 @@ def joins_on_device(
     if device is None or consumes or work < least_work:
         return False
     return device.takes_rows(rows, tables)
+
+
+def _favour(needed: int, limit: int, numbers: Tuning) -> float:
+    """How many times the bytes of its rows a complete message may take, in main memory of which it needs so much."""
+    return numbers.favour if needed <= limit * numbers.favoured_share else 1.0
 
 
 def _is_cheaper(bucket: BucketSizes, favour: float) -> bool:
