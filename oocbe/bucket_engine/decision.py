@@ -19,6 +19,7 @@ All numbers that this turns on are in :class:`oocbe.settings.tuning.Tuning`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -328,7 +329,7 @@ def _has_device(
         return False, 0
     cells = bucket.cells
     cells += sum(t.cells for t in bucket.inputs if not (t.is_complete and t.place is Place.DEVICE))
-    if int(cells * bucket.itemsize * numbers.device_copies) > device.room():
+    if int(min(cells * bucket.itemsize, sys.maxsize) * numbers.device_copies) > device.room():
         return False, 0
     # Made complete in main memory, on their way to the device.
     passing = sum(t.cells for t in bucket.inputs if t.place is Place.DISK or not t.has_dtype) * bucket.itemsize

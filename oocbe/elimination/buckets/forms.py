@@ -8,6 +8,7 @@ The form of each message is decided when its bucket comes, from measured densiti
 from __future__ import annotations
 
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -64,7 +65,7 @@ def expected_work(
     received: defaultdict[int, list[Input]] = defaultdict(list)
     for v, separator, rows in zip(order, separators, predicted_rows, strict=True):
         cells = math.prod(sizes[u] for u in separator)
-        joined = cells * sizes[v] / cells_a_row
+        joined = min(cells * sizes[v], sys.float_info.max) / cells_a_row
         form = tables
         if tables == "auto":
             layout = Layout(tuple(map(str, separator)), tuple(sizes[u] for u in separator))
