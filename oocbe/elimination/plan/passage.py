@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from oocbe.bucket_engine.bucket_stream import HOPED_SHARE, PieceRoom
+from oocbe.bucket_engine.bucket_stream import PieceRoom
 from oocbe.bucket_engine.decision import (
     BucketSizes,
     Input,
@@ -24,7 +24,6 @@ from oocbe.bucket_engine.decision import (
     decide,
 )
 from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts
-from oocbe.complete_tables.complete_stream import CELLS_SHARE, STREAMS
 from oocbe.elimination.buckets.held_messages import HeldMessages
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK, HEADER_WORDS
 from oocbe.settings.tuning import tuning
@@ -217,8 +216,8 @@ class _Forecast:
 
     def _complete_pieces(self, known: MessageForecast, inputs: Sequence[_Message], free: int) -> int:
         """Pieces of a bucket whose message is complete and does not fit in memory."""
-        streams = min(STREAMS, self._streams)
-        nbytes = int(free * CELLS_SHARE) // streams
+        streams = min(tuning().most_cell_streams, self._streams)
+        nbytes = int(free * tuning().cells_share) // streams
         size = known.cells * known.itemsize
         if size > BEYOND_ANY_DISK:
             return -(-size // max(1, nbytes))
@@ -231,7 +230,7 @@ class _Forecast:
         """Pieces of a bucket whose message is made of rows, about."""
         piece_rows = self._wishes.piece_rows
         room = PieceRoom(free, self._streams, piece_rows)
-        result_rows = max(1.0, room.result_rows(known.row_bytes) * HOPED_SHARE)
+        result_rows = max(1.0, room.result_rows(known.row_bytes) * tuning().hoped_share)
         largest = max((m.known.rows for m in inputs), default=0)
         size = sum(m.listed_bytes for m in inputs)
         parts = [known.joined_rows / result_rows, size / max(1, room.input_bytes)]
