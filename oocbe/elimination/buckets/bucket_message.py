@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,6 +120,9 @@ class MessageMaker:
         for c in prepared.constraints.factors:
             for v in c.scope:
                 self._constraints_of[v].append(c)
+        self._constraints_filed: list[list[PackedFactor]] = [[] for _ in problem.variables]
+        for c in prepared.constraints.factors:
+            self._constraints_filed[min(c.scope, key=lambda v: len(self._constraints_of[v]))].append(c)
         self._dominance = None
         if is_dominated:
             opaque = [t.scope for t in prepared.tables]
@@ -378,9 +382,12 @@ class MessageMaker:
         members = members_of(bucket.separator) | 1 << bucket.variable
         scopes = [members_of(m.scope) for m in bucket.messages if m.is_filtered]
         fresh = members & ~max(scopes, key=int.bit_count, default=0)
+        # Of a variable that thousands of constraints mention, those that lie in the bucket are found by their others.
+        near = [self._constraints_of[v] for v in elements_of(fresh)]
+        filed = [self._constraints_filed[v] for v in elements_of(members)]
+        fewest = min(near, filed, key=lambda lists: sum(map(len, lists)))
         found: dict[int, PackedFactor] = {}
-        for v in elements_of(fresh):
-            for c in self._constraints_of[v]:
-                if c.members & ~members == 0 and all(c.members & ~scope for scope in scopes):
-                    found[c.offset] = c
+        for c in chain.from_iterable(fewest):
+            if c.members & ~members == 0 and all(c.members & ~scope for scope in scopes):
+                found[c.offset] = c
         return list(found.values())
