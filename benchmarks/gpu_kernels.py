@@ -3,6 +3,7 @@
     python benchmarks/gpu_kernels.py                          # all kernels, 10^6 to 10^9 rows
     python benchmarks/gpu_kernels.py --sizes 1e7 --only sort  # some
     python benchmarks/gpu_kernels.py --fused                  # fused join + maximise against the two steps
+    python benchmarks/gpu_kernels.py --sorts                  # the sort against cuda.cccl's and CUB's
 
 Columns: rows a second (output rows for joins, input rows elsewhere); bytes that have to move (each input byte read
 once, each output byte written once) per second, as a share of what a copy of 2 GiB within the device reaches, read and
@@ -298,6 +299,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="*", type=float, default=[1e6, 1e7, 1e8, 1e9])
     parser.add_argument("--only", nargs="*", choices=sorted(CASES), default=list(CASES))
     parser.add_argument("--fused", action="store_true", help="the fused join + maximise instead")
+    parser.add_argument("--sorts", action="store_true", help="the sort beside cuda.cccl's and CUB's instead")
     arguments = parser.parse_args()
     bandwidth = copy_bandwidth()
     print(f"{cp.cuda.runtime.getDeviceProperties(0)['name'].decode()}: copies {bandwidth / 1e9:,.0f} GB/s read + write")
@@ -305,6 +307,11 @@ def main() -> None:
         from gpu_fused import measure
 
         measure([int(size) for size in arguments.sizes], seconds_of)
+        return
+    if arguments.sorts:
+        from gpu_sort import measure as measure_sorts
+
+        measure_sorts([int(size) for size in arguments.sizes], seconds_of, cub_sort)
         return
     print(f"{'kernel':34}{'rows':>14}{'ms':>10}{'10^9 rows/s':>13}{'of copy':>9}{'composed':>10}")
     for name in arguments.only:

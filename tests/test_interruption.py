@@ -20,7 +20,7 @@ from oocbe.pruning.linear_program import LinearProgram
 from oocbe.pruning.rows import Row
 from oocbe.system import interruption
 from oocbe.system.deadline import Deadline
-from oocbe.system.interruption import heard, listening
+from oocbe.system.interruption import Interruption, heard, listening
 from tests.helpers.small_problems import clique
 
 SETTINGS = {"order_seconds": 0.0, "backend": "cpu"}
@@ -335,3 +335,28 @@ def test_work_that_ends_by_itself_after_all_is_not_interrupted_once_more(monkeyp
                 time.sleep(LONG)
         assert made.is_overdue and made.caused(RequestedEndError("the deadline came"))
         time.sleep(0.2)  # output is written here
+
+
+@pytest.mark.parametrize("is_heeded", [False, True])
+def test_signals_of_our_own_are_never_taken_for_a_second_one_of_the_users(monkeypatch, is_heeded):
+    """Work is overdue in the moment in which an exception that was swallowed is sent anew."""
+    sent = []
+    monkeypatch.setattr(interruption, "send", sent.append)
+    made = Interruption({signal.SIGINT: KeyboardInterrupt})
+    with made.at_work():
+        made.arrived(signal.SIGINT)
+        made._hurry()
+        with pytest.raises(KeyboardInterrupt):
+            made.arrived(sent.pop())
+        made._insist(signal.SIGINT)
+        if is_heeded:
+            made.heed()
+        made._hurry()
+        raised = 0
+        for number in sent:
+            try:
+                made.arrived(number)
+            except KeyboardInterrupt:
+                raised += 1
+        assert raised == 1
+        assert made.caused(KeyboardInterrupt())

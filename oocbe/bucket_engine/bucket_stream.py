@@ -21,25 +21,13 @@ from typing import TYPE_CHECKING
 from oocbe.bucket_engine.bucket_cuts import BucketJoin, BucketPiece
 from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
 from oocbe.errors import DiskError, ResourceError
+from oocbe.settings.tuning import tuning
 from oocbe.streaming.pipeline import StreamedPiece, run_in_order
 from oocbe.system.pieces import Indivisible, Worklist, cut_to_fit
 from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
     from oocbe.bucket_engine.bucket_engine import BucketEngine
-
-PIECES_SHARE = 0.7
-"""Share of the room for pieces at work; the rest is for tables held whole, chunks being read again, and one written."""
-
-INPUT_SHARE = 0.4
-"""Share of a piece for its tables; the rest is for the rows that come of them."""
-
-INPUT_COPIES, RESULT_COPIES = 2, 5
-"""A piece's tables are read, then laid end to end. Its result grows by doubling (the old array beside the new one of
-twice the size), is then copied once, and waits for the caller."""
-
-HOPED_SHARE = 0.5
-"""Pieces are made so large that their results are expected to take this share of the room for them."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +47,19 @@ class PieceRoom:
 
     @property
     def _piece(self) -> float:
-        return self.room * PIECES_SHARE / self.streams
+        return self.room * tuning().pieces_share / self.streams
 
     @property
     def input_bytes(self) -> int:
         """Bytes of a piece's rows."""
-        return int(self._piece * INPUT_SHARE) // INPUT_COPIES
+        numbers = tuning()
+        return int(self._piece * numbers.piece_input_share) // numbers.piece_input_copies
 
     def result_rows(self, row_bytes: int) -> int:
         """Rows that a piece may come to; at least one."""
-        rows = max(1, int(self._piece * (1 - INPUT_SHARE)) // (RESULT_COPIES * row_bytes))
+        numbers = tuning()
+        room = int(self._piece * (1 - numbers.piece_input_share))
+        rows = max(1, room // (numbers.piece_result_copies * row_bytes))
         return rows if self.piece_rows is None else min(rows, self.piece_rows)
 
 
@@ -210,6 +201,6 @@ class BucketStream:
         with self._lock:
             self.pieces += 1
             self.input_bytes += nbytes
-            hoped = HOPED_SHARE * self._result_rows
+            hoped = tuning().hoped_share * self._result_rows
             wanted = nbytes * hoped / max(1, rows)
             self._most_bytes = min(float(self._input_bytes), max(1.0, wanted, self._most_bytes / 2))

@@ -19,6 +19,7 @@ All numbers that this turns on are in :class:`oocbe.settings.tuning.Tuning`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -171,6 +172,11 @@ class Wishes:
     piece_rows: int | None = None
     may_cut: bool = True
 
+    @classmethod
+    def of(cls, tables: str, piece_rows: int | None, consumes: bool) -> Wishes:
+        """The wishes of a run or plan; rows that carry what they consume of linear constraints are not cut."""
+        return cls(tables, None, may_cut=False) if consumes else cls(tables, piece_rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -235,6 +241,13 @@ def is_cheaper_complete(cells: int, rows: float, itemsize: int, row_bytes: int, 
     return cells * itemsize <= favour * rows * row_bytes
 
 
+def expected_form(bucket: BucketSizes, limit: int) -> str:
+    """The form that is cheaper for a message in main memory of so many bytes; whether there is room is not asked."""
+    numbers = tuning()
+    favour = _favour(_complete_bytes(bucket, numbers), limit, numbers)
+    return COMPLETE if _is_cheaper(bucket, favour) else INCOMPLETE
+
+
 def decide(
     bucket: BucketSizes,
     memory: MainMemory,
@@ -261,7 +274,7 @@ def decide(
     else:
         has_device, wanted = _has_device(bucket, memory, device, known, numbers)
         needed = _complete_bytes(bucket, numbers)
-        favour = numbers.favour if has_device or needed <= memory.limit * numbers.favoured_share else 1.0
+        favour = numbers.favour if has_device else _favour(needed, memory.limit, numbers)
         if not (asked or _is_cheaper(bucket, favour)):
             return _of_rows(bucket, memory, device, wishes, known, numbers, WhyForm.ROWS_ARE_CHEAPER, wanted)
         if has_device:
@@ -297,6 +310,11 @@ def joins_on_device(
     return device.takes_rows(rows, tables)
 
 
+def _favour(needed: int, limit: int, numbers: Tuning) -> float:
+    """How many times the bytes of its rows a complete message may take, in main memory of which it needs so much."""
+    return numbers.favour if needed <= limit * numbers.favoured_share else 1.0
+
+
 def _is_cheaper(bucket: BucketSizes, favour: float) -> bool:
     return is_cheaper_complete(bucket.cells, bucket.expected_rows, bucket.itemsize, bucket.row_bytes, favour)
 
@@ -328,7 +346,7 @@ def _device_bytes(bucket: BucketSizes, numbers: Tuning) -> int:
     """Bytes of device memory that joining takes besides complete messages there."""
     cells = bucket.cells
     cells += sum(t.cells for t in bucket.inputs if not (t.is_complete and t.place is Place.DEVICE))
-    return int(cells * bucket.itemsize * numbers.device_copies)
+    return int(min(cells * bucket.itemsize, sys.maxsize) * numbers.device_copies)
 
 
 def _of_rows(

@@ -24,6 +24,7 @@ from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts, Ranges
 from oocbe.errors import ResourceError
 from oocbe.kernels.interface import steps_of
 from oocbe.model.semiring import Semiring
+from oocbe.settings.tuning import tuning
 from oocbe.streaming.cells import read_box
 from oocbe.streaming.pipeline import run_in_order
 from oocbe.tables.feasible_values import converted
@@ -33,14 +34,6 @@ from oocbe.tracing.recorder import KERNELS, phase, span
 
 if TYPE_CHECKING:
     from oocbe.kernels.interface import CompleteBackend
-
-STREAMS = 2
-"""Pieces in memory at a time, where one may be read while another is computed."""
-
-
-CELLS_SHARE = 0.5
-"""Share of the room for pieces at work; the rest is for boxes kept, chunks being written, and what is compiled or
-imported meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +59,7 @@ class CompleteStream:
     functions : small ones, which stay in memory. tables : those that are read by boxes.
     dtype : of the result; functions have it, tables are converted.
     kernels : gives those for so many joined cells. room : how large a piece may be, of all streams together.
+    streams : pieces in memory at a time, at most; None: as many as pay.
 
     Attributes
     ----------
@@ -87,12 +81,13 @@ class CompleteStream:
         dtype: np.dtype[Any],
         kernels: Callable[[int], CompleteBackend],
         room: CellRoom,
-        streams: int = STREAMS,
+        streams: int | None = None,
     ) -> None:
         self._separator, self._eliminated, self._sizes = tuple(separator), tuple(eliminated), sizes
         self._functions, self._tables = functions, tables
         self._semiring, self._dtype, self._kernels = semiring, dtype, kernels
-        self._streams = min(streams, STREAMS)
+        most = tuning().most_cell_streams
+        self._streams = most if streams is None else min(streams, most)
         each = CellRoom(room.piece_bytes // self._streams, room.piece_cells)
         read = tuple((t.scope, max(t.source.dtype.itemsize, dtype.itemsize)) for t in tables)
         self.cuts = CompleteCuts(self._separator, self._eliminated, read, sizes, dtype.itemsize, each)

@@ -269,9 +269,10 @@ class _Solving:
     def _eliminate_easily(
         self, choices: list[OrderChoice], order_seconds: float, found: list[Incumbent]
     ) -> Result | None:
-        """Elimination without bounds; None where there is not even time for that: bounds say something in no time.
+        """Elimination without bounds; None where it did not end, and bounds have something to say all the same.
 
-        found : gets what the search for assignments has found by then.
+        That is where time ran out, as they say something in no time, and where memory or disk did and an assignment is
+        known. found : gets what the search for assignments has found by then.
         """
         begin = time.perf_counter()
         try:
@@ -283,7 +284,7 @@ class _Solving:
         except TimeLimitError:
             return None
         except ResourceError:
-            if not found:
+            if self._knowledge_of(found).assignment is None:
                 raise
             return None
 

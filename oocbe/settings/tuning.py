@@ -1,8 +1,8 @@
 """The numbers that decisions turn on: shares of memory, factors and thresholds, each with the reason for its value.
 
 What is decided with them is in :mod:`oocbe.bucket_engine.decision` (form, place, whole or in pieces) and in the modules
-that carry decisions out, which ask :func:`tuning` for the numbers each time. None of them changes a result: tests vary
-them with :func:`tuned` to send small problems through every way that large ones take.
+that carry decisions out or cut tables into pieces, which ask :func:`tuning` for the numbers each time. None of them
+changes a result: tests vary them with :func:`tuned` to send small problems through every way that large ones take.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Tuning:
-    """Numbers of all decisions about messages. Shares are of the memory that messages may take where nothing else is
-    said.
+    """Numbers of all decisions about messages, and about operators out of core. Shares are of the memory that messages
+    may take where nothing else is said.
 
     Attributes
     ----------
@@ -40,6 +40,33 @@ class Tuning:
     fill_share : of what is free then, for rows that are written out as a complete table, before any piece is at work.
     forecast_pieces, forecast_times : a bucket is given up when after so many pieces all of it looks so many times as
         large as the disk has room for: how many rows come of a piece varies.
+
+    pieces_share : of the room for a bucket in pieces, for pieces at work; the rest is for tables held whole, chunks
+        being read again, and one written.
+    piece_input_share : of a piece of a bucket, for its tables; the rest is for the rows that come of them.
+    piece_input_copies, piece_result_copies : a piece's tables are read, then laid end to end. Its result grows by
+        doubling (the old array beside the new one of twice the size), is then copied once, and waits for the caller.
+    hoped_share : pieces are made so large that their results are expected to take this share of the room for them: how
+        many rows come of a piece is not known before, and one that makes too many is joined again in halves.
+    cells_share : of the room for a bucket of complete tables in pieces, for pieces at work; the rest is for boxes kept,
+        chunks being written, and what is compiled or imported meanwhile.
+    most_cell_streams : pieces of complete tables in memory at a time: one may be read while another is computed, which
+        takes all threads.
+
+    operator_pieces_share, operator_partition_share, operator_nested_share : of the memory of an operator out of core,
+        for the pieces at work, for a partition before any piece is at work, and for one while some are. The rest is for
+        the chunks being written, and for indices.
+    operator_chunk_share : of the same, for the rows of a chunk that is being written; three are held at a time.
+    operator_input_share : of a piece of a join out of core, for its input rows, with all that is made of them; the rest
+        is for result rows.
+    most_run_rows : of a run of a partition: beyond some 100 MB, larger runs make neither writing nor reading faster.
+    least_piece_bytes : pieces of operators that take less are not halved: where memory for so little cannot be had,
+        none can.
+
+    descent_free_share : freed before a pass back over all rows: messages are written to disk, the largest first.
+    descent_weights_share : for the weights of one message in it, beyond which they go to a file: those of several
+        messages are held at a time.
+    descent_cache_share : for chunks of rows that it reads: rows are looked up in an order of their own.
 
     chunk_share, least_chunk_rows : a stored chunk's rows take this share at most, unless they are so few: one is being
         filled, one encoded, and some are decoded at a time.
@@ -89,6 +116,26 @@ class Tuning:
     fill_share: float = 0.5
     forecast_pieces: int = 32
     forecast_times: int = 4
+
+    pieces_share: float = 0.7
+    piece_input_share: float = 0.4
+    piece_input_copies: int = 2
+    piece_result_copies: int = 5
+    hoped_share: float = 0.5
+    cells_share: float = 0.5
+    most_cell_streams: int = 2
+
+    operator_pieces_share: float = 0.6
+    operator_partition_share: float = 0.8
+    operator_nested_share: float = 0.25
+    operator_chunk_share: float = 0.03
+    operator_input_share: float = 0.6
+    most_run_rows: int = 1 << 23
+    least_piece_bytes: int = 1 << 16
+
+    descent_free_share: float = 0.5
+    descent_weights_share: float = 0.1
+    descent_cache_share: float = 0.2
 
     chunk_share: float = 0.015
     least_chunk_rows: int = 1 << 12

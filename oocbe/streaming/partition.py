@@ -67,6 +67,11 @@ class Ordered:
         """Rows of the source."""
         return self.source.rows
 
+    def blocks(self, rows: int) -> Iterator[Ordered]:
+        """The source's rows in their order, at most so many at a time."""
+        for low, high in self.source.ranges(rows):
+            yield replace(self, source=sliced(self.source, low, high))
+
     @property
     def in_order(self) -> bool:
         """Whether the source is sorted by the common variables already."""

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from oocbe.errors import ResourceError
+from oocbe.settings.tuning import tuning
 from oocbe.streaming.budget import Budget
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.table import format_bytes
-
-MOST_RUN_ROWS = 1 << 23
-"""Rows of a run: beyond some 100 MB, larger runs make neither writing nor reading faster."""
-
-LEAST_PIECE_BYTES = 1 << 16
-"""Pieces that take less are not halved: where memory for so little cannot be had, none can."""
 
 
 @dataclass(frozen=True)
@@ -29,16 +24,16 @@ class Space:
     streams : pieces at work at a time.
     piece_rows : most rows of each table in a piece, and of a result handed over; None: as many as fit.
     pieces, partition, nested : shares of the budget for the pieces at work, for a partition before any piece is at
-        work, and for one while some are. The rest is for the chunks being written, and for indices.
+        work, and for one while some are (:class:`oocbe.settings.tuning.Tuning`).
     """
 
     budget: Budget
     disk: DiskBudget
     streams: int
     piece_rows: int | None = None
-    pieces: float = 0.6
-    partition: float = 0.8
-    nested: float = 0.25
+    pieces: float = field(default_factory=lambda: tuning().operator_pieces_share)
+    partition: float = field(default_factory=lambda: tuning().operator_partition_share)
+    nested: float = field(default_factory=lambda: tuning().operator_nested_share)
 
     @property
     def piece_bytes(self) -> int:
@@ -48,7 +43,7 @@ class Space:
     @property
     def chunk_bytes(self) -> int:
         """Bytes for the rows of a chunk that is being written."""
-        return int(self.budget.limit * 0.03)
+        return int(self.budget.limit * tuning().operator_chunk_share)
 
     def fits(self, sizes: Sequence[tuple[int, int]]) -> bool:
         """Whether rows, at some bytes each, fit in a piece."""
@@ -70,7 +65,7 @@ class Space:
     def partition_memory(self, cost: int, first: bool) -> Iterator[int]:
         """Reserve memory for a partition's runs, one a stream, and tell the rows of a run at ``cost`` bytes a row."""
         share = self.partition if first else self.nested
-        rows = min(int(self.budget.limit * share) // (cost * self.streams), self.piece_rows or MOST_RUN_ROWS)
+        rows = min(int(self.budget.limit * share) // (cost * self.streams), self.piece_rows or tuning().most_run_rows)
         if rows == 0:
             raise ResourceError(
                 f"a row takes {format_bytes(cost)} to partition, a stream has "
@@ -87,7 +82,7 @@ class Space:
     @property
     def is_smallest(self) -> bool:
         """Whether pieces are as small as they can be."""
-        return self.piece_bytes < LEAST_PIECE_BYTES
+        return self.piece_bytes < tuning().least_piece_bytes
 
     def halved(self) -> Space:
         """Space with pieces of half the size, after memory that was within the budget could not be had."""

@@ -136,9 +136,9 @@ class Interruption:
         with self._lock:
             is_hurrying, self._is_hurrying = self._is_hurrying, False
             is_insisting, self._is_insisting = self._is_insisting, False
-        if is_insisting:
-            if self._unheeded is not None and not _is_unwinding():
-                self._raise(number)
+        if is_insisting and self._unheeded is not None and not _is_unwinding():
+            self._raise(number)
+        if is_insisting and not is_hurrying:
             return
         if is_hurrying and self._works == 0:
             return  # the work has ended just now
@@ -183,8 +183,10 @@ class Interruption:
         with self._lock:
             if self._unheeded is None:
                 return
+            is_on_its_way = self._is_hurrying
             self._is_insisting = True
-        send(number)
+        if not is_on_its_way:  # one signal stands for both: a second one would be taken for the user's
+            send(number)
 
     def _take_unheeded(self) -> None:
         """Make a request of a signal whose exception was swallowed."""
@@ -209,8 +211,10 @@ class Interruption:
         with self._lock:
             if self._timer is None or self.number is None:
                 return
+            is_on_its_way = self._is_insisting
             self.is_overdue = self._is_hurrying = True
-        send(self.number)
+        if not is_on_its_way:
+            send(self.number)
 
 
 def current() -> Interruption | None:

@@ -22,7 +22,7 @@ from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.settings.machine import default_memory_limit
-from oocbe.tables.feasible_values import check_feasible, converted, dtype_of_rows, holds
+from oocbe.tables.feasible_values import check_feasible, dtype_of_rows, holds
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table, format_bytes
 
@@ -182,18 +182,6 @@ class CompleteTable:
     def strides(self, axes: Sequence[str]) -> tuple[int, ...]:
         """The table's step along each of the axes of a bucket, 0 for variables that are not in its scope."""
         return tuple(self.steps[self.layout.place(name)] if name in self.layout else 0 for name in axes)
-
-    def with_dtype(self, dtype: DTypeLike) -> CompleteTable:
-        """The table with values of another dtype; itself where they have it.
-
-        Raises
-        ------
-        ValueRangeError : the dtype does not hold every feasible value.
-        """
-        kind = np.dtype(dtype)
-        if kind == self.values.dtype:
-            return self
-        return replace(self, values=converted(self.values, kind, self.semiring, f"complete table over {self.scope}"))
 
     def to_table(self, scope: Sequence[str] | None = None) -> Table:
         """The feasible assignments as rows of an incomplete table, sorted, where the values are.

@@ -23,9 +23,10 @@ from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
+from oocbe.settings.tuning import tuning
 from oocbe.tasks.result import finished, unsatisfiable
 from oocbe.tasks.tables import Tables, compute_tables
-from oocbe.tasks.top_down import CACHE_SHARE, best_products, gaps, multiplies_integers
+from oocbe.tasks.top_down import best_products, gaps, multiplies_integers
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
@@ -75,7 +76,7 @@ def _prefixes(tables: Tables, k: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
     for bucket in reversed(tables.outcome.buckets):
         tables.deadline.check()
         columns = {v: np.ascontiguousarray(chosen[:, v]) for v in bucket.separator}
-        most = int(tables.store.memory_limit * CACHE_SHARE)
+        most = int(tables.store.memory_limit * tuning().descent_cache_share)
         tables.store.list_rows([m for m in bucket.messages if m.is_complete and m.listed_bytes > most])
         evaluated = BucketRows(tables.prepared, bucket).evaluate(columns, len(chosen))
         totals = _behind(tables, behind, evaluated)

@@ -20,15 +20,10 @@ from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.errors import CorruptDataError
 from oocbe.model.semiring import Combination, Marginalisation
+from oocbe.settings.tuning import tuning
 from oocbe.streaming.sources import ChunkCache
 from oocbe.tasks.row_weights import RowWeights
 from oocbe.tasks.tables import Tables
-
-WEIGHTS_SHARE, CACHE_SHARE = 0.1, 0.2
-"""Shares of the memory limit: for the weights of one message, beyond which they go to a file; for chunks read."""
-
-FREE_SHARE = 0.5
-"""Share that is freed before: messages are written to disk, the largest first."""
 
 Share = Callable[[Bucket, NDArray[np.int64], NDArray[Any], Evaluated], NDArray[Any]]
 """Called with a bucket, row numbers of its own message, their weights and their evaluation; returns the weight of each
@@ -47,9 +42,10 @@ def descend(tables: Tables, start: Any, nothing: Any, reduce: np.ufunc, share: S
     dtype = np.asarray(start).dtype
     store = tables.store
     store.free_device_memory()
-    store.make_room(int(store.memory_limit * FREE_SHARE))
-    most = int(store.memory_limit * WEIGHTS_SHARE)
-    cache = ChunkCache(int(store.memory_limit * CACHE_SHARE))
+    numbers = tuning()
+    store.make_room(int(store.memory_limit * numbers.descent_free_share))
+    most = int(store.memory_limit * numbers.descent_weights_share)
+    cache = ChunkCache(int(store.memory_limit * numbers.descent_cache_share))
 
     def fresh(rows: int) -> RowWeights:
         return RowWeights(rows, nothing, dtype, most, store.budget)

@@ -9,6 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from oocbe.cli.main import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAILY = str(EXAMPLES / "daily.spot")
@@ -24,6 +27,15 @@ def call(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
     return subprocess.run(
         [*OOCBE, *arguments], capture_output=True, text=True, env=clean_environment(**environment), check=False
     )
+
+
+@pytest.fixture(scope="module")
+def hard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A day that takes long enough to be interrupted."""
+    path = tmp_path_factory.mktemp("hard") / "hard.spot"
+    done = CliRunner().invoke(app, ["synth", "spot5", str(path), "-n", "400", "--window", "90"])
+    assert done.exit_code == 0
+    return path
 
 
 def test_the_module_runs_and_no_command_is_wrong_use() -> None:
@@ -77,11 +89,10 @@ def hear_interrupts() -> None:
 
 @pytest.mark.parametrize(("number", "code", "with_workdir"), [(signal.SIGINT, 130, False), (signal.SIGTERM, 143, True)])
 def test_interruption_leaves_what_is_published_and_no_temporary_files(
-    number: signal.Signals, code: int, with_workdir: bool, tmp_path: Path
+    number: signal.Signals, code: int, with_workdir: bool, hard: Path, tmp_path: Path
 ) -> None:
-    hard, work, scratch = tmp_path / "hard.spot", tmp_path / "work", tmp_path / "scratch"
+    work, scratch = tmp_path / "work", tmp_path / "scratch"
     scratch.mkdir()
-    assert call("synth", "spot5", str(hard), "-n", "400", "--window", "90").returncode == 0
     # One heuristic, which takes a third of the time of all.
     arguments = ["solve", str(hard), "--verbose", "--order-seconds", "0", "--order", "min-degree", "--memory", "1GiB"]
     arguments += ["--bounds", "none"]
@@ -115,10 +126,11 @@ def test_interruption_leaves_what_is_published_and_no_temporary_files(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_solve_writes_all_that_was_asked_for(number: signal.Signals, code: int, tmp_path: Path) -> None:
-    hard, scratch, solution, trace = (tmp_path / name for name in ("hard.spot", "scratch", "solution", "trace.json"))
+def test_an_interrupted_solve_writes_all_that_was_asked_for(
+    number: signal.Signals, code: int, hard: Path, tmp_path: Path
+) -> None:
+    scratch, solution, trace = (tmp_path / name for name in ("scratch", "solution", "trace.json"))
     scratch.mkdir()
-    assert call("synth", "spot5", str(hard), "-n", "400", "--window", "90").returncode == 0
     command = subprocess.Popen(
         [
             *OOCBE,
@@ -148,9 +160,9 @@ def test_an_interrupted_solve_writes_all_that_was_asked_for(number: signal.Signa
     assert command.returncode == code, rest
     content = json.loads(printed)
     assert (content["schema_version"], content["status"]) == (1, "interrupted")
-    assert call("verify", str(hard), str(solution)).returncode == 0
+    assert CliRunner().invoke(app, ["verify", str(hard), str(solution)]).exit_code == 0
     assert f"# value: {content['value']}" in solution.read_text()
-    assert call("trace", str(trace)).returncode == 0
+    assert CliRunner().invoke(app, ["trace", str(trace)]).exit_code == 0
     assert list(scratch.iterdir()) == []
     assert "Traceback" not in rest
 

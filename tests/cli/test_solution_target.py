@@ -44,9 +44,12 @@ def test_the_run_directory_is_kept_free_of_other_files(tmp_path, flag, target):
 
 def test_a_place_of_scratch_folders_may_hold_other_files(tmp_path):
     flags = ["--task", "count", "--order-seconds", 0, "--quiet"]
-    result = call("solve", DAILY, *flags, "--workdir", tmp_path, "--trace", tmp_path / "t.json")
+    day, place = tmp_path / "day.spot", tmp_path / "scratch"
+    assert call("synth", "spot5", day, "-n", 12).exit_code == 0
+    place.mkdir()
+    result = call("solve", day, *flags, "--workdir", place, "--trace", place / "t.json")
     assert result.exit_code == 0, result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["t.json"]
+    assert [path.name for path in place.iterdir()] == ["t.json"]
 
 
 def test_trace_and_solution_do_not_write_over_one_another(tmp_path):

@@ -14,13 +14,13 @@ from oocbe.elimination import solve as solving
 from oocbe.elimination.runs.run_description import describe_run
 from oocbe.elimination.search import bounded, incumbent_search
 from oocbe.elimination.search.race import Race
-from oocbe.errors import TimeLimitError, UnsupportedError, UsageError
+from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.incumbent import Incumbent
 from oocbe.results.result import Result
-from tests.helpers.small_problems import brute_force, check, make_problem, structures, without_bound
+from tests.helpers.small_problems import brute_force, check, clique, make_problem, structures, without_bound
 
 SOURCES = ["constant", "lp", "local-polytope"]
 
@@ -293,3 +293,23 @@ def test_what_is_known_is_kept_also_where_a_limit_comes_before_the_first_round(t
     again = solve(chain(30, 4), **settings, resume=True, incumbent_seconds=0, time_limit=0)
     assert (again.status, again.value, again.bound) == ("limit", ended.value, ended.bound)
     assert solve(chain(30, 4), **settings, resume=True).status == "optimal"
+
+
+def test_an_assignment_of_rows_is_not_lost_where_elimination_runs_out_of_memory(monkeypatch):
+    """The search by rows comes before elimination that needs no bounds, and its assignment is gone on with."""
+    problem = clique(5, 3, has_forbidden=False)
+    first = (0,) * 5
+
+    def out_of_memory(*_, **__):
+        raise ResourceError("no memory")
+
+    def rows(given, target, choice, options, known, *_):
+        known.offer(target.evaluate(first), first, "rows")
+
+    monkeypatch.setattr("oocbe.elimination.solve.race", out_of_memory)
+    with pytest.raises(ResourceError, match="no memory"):
+        oocbe.solve(problem, order_seconds=0, backend="cpu", incumbent_seconds=0)
+    monkeypatch.setattr("oocbe.elimination.solve.result_by_rows", rows)
+    result = oocbe.solve(problem, order_seconds=0, backend="cpu", incumbent_seconds=0)
+    assert result.assignment is not None
+    assert problem.evaluate(result.assignment) == result.value <= problem.evaluate(first)

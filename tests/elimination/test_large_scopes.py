@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.elimination.buckets.forms import expected_work
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
@@ -229,3 +230,14 @@ def run_alone(program: str, *arguments: str, text: str = "") -> str:
     """What a program prints, run by an interpreter of its own."""
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_more_assignments_than_floats_can_hold():
+    """2^1120 of them, of which two are feasible."""
+    scope, tuples = tuple(range(70)), np.arange(140).reshape(2, 70)
+    problem = Problem(tuple(Variable(f"x{v}", 1 << 16) for v in scope), (Function(scope, tuples, [3, 2]),))
+    separators, rows = tuple(scope[v + 1 :] for v in scope), (2.0,) * 70
+    assert expected_work(problem.sizes, scope, separators, rows, np.dtype(np.int32), "auto", 1 << 30) > 100
+    prepared = prepare(problem, MIN_SUM, scope)
+    with MessageStore(1 << 30) as store:
+        assert Forward(prepared, False, store, tables="auto").run().value == 2

@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.elimination.buckets.bucket_message import MessageMaker
+from oocbe.elimination.buckets.buckets import members_of
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
@@ -21,7 +23,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.table import Table
-from tests.helpers.small_problems import make_problem, structures, without_bound
+from tests.helpers.small_problems import make_problem, star, structures, without_bound
 
 SORTS = [
     (np, "lexsort"),
@@ -179,3 +181,28 @@ def test_tables_that_the_problem_holds_are_not_freed_by_writing_them():
         assert not message.is_in_memory
         assert store.free == store.memory_limit - table.nbytes
         assert [own.value_at({0: 7}), message.value_at({0: 7}), message.value_at({0: 700})] == [7, 7, None]
+
+
+class Covering(MessageMaker):
+    """Compares the constraints that a message applies with all that lie in its bucket and in no message's scope."""
+
+    def _covered(self, bucket):
+        found = super()._covered(bucket)
+        members = members_of(bucket.separator) | 1 << bucket.variable
+        scopes = [members_of(m.scope) for m in bucket.messages if m.is_filtered]
+        inside = [c for c in self._prepared.constraints.factors if not c.members & ~members]
+        expected = {c.offset for c in inside if all(c.members & ~scope for scope in scopes)}
+        assert {c.offset for c in found} == expected
+        assert len(found) == len(expected)
+        self.found.append(len(found))
+        return found
+
+
+def test_constraints_are_found_by_whichever_variable_has_few(random_problem, monkeypatch):
+    monkeypatch.setattr(Forward, "maker", Covering)
+    for problem in (star(10), *(random_problem(seed, variables=7) for seed in range(30))):
+        for order in (range(len(problem.variables)), range(len(problem.variables))[::-1]):
+            monkeypatch.setattr(Covering, "found", found := [], raising=False)
+            with MessageStore(1 << 30) as store:
+                Forward(prepare(problem, problem.semiring, order), False, store).run()
+            assert problem.name != "star" or sum(found) == 9

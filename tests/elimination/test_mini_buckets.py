@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.decision import BucketSizes, MainMemory, Wishes, decide
 from oocbe.elimination.buckets import resources
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.mini_buckets.mini_buckets import MiniBuckets
@@ -170,6 +171,19 @@ def test_auto_takes_what_fits_and_steps_down_where_it_does_not():
     roomy = oocbe.bound(problem, "auto", replace(OPTIONS, memory=1 << 36))
     assert roomy.entries[0].exact
     assert roomy.entries[0].z > entry.z
+
+
+def test_auto_counts_as_many_copies_of_a_message_as_the_decision_about_a_bucket(tune):
+    """Where what is predicted to fit has room, the largest message is made whole."""
+    problem = random_network(17, 4, 0.7, tightness=0.0, seed=0)
+    tune(row_copies=40)
+    bounding = Bounding(problem, OPTIONS, "scope", False, None)
+    shape = shape_of(scopes_of(problem), bounding.choice.order, 4)
+    room = int(bounding._predicted_bytes(shape))
+    rows = 4 ** max(m.bit_count() for m in shape.separators)
+    bucket = BucketSizes(rows, 4 * rows, 4, 12, rows, [])
+    most = decide(bucket, MainMemory(room, room), None, Wishes("incomplete")).most_rows
+    assert rows <= most < 2 * rows
 
 
 def test_memory_is_that_of_every_elimination(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ from oocbe.complete_tables.complete_stream import CompleteStream
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.plan.plan import candidate_plans, make_plan
+from oocbe.elimination.preparation import linear
 from oocbe.elimination.preparation.prepare import prepare
-from oocbe.model.parts import Function, Variable
+from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
+from oocbe.settings.tuning import tuned
 from tests.helpers.small_problems import clique, star
 
 
@@ -177,6 +180,27 @@ def test_the_plan_says_the_same_of_complete_messages(monkeypatch, tmp_path, tune
     assert [b.passage.pieces for b in plan.buckets[: len(made)]] == made
     assert [b.passage.disk_bytes > 0 for b in plan.buckets[: len(made)]] == on_disk[: len(made)]
     assert f"{plan.buckets[0].passage.pieces}" in str(plan)
+
+
+def test_rows_that_carry_a_capacity_are_whole_in_plan_and_run(monkeypatch, tune):
+    """Messages of at least 4^5 rows, and room for 100: asked for small pieces or not, neither cuts them."""
+    monkeypatch.setattr(linear, "TABULATED_BITS", -1)
+    problem = clique(6, 4, largest=9, has_forbidden=False)
+    capacity = LinearConstraint(tuple(range(6)), (np.arange(4),) * 6, 15)
+    problem = replace(problem, linear_constraints=(capacity,))
+    assert all(b.passage.fits for b in oocbe.plan(problem, **UNPRUNED).buckets)
+    for piece_rows in (None, 50):
+        with tuned(message_bytes=12 * 100):
+            plan = oocbe.plan(problem, piece_rows=piece_rows, **UNPRUNED)
+            assert [b.passage.pieces for b in plan.buckets] == [1] * 6
+            assert [b.passage.fits for b in plan.buckets] == [b["fits"] for b in plan.to_json()["buckets"]]
+            assert not plan.buckets[0].passage.fits
+            assert "messages may not fit: rows that carry what they consume of a capacity are not cut" in str(plan)
+            with pytest.raises(oocbe.ResourceError, match="does not fit memory"):
+                oocbe.solve(problem, piece_rows=piece_rows, **UNPRUNED)
+        plan = oocbe.plan(problem, piece_rows=piece_rows, **UNPRUNED)
+        assert all(b.passage.strategy.is_whole and b.passage.pieces == 1 for b in plan.buckets)
+        assert "may not fit" not in str(plan)
 
 
 def test_what_cannot_fit_the_disk_is_refused_with_the_numbers(monkeypatch, tune):

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -71,7 +72,7 @@ def test_a_wrong_answer_is_saved_and_replayed(tmp_path):
 
 @pytest.mark.parametrize(
     ("broken", "what", "seconds"),
-    [(SLEEPING_SOLVE, "hang", "3"), (DYING_SOLVE, "crash of the process", "180")],
+    [(SLEEPING_SOLVE, "hang", "1"), (DYING_SOLVE, "crash of the process", "180")],
     ids=["hang", "crash"],
 )
 def test_a_case_that_does_not_come_back_is_a_failure_and_the_next_one_follows(tmp_path, broken, what, seconds):
@@ -83,10 +84,16 @@ def test_a_case_that_does_not_come_back_is_a_failure_and_the_next_one_follows(tm
     assert len({tuple(failure["case"]["seed"]) for failure in saved}) > 1
 
 
-def caught(mode: str, cases: int = 60) -> list[str]:
-    """What fails among the first cases of a seed."""
-    found = (check_case(draw_case(mode, 0, 0, number)) for number in range(cases))
-    return [failure["what"] for failure in found if failure is not None]
+def is_caught(mode: str, is_enough: Callable[[set[str]], bool], cases: int = 60) -> bool:
+    """Whether what fails among the first cases of a seed is enough."""
+    found: set[str] = set()
+    for number in range(cases):
+        failure = check_case(draw_case(mode, 0, 0, number))
+        if failure is not None:
+            found.add(failure["what"])
+            if is_enough(found):
+                return True
+    return False
 
 
 def test_wrong_tasks_are_caught(monkeypatch):
@@ -103,9 +110,11 @@ def test_wrong_tasks_are_caught(monkeypatch):
         return result
 
     monkeypatch.setattr(verbs, "run_task", wrong)
-    found = caught("tasks")
-    assert {"count", "number of assignments"} <= set(found)
-    assert any(what.startswith("probability") for what in found)
+
+    def is_enough(found):
+        return {"count", "number of assignments"} <= found and any(what.startswith("probability") for what in found)
+
+    assert is_caught("tasks", is_enough)
 
 
 def test_a_bound_on_the_wrong_side_is_caught(monkeypatch):
@@ -125,7 +134,7 @@ def test_a_bound_on_the_wrong_side_is_caught(monkeypatch):
         return replace(result, entries=tuple(entries))
 
     monkeypatch.setattr(oocbe, "bound", wrong)
-    assert {"side of the bound", "side of the logarithm"} <= set(caught("tasks", 150))
+    assert is_caught("tasks", lambda found: {"side of the bound", "side of the logarithm"} <= found, 150)
 
 
 def test_wrong_operators_are_caught(monkeypatch):
@@ -138,7 +147,7 @@ def test_wrong_operators_are_caught(monkeypatch):
         return found
 
     monkeypatch.setattr(oocbe, "join_sum", wrong)
-    assert "rows" in caught("operators")
+    assert is_caught("operators", lambda found: "rows" in found)
 
 
 def test_readers_that_crash_and_writers_that_lose_something_are_caught(monkeypatch):
@@ -154,9 +163,12 @@ def test_readers_that_crash_and_writers_that_lose_something_are_caught(monkeypat
         return replace(found, functions=found.functions[1:])
 
     monkeypatch.setattr(oocbe, "read", wrong)
-    found = caught("files")
-    assert "crash: ValueError" in found
-    assert {"feasible assignments"} & set(found) or any(what.startswith("value of") for what in found)
+
+    def is_enough(found):
+        lost = "feasible assignments" in found or any(what.startswith("value of") for what in found)
+        return "crash: ValueError" in found and lost
+
+    assert is_caught("files", is_enough)
     assert registry.read is real
 
 

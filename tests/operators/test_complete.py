@@ -30,9 +30,9 @@ def forms(data, table: Table):
     """The table itself, or the same as a complete one, in any order of its variables."""
     if not data.draw(st.booleans()):
         return table
-    made = CompleteTable.from_table(table, data.draw(st.permutations(table.scope)))
-    narrow = made.dtype.kind == "i" and data.draw(st.booleans())
-    return made.with_dtype(np.int16) if narrow else made
+    scope = data.draw(st.permutations(table.scope))
+    narrow = table.dtype.kind == "i" and data.draw(st.booleans())
+    return CompleteTable.from_table(table, scope, np.int16 if narrow else None)
 
 
 def rows(table) -> Table:

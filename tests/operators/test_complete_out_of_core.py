@@ -52,9 +52,9 @@ def form(data, table: Table, folder: Folder):
     chunk = data.draw(st.integers(1, 12))
     if not data.draw(st.booleans()):
         return StoredTable.save(folder.fresh(), table, chunk_rows=chunk) if data.draw(st.booleans()) else table
-    made = CompleteTable.from_table(table, data.draw(st.permutations(table.scope)))
-    if made.dtype.kind == "i" and data.draw(st.booleans()):
-        made = made.with_dtype(np.int16)
+    scope = data.draw(st.permutations(table.scope))
+    narrow = table.dtype.kind == "i" and data.draw(st.booleans())
+    made = CompleteTable.from_table(table, scope, np.int16 if narrow else None)
     return StoredCompleteTable.save(folder.fresh(), made, chunk_cells=chunk) if data.draw(st.booleans()) else made
 
 

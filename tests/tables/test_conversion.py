@@ -70,6 +70,8 @@ def laid(pieces: list[Table]) -> Table:
 @pytest.mark.parametrize("cells", [1, 7, 60, 10**6])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_rows_in_pieces_are_those_listed_at_once(sizes, cells, dtype, scratch, tmp_path):
+    if cells == 1:  # thousands of pieces take seconds
+        sizes = tuple(min(size, 1 << 6) for size in sizes)
     table = random_table(sizes, cells, dtype)
     stored = StoredCompleteTable.save(tmp_path / "stored", table, chunk_cells=13)
     for scope in (table.scope, table.scope[::-1]):

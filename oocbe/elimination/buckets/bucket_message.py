@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,10 +106,9 @@ class MessageMaker:
         form = INCOMPLETE if pruner is not None or prepared.consumption is not None else tables
         self._complete = CompleteMessages(prepared, store, self._engine, form)
         self._complete_pieces = CompletePieces(prepared, store, self._engine, self._complete)
-        # Rows that carry what they consume are not cut into pieces.
-        self._may_cut = prepared.consumption is None
-        piece_rows = self._engine.piece_rows if self._may_cut else None
-        self._wishes = [Wishes(self._complete.tables, piece_rows, may_cut) for may_cut in (False, True)]
+        wishes = Wishes.of(self._complete.tables, self._engine.piece_rows, prepared.consumption is not None)
+        self._may_cut = wishes.may_cut
+        self._wishes = [replace(wishes, may_cut=False), wishes]
         problem = prepared.problem
         self._may_cancel = any(f.values.min(initial=0) < 0 or (f.default or 0) < 0 for f in problem.functions)
         is_dominated = dominance and applies_to(prepared.semiring)
@@ -120,6 +120,9 @@ class MessageMaker:
         for c in prepared.constraints.factors:
             for v in c.scope:
                 self._constraints_of[v].append(c)
+        self._constraints_filed: list[list[PackedFactor]] = [[] for _ in problem.variables]
+        for c in prepared.constraints.factors:
+            self._constraints_filed[min(c.scope, key=lambda v: len(self._constraints_of[v]))].append(c)
         self._dominance = None
         if is_dominated:
             opaque = [t.scope for t in prepared.tables]
@@ -388,9 +391,12 @@ class MessageMaker:
         members = members_of(bucket.separator) | 1 << bucket.variable
         scopes = [members_of(m.scope) for m in bucket.messages if m.is_filtered]
         fresh = members & ~max(scopes, key=int.bit_count, default=0)
+        # Of a variable that thousands of constraints mention, those that lie in the bucket are found by their others.
+        near = [self._constraints_of[v] for v in elements_of(fresh)]
+        filed = [self._constraints_filed[v] for v in elements_of(members)]
+        fewest = min(near, filed, key=lambda lists: sum(map(len, lists)))
         found: dict[int, PackedFactor] = {}
-        for v in elements_of(fresh):
-            for c in self._constraints_of[v]:
-                if c.members & ~members == 0 and all(c.members & ~scope for scope in scopes):
-                    found[c.offset] = c
+        for c in chain.from_iterable(fewest):
+            if c.members & ~members == 0 and all(c.members & ~scope for scope in scopes):
+                found[c.offset] = c
         return list(found.values())

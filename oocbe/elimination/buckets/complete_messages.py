@@ -8,6 +8,7 @@ the bucket that it goes to then reduces over its slowest axis, whole runs of nei
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,7 +78,7 @@ class CompleteMessages:
             permitted = np.count_nonzero(prepared.constraints.entries[c.offset : c.offset + (1 << c.bits)])
             joined *= permitted / self._cells(c.scope)
         density = 1.0 - (1.0 - joined) ** prepared.problem.sizes[bucket.variable]
-        return self._cells(bucket.separator) * density
+        return min(self._cells(bucket.separator), sys.float_info.max) * density
 
     def check_cap(self, bucket: Bucket, row_cap: int | None) -> None:
         """Refuse a message of far more cells than the cap of a race allows rows (:class:`TooManyRowsError`)."""

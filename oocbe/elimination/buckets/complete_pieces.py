@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.factors import PackedFactor
 from oocbe.complete_tables.complete_cuts import CellRoom
-from oocbe.complete_tables.complete_stream import CELLS_SHARE, CellFunction, CompleteStream
+from oocbe.complete_tables.complete_stream import CellFunction, CompleteStream
 from oocbe.complete_tables.conversion import cell_pieces
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.cells_to_come import CellsToCome
@@ -107,7 +107,7 @@ class CompletePieces:
         return self._store.publish(place, separator, table, exponent), exponent
 
     def _piece_bytes(self, room: int) -> int:
-        nbytes = int(room * CELLS_SHARE)
+        nbytes = int(room * tuning().cells_share)
         if self._engine.uses_device:
             nbytes = min(nbytes, self._engine.streams * self._engine.piece_bytes())
         return nbytes

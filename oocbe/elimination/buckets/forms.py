@@ -8,12 +8,14 @@ The form of each message is decided when its bucket comes, from measured densiti
 from __future__ import annotations
 
 import math
+import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, is_cheaper_complete
+from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, BucketSizes, Input, Place, expected_form
 from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.ranges import float_sum_bounds, sum_bound
 from oocbe.model.infeasible import largest_feasible
@@ -30,24 +32,6 @@ def may_be_complete(problem: Problem, semiring: Semiring, dtype: np.dtype[Any]) 
     if dtype.kind == "f":
         return not any(map(math.isinf, float_sum_bounds(problem)))
     return sum_bound(problem) <= largest_feasible(dtype)
-
-
-def forecast(layout: Layout, rows: float, dtype: np.dtype[Any], tables: str, memory: int) -> str:
-    """Form that is expected of a message before its bucket is known.
-
-    Parameters
-    ----------
-    layout : of the message. rows : predicted. dtype : of the values. tables : see :func:`possible_tables`.
-    memory : bytes for all tables.
-    """
-    if tables != "auto":
-        return tables
-    cells = layout.complete_rows
-    size = cells * dtype.itemsize
-    numbers = tuning()
-    favour = numbers.favour if size <= memory * numbers.favoured_share else 1.0
-    row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
-    return COMPLETE if is_cheaper_complete(cells, rows, dtype.itemsize, row_bytes, favour) else INCOMPLETE
 
 
 def possible_tables(problem: Problem, semiring: Semiring, dtype: np.dtype[Any], tables: str) -> str:
@@ -73,15 +57,26 @@ def expected_work(
     """What an order is predicted to cost, in rows: joined cells of complete buckets count as a part of a row.
 
     sizes : domain size of each variable. tables : see :func:`possible_tables`.
+    memory : the memory limit, whatever the process takes of it: orders do not depend on that.
     cells_a_row : that cost what a row does; None: what :class:`oocbe.settings.tuning.Tuning` says of small problems.
     """
     work = 0.0
     cells_a_row = cells_a_row or tuning().cells_a_row
+    received: defaultdict[int, list[Input]] = defaultdict(list)
     for v, separator, rows in zip(order, separators, predicted_rows, strict=True):
-        joined = math.prod(sizes[u] for u in separator) * sizes[v] / cells_a_row
+        cells = math.prod(sizes[u] for u in separator)
+        joined = min(cells * sizes[v], sys.float_info.max) / cells_a_row
         form = tables
-        if tables == "auto" and joined < rows:
+        if tables == "auto":
             layout = Layout(tuple(map(str, separator)), tuple(sizes[u] for u in separator))
-            form = forecast(layout, rows, dtype, tables, memory)
+            row_bytes = layout.words * WORD_BITS // 8 + dtype.itemsize
+            bucket = BucketSizes(cells, cells * sizes[v], dtype.itemsize, row_bytes, rows, received.pop(v, ()))
+            form = expected_form(bucket, memory)
+            if separator:
+                is_complete, listed = form == COMPLETE, round(rows) * row_bytes
+                nbytes = cells * dtype.itemsize if is_complete else listed
+                message = Input(cells, round(rows), nbytes, listed, is_complete, Place.MAIN_MEMORY)
+                received[separator[0]].append(message)
+            joined = min(joined, rows)
         work += joined if form == COMPLETE else rows
     return work

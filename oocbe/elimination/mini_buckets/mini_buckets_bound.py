@@ -45,6 +45,7 @@ from oocbe.pruning.incumbent import find_incumbent
 from oocbe.results.bound_result import BoundOfZ, BoundResult
 from oocbe.settings.machine import peak_memory
 from oocbe.settings.options import SolveOptions
+from oocbe.settings.tuning import tuning
 from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import listening
 from oocbe.tables.layout import bits_for
@@ -54,9 +55,6 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 """In place of a z: the largest whose messages are predicted to fit."""
-
-WORKING_COPIES = 2
-"""A message is held twice while its blocks are laid end to end."""
 
 PROBES = 16
 """Random probes a separator when the rows of messages are predicted."""
@@ -332,10 +330,10 @@ class Bounding:
         sent: list[float] = [
             r * (8 * (-(-b // 64)) + value_bytes) for r, b in zip(rows.tolist(), key_bits, strict=True)
         ]
-        working = WORKING_COPIES * max(sent)
+        largest = max(sent)
         if self.shifting:
-            working = max(WORKING_COPIES * sizes[v] * sum(sent[i] for i in group) for v, group in shape.groups)
-        return sum(sent) + working
+            largest = max(sizes[v] * sum(sent[i] for i in group) for v, group in shape.groups)
+        return sum(sent) + tuning().row_copies * largest
 
     def _searched(self, deadline: Deadline) -> tuple[tuple[int, ...] | None, str | None]:
         """An assignment from local search, where the backward pass ended in dead ends."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from oocbe.bucket_engine.bucket_stream import HOPED_SHARE, PieceRoom
+from oocbe.bucket_engine.bucket_stream import PieceRoom
 from oocbe.bucket_engine.decision import (
     BucketSizes,
     Input,
@@ -24,7 +24,6 @@ from oocbe.bucket_engine.decision import (
     decide,
 )
 from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts
-from oocbe.complete_tables.complete_stream import CELLS_SHARE, STREAMS
 from oocbe.elimination.buckets.held_messages import HeldMessages
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK, HEADER_WORDS
 from oocbe.settings.tuning import tuning
@@ -64,7 +63,8 @@ class Passage:
     ----------
     strategy : how its message is made. nbytes : of the message, in its form.
     input_bytes : of the tables that it joins.
-    pieces : in which it is joined; 1 where it fits in memory.
+    pieces : in which it is joined; 1 where it fits in memory, or may not be cut.
+    fits : whether it is joined; a run refuses what neither fits in memory nor may be cut.
     disk_bytes : of its message, where that is written to disk (before compression); else 0.
     least_disk_bytes : fewest that may be.
     """
@@ -75,6 +75,7 @@ class Passage:
     pieces: int
     disk_bytes: int = 0
     least_disk_bytes: int = 0
+    fits: bool = True
 
 
 BEYOND_ANY_DISK = 1 << 60
@@ -161,7 +162,8 @@ class _Forecast:
             itemsize = known.itemsize
             read = sum(m.known.cells * itemsize if strategy.is_complete else m.listed_bytes for m in inputs)
             message = _Message(known, strategy.is_complete, is_held, not is_held)
-            passages.append(Passage(strategy, message.nbytes, read, pieces))
+            fits = strategy.is_whole or self._may_cut(strategy)
+            passages.append(Passage(strategy, message.nbytes, read, pieces, fits=fits))
             made.append(message)
             if is_held and known.target is not None:
                 self._held.used += message.nbytes
@@ -173,14 +175,9 @@ class _Forecast:
             if known.target is not None:
                 received[known.target].append(message)
         return [
-            Passage(
-                passage.strategy,
-                passage.nbytes,
-                passage.input_bytes,
-                passage.pieces,
-                message.nbytes if message.was_written else 0,
-                message.least_stored_bytes if message.was_written else 0,
-            )
+            replace(passage, disk_bytes=message.nbytes, least_disk_bytes=message.least_stored_bytes)
+            if message.was_written
+            else passage
             for passage, message in zip(passages, made, strict=True)
         ]
 
@@ -197,7 +194,7 @@ class _Forecast:
 
     def _passed(self, known: MessageForecast, inputs: Sequence[_Message], strategy: Strategy) -> tuple[int, bool]:
         """Pieces in which a message is made, and whether it stays in memory, for now."""
-        if strategy.is_whole:
+        if strategy.is_whole or not self._may_cut(strategy):
             return 1, not self._keeps_all
         if not strategy.is_complete:
             for m in inputs:
@@ -214,10 +211,13 @@ class _Forecast:
         most = most // known.row_bytes if piece_rows is None else min(most // known.row_bytes, piece_rows)
         return self._pieces(known, inputs, free), known.rows <= most and not self._keeps_all
 
+    def _may_cut(self, strategy: Strategy) -> bool:
+        return strategy.is_complete or self._wishes.may_cut
+
     def _complete_pieces(self, known: MessageForecast, inputs: Sequence[_Message], free: int) -> int:
         """Pieces of a bucket whose message is complete and does not fit in memory."""
-        streams = min(STREAMS, self._streams)
-        nbytes = int(free * CELLS_SHARE) // streams
+        streams = min(tuning().most_cell_streams, self._streams)
+        nbytes = int(free * tuning().cells_share) // streams
         size = known.cells * known.itemsize
         if size > BEYOND_ANY_DISK:
             return -(-size // max(1, nbytes))
@@ -230,7 +230,7 @@ class _Forecast:
         """Pieces of a bucket whose message is made of rows, about."""
         piece_rows = self._wishes.piece_rows
         room = PieceRoom(free, self._streams, piece_rows)
-        result_rows = max(1.0, room.result_rows(known.row_bytes) * HOPED_SHARE)
+        result_rows = max(1.0, room.result_rows(known.row_bytes) * tuning().hoped_share)
         largest = max((m.known.rows for m in inputs), default=0)
         size = sum(m.listed_bytes for m in inputs)
         parts = [known.joined_rows / result_rows, size / max(1, room.input_bytes)]

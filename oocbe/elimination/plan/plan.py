@@ -19,6 +19,7 @@ from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
 from oocbe.elimination.plan.passage import MessageForecast, Passage, forecast_passages
+from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.model.problem import Problem
@@ -167,6 +168,7 @@ class Plan:
                     "density": b.density,
                     "input_bytes": b.passage.input_bytes,
                     "pieces": b.passage.pieces,
+                    "fits": b.passage.fits,
                     "disk_bytes": b.passage.disk_bytes,
                 }
                 for b in self.buckets
@@ -193,6 +195,12 @@ class Plan:
             f"  memory for messages {_size(self.memory)}; to disk {_size(self.disk_bytes)}, at least "
             f"{_size(self.least_disk_bytes)} once packed; {_size(self.disk)} may be used"
         )
+        beyond = sum(not b.passage.fits for b in self.buckets)
+        if beyond:
+            lines.append(
+                f"  {beyond} messages may not fit: rows that carry what they consume of a capacity are not cut into "
+                "pieces; raise --memory"
+            )
         lines.append(
             f"  {'bucket':>6}  {'variable':<14}{'scope':>6}{'bits':>6}{'rows':>16}{'complete':>14}{'bytes':>12}"
             f"  {'form':<10}{'density':>8}{'pieces':>8}{'to disk':>12}"
@@ -325,7 +333,7 @@ def plan_for(
     tables = possible_tables(problem, semiring, dtype, tables)
     room = message_memory(options)
     messages = _forecasts(problem, choice, dtype)
-    wishes = Wishes(tables, options.piece_rows)
+    wishes = Wishes.of(tables, options.piece_rows, consumes=bool(carried_in_rows(problem)))
     keeps_all = options.workdir is not None
     passages = forecast_passages(messages, room, streams_for(options.streams), wishes, keeps_all, problem.sizes)
     planned = tuple(

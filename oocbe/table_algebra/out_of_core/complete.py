@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts
-from oocbe.complete_tables.complete_stream import CELLS_SHARE, CellFunction, CompleteStream
+from oocbe.complete_tables.complete_stream import CellFunction, CompleteStream
 from oocbe.complete_tables.complete_transpose import Scratch, transposed
 from oocbe.complete_tables.conversion import cell_pieces, row_pieces, rows_in_memory
 from oocbe.kernels import backend_named
 from oocbe.kernels.choice import complete_kernels
 from oocbe.model.semiring import Semiring
+from oocbe.settings.tuning import tuning
 from oocbe.streaming.cells import box_cells, cells_touched
 from oocbe.streaming.sources import source_of
 from oocbe.table_algebra.complete import complete_dtype, is_worth_writing_out
@@ -67,7 +68,7 @@ class CompletePlace:
     @property
     def nbytes(self) -> int:
         """Memory for pieces at work."""
-        return int(self.context.space.budget.limit * CELLS_SHARE)
+        return int(self.context.space.budget.limit * tuning().cells_share)
 
     def fresh(self) -> Path:
         """A path in the scratch folder."""

@@ -16,6 +16,7 @@ from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.model.semiring import Combination, Semiring
 from oocbe.settings.option_values import parse_bytes, parse_integer
+from oocbe.settings.tuning import tuning
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.partition import Ordered
 from oocbe.streaming.pipeline import run_in_order
@@ -101,6 +102,10 @@ class ExecutionContext:
         tables = [self.buffers[stream].load(f"table {number}", part.source) for number, part in enumerate(inputs)]
         return [replace(to_kernels(table, self.kernels), semiring=semiring) for table in tables]
 
+    def joined_rows(self, layout: Layout, dtype: np.dtype[Any]) -> int:
+        """Rows of a join's result that a piece hands over at a time: one lot waits while the next one is computed."""
+        return self.space.rows_of(2 * row_bytes(layout, dtype) + 16, 1 - tuning().operator_input_share)
+
     @contextmanager
     def scratch_folder(self) -> Iterator[Path]:
         """A folder for tables between the steps of an operation, removed when the block ends.
@@ -177,6 +182,13 @@ class OperationPiece:
     context: ExecutionContext
     share: float = 1.0
 
+    @classmethod
+    def of_join(
+        cls, operation: PartitionedOperation, inputs: Sequence[Ordered], context: ExecutionContext
+    ) -> OperationPiece:
+        """A piece of a join: a part of its memory is for what comes of the inputs."""
+        return cls(operation, inputs, context, tuning().operator_input_share)
+
     @property
     def nbytes(self) -> int:
         """What the inputs take, reserved while the piece is at work."""
@@ -234,3 +246,11 @@ def extent_of(table: TableLike, semiring: Semiring) -> NDArray[Any]:
 def cost_of(source: Source, copies: float, more: int) -> int:
     """Bytes for a row of a source of which so many copies are made, and some more."""
     return int(copies * row_bytes(source.layout, source.dtype)) + more
+
+
+def join_cost(source: Source, copies: float, more: int, dtype: np.dtype[Any]) -> int:
+    """Bytes of a piece of a join for a row of an input, with the rows that come of it; arguments as :func:`cost_of`.
+
+    dtype : of the result, to which the values are converted.
+    """
+    return int((cost_of(source, copies, more) + dtype.itemsize) / tuning().operator_input_share)

@@ -27,10 +27,10 @@ from oocbe.kernels.interface import Backend, MatchedGroups
 from oocbe.model.semiring import Semiring
 from oocbe.streaming.partition import Ordered, parts
 from oocbe.streaming.scratch import ScratchFile
-from oocbe.streaming.sources import Source, row_bytes, sliced, source_of
+from oocbe.streaming.sources import Source, source_of
 from oocbe.table_algebra.eliminate_rows import Elimination, PreparedElimination, one_word
 from oocbe.table_algebra.inputs import CannotStreamError, OutOfCore, check_pair
-from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
+from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, extent_of, join_cost
 from oocbe.table_algebra.out_of_core.join_sum import join_sum_stored
 from oocbe.table_algebra.out_of_core.marginalise import MarginaliseOutOfCore, marginalise_stored
 from oocbe.table_algebra.ranges import distributes, joined_dtype
@@ -39,9 +39,6 @@ from oocbe.table_algebra.streamed import stream_elimination, streamed_to_disk
 if TYPE_CHECKING:
     from oocbe.table_algebra.inputs import TableLike
     from oocbe.tables.stored import StoredTable
-
-INPUT_SHARE = 0.6
-"""Share of a piece for its input rows, with all that is made of them; the rest is for result rows."""
 
 COPIES, OUTER_BYTES, INNER_BYTES = 3, 40, 180
 """What a row of a part takes: as read, moved and sorted; where runs and groups begin; for the inner table the columns
@@ -124,8 +121,7 @@ class EliminateOutOfCore:
         return self._ordered(source, self.elimination.inner_scope, INNER_BYTES)
 
     def _ordered(self, source: Source, scope: tuple[str, ...], more: int) -> Ordered:
-        cost = int((cost_of(source, COPIES, more) + self.dtype.itemsize) / INPUT_SHARE)
-        return Ordered(source, scope, self.elimination.kept, cost)
+        return Ordered(source, scope, self.elimination.kept, join_cost(source, COPIES, more, self.dtype))
 
     def pieces(
         self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
@@ -133,7 +129,7 @@ class EliminateOutOfCore:
         """Pieces of work whose results, laid end to end, are the operation's, sorted."""
         for part in parts(inputs, context.space, context.kernels, outermost=outermost):
             if part.fits:
-                yield OperationPiece(self, part.inputs, context, INPUT_SHARE)
+                yield OperationPiece.of_join(self, part.inputs, context)
             else:
                 yield from self._group(part.inputs, context, outermost)
 
@@ -149,7 +145,7 @@ class EliminateOutOfCore:
                 if not part.fits:
                     yield from self._partial(piece, context)
                 else:
-                    yield OperationPiece(self, piece, context, INPUT_SHARE)
+                    yield OperationPiece.of_join(self, piece, context)
         else:
             yield from self._partial(inputs, context)
 
@@ -157,7 +153,7 @@ class EliminateOutOfCore:
         """Join part by part of the eliminated variables; then marginalise what came out of the parts."""
         layout = self.elimination.layout
         inside = context.fresh(context.space.inside())
-        most = inside.space.rows_of(2 * row_bytes(layout, self.dtype) + 16, 1 - INPUT_SHARE)
+        most = inside.joined_rows(layout, self.dtype)
         scratch = ScratchFile(context.space.disk, layout, self.dtype)
         for rows in inside.run(self._partial_pieces(inputs, inside)):
             for low in range(0, len(rows.values), most):
@@ -173,22 +169,19 @@ class EliminateOutOfCore:
                 replace(found, common=ordered.common) for found, ordered in zip(part.inputs, inputs, strict=True)
             )
             if part.fits:
-                yield OperationPiece(self, (outer, inner), context, INPUT_SHARE)
+                yield OperationPiece.of_join(self, (outer, inner), context)
                 continue
             # One value of all shared variables: each row meets each, in blocks.
-            for low1, high1 in outer.source.ranges(context.space.rows_of(outer.cost, 0.5)):
-                block1 = replace(outer, source=sliced(outer.source, low1, high1))
-                for low2, high2 in inner.source.ranges(context.space.rows_of(inner.cost, 0.5)):
-                    yield OperationPiece(
-                        self, (block1, replace(inner, source=sliced(inner.source, low2, high2))), context, INPUT_SHARE
-                    )
+            for block1 in outer.blocks(context.space.rows_of(outer.cost, 0.5)):
+                for block2 in inner.blocks(context.space.rows_of(inner.cost, 0.5)):
+                    yield OperationPiece.of_join(self, (block1, block2), context)
 
     def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """The results of inputs that fit a piece."""
         kernels = context.kernels
         outer, inner = context.load(inputs, self.semiring, stream)
         join = self.elimination.prepare(outer, inner, self.dtype, kernels)
-        most = context.space.rows_of(2 * row_bytes(self.elimination.layout, self.dtype) + 16, 1 - INPUT_SHARE)
+        most = context.joined_rows(self.elimination.layout, self.dtype)
         runs = kernels.download(kernels.group_starts(join.outer.keys, join.plan.outer_run))
         ranks = kernels.download(kernels.group_starts(join.inner.keys, join.plan.inner_rank))
         met = partial(self._met_rows, join, kernels)

@@ -9,7 +9,7 @@ more than a constant times what is written.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,19 +17,16 @@ import numpy as np
 from oocbe.kernels.interface import Backend, MatchedGroups
 from oocbe.model.semiring import Semiring
 from oocbe.streaming.partition import Ordered, parts
-from oocbe.streaming.sources import Source, row_bytes, sliced, source_of
+from oocbe.streaming.sources import Source, source_of
 from oocbe.table_algebra.inputs import OutOfCore, check_pair
 from oocbe.table_algebra.join_rows import joined_layout, prepare_join
-from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
+from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, extent_of, join_cost
 from oocbe.table_algebra.ranges import joined_dtype
 
 if TYPE_CHECKING:
     from oocbe.table_algebra.inputs import TableLike
     from oocbe.tables.layout import Layout
     from oocbe.tables.stored import StoredTable
-
-INPUT_SHARE = 0.6
-"""Share of a piece for its input rows, with all that is made of them; the rest is for joined rows."""
 
 COPIES, GROUP_BYTES = 3.5, 48
 """What a row of a part takes: as read, moved, converted and sorted; starts and matches where each row is a group."""
@@ -66,7 +63,7 @@ class JoinOutOfCore:
     def ordered(self, source: Source) -> Ordered:
         """How the join wants a source: shared variables lowest."""
         own = tuple(name for name in source.layout.scope if name not in self.shared)
-        cost = int((cost_of(source, COPIES, GROUP_BYTES) + self.dtype.itemsize) / INPUT_SHARE)
+        cost = join_cost(source, COPIES, GROUP_BYTES, self.dtype)
         return Ordered(source, (*self.shared, *own), self.shared, cost)
 
     def pieces(
@@ -75,7 +72,7 @@ class JoinOutOfCore:
         """Pieces of work whose results, laid end to end, are the join."""
         for part in parts(inputs, context.space, context.kernels, outermost=outermost):
             if part.fits:
-                yield OperationPiece(self, part.inputs, context, INPUT_SHARE)
+                yield OperationPiece.of_join(self, part.inputs, context)
             else:
                 yield from self._group(part.inputs, context)
 
@@ -84,20 +81,16 @@ class JoinOutOfCore:
         first, second = inputs
         rows1 = context.space.rows_of(first.cost, 0.5)
         rows2 = context.space.rows_of(second.cost, 0.5) if first.rows <= rows1 else 1
-        for low2, high2 in second.source.ranges(rows2):
-            block2 = replace(second, source=sliced(second.source, low2, high2))
-            for low1, high1 in first.source.ranges(rows1):
-                yield OperationPiece(
-                    self, (replace(first, source=sliced(first.source, low1, high1)), block2), context, INPUT_SHARE
-                )
+        for block2 in second.blocks(rows2):
+            for block1 in first.blocks(rows1):
+                yield OperationPiece.of_join(self, (block1, block2), context)
 
     def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """The results of inputs that fit a piece."""
         kernels = context.kernels
         t1, t2 = context.load(inputs, self.semiring, stream)
         join = prepare_join(t1, t2, self.shared, self.dtype, kernels)
-        # Two results at a time: one waits to be taken while the next one is computed.
-        rows = context.space.rows_of(2 * row_bytes(self.layout, self.dtype) + 16, 1 - INPUT_SHARE)
+        rows = context.joined_rows(self.layout, self.dtype)
         for groups in split_groups(join.groups, rows, kernels):
             keys, values = join.rows(groups)
             yield ResultRows(kernels.download(keys), kernels.download(values))

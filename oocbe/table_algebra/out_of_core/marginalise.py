@@ -21,7 +21,7 @@ import numpy as np
 from oocbe.kernels.interface import Backend
 from oocbe.model.semiring import Semiring
 from oocbe.streaming.partition import Ordered, parts
-from oocbe.streaming.sources import Source, sliced, source_of
+from oocbe.streaming.sources import Source, source_of
 from oocbe.table_algebra.arrange import arrange
 from oocbe.table_algebra.inputs import CannotStreamError, OutOfCore
 from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
@@ -101,8 +101,8 @@ class MarginaliseOutOfCore:
     def _blocks(self, ordered: Ordered, context: ExecutionContext) -> Iterator[OperationPiece]:
         """Rows that are grouped already, in blocks that may begin and end within a group."""
         grouped = replace(self, in_blocks=True)
-        for low, high in ordered.source.ranges(context.space.rows_of(ordered.cost)):
-            yield OperationPiece(grouped, [replace(ordered, source=sliced(ordered.source, low, high))], context)
+        for block in ordered.blocks(context.space.rows_of(ordered.cost)):
+            yield OperationPiece(grouped, [block], context)
 
     def work(self, inputs: Sequence[Ordered], context: ExecutionContext, stream: int) -> Iterator[ResultRows]:
         """The results of a source that fits a piece, with the groups that are cut open at its ends."""
