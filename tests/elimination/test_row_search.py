@@ -20,7 +20,8 @@ from oocbe.elimination.search.row_walk import Ties, Walk
 from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.pruning.row_ascent import RowAscent, Tables
+from oocbe.pruning.row_ascent import RowAscent
+from oocbe.pruning.row_tables import Tables
 from oocbe.settings.option_values import Gap
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network

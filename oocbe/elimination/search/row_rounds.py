@@ -22,7 +22,8 @@ from oocbe.elimination.search.row_search import RowSearch
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import TimeLimitError
 from oocbe.model.problem import Problem
-from oocbe.pruning.row_ascent import Tables, load_loops
+from oocbe.pruning.row_ascent import load_loops
+from oocbe.pruning.row_tables import Tables
 from oocbe.results.result import Result
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline

@@ -17,7 +17,8 @@ from collections.abc import Generator
 
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_walk import Ties, Walk, Walked
-from oocbe.pruning.row_ascent import RowAscent, Tables
+from oocbe.pruning.row_ascent import RowAscent
+from oocbe.pruning.row_tables import Tables
 from oocbe.system.deadline import Deadline
 
 NARROW_WIDTH = 16

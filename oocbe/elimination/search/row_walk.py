@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.pruning.row_ascent import RowAscent, Table, Tables
+from oocbe.pruning.row_ascent import RowAscent
+from oocbe.pruning.row_tables import Table, Tables
 
 RADIUS = 3
 """How many functions away from a variable that loses values others are passed over. On mastermind_03_08_03 1, 2 and 3
