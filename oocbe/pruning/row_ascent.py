@@ -77,7 +77,7 @@ class RowAscent:
         self.network, self.state = self._laid_out()
         self._passes_a_call = max(1, int(CALL_WORK / max(1, tables.pass_work)))
         self.block = max(1, min(CALL_NUMBERS // len(self.state), self._passes_a_call))
-        self.bound = self.need if self.need <= 0 or any(t.is_impossible for t in tables.parts) else 0
+        self.bound = self.need if self.need <= 0 or tables.is_impossible else 0
 
     def _fixed_point(self, threshold: int | float) -> tuple[int, int]:
         """Bits of the scale, and the least bound that no assignment below the threshold can have."""

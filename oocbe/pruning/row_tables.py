@@ -39,18 +39,13 @@ class Table:
     Attributes
     ----------
     scope : variables. values : int64 or float64, an axis a variable; 0 where forbidden.
-    permitted : bool, of the same shape. least : of the permitted values.
+    permitted : bool, of the same shape. least : of the permitted values, 0 where there are none.
     """
 
     scope: tuple[int, ...]
     values: Values
     permitted: NDArray[np.bool_]
     least: int | float
-
-    @property
-    def is_impossible(self) -> bool:
-        """Whether nothing is permitted."""
-        return not self.permitted.any()
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ class Tables:
     ----------
     problem : in min-sum. parts : over one or more variables. constant : what assignments cost beside them.
     grid : the values that assignments can have. rounding : what sums of floats can be off by.
-    is_integral : whether all costs are integers.
+    is_integral : whether all costs are integers. is_impossible : whether some part permits nothing.
     """
 
     problem: Problem
@@ -70,6 +65,7 @@ class Tables:
     grid: ValueGrid
     rounding: float
     is_integral: bool
+    is_impossible: bool
 
     @classmethod
     def of(cls, problem: Problem) -> Self | None:
@@ -104,15 +100,20 @@ class Tables:
             permitted[tuple(sorted(c.scope))] &= dense.transpose(np.argsort(c.scope))
         constant = problem.constant
         parts = []
+        is_impossible = False
         for scope in sorted(scopes):
-            allowed = permitted[scope]
-            own = np.where(allowed, values[scope], 0)
-            least = own[allowed].min().item() if allowed.any() else 0
-            if scope or not allowed.any():
+            own, allowed = values[scope], permitted[scope]
+            least = own.min().item()
+            if not allowed.all():
+                least = own[allowed].min().item() if allowed.any() else 0
+                own[~allowed] = 0
+                is_impossible |= not allowed.any()
+            if scope:
                 parts.append(Table(scope, own, allowed, least))
             else:
                 constant += own.item()
-        return cls(problem, tuple(parts), constant, ValueGrid.of(problem), rounding, is_integral)
+        grid = ValueGrid.of(problem)
+        return cls(problem, tuple(parts), constant, grid, rounding, is_integral, is_impossible)
 
     @property
     def least(self) -> int | float:
@@ -120,6 +121,15 @@ class Tables:
         if self.is_integral:
             return self.constant + sum(part.least for part in self.parts)
         return math.fsum([self.constant, *(part.least for part in self.parts)])
+
+    def weights(self, most: float) -> NDArray[np.float64]:
+        """What each table costs on average beyond its minimum, in parts of ``most``, which no cell is counted above."""
+        layout = self.layout
+        costs = np.where(layout.permitted, np.minimum(layout.above, most), most) / most
+        sums = np.concatenate([[0.0], np.cumsum(costs)])
+        sizes = np.array([part.values.size for part in self.parts], dtype=np.int64)
+        found: NDArray[np.float64] = (sums[layout.part_start + sizes] - sums[layout.part_start]) / sizes
+        return found
 
     @cached_property
     def pass_work(self) -> float:
@@ -143,6 +153,7 @@ class Layout:
     value : int64, the places in a state of the costs over single variables, which come first in the two below.
     above, permitted : what each cell costs beyond its function's minimum, and whether it is permitted: the costs over
         single variables, then the network's tables.
+    part_start : int64 (tables,), where each of the problem's tables begins in them.
     """
 
     network: Network
@@ -150,6 +161,7 @@ class Layout:
     value: NDArray[np.int64]
     above: NDArray[Any]
     permitted: NDArray[np.bool_]
+    part_start: NDArray[np.int64]
 
     @classmethod
     def of(cls, tables: Tables) -> Self:
@@ -173,6 +185,8 @@ class Layout:
         dtype = np.int64 if tables.is_integral else np.float64
         above = np.concatenate([np.zeros(0, dtype=dtype), *(piece.ravel() for piece in pieces)])
         above -= np.repeat(np.array(least, dtype=dtype), lengths)
+        place = {id(piece): start for piece, start in zip(pieces, starts_of(lengths).tolist(), strict=False)}
+        part_start = np.array([place[id(part.values)] for part in tables.parts], dtype=np.int64)
         flags = [*(part.permitted for part in single), *(mask for copies in masks for mask in copies)]
         variable = np.array([v for part in parts for v in part.scope], dtype=np.int64)
         function_start = starts_of([len(part.scope) for part in parts])
@@ -194,6 +208,7 @@ class Layout:
             np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*value_start[p.scope[0] :][:2]) for p in single)]),
             above,
             np.concatenate([np.zeros(0, dtype=bool), *(flag.ravel() for flag in flags)]),
+            part_start,
         )
 
 

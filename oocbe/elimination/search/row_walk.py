@@ -76,13 +76,11 @@ class Ties:
         count = len(tables.problem.sizes)
         self.parts: list[list[int]] = [[] for _ in range(count)]
         around: list[set[int]] = [set() for _ in range(count)]
-        self.weight = np.zeros(len(tables.parts))
+        self.weight = tables.weights(dear)
         for number, part in enumerate(tables.parts):
             for v in part.scope:
                 self.parts[v].append(number)
                 around[v].update(part.scope)
-            above = np.minimum(part.values.astype(np.float64) - part.least, dear)
-            self.weight[number] = np.where(part.permitted, above, dear).mean() / dear
         self.neighbours = [sorted(others - {v}) for v, others in enumerate(around)]
         self.scopes = [part.scope for part in tables.parts]
         self.order = self._narrow_order()
