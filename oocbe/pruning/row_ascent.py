@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED, Level, Network, ascend_all, bound_rows
+from oocbe.kernels.cpu.pruning.row_values import count_left, first_left
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -194,6 +195,18 @@ class RowAscent:
         run_all(bound_rows, [(*fixed, low, high) for low, high in pairwise(cuts)])
         return states, bounds
 
+    def values_left(
+        self, states: NDArray[np.int32], variables: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many values rows leave to each of some variables: all rows together, and the row that leaves the most."""
+        together, most = np.zeros(len(variables), dtype=np.int64), np.zeros(len(variables), dtype=np.int64)
+        count_left(self.network.value_start, states, variables, together, most)
+        return together, most
+
+    def assign(self, states: NDArray[np.int32], variables: NDArray[np.int64], assignments: NDArray[Any]) -> None:
+        """Write the first value that each row leaves to each of some variables into ``assignments`` (rows, all)."""
+        first_left(self.network.value_start, states, variables, assignments)
+
     def live(self, states: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Bool (rows, values), which values of all variables are not removed."""
         values: NDArray[np.int32] = states[:, : self.network.value_start[-1]]
@@ -220,3 +233,5 @@ def load_loops() -> None:
     ascent.ascend(level, 1)
     one = np.zeros(1, dtype=np.int64)
     ascent.rows(level, 0, ascent.state[None], one, one, one, 1, 1)
+    ascent.values_left(ascent.state[None], one)
+    ascent.assign(ascent.state[None], one, np.zeros((1, 2), dtype=np.uint8))

@@ -126,9 +126,10 @@ class Tables:
         """What each table costs on average beyond its minimum, in parts of ``most``, which no cell is counted above."""
         layout = self.layout
         costs = np.where(layout.permitted, np.minimum(layout.above, most), most) / most
-        sums = np.concatenate([[0.0], np.cumsum(costs)])
-        sizes = np.array([part.values.size for part in self.parts], dtype=np.int64)
-        found: NDArray[np.float64] = (sums[layout.part_start + sizes] - sums[layout.part_start]) / sizes
+        if not self.parts:
+            return np.zeros(0)
+        sums = np.add.reduceat(costs, layout.piece_start)  # equal for equal tables: ties stay ties
+        found: NDArray[np.float64] = sums[layout.piece] / [part.values.size for part in self.parts]
         return found
 
     @cached_property
@@ -153,7 +154,7 @@ class Layout:
     value : int64, the places in a state of the costs over single variables, which come first in the two below.
     above, permitted : what each cell costs beyond its function's minimum, and whether it is permitted: the costs over
         single variables, then the network's tables.
-    part_start : int64 (tables,), where each of the problem's tables begins in them.
+    piece_start : int64, where their pieces begin, each a table. piece : int64 (tables,), the first of each table's.
     """
 
     network: Network
@@ -161,7 +162,8 @@ class Layout:
     value: NDArray[np.int64]
     above: NDArray[Any]
     permitted: NDArray[np.bool_]
-    part_start: NDArray[np.int64]
+    piece_start: NDArray[np.int64]
+    piece: NDArray[np.int64]
 
     @classmethod
     def of(cls, tables: Tables) -> Self:
@@ -185,8 +187,7 @@ class Layout:
         dtype = np.int64 if tables.is_integral else np.float64
         above = np.concatenate([np.zeros(0, dtype=dtype), *(piece.ravel() for piece in pieces)])
         above -= np.repeat(np.array(least, dtype=dtype), lengths)
-        place = {id(piece): start for piece, start in zip(pieces, starts_of(lengths).tolist(), strict=False)}
-        part_start = np.array([place[id(part.values)] for part in tables.parts], dtype=np.int64)
+        number = {id(piece): place for place, piece in enumerate(pieces)}
         flags = [*(part.permitted for part in single), *(mask for copies in masks for mask in copies)]
         variable = np.array([v for part in parts for v in part.scope], dtype=np.int64)
         function_start = starts_of([len(part.scope) for part in parts])
@@ -208,7 +209,8 @@ class Layout:
             np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*value_start[p.scope[0] :][:2]) for p in single)]),
             above,
             np.concatenate([np.zeros(0, dtype=bool), *(flag.ravel() for flag in flags)]),
-            part_start,
+            starts_of(lengths)[:-1],
+            np.array([number[id(part.values)] for part in tables.parts], dtype=np.int64),
         )
 
 

@@ -163,6 +163,8 @@ LOOPS = {
     "row_ascent._assign": WITHIN_PIECE,
     "row_ascent._scratch": "one pass over variables and functions",
     "row_ascent.bound_rows": OUTER_ROWS,
+    "row_values.count_left": "one pass over the values in the states of the rows of a beam, which memory limits",
+    "row_values.first_left": "one pass over the values in the states of the rows of a beam, which memory limits",
     "search.find_row": A_ROW,
     "search.find_rows": "a binary search for each row of a piece of at most some million",
     "search_state._sparse_entry": SEARCH,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_tables import Table, Tables
 
@@ -167,16 +168,15 @@ class Walk:
     def steps(self) -> Steps:
         """Walk; a step ends at each yield."""
         while len(self._costs) and self._open.any():
-            live = self._ascent.live(self._states)
-            left = np.add.reduceat(live, self._first[:-1], axis=1, dtype=np.int32)
-            settled = np.flatnonzero(self._open & (left == 1).all(axis=0))
+            order = self._level.order[self._open[self._level.order]]
+            left, most = self._ascent.values_left(self._states, order)
+            settled = order[most == 1]
             if len(settled):
-                for v in settled.tolist():
-                    self._assignments[:, v] = live[:, self._first[v] : self._first[v + 1]].argmax(axis=1)
+                self._ascent.assign(self._states, settled, self._assignments)
                 self._close(settled.tolist())
                 continue
-            v = self._next(left)
-            parent, value = np.nonzero(live[:, self._first[v] : self._first[v + 1]])
+            v = self._next(order, left)
+            parent, value = np.nonzero(self._states[:, self._first[v] : self._first[v + 1]] != REMOVED)
             self._assignments = self._assignments[parent]
             self._assignments[:, v] = value
             self._costs = self._costs[parent]
@@ -184,13 +184,11 @@ class Walk:
             yield from self._bound(v, *self._promising(v, parent[counts], value[counts]))
         return self._walked()
 
-    def _next(self, left: NDArray[np.int32]) -> int:
-        """The variable to assign."""
-        order = self._level.order[self._open[self._level.order]]
+    def _next(self, order: NDArray[np.int64], left: NDArray[np.int64]) -> int:
+        """The variable to assign, of those open in their order; ``left`` : values of each in all rows."""
         if self._is_narrow:
             return int(order[0])
-        values = left[:, order].mean(axis=0)
-        return int(order[np.argmin(values / (self._tied[order] + 1e-9))])
+        return int(order[np.argmin(left / len(self._states) / (self._tied[order] + 1e-9))])
 
     def _close(self, variables: Sequence[int], are_bounded: bool = True) -> NDArray[np.bool_]:
         """Count variables as assigned: add what that costs, drop rows that are forbidden, merge; which are left.
