@@ -87,6 +87,7 @@ class Tables:
         # Of a sum in any order: half a unit in the last place for each addition, of at most all magnitudes.
         rounding = 0.0 if is_integral else 2.0**-52 * (len(problem.functions) + 4) * magnitude
         dtype = np.int64 if is_integral else np.float64
+        values: dict[tuple[int, ...], NDArray[Any]]
         values = {scope: np.zeros([sizes[v] for v in scope], dtype=dtype) for scope in scopes}
         permitted = {scope: np.ones([sizes[v] for v in scope], dtype=bool) for scope in scopes}
         for f in problem.functions:
@@ -102,16 +103,16 @@ class Tables:
         parts = []
         is_impossible = False
         for scope in sorted(scopes):
-            own, allowed = values[scope], permitted[scope]
-            least = own.min().item()
+            costs, allowed = values[scope], permitted[scope]
+            least = costs.min().item()
             if not allowed.all():
-                least = own[allowed].min().item() if allowed.any() else 0
-                own[~allowed] = 0
+                least = costs[allowed].min().item() if allowed.any() else 0
+                costs[~allowed] = 0
                 is_impossible |= not allowed.any()
             if scope:
-                parts.append(Table(scope, own, allowed, least))
+                parts.append(Table(scope, costs, allowed, least))
             else:
-                constant += own.item()
+                constant += costs.item()
         grid = ValueGrid.of(problem)
         return cls(problem, tuple(parts), constant, grid, rounding, is_integral, is_impossible)
 
@@ -154,7 +155,7 @@ class Layout:
     value : int64, the places in a state of the costs over single variables, which come first in the two below.
     above, permitted : what each cell costs beyond its function's minimum, and whether it is permitted: the costs over
         single variables, then the network's tables.
-    piece_start : int64, where their pieces begin, each a table. piece : int64 (tables,), the first of each table's.
+    piece_start : int64, where their pieces begin, each a table. piece : int64 (tables,), one of each table's.
     """
 
     network: Network
@@ -182,12 +183,12 @@ class Layout:
             cells += part.values.size * len(copies)
         look()
         pieces = [*(part.values for part in single), *(copy for copies in own for copy in copies)]
-        least = [*(p.least for p in single), *(p.least for p, copies in zip(parts, own, strict=True) for _ in copies)]
+        tables_of_pieces = [*single, *(part for part, copies in zip(parts, own, strict=True) for _ in copies)]
         lengths = [piece.size for piece in pieces]
         dtype = np.int64 if tables.is_integral else np.float64
         above = np.concatenate([np.zeros(0, dtype=dtype), *(piece.ravel() for piece in pieces)])
-        above -= np.repeat(np.array(least, dtype=dtype), lengths)
-        number = {id(piece): place for place, piece in enumerate(pieces)}
+        above -= np.repeat(np.array([part.least for part in tables_of_pieces], dtype=dtype), lengths)
+        number = {part.scope: place for place, part in enumerate(tables_of_pieces)}
         flags = [*(part.permitted for part in single), *(mask for copies in masks for mask in copies)]
         variable = np.array([v for part in parts for v in part.scope], dtype=np.int64)
         function_start = starts_of([len(part.scope) for part in parts])
@@ -210,7 +211,7 @@ class Layout:
             above,
             np.concatenate([np.zeros(0, dtype=bool), *(flag.ravel() for flag in flags)]),
             starts_of(lengths)[:-1],
-            np.array([number[id(part.values)] for part in tables.parts], dtype=np.int64),
+            np.array([number[part.scope] for part in tables.parts], dtype=np.int64),
         )
 
 

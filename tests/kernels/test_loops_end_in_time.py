@@ -120,7 +120,7 @@ LOOPS = {
     "greedy_order.greedy_order": FLAG,
     "greedy_order.separators_of": FLAG,
     "greedy_order.linear_order": FLAG,
-    "greedy_order.best_linear_order": "a few orders of linear_order, which looks at the flag, and a pass along each",
+    "greedy_order.best_linear_order": "a few orders of linear_order, which looks at the flag",
     "greedy_order._peripheral": "three breadth-first searches; its caller looks at the flag",
     "groups.differs": A_ROW,
     "groups._count_starts": PIECES,
@@ -307,7 +307,7 @@ def random_graph(count):
 def test_stopped_searches_leave_orders_of_all_vertices():
     graph, ones = random_graph(70), np.ones(70)
     greedy, _ = greedy_order(graph.copy(), ones, MIN_FILL, 0, ones, np.inf, STOPPED)
-    linear = best_linear_order(graph, ones, 0, 3, STOPPED)
+    linear = best_linear_order(graph, ones, 0, 3, np.inf, STOPPED)
     assert sorted(greedy.tolist()) == sorted(linear.tolist()) == list(range(70))
     separators = graph.copy()
     separators_of(separators, greedy, STOPPED)
