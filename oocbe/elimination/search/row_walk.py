@@ -155,6 +155,7 @@ class Walk:
             self._tied[list(part.scope)] += ties.weight[number] * (len(part.scope) - 1)
         self._factors = np.random.default_rng(0).integers(1, 2**63, size=count, dtype=np.uint64) | np.uint64(1)
         dtype = np.int64 if self._tables.is_integral else np.float64
+        self._kept: list[_Block] = []
         self._states = ascent.state[None].copy()
         self._bounds = np.array([ascent.bound], dtype=np.int64)
         largest = max(sizes, default=1)
@@ -164,6 +165,11 @@ class Walk:
         self._tried = self._ruled_out = self._largest = 0
         self._expected, self._factor = 0.0, 1.0
         self._level = ascent.level(ties.order)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the states of its rows, those that are being made among them."""
+        return self._states.nbytes + sum(block[0].nbytes for block in self._kept)
 
     def steps(self) -> Steps:
         """Walk; a step ends at each yield."""
@@ -267,7 +273,7 @@ class Walk:
         """Bound rows block by block, and keep as many as the width allows."""
         ascent = self._ascent
         block = ascent.block
-        kept: list[_Block] = [(self._states[:0], self._bounds[:0], parent[:0])]
+        kept = self._kept = [(self._states[:0], self._bounds[:0], parent[:0])]
         count = alive = 0
         for begin in range(0, len(parent), block):
             here = slice(begin, begin + block)
@@ -278,10 +284,11 @@ class Walk:
             kept.append((found[good], found_bounds[good], begin + good))
             alive, count = alive + len(good), count + len(good)
             if count > 2 * self._width:
-                kept = [self._best_of(kept)]
+                kept[:] = [self._best_of(kept)]
                 count = self._width
             yield
         states, bounds, rows = self._best_of(kept)
+        kept.clear()
         self._tried += len(parent)
         self._ruled_out += len(parent) - alive
         self._factor *= alive / max(1, len(rows))
