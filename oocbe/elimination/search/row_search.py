@@ -18,6 +18,7 @@ from collections.abc import Generator
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_walk import Ties, Walk, Walked
 from oocbe.pruning.row_ascent import RowAscent
+from oocbe.pruning.row_reduction import reduced
 from oocbe.pruning.row_tables import Tables
 from oocbe.system.deadline import Deadline
 
@@ -69,11 +70,12 @@ class RowSearch:
         with a beam: ten times too much and more, as that keeps the rows that have the most descendants. None before.
     lower : the bound that rows have proven.
     is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
-    is_hopeless : whether the last walk has shown bounds that rule out few of many rows.
+    is_hopeless : whether walks have shown last that bounds rule out few of many rows, along all orders tried.
     """
 
     def __init__(self, tables: Tables, known: Knowledge, memory: int) -> None:
-        self._tables, self._known, self._memory = tables, known, memory
+        self._reduction = reduced(tables)
+        self._tables, self._known, self._memory = self._reduction.tables, known, memory
         self.rows = self.ruled_out = self.largest = 0
         self.seconds = 0.0
         self.expected: float | None = None
@@ -157,6 +159,7 @@ class RowSearch:
                 self._ties = Ties(self._tables, max(upper - lower, step) or 1.0)
                 yield
             walked = yield from self._walk(Walk(ascent, self._ties, width, ROW_PASSES, is_narrow=True))
+            self.is_hopeless = self._is_vain(walked)
             if walked.cut is None:
                 distance, width = distance * THRESHOLD_FACTOR, NARROW_WIDTH
             elif walked.expected > FEW_EXPECTED or width > NARROW_WIDTH:
@@ -173,6 +176,7 @@ class RowSearch:
         expected: dict[bool, float] = {}
         orders = [True, False]
         while not known.is_closed:
+            are_vain = True
             for is_narrow in orders:
                 ascent = yield from self._root(known.upper_bound)
                 self._prove(ascent.in_costs(ascent.bound), "dual ascent")
@@ -182,6 +186,7 @@ class RowSearch:
                 walked = yield from self._walk(Walk(ascent, ties, min(width, max(1, room)), ROW_PASSES, is_narrow))
                 if known.is_closed or (walked.cut is not None and width > room):
                     return
+                are_vain = are_vain and self._is_vain(walked)
                 if walked.value is not None and width > FIRST_WIDTH:
                     # What is left below the better assignment is much less: a narrow look says how much.
                     ascent = yield from self._root(known.upper_bound)
@@ -190,8 +195,15 @@ class RowSearch:
                 expected[is_narrow] = walked.expected * self._pace
             orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
             self.expected = expected[orders[0]]
+            self.is_hopeless = are_vain
             width *= WIDER
             self._width = width
+
+    def _is_vain(self, walked: Walked) -> bool:
+        """Whether the walk at an end has found nothing, and shown bounds that rule out few of many rows."""
+        if walked.value is not None or walked.cut is None or walked.ruled_out >= FEW_RULED_OUT * walked.tried:
+            return False
+        return walked.expected * self._pace > HOPELESS_SECONDS
 
     def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
         """An ascent below a threshold, as far as passes over all variables bring it."""
@@ -213,13 +225,12 @@ class RowSearch:
         walked = yield from walk.steps()
         self._walk_at_work = None
         self._pace = (time.perf_counter() - self._waited - begin) / max(1, walked.tried)
-        is_vain = walked.value is None and walked.cut is not None and walked.ruled_out < FEW_RULED_OUT * walked.tried
-        self.is_hopeless = is_vain and walked.expected * self._pace > HOPELESS_SECONDS
         self.rows += walked.tried
         self.ruled_out += walked.ruled_out
         self.largest = max(self.largest, walked.largest)
         if walked.value is not None and walked.assignment is not None:
-            known.offer(walked.value, walked.assignment, "rows with bounds of their own")
+            assignment = self._reduction.complete(walked.assignment)
+            known.offer(walked.value, assignment, "rows with bounds of their own")
         lower = threshold if walked.value is None else walked.value
         if walked.cut is not None:
             lower = min(lower, walked.cut)
