@@ -85,34 +85,37 @@ class _Elimination:
             part.scope: (part.values, part.permitted) for part in tables.parts
         }
         self._scopes: list[set[tuple[int, ...]]] = [set() for _ in self._sizes]
+        self._near: list[set[int]] = [set() for _ in self._sizes]
         for scope in self._parts:
             for v in scope:
                 self._scopes[v].add(scope)
+                self._near[v].update(scope)
+        for v, near in enumerate(self._near):
+            near.discard(v)
         self._constant = tables.constant
         self._is_impossible = tables.is_impossible
 
     def run(self) -> Reduction:
         count = len(self._sizes)
         left, steps = set(range(count)), []
-        heap = [(self._cells(v), v) for v in range(count)]
+        cells = [self._cells(v) for v in range(count)]
+        heap = [(n, v) for v, n in enumerate(cells)]
         heapq.heapify(heap)
         while heap and len(left) > 1:
-            cells, v = heapq.heappop(heap)
-            if v not in left or cells != self._cells(v) or not self._pays(v, cells):
+            found, v = heapq.heappop(heap)
+            if v not in left or found != cells[v] or not self._pays(v, found):
                 continue  # a variable whose neighbours have changed is in the heap again
             look()
             steps.append(self._eliminate(v))
             left.remove(v)
             for u in steps[-1].scope:
-                heapq.heappush(heap, (self._cells(u), u))
+                cells[u] = self._cells(u)
+                heapq.heappush(heap, (cells[u], u))
         return self._result(sorted(left), tuple(steps))
-
-    def _neighbours(self, v: int) -> tuple[int, ...]:
-        return tuple(sorted({u for scope in self._scopes[v] for u in scope if u != v}))
 
     def _cells(self, v: int) -> int:
         """Cells of the function that eliminating a variable makes."""
-        return math.prod(self._sizes[u] for u in self._neighbours(v))
+        return math.prod([self._sizes[u] for u in self._near[v]])
 
     def _pays(self, v: int, cells: int) -> bool:
         before = sum(self._parts[scope][0].size for scope in self._scopes[v])
@@ -124,7 +127,7 @@ class _Elimination:
         return costs[0].reshape(shape), costs[1].reshape(shape)
 
     def _eliminate(self, v: int) -> Step:
-        scope = self._neighbours(v)
+        scope = tuple(sorted(self._near[v]))
         whole = tuple(sorted((v, *scope)))
         shape = [self._sizes[u] for u in whole]
         costs: NDArray[Any] = np.zeros(shape, dtype=np.int64 if self._tables.is_integral else np.float64)
@@ -135,6 +138,9 @@ class _Elimination:
             permitted &= allowed
             for u in part:
                 self._scopes[u].discard(part)
+        for u in scope:
+            self._near[u].update(scope)
+            self._near[u] -= {u, v}
         axis = whole.index(v)
         highest = np.iinfo(np.int64).max if self._tables.is_integral else np.inf
         choice = np.where(permitted, costs, highest).argmin(axis=axis)

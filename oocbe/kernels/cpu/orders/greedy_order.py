@@ -189,6 +189,20 @@ def separators_of(adjacency: Any, order: Any, stop: Any) -> Any:
 
 
 @jit
+def joined_bits(separators: Any, weights: Any) -> Any:
+    """Weights of each vertex and its separator, uint64 (vertices, words), added up: float64 (vertices,)."""
+    n = len(separators)
+    neighbours = np.empty(n, dtype=np.int64)
+    bits = np.empty(n, dtype=np.float64)
+    for v in range(n):
+        total = weights[v]
+        for i in range(members_of(separators[v], neighbours)):
+            total += weights[neighbours[i]]
+        bits[v] = total
+    return bits
+
+
+@jit
 def linear_order(adjacency: Any, weights: Any, seed: Any, most: Any, stop: Any) -> Any:
     """One linear order from a random peripheral vertex; see the module. The graph is not changed.
 
