@@ -26,21 +26,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED, Level, Network, ascend_all, bound_rows
+from oocbe.kernels.cpu.pruning.row_values import count_left, first_left
 from oocbe.kernels.cpu.threads import run_all, thread_count
-from oocbe.model.model_checks import Values
-from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.row_numbers import MOST_AXES
-from oocbe.pruning.incumbent_lookups import starts_of
-from oocbe.pruning.row_bounds import ValueGrid
+from oocbe.pruning.row_tables import Tables
 from oocbe.system.deadline import look
 
 NEED_BITS = 26
@@ -49,126 +46,15 @@ NEED_BITS = 26
 MOST_SCALE_BITS = 12
 """Integers are counted in up to 2**-12: costs are handed on in equal parts, which are fractions."""
 
-LARGEST_PART = 1 << 16
-"""Cells of the largest function that is written out."""
-
-MOST_CELLS = 1 << 22
-"""Cells of all functions together."""
-
-PAIR_COST = 1 / 16
-"""What a cell of a function over two variables costs, in cells of others: loops over it use vector instructions."""
-
 CALL_WORK, CALL_NUMBERS = 1 << 24, 1 << 22
 """Cells looked at in a pass over the rows of a compiled call, and numbers in their states: some hundredths of a second,
 after which signals and limits are looked at."""
-
-LARGEST_SUM, LARGEST_FLOAT_SUM = 2**62, 2.0**1000
-"""Sums of the magnitudes of costs stay below it."""
 
 SLACK = 2.0**-20
 """In units of fixed point: more than subtracting, scaling and capping a float can be off."""
 
 ROW_BLOCK = 64
 """Rows of one compiled call at least, of several that share the threads."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A function or several over one scope, written out.
-
-    Attributes
-    ----------
-    scope : variables. values : int64 or float64, an axis a variable; 0 where forbidden.
-    permitted : bool, of the same shape. least : of the permitted values.
-    """
-
-    scope: tuple[int, ...]
-    values: Values
-    permitted: NDArray[np.bool_]
-    least: int | float
-
-    @property
-    def is_impossible(self) -> bool:
-        """Whether nothing is permitted."""
-        return not self.permitted.any()
-
-
-@dataclass(frozen=True)
-class Tables:
-    """All of a problem, each scope once.
-
-    Attributes
-    ----------
-    problem : in min-sum. parts : over one or more variables. constant : what assignments cost beside them.
-    grid : the values that assignments can have. rounding : what sums of floats can be off by.
-    is_integral : whether all costs are integers.
-    """
-
-    problem: Problem
-    parts: tuple[Table, ...]
-    constant: int | float
-    grid: ValueGrid
-    rounding: float
-    is_integral: bool
-
-    @classmethod
-    def of(cls, problem: Problem) -> Self | None:
-        """The tables of a problem; None where some are too large, or sums of costs leave the range of their dtype."""
-        sizes, is_integral = problem.sizes, problem.is_integral
-        hard: list[Constraint | LinearConstraint] = [*problem.constraints]
-        hard += [c for c in problem.linear_constraints if c.can_bind]
-        scopes = {tuple(sorted(part.scope)) for part in (*problem.functions, *hard)}
-        cells = [math.prod(sizes[v] for v in scope) for scope in scopes]
-        if (
-            max(cells, default=0) > LARGEST_PART
-            or sum(cells) > MOST_CELLS
-            or max(map(len, scopes), default=0) > MOST_AXES
-        ):
-            return None
-        magnitude = _magnitude(problem)
-        if magnitude >= (LARGEST_SUM if is_integral else LARGEST_FLOAT_SUM):
-            return None
-        # Of a sum in any order: half a unit in the last place for each addition, of at most all magnitudes.
-        rounding = 0.0 if is_integral else 2.0**-52 * (len(problem.functions) + 4) * magnitude
-        dtype = np.int64 if is_integral else np.float64
-        values = {scope: np.zeros([sizes[v] for v in scope], dtype=dtype) for scope in scopes}
-        permitted = {scope: np.ones([sizes[v] for v in scope], dtype=bool) for scope in scopes}
-        for f in problem.functions:
-            axes = np.argsort(f.scope)
-            scope = tuple(sorted(f.scope))
-            own, allowed = f.to_array(sizes)
-            values[scope] += np.where(allowed, own, 0).transpose(axes)
-            permitted[scope] &= allowed.transpose(axes)
-        for c in hard:
-            dense = c.to_array(sizes) if isinstance(c, Constraint) else c.to_array()
-            permitted[tuple(sorted(c.scope))] &= dense.transpose(np.argsort(c.scope))
-        constant = problem.constant
-        parts = []
-        for scope in sorted(scopes):
-            allowed = permitted[scope]
-            own = np.where(allowed, values[scope], 0)
-            least = own[allowed].min().item() if allowed.any() else 0
-            if scope or not allowed.any():
-                parts.append(Table(scope, own, allowed, least))
-            else:
-                constant += own.item()
-        return cls(problem, tuple(parts), constant, ValueGrid.of(problem), rounding, is_integral)
-
-    @property
-    def least(self) -> int | float:
-        """The sum of all minima, which bounds every assignment."""
-        if self.is_integral:
-            return self.constant + sum(part.least for part in self.parts)
-        return math.fsum([self.constant, *(part.least for part in self.parts)])
-
-
-def _magnitude(problem: Problem) -> int | float:
-    """Sum of the largest absolute values."""
-    total: int | float = abs(problem.constant)
-    for f in problem.functions:
-        largest = max((abs(f.values.min().item()), abs(f.values.max().item()))) if len(f.values) else 0
-        total += max(largest, abs(f.default or 0))
-    return total
 
 
 class RowAscent:
@@ -190,11 +76,9 @@ class RowAscent:
         self._least = tables.least
         self._bits, self.need = self._fixed_point(threshold)
         self.network, self.state = self._laid_out()
-        cells = [(part.values.size, len(part.scope)) for part in tables.parts if len(part.scope) > 1]
-        work = sum(size * arity * (PAIR_COST if arity == 2 else 1) for size, arity in cells)
-        self._passes_a_call = max(1, int(CALL_WORK / max(1, work)))
+        self._passes_a_call = max(1, int(CALL_WORK / max(1, tables.pass_work)))
         self.block = max(1, min(CALL_NUMBERS // len(self.state), self._passes_a_call))
-        self.bound = self.need if self.need <= 0 or any(t.is_impossible for t in tables.parts) else 0
+        self.bound = self.need if self.need <= 0 or tables.is_impossible else 0
 
     def _fixed_point(self, threshold: int | float) -> tuple[int, int]:
         """Bits of the scale, and the least bound that no assignment below the threshold can have."""
@@ -211,53 +95,32 @@ class RowAscent:
         bits = NEED_BITS - math.frexp(gap)[1]
         return bits, math.ceil(math.ldexp(gap, bits)) + 1
 
-    def _in_fixed_point(self, table: Table) -> NDArray[np.int32]:
-        """What a function costs beyond its minimum: rounded down, and no more than rules a row out."""
-        above: NDArray[Any] = table.values - table.least
-        if self.tables.is_integral:
-            scaled = above >> -self._bits if self._bits < 0 else np.minimum(above, self.need) << self._bits
+    def _in_fixed_point(self, above: NDArray[Any], permitted: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """What functions cost beyond their minima: rounded down, and no more than rules a row out."""
+        scaled: NDArray[Any]
+        if not self.tables.is_integral:
+            scaled = np.minimum(above, math.ldexp(self.need, -self._bits))
+            scaled = np.floor(np.ldexp(scaled, self._bits) - SLACK)
+            np.maximum(scaled, 0, out=scaled)
+        elif self._bits < 0:
+            scaled = above >> -self._bits
         else:
-            scaled = np.floor(np.ldexp(np.minimum(above, math.ldexp(self.need, -self._bits)), self._bits) - SLACK)
-            scaled = np.maximum(scaled, 0)
-        capped = np.minimum(scaled, self.need)
-        return np.where(table.permitted, capped, self.need).astype(np.int32)
+            scaled = np.minimum(above, self.need)
+            scaled <<= self._bits
+        np.minimum(scaled, self.need, out=scaled)
+        scaled[~permitted] = self.need
+        result: NDArray[np.int32] = scaled.astype(np.int32)
+        return result
 
     def _laid_out(self) -> tuple[Network, NDArray[np.int32]]:
         """The functions over two and more variables, and the state in which nothing has been moved."""
-        sizes = self._sizes
-        value_start = starts_of(sizes)
-        state = np.zeros(int(value_start[-1]), dtype=np.int64)
-        parts, tables, table_start, cells = [], [], [], 0
-        for part in self.tables.parts:
-            look()
-            costs = self._in_fixed_point(part)
-            if len(part.scope) == 1:
-                first = value_start[part.scope[0]]
-                state[first : first + len(costs)] += costs
-            elif part.scope:
-                parts.append(part)
-                own = [costs.T, costs] if len(part.scope) == 2 else [costs]
-                starts = [cells + i * costs.size for i in range(len(own))]
-                table_start += starts if len(own) == 2 else starts * len(part.scope)
-                tables += [np.ascontiguousarray(c).ravel() for c in own]
-                cells += costs.size * len(own)
-        variable = np.array([v for part in parts for v in part.scope], dtype=np.int64)
-        function_start = starts_of([len(part.scope) for part in parts])
-        messages = starts_of(sizes[variable]) + value_start[-1]
-        network = Network(
-            value_start=value_start,
-            use_start=starts_of(np.bincount(variable, minlength=len(sizes))),
-            uses=np.argsort(variable, kind="stable"),
-            function_start=function_start,
-            function=np.repeat(np.arange(len(parts)), np.diff(function_start)),
-            variable=variable,
-            message_start=messages[:-1],
-            table_start=np.array(table_start, dtype=np.int64),
-            tables=np.concatenate([*tables, np.zeros(0, dtype=np.int32)]),
-        )
-        whole = np.zeros(int(messages[-1]), dtype=np.int32)
-        whole[: len(state)] = state
-        return network, whole
+        layout = self.tables.layout
+        look()
+        costs = self._in_fixed_point(layout.above, layout.permitted)
+        single = len(layout.value)
+        state = np.zeros(layout.length, dtype=np.int32)
+        state[layout.value] = costs[:single]
+        return layout.network._replace(tables=costs[single:]), state
 
     def level(self, open_variables: Sequence[int]) -> Level:
         """What rows have in common that leave these variables open; passes go along them."""
@@ -332,6 +195,18 @@ class RowAscent:
         run_all(bound_rows, [(*fixed, low, high) for low, high in pairwise(cuts)])
         return states, bounds
 
+    def values_left(
+        self, states: NDArray[np.int32], variables: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many values rows leave to each of some variables: all rows together, and the row that leaves the most."""
+        together, most = np.zeros(len(variables), dtype=np.int64), np.zeros(len(variables), dtype=np.int64)
+        count_left(self.network.value_start, states, variables, together, most)
+        return together, most
+
+    def assign(self, states: NDArray[np.int32], variables: NDArray[np.int64], assignments: NDArray[Any]) -> None:
+        """Write the first value that each row leaves to each of some variables into ``assignments`` (rows, all)."""
+        first_left(self.network.value_start, states, variables, assignments)
+
     def live(self, states: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Bool (rows, values), which values of all variables are not removed."""
         values: NDArray[np.int32] = states[:, : self.network.value_start[-1]]
@@ -358,3 +233,5 @@ def load_loops() -> None:
     ascent.ascend(level, 1)
     one = np.zeros(1, dtype=np.int64)
     ascent.rows(level, 0, ascent.state[None], one, one, one, 1, 1)
+    ascent.values_left(ascent.state[None], one)
+    ascent.assign(ascent.state[None], one, np.zeros((1, 2), dtype=np.uint8))

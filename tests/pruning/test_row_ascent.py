@@ -10,7 +10,8 @@ import pytest
 
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
-from oocbe.pruning.row_ascent import RowAscent, Tables
+from oocbe.pruning.row_ascent import RowAscent
+from oocbe.pruning.row_tables import Tables
 from tests.helpers.bound_problems import anything, costly_photographs, photographs
 from tests.helpers.small_problems import all_values
 

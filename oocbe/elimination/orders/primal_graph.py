@@ -128,9 +128,8 @@ class PrimalGraph:
 
     def joined_cells(self, separators: NDArray[np.uint64]) -> NDArray[np.float64]:
         """Assignments of each bucket's variables, the eliminated one among them, by variable."""
-        bits = np.unpackbits(separators.view(np.uint8), axis=1, bitorder="little", count=len(self.sizes))
-        logarithms = np.log2(self.sizes)
-        cells: NDArray[np.float64] = np.exp2(np.minimum(bits @ logarithms + logarithms, np.log2(MOST_ROWS)))
+        bits = greedy.joined_bits(separators, np.log2(self.sizes))
+        cells: NDArray[np.float64] = np.exp2(np.minimum(bits, np.log2(MOST_ROWS)))
         return cells
 
     def predict(
