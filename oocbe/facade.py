@@ -80,7 +80,7 @@ def bound(
     z: int | str | Sequence[int | str] = "auto",
     options: SolveOptions | None = None,
     *,
-    partition: str = "scope",
+    partition: str = "auto",
     cost_shifting: bool = False,
     observer: Observer | None = None,
     **overrides: Any,

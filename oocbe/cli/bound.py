@@ -48,8 +48,13 @@ def bound(
         ),
     ] = None,
     partition: Annotated[
-        str, typer.Option("--partition", help="Divide buckets by scope (sizes of scopes) or content (losses sampled).")
-    ] = "scope",
+        str,
+        typer.Option(
+            "--partition",
+            help="Divide buckets by scope (sizes of scopes), content (losses sampled), or auto: by content where costs "
+            "are shifted in complete tables.",
+        ),
+    ] = "auto",
     cost_shifting: Annotated[
         bool, typer.Option("--cost-shifting", help="Shift costs between the mini-buckets of a bucket.")
     ] = False,

@@ -65,6 +65,8 @@ LOOPS = {
     "bit_pack.unpack_blocks": A_CHUNK,
     "bit_pack._unpack": A_CHUNK,
     "bucket_join.walk": "once more around whenever room has doubled; walk_on looks at the flag",
+    "capped_costs._add": PIECES,
+    "capped_costs._lower": PIECES,
     "cliques._common": A_ROW,
     "cliques._take": A_ROW,
     "cliques._best_connected": LITERALS,

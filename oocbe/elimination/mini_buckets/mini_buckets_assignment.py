@@ -8,62 +8,50 @@ next best value each time; Kask and Dechter 2001 search in this way). The search
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from oocbe.elimination.buckets.assignment import value_of
-from oocbe.elimination.buckets.buckets import Bucket
-from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.model.parts import LinearConstraint
 
 STEPS, STEPS_A_VARIABLE = 2000, 20
 """Variables assigned before the search gives up: many times what a pass without dead ends takes."""
 
+Rate = Callable[[int, dict[int, int]], "int | float | None"]
+"""What a variable's bucket costs, given values of the variable and of all after it; None where they are forbidden."""
+
 
 def greedy_assignment(
-    prepared: Prepared, buckets: Sequence[Bucket], relaxed: Sequence[LinearConstraint]
+    variables: Sequence[int], rate: Rate, sizes: Sequence[int], relaxed: Sequence[LinearConstraint]
 ) -> tuple[int, ...] | None:
     """A value index for each variable that has a bucket; None where the search gave up.
 
     Parameters
     ----------
-    prepared : in min-sum.
-    buckets : all factors of each variable, in elimination order; variables without one are left out.
-    relaxed : linear constraints that no table enforces.
+    variables : in elimination order; those without a bucket are left out. rate : see :data:`Rate`.
+    sizes : of the domains of all variables. relaxed : linear constraints that no table enforces.
     """
     chosen: dict[int, int] = {}
     capacity = _Capacity(relaxed)
     candidates: list[list[int]] = []
-    places = list(reversed(buckets))
+    places = list(reversed(variables))
     for _ in range(STEPS + STEPS_A_VARIABLE * len(places)):
         depth = len(chosen)
         if depth == len(places):
             return tuple(chosen[v] for v in sorted(chosen))
         if len(candidates) == depth:
-            candidates.append(_ranked(prepared, places[depth], chosen, capacity))
+            v = places[depth]
+            allowed = [value for value in range(sizes[v]) if capacity.allows(v, value)]
+            rated = [(cost, value) for value in allowed if (cost := rate(v, chosen | {v: value})) is not None]
+            candidates.append([value for _, value in sorted(rated, reverse=True)])
         while not candidates[-1]:
             candidates.pop()
             if not candidates:
                 return None
-            variable = places[len(candidates) - 1].variable
+            variable = places[len(candidates) - 1]
             capacity.release(variable, chosen.pop(variable))
-        variable = places[len(candidates) - 1].variable
+        variable = places[len(candidates) - 1]
         chosen[variable] = candidates[-1].pop()
         capacity.use(variable, chosen[variable])
     return None
-
-
-def _ranked(prepared: Prepared, bucket: Bucket, chosen: dict[int, int], capacity: _Capacity) -> list[int]:
-    """Possible values of a bucket's variable, the best one last."""
-    rated = []
-    trial = dict(chosen)
-    for value in range(prepared.problem.sizes[bucket.variable]):
-        if not capacity.allows(bucket.variable, value):
-            continue
-        trial[bucket.variable] = value
-        total = value_of(prepared, bucket, trial)
-        if total is not None:
-            rated.append((total, value))
-    return [value for _, value in sorted(rated, reverse=True)]
 
 
 class _Capacity:

@@ -15,33 +15,35 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oocbe.bucket_engine.decision import INCOMPLETE
+from oocbe.elimination.buckets.assignment import value_of
 from oocbe.elimination.buckets.buckets import elements_of
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
-from oocbe.elimination.mini_buckets.mini_buckets import ULP, MiniBuckets
-from oocbe.elimination.mini_buckets.mini_buckets_assignment import (
-    greedy_assignment,
-)
+from oocbe.elimination.mini_buckets.mini_buckets import ULP, MiniBucketPass, MiniBuckets
+from oocbe.elimination.mini_buckets.mini_buckets_assignment import Rate, greedy_assignment
+from oocbe.elimination.mini_buckets.mini_buckets_complete import best_of_rising, fits, shifted
 from oocbe.elimination.mini_buckets.mini_buckets_partition import (
-    PARTITIONS,
     Shape,
     largest_fitting,
 )
 from oocbe.elimination.mini_buckets.mini_buckets_shift import with_copies
+from oocbe.elimination.mini_buckets.mini_buckets_wishes import AUTO, check_wishes
 from oocbe.elimination.orders.order import search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.linear import is_tabulated
-from oocbe.elimination.preparation.logarithms import in_logarithms
+from oocbe.elimination.preparation.logarithms import exponential_above, in_logarithms
 from oocbe.elimination.preparation.negate import negated
 from oocbe.elimination.preparation.prepare import prepare, scopes_of
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.search.claims import check_claim
-from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, UnsupportedError, UsageError
+from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Combination, Marginalisation
 from oocbe.pruning.incumbent import find_incumbent
+from oocbe.pruning.row_ascent import Tables
 from oocbe.results.bound_result import BoundOfZ, BoundResult
 from oocbe.settings.machine import peak_memory
 from oocbe.settings.options import SolveOptions
@@ -53,9 +55,6 @@ from oocbe.tables.layout import bits_for
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
 
-AUTO = "auto"
-"""In place of a z: the largest whose messages are predicted to fit."""
-
 PROBES = 16
 """Random probes a separator when the rows of messages are predicted."""
 
@@ -64,7 +63,7 @@ def bound(
     problem: Problem,
     options: SolveOptions,
     z: Sequence[int | str] = (AUTO,),
-    partition: str = "scope",
+    partition: str = AUTO,
     cost_shifting: bool = False,
     observer: Observer | None = None,
 ) -> BoundResult:
@@ -77,8 +76,10 @@ def bound(
     z : most variables of a mini-bucket, the eliminated one included (see
         :mod:`oocbe.elimination.mini_buckets.mini_buckets_partition`); several are run one after the other, without
         those that can bring nothing beside the ones before, which are noted. ``auto``: the largest z whose messages are
-        predicted to fit the memory limit.
-    partition : ``scope`` or ``content``. cost_shifting : whether costs are shifted between mini-buckets.
+        predicted to fit the memory limit; where costs are shifted in complete tables, the one with the best bound,
+        from small ones on as long as larger ones gain.
+    partition : ``scope``, ``content``, or ``auto``: content where costs are shifted in complete tables, else scope.
+    cost_shifting : whether costs are shifted between mini-buckets.
     observer : told about every bucket (:meth:`oocbe.elimination.observer.Observer.bucket_done`).
 
     Returns
@@ -96,7 +97,7 @@ def bound(
     ValueRangeError : sums that could leave 64-bit integers.
     """
     begin = time.perf_counter()
-    _check(options, z, partition)
+    check_wishes(options, z, partition)
     semiring = options.semiring or problem.semiring
     problem = narrowed(problem.in_semiring(semiring))
     entries: list[BoundOfZ] = []
@@ -121,7 +122,7 @@ def bound(
         entries=tuple(entries),
         width=0 if run is None else run.width,
         order=() if run is None else run.choice.order,
-        partition=partition,
+        partition=partition if run is None else run.partition,
         cost_shifting=cost_shifting,
         dtype="" if run is None else value_dtype(run.target, MIN_SUM).name,
         backend="cuda" if run is not None and run.uses_device else "cpu",
@@ -179,24 +180,8 @@ def _why_idle(wanted: int | str, entries: Sequence[BoundOfZ], beyond: Sequence[i
     return f"z = {too_large[0]} did not fit, and it takes no less" if too_large else ""
 
 
-def _check(options: SolveOptions, z: Sequence[int | str], partition: str) -> None:
-    if partition not in PARTITIONS:
-        raise UsageError(f"partition: {partition!r} is none of {', '.join(PARTITIONS)}")
-    if not z:
-        raise UsageError("z: give at least one number, or auto")
-    for wanted in z:
-        if wanted != AUTO and (isinstance(wanted, str) or wanted < 1):
-            raise UsageError(f"z: {wanted!r} is neither {AUTO} nor a number of variables, at least 1")
-    for name in ("ub", "workdir"):
-        if getattr(options, name) is not None:
-            raise UsageError(f"{name}: mini-buckets have no use for it; leave it out")
-    for name in ("piece_rows", "streams"):
-        if getattr(options, name) is not None:
-            raise UsageError(
-                f"{name}: mini-buckets are not joined in pieces; leave it out (a lower z takes less memory)"
-            )
-    if options.resume:
-        raise UsageError("resume: a run of mini-buckets is not kept, so there is nothing to resume")
+_Passes = tuple[MiniBucketPass, tuple[int, ...] | None, str | None, float]
+"""What a forward pass found, an assignment and how it was found, and when the forward pass ended."""
 
 
 @dataclass
@@ -238,31 +223,20 @@ class Bounding:
         self.memory = message_memory(options)
         self.notes += filter(None, [memory_warning(options)])
         self.uses_device = False
+        in_rows = not self.shifting or options.tables == INCOMPLETE
+        self.tables = None if in_rows else Tables.of(self.target)
+        if self.partition == AUTO:
+            self.partition = "scope" if self.tables is None else "content"
 
     def with_z(self, z: int, deadline: Deadline) -> BoundOfZ:
         """Forward and backward pass for one z."""
-        options, target, begin = self.options, self.target, time.perf_counter()
-        engine = engine_for(options, deadline)
-        self.uses_device = engine.uses_device
-        if self.shifting:
-            prepared = with_copies(target, self.choice.order)
-        else:
-            prepared = prepare(target, MIN_SUM, self.choice.order, carries=False)
-        with MessageStore(self.memory, chunk_rows=options.chunk_rows, max_disk=options.max_disk) as store:
-            settings = (self.partition, self.shifting, options.seed, options.tables)
-            passed = MiniBuckets(prepared, z, store, engine, *settings)
-            done = passed.run(self._bucket_done())
-            forward_end = time.perf_counter()
-            lower, assignment, method = done.bound, None, None
-            if lower is not None and target.upper_bound is not None and lower >= target.upper_bound:
-                lower = None
-            if lower is not None:
-                assignment, method = greedy_assignment(prepared, done.buckets, self.relaxed), "greedy"
-                if assignment is None or target.evaluate(assignment) is None:
-                    assignment, method = self._searched(deadline)
+        target, begin = self.target, time.perf_counter()
+        done, assignment, method, forward_end = self._in_complete_tables(z, deadline) or self._by_rows(z, deadline)
+        lower = self._below(done.bound)
         end = time.perf_counter()
         value = None if assignment is None else self.problem.evaluate(assignment)
-        log_value = None if assignment is None or not self.is_product else -_number(target.evaluate(assignment))
+        cost = None if assignment is None else target.evaluate(assignment)
+        log_value = -cost if self.is_product and cost is not None else None
         # The bound of a pass without divided buckets is the optimum, and its greedy assignment has it.
         exact = done.split == 0 and not self.relaxed
         status = "bounded"
@@ -271,7 +245,7 @@ class Bounding:
         elif assignment is not None and exact and method == "greedy":
             check_claim(target, done.value, assignment, f"mini-buckets with z = {z}")
             status = "optimal"
-        elif assignment is not None and target.evaluate(assignment) == lower:
+        elif assignment is not None and cost == lower:
             status = "optimal"
         if lower is not None and self.is_product:
             lower -= (len(target.functions) + 2) * ULP  # products that others compute are rounded, too
@@ -295,11 +269,72 @@ class Bounding:
             seconds={"forward": forward_end - begin, "backward": end - forward_end, "total": end - begin},
         )
 
+    def _by_rows(self, z: int, deadline: Deadline) -> _Passes:
+        options, target = self.options, self.target
+        engine = engine_for(options, deadline)
+        self.uses_device = engine.uses_device
+        if self.shifting:
+            prepared = with_copies(target, self.choice.order)
+        else:
+            prepared = prepare(target, MIN_SUM, self.choice.order, carries=False)
+        with MessageStore(self.memory, chunk_rows=options.chunk_rows, max_disk=options.max_disk) as store:
+            settings = (self.partition, self.shifting, options.seed, options.tables)
+            done = MiniBuckets(prepared, z, store, engine, *settings).run(self._bucket_done())
+            forward_end = time.perf_counter()
+            buckets = {b.variable: b for b in done.buckets}
+            found = self._assigned(done.bound, lambda v, values: value_of(prepared, buckets[v], values), deadline)
+        return done, *found, forward_end
+
+    def _in_complete_tables(self, z: int, deadline: Deadline) -> _Passes | None:
+        """Both passes in complete tables; None where costs are not shifted, or not so."""
+        if self.tables is None or not self._fits(z):
+            return None
+        settings = (self.memory, self.options.seed, self.partition != "scope", deadline, self._bucket_done())
+        found = shifted(self.tables, self.choice.order, z, *settings)
+        forward_end, done = time.perf_counter(), found.done
+        if done.bound is not None and done.split == 0:
+            return None  # that is elimination, which is exact
+        self.notes.append(f"z = {z}: {found.sentence}")
+        return done, *self._assigned(done.bound, found.graph.cost, deadline), forward_end
+
+    def _fits(self, z: int) -> bool:
+        return self.tables is not None and fits(self.tables, self.choice.order, z, self.memory)
+
+    def _rank(self, entry: BoundOfZ) -> float:
+        """An entry's bound as costs to minimise have it; infinite where nothing is feasible."""
+        if entry.claimed_bound is None:
+            return math.inf
+        return entry.claimed_bound if self.target is self.problem else -entry.claimed_bound
+
+    def _below(self, bound: int | float | None) -> int | float | None:
+        """A bound below the upper bound; None where nothing counts."""
+        limit = self.target.upper_bound
+        return None if bound is None or (limit is not None and bound >= limit) else bound
+
+    def _assigned(
+        self, bound: int | float | None, rate: Rate, deadline: Deadline
+    ) -> tuple[tuple[int, ...] | None, str | None]:
+        """An assignment, and how it was found; none where nothing counts."""
+        if self._below(bound) is None:
+            return None, None
+        assignment = greedy_assignment(self.choice.order, rate, self.target.sizes, self.relaxed)
+        if assignment is None or self.target.evaluate(assignment) is None:
+            return self._searched(deadline)
+        return assignment, "greedy"
+
     def automatic(self, deadline: Deadline, notes: list[str]) -> BoundOfZ:
-        """The largest z whose messages are predicted to fit; a smaller one where they do not after all."""
+        """The z that ``auto`` stands for (:func:`bound`); a smaller one where messages do not fit after all."""
         scopes = scopes_of(self.target)
         z = largest_fitting(scopes, self.choice.order, self.width, self.memory, self._predicted_bytes)
         least = max((len(s) for s in scopes), default=1)
+        if z <= self.width and self._fits(least):
+            entries: dict[int, BoundOfZ] = {}
+
+            def run(z: int) -> tuple[float, float]:
+                entries[z] = self.with_z(z, deadline)
+                return self._rank(entries[z]), entries[z].seconds["total"]
+
+            return entries[best_of_rising(run, self._fits, least, deadline)]
         while True:
             try:
                 return self.with_z(z, deadline)
@@ -346,7 +381,7 @@ class Bounding:
     def _own(self, value: float) -> int | float:
         """A bound in min-sum in the problem's own terms."""
         if self.is_product:
-            return _exp(-value)
+            return exponential_above(-value)
         return value if self.target is self.problem else -value
 
     def _bucket_done(self) -> Callable[[int, int, int], None] | None:
@@ -359,16 +394,3 @@ class Bounding:
             told.bucket_done(number, len(names), names[number - 1], rows, size)
 
         return bucket_done
-
-
-def _exp(logarithm: float) -> float:
-    """Exponential; rounded up, so that it stays a bound."""
-    try:
-        return math.nextafter(math.exp(logarithm) * (1 + 4 * ULP), math.inf)
-    except OverflowError:
-        return math.inf
-
-
-def _number(value: float | None) -> float:
-    assert value is not None
-    return value

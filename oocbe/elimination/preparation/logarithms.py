@@ -58,3 +58,11 @@ def in_logarithms(problem: Problem) -> Problem:
         semiring=MIN_SUM,
         upper_bound=None,
     )
+
+
+def exponential_above(logarithm: float) -> float:
+    """Exponential, rounded up by more than it may be off."""
+    try:
+        return math.nextafter(math.exp(logarithm) * (1 + 2.0**-50), math.inf)
+    except OverflowError:
+        return math.inf
