@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, join_and_eliminate
-from oocbe.bucket_engine.decision import Device, joins_on_device
+from oocbe.bucket_engine.bucket_sizes import Device
+from oocbe.bucket_engine.decision import joins_on_device
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.kernels.cpu.threads import thread_count

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from oocbe.complete_tables.cost_tables import CostTable
-from oocbe.pruning.row_ascent import Table, Tables
+from oocbe.pruning.row_tables import Table, Tables
 
 ROOM = {np.dtype(np.int32): 29, np.dtype(np.int64): 50}
 """The cap is below two to the power of this: twice it fits the dtype, and it fits the mantissa of a float."""
@@ -44,7 +44,7 @@ class ScaledCosts:
         """The finest fixed point that leaves room; threshold : only values below it count; None: all do."""
         dtype, least = np.dtype(dtype), tables.least
         room = ROOM[dtype]
-        if any(part.is_impossible for part in tables.parts):
+        if tables.is_impossible:
             return cls(tables, dtype, 0, 0)
         spread = sum(part.values[part.permitted].max().item() - part.least for part in tables.parts)
         if tables.is_integral:

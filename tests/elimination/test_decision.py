@@ -10,15 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.bucket_sizes import BucketSizes, Device, Input, MainMemory, Place
 from oocbe.bucket_engine.decision import (
     COMPLETE,
     INCOMPLETE,
-    BucketSizes,
-    Device,
-    Input,
     Known,
-    MainMemory,
-    Place,
     WhyForm,
     WhyPieces,
     Wishes,

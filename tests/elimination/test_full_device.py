@@ -11,7 +11,8 @@ import pytest
 
 from oocbe.bucket_engine import bucket_engine
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.decision import BucketSizes, Device, Input, Known, MainMemory, Place, Wishes, decide
+from oocbe.bucket_engine.bucket_sizes import BucketSizes, Device, Input, MainMemory, Place
+from oocbe.bucket_engine.decision import Known, Wishes, decide
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.mini_buckets.mini_buckets import MiniBuckets
 from oocbe.elimination.preparation.prepare import prepare

@@ -18,7 +18,7 @@ from oocbe.errors import ResourceError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
-from oocbe.pruning.row_ascent import Tables
+from oocbe.pruning.row_tables import Tables
 from oocbe.pruning.scaled_costs import ScaledCosts
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network

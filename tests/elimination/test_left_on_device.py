@@ -9,7 +9,7 @@ import pytest
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.decision import Device
+from oocbe.bucket_engine.bucket_sizes import Device
 from oocbe.elimination.buckets import message, messages
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.buckets import fill_buckets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination.buckets.bucket_message import MessageMaker
+from oocbe.elimination.buckets import bucket_message
 from oocbe.elimination.buckets.buckets import members_of
+from oocbe.elimination.buckets.constraint_index import ConstraintIndex
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
@@ -183,14 +185,20 @@ def test_tables_that_the_problem_holds_are_not_freed_by_writing_them():
         assert [own.value_at({0: 7}), message.value_at({0: 7}), message.value_at({0: 700})] == [7, 7, None]
 
 
-class Covering(MessageMaker):
+class Covering(ConstraintIndex):
     """Compares the constraints that a message applies with all that lie in its bucket and in no message's scope."""
 
-    def _covered(self, bucket):
-        found = super()._covered(bucket)
+    found: ClassVar[list[int]] = []
+
+    def __init__(self, constraints, variables):
+        super().__init__(constraints, variables)
+        self._factors = constraints.factors
+
+    def covered_by(self, bucket):
+        found = super().covered_by(bucket)
         members = members_of(bucket.separator) | 1 << bucket.variable
         scopes = [members_of(m.scope) for m in bucket.messages if m.is_filtered]
-        inside = [c for c in self._prepared.constraints.factors if not c.members & ~members]
+        inside = [c for c in self._factors if not c.members & ~members]
         expected = {c.offset for c in inside if all(c.members & ~scope for scope in scopes)}
         assert {c.offset for c in found} == expected
         assert len(found) == len(expected)
@@ -199,10 +207,10 @@ class Covering(MessageMaker):
 
 
 def test_constraints_are_found_by_whichever_variable_has_few(random_problem, monkeypatch):
-    monkeypatch.setattr(Forward, "maker", Covering)
+    monkeypatch.setattr(bucket_message, "ConstraintIndex", Covering)
     for problem in (star(10), *(random_problem(seed, variables=7) for seed in range(30))):
         for order in (range(len(problem.variables)), range(len(problem.variables))[::-1]):
-            monkeypatch.setattr(Covering, "found", found := [], raising=False)
+            monkeypatch.setattr(Covering, "found", found := [])
             with MessageStore(1 << 30) as store:
                 Forward(prepare(problem, problem.semiring, order), False, store).run()
             assert problem.name != "star" or sum(found) == 9

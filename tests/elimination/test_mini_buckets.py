@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.bucket_engine.decision import BucketSizes, MainMemory, Wishes, decide
+from oocbe.bucket_engine.bucket_sizes import BucketSizes, MainMemory
+from oocbe.bucket_engine.decision import Wishes, decide
 from oocbe.elimination.buckets import resources
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.mini_buckets.mini_buckets import MiniBuckets

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,12 @@ from numpy.typing import NDArray
 from oocbe.bucket_engine.bucket_cuts import BucketJoin
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
+from oocbe.bucket_engine.bucket_sizes import BucketSizes, Place
 from oocbe.bucket_engine.decision import (
     COMPLETE,
     INCOMPLETE,
     NOTHING,
-    BucketSizes,
     Known,
-    Place,
     Strategy,
     WhyForm,
     WhyPieces,
@@ -36,9 +34,10 @@ from oocbe.bucket_engine.decision import (
 from oocbe.bucket_engine.factors import PackedFactor
 from oocbe.bucket_engine.join_program import BucketScope, ProgramBuilder
 from oocbe.bucket_engine.row_pruning import RowPruning
-from oocbe.elimination.buckets.buckets import Bucket, elements_of, members_of, reading, subtree_members
+from oocbe.elimination.buckets.buckets import Bucket, reading, subtree_members
 from oocbe.elimination.buckets.complete_messages import CompleteMessages
 from oocbe.elimination.buckets.complete_pieces import CompletePieces
+from oocbe.elimination.buckets.constraint_index import ConstraintIndex
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.piecewise import Finish, PiecewiseBucket
@@ -116,13 +115,7 @@ class MessageMaker:
         self._program = ProgramBuilder(
             problem.sizes, *pools, prepared.semiring, prepared.consumption, keeps_staircase=is_dominated
         )
-        self._constraints_of: list[list[PackedFactor]] = [[] for _ in problem.variables]
-        for c in prepared.constraints.factors:
-            for v in c.scope:
-                self._constraints_of[v].append(c)
-        self._constraints_filed: list[list[PackedFactor]] = [[] for _ in problem.variables]
-        for c in prepared.constraints.factors:
-            self._constraints_filed[min(c.scope, key=lambda v: len(self._constraints_of[v]))].append(c)
+        self._constraints = ConstraintIndex(prepared.constraints, len(problem.variables))
         self._dominance = None
         if is_dominated:
             opaque = [t.scope for t in prepared.tables]
@@ -205,7 +198,7 @@ class MessageMaker:
             consumption = self._prepared.consumption
             pruning = self._pruner.for_message(subtree_members(subtree), bucket.separator, consumption)
         layout = self._prepared.layout(bucket.separator)
-        return BucketTask(bucket, layout, subtree, pruning, self._covered(bucket), may_cut)
+        return BucketTask(bucket, layout, subtree, pruning, self._constraints.covered_by(bucket), may_cut)
 
     def _decide(self, task: BucketTask) -> Strategy:
         """How the message is made, by what is known now; memory is freed for it, as far as can be."""
@@ -380,23 +373,3 @@ class MessageMaker:
 
     def _scope(self, bucket: Bucket, layout: Layout) -> BucketScope:
         return BucketScope(bucket.variable, self._prepared.problem.sizes[bucket.variable], bucket.separator, layout)
-
-    def _covered(self, bucket: Bucket) -> list[PackedFactor]:
-        """Constraints over the bucket's variables that no message enforces already.
-
-        A constraint covered by a message's scope was applied when that message was made. So only those count that
-        mention, for every message, a variable that the message lacks; any of them mentions one that the largest lacks.
-        The problem's own tables have been through no join and enforce nothing but themselves.
-        """
-        members = members_of(bucket.separator) | 1 << bucket.variable
-        scopes = [members_of(m.scope) for m in bucket.messages if m.is_filtered]
-        fresh = members & ~max(scopes, key=int.bit_count, default=0)
-        # Of a variable that thousands of constraints mention, those that lie in the bucket are found by their others.
-        near = [self._constraints_of[v] for v in elements_of(fresh)]
-        filed = [self._constraints_filed[v] for v in elements_of(members)]
-        fewest = min(near, filed, key=lambda lists: sum(map(len, lists)))
-        found: dict[int, PackedFactor] = {}
-        for c in chain.from_iterable(fewest):
-            if c.members & ~members == 0 and all(c.members & ~scope for scope in scopes):
-                found[c.offset] = c
-        return list(found.values())

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.bucket_join import TooManyRowsError
-from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, Place
+from oocbe.bucket_engine.bucket_sizes import Place
+from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE
 from oocbe.bucket_engine.factors import FactorPool, PackedFactor
 from oocbe.complete_tables.complete_bucket import BucketFunction, CompleteBucket
 from oocbe.elimination.buckets.buckets import Bucket

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, BucketSizes, Input, Place, expected_form
+from oocbe.bucket_engine.bucket_sizes import BucketSizes, Input, Place
+from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, expected_form
 from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.ranges import float_sum_bounds, sum_bound
 from oocbe.model.infeasible import largest_feasible

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.decision import Input, Place
+from oocbe.bucket_engine.bucket_sizes import Input, Place
 from oocbe.complete_tables.conversion import complete_in_memory, rows_in_memory
 from oocbe.elimination.preparation.ranges import largest_magnitude
 from oocbe.errors import DiskError, ResourceError

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.decision import MainMemory
+from oocbe.bucket_engine.bucket_sizes import MainMemory
 from oocbe.complete_tables.complete_transpose import Scratch
 from oocbe.complete_tables.conversion import row_pieces
 from oocbe.elimination.buckets.cells_to_come import Cells, CellsToCome

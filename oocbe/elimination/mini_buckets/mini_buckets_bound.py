@@ -43,7 +43,7 @@ from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError, Unsup
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, Combination, Marginalisation
 from oocbe.pruning.incumbent import find_incumbent
-from oocbe.pruning.row_ascent import Tables
+from oocbe.pruning.row_tables import Tables
 from oocbe.results.bound_result import BoundOfZ, BoundResult
 from oocbe.settings.machine import peak_memory
 from oocbe.settings.options import SolveOptions

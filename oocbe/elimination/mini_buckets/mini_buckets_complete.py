@@ -15,7 +15,7 @@ from oocbe.elimination.mini_buckets.join_graph import JoinGraph
 from oocbe.elimination.mini_buckets.mini_buckets import MiniBucketPass
 from oocbe.elimination.mini_buckets.mini_buckets_partition import shape_of
 from oocbe.errors import RequestedEndError, ResourceError, TimeLimitError
-from oocbe.pruning.row_ascent import Tables
+from oocbe.pruning.row_tables import Tables
 from oocbe.pruning.scaled_costs import ScaledCosts
 from oocbe.system.deadline import Deadline
 

@@ -13,16 +13,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from oocbe.bucket_engine.bucket_sizes import BucketSizes, Input, Place
 from oocbe.bucket_engine.bucket_stream import PieceRoom
-from oocbe.bucket_engine.decision import (
-    BucketSizes,
-    Input,
-    Known,
-    Place,
-    Strategy,
-    Wishes,
-    decide,
-)
+from oocbe.bucket_engine.decision import Known, Strategy, Wishes, decide
 from oocbe.complete_tables.complete_cuts import CellRoom, CompleteCuts
 from oocbe.elimination.buckets.held_messages import HeldMessages
 from oocbe.kernels.cpu.packing.bit_pack import BLOCK, HEADER_WORDS
