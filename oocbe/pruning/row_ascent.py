@@ -26,18 +26,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.arrays import host_array, is_device_array
+from oocbe.kernels.choice import backend_named, cuda_works
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED, Level, Network, ascend_all, bound_rows
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_tables import Tables
+from oocbe.settings.tuning import tuning
 from oocbe.system.deadline import look
+
+if TYPE_CHECKING:
+    from oocbe.kernels.cuda.pruning.row_ascent import DeviceAscent
 
 NEED_BITS = 26
 """The distance between the sum of all minima and the threshold is below 2**26 in fixed point: sums fit 32 bits."""
@@ -52,6 +59,12 @@ after which signals and limits are looked at."""
 SLACK = 2.0**-20
 """In units of fixed point: more than subtracting, scaling and capping a float can be off."""
 
+DEVICE_CALL_WORK, DEVICE_CALL_NUMBERS = 1 << 30, 1 << 27
+"""The same of a call on a device."""
+
+STAYS_PART = 1 / 16
+"""Rows that are on a device stay there while they are this part of what would bring them there."""
+
 ROW_BLOCK = 64
 """Rows of one compiled call at least, of several that share the threads."""
 
@@ -59,24 +72,25 @@ ROW_BLOCK = 64
 class RowAscent:
     """Bounds for rows of one problem, below one threshold.
 
+    States of rows are NumPy's arrays, or CuPy's in a device's memory; rows are bounded where their parents' states are.
+
     Parameters
     ----------
     tables : of the problem. threshold : only assignments with a value strictly below it count; finite.
+    backend : ``cpu``, ``cuda``, or ``auto``: on a CUDA device where there is one and rows are many.
 
     Attributes
     ----------
     need : a row whose bound reaches it goes. state, bound : of the row that assigns nothing.
-    block : rows that are bounded in some hundredths of a second.
     """
 
-    def __init__(self, tables: Tables, threshold: int | float) -> None:
-        self.tables, self.threshold = tables, threshold
+    def __init__(self, tables: Tables, threshold: int | float, backend: str = "cpu") -> None:
+        self.tables, self.threshold, self._backend = tables, threshold, backend
         self._sizes = np.array(tables.problem.sizes, dtype=np.int64)
         self._least = tables.least
         self._bits, self.need = self._fixed_point(threshold)
         self.network, self.state = self._laid_out()
         self._passes_a_call = max(1, int(CALL_WORK / max(1, tables.pass_work)))
-        self.block = max(1, min(CALL_NUMBERS // len(self.state), self._passes_a_call))
         self.bound = self.need if self.need <= 0 or any(t.is_impossible for t in tables.parts) else 0
 
     def _fixed_point(self, threshold: int | float) -> tuple[int, int]:
@@ -153,25 +167,74 @@ class RowAscent:
             self.bound = int(ascend_all(self.network, level, self.state, self.bound, self.need, now))
             passes -= now
 
+    def placed(self, states: Any, level: Level, v: int, rows: int, kept: int) -> Any:
+        """States of parents where their rows are best bounded, with the limits of this ascent's backend.
+
+        Parameters
+        ----------
+        states : anywhere. level, v : as of :meth:`rows`. rows : that are to be bounded.
+        kept : states that are kept of them at a time at most.
+        """
+        is_there = is_device_array(states)
+        if self._backend != "cuda":
+            wanted = tuning().device_row_work * (STAYS_PART if is_there else 1)
+            if self._backend == "cpu" or rows * self.tables.pass_work < wanted or not cuda_works(wanted=False):
+                return host_array(states)
+        device = self._on_device
+        if not device.can_bound(level, v):
+            return host_array(states)
+        made = min(rows, self._device_block) + 2 * min(rows, 2 * kept) + (0 if is_there else len(states))
+        if made * self.state.nbytes > device.room():
+            return host_array(states)
+        return states if is_there else device.uploaded(states)
+
+    def block_of(self, states: Any) -> int:
+        """How many rows of some parents are bounded in some hundredths of a second."""
+        if is_device_array(states):
+            return self._device_block
+        return max(1, min(CALL_NUMBERS // len(self.state), self._passes_a_call))
+
+    @property
+    def _device_block(self) -> int:
+        work = int(DEVICE_CALL_WORK / max(1, self.tables.pass_work))
+        return max(1, min(DEVICE_CALL_NUMBERS // len(self.state), work))
+
+    @cached_property
+    def _on_device(self) -> DeviceAscent:
+        """
+        Raises
+        ------
+        UsageError : there is no CUDA device.
+        """
+        backend_named("cuda")  # has the limit of the device's memory set
+        from oocbe.kernels.cuda.pruning.row_ascent import DeviceAscent
+
+        return DeviceAscent(self.network, self.need)
+
     def rows(
         self,
         level: Level,
         v: int,
-        parents: NDArray[np.int32],
+        parents: Any,
         parent_bounds: NDArray[np.int64],
         parent: NDArray[np.int64],
         value: NDArray[np.int64],
         passes: int,
         radius: int,
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    ) -> tuple[Any, NDArray[np.int64]]:
         """States and bounds of rows: each is a parent's row with a value of one more variable.
+
+        States are where the parents' are; those of rows whose bound reaches ``need`` mean nothing.
 
         Parameters
         ----------
-        level : of the variables open then. v : the variable. parents : int32 (parents, state).
-        parent_bounds : int64 (parents,). parent, value : int64 (rows,). passes : over what changes.
+        level : of the variables open then; parents on a device leave one value to each of the others but ``v``.
+        v : the variable. parents : int32 (parents, state). parent_bounds : int64 (parents,).
+        parent, value : int64 (rows,). passes : over what changes.
         radius : how many functions away from a variable that loses values others still are passed over.
         """
+        if is_device_array(parents):
+            return self._on_device.rows(level, v, parents, parent_bounds, parent, value, passes, radius)
         count = len(parent)
         states = np.empty((count, len(self.state)), dtype=np.int32)
         bounds = np.empty(count, dtype=np.int64)
@@ -194,11 +257,31 @@ class RowAscent:
         run_all(bound_rows, [(*fixed, low, high) for low, high in pairwise(cuts)])
         return states, bounds
 
-    def live(self, states: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def live(self, states: Any) -> NDArray[np.bool_]:
         """Bool (rows, values), which values of all variables are not removed."""
-        values: NDArray[np.int32] = states[:, : self.network.value_start[-1]]
-        is_live: NDArray[np.bool_] = values != REMOVED
+        count = int(self.network.value_start[-1])
+        if is_device_array(states):
+            return self._on_device.live(states, count)
+        is_live: NDArray[np.bool_] = states[:, :count] != REMOVED
         return is_live
+
+    def costs(self, states: Any, rows: NDArray[np.int64], v: int, value: NDArray[np.int64]) -> NDArray[np.int32]:
+        """What a value of a variable costs by itself in each of some rows, int32 (rows,)."""
+        places = self.network.value_start[v] + value
+        if is_device_array(states):
+            return self._on_device.numbers_at(states, rows, places)
+        found: NDArray[np.int32] = states[rows, places]
+        return found
+
+    def taken(self, states: Any, rows: NDArray[np.int64]) -> Any:
+        """Some of the states, where they are."""
+        return self._on_device.taken(states, rows) if is_device_array(states) else states[rows]
+
+    def joined(self, parts: Sequence[Any]) -> Any:
+        """States laid end to end, all of them in one place."""
+        if len(parts) == 1:
+            return parts[0]
+        return self._on_device.joined(parts) if is_device_array(parts[0]) else np.concatenate(parts)
 
     def in_costs(self, bound: int) -> int | float:
         """The least value that an assignment with such a bound can have; the threshold where it has none below."""

@@ -57,6 +57,7 @@ class RowSearch:
     Parameters
     ----------
     tables : of the problem. known : filled in. memory : bytes that the rows of a walk may take.
+    backend : where rows are bounded, as of :class:`~oocbe.pruning.row_ascent.RowAscent`.
 
     Attributes
     ----------
@@ -67,8 +68,8 @@ class RowSearch:
     is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
     """
 
-    def __init__(self, tables: Tables, known: Knowledge, memory: int) -> None:
-        self._tables, self._known, self._memory = tables, known, memory
+    def __init__(self, tables: Tables, known: Knowledge, memory: int, backend: str = "cpu") -> None:
+        self._tables, self._known, self._memory, self._backend = tables, known, memory, backend
         self.rows = self.ruled_out = self.largest = 0
         self.seconds = 0.0
         self.expected: float | None = None
@@ -175,7 +176,7 @@ class RowSearch:
 
     def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
         """An ascent below a threshold, as far as passes over all variables bring it."""
-        ascent = RowAscent(self._tables, threshold)
+        ascent = RowAscent(self._tables, threshold, self._backend)
         level = ascent.level(range(len(self._tables.problem.sizes)))
         for _ in range(MOST_ROUNDS):
             before = ascent.bound
