@@ -39,7 +39,7 @@ from oocbe.elimination.search.outcome import (
     result_of_nothing,
 )
 from oocbe.elimination.search.race import RaceWinner, race
-from oocbe.elimination.search.row_rounds import result_by_rows
+from oocbe.elimination.search.row_rounds import RowRounds, result_by_rows
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import (
     FloatRangeError,
@@ -216,6 +216,7 @@ class _Solving:
             return self._eliminate(choices, time.perf_counter() - begin)
         spent = 0.0
         found: list[Incumbent] = []
+        rows = RowRounds(self._target, options, self.deadline)
         if options.bounds == "auto":
             try:
                 choices = self.run.orders(lambda: easy_orders(problem, options))
@@ -224,7 +225,7 @@ class _Solving:
             spent = time.perf_counter() - begin
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
                 known = self._knowledge_of(found)
-                result = result_by_rows(problem, self._target, choices[0], options, known, self.deadline, spent)
+                result = result_by_rows(problem, rows, choices[0], options, known, spent)
                 result = result or self._eliminate_easily(choices, spent, found)
                 if result is not None and result.linear_constraints != "relaxed":
                     return result
@@ -233,7 +234,7 @@ class _Solving:
         known = self._knowledge_of(found)
         speed = speed_of(options.backend)
         others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, speed)
-        search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others)
+        search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others, rows)
         search.statistics.seconds["order"] = spent
         self._statistics = search.statistics
         try:

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from oocbe.kernels.arrays import host_array, is_device_array
 from oocbe.kernels.choice import backend_named, cuda_works
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED, Level, Network, ascend_all, bound_rows
+from oocbe.kernels.cpu.pruning.row_values import count_left, first_left
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -53,8 +54,8 @@ MOST_SCALE_BITS = 12
 """Integers are counted in up to 2**-12: costs are handed on in equal parts, which are fractions."""
 
 CALL_WORK, CALL_NUMBERS = 1 << 24, 1 << 22
-"""Cells looked at in a pass over the rows of a compiled call, and numbers in their states: some hundredths of a second,
-after which signals and limits are looked at."""
+"""Cells looked at in a pass over the rows that one thread bounds, and numbers in the states of all of them: some
+hundredths of a second, after which signals and limits are looked at."""
 
 SLACK = 2.0**-20
 """In units of fixed point: more than subtracting, scaling and capping a float can be off."""
@@ -65,8 +66,9 @@ DEVICE_CALL_WORK, DEVICE_CALL_NUMBERS = 1 << 30, 1 << 27
 STAYS_PART = 1 / 16
 """Rows that are on a device stay there while they are this part of what would bring them there."""
 
-ROW_BLOCK = 64
-"""Rows of one compiled call at least, of several that share the threads."""
+SHARE_WORK = 1 << 17
+"""Cells looked at in a pass over the rows of one compiled call at least, of several that share the threads: some tenths
+of a millisecond, where handing over takes hundredths."""
 
 
 class RowAscent:
@@ -91,7 +93,7 @@ class RowAscent:
         self._bits, self.need = self._fixed_point(threshold)
         self.network, self.state = self._laid_out()
         self._passes_a_call = max(1, int(CALL_WORK / max(1, tables.pass_work)))
-        self.bound = self.need if self.need <= 0 or any(t.is_impossible for t in tables.parts) else 0
+        self.bound = self.need if self.need <= 0 or tables.is_impossible else 0
 
     def _fixed_point(self, threshold: int | float) -> tuple[int, int]:
         """Bits of the scale, and the least bound that no assignment below the threshold can have."""
@@ -192,7 +194,7 @@ class RowAscent:
         """How many rows of some parents are bounded in some hundredths of a second."""
         if is_device_array(states):
             return self._device_block
-        return max(1, min(CALL_NUMBERS // len(self.state), self._passes_a_call))
+        return max(1, min(CALL_NUMBERS // len(self.state), thread_count() * self._passes_a_call))
 
     @property
     def _device_block(self) -> int:
@@ -238,7 +240,9 @@ class RowAscent:
         count = len(parent)
         states = np.empty((count, len(self.state)), dtype=np.int32)
         bounds = np.empty(count, dtype=np.int64)
-        pieces = max(1, min(4 * thread_count(), count // ROW_BLOCK)) if thread_count() > 1 else 1
+        threads = thread_count()
+        work = count * self.tables.pass_work
+        pieces = max(1, min(8 * threads, count, int(work / SHARE_WORK))) if threads > 1 else 1
         cuts = [count * i // pieces for i in range(pieces + 1)]
         fixed = (
             self.network,
@@ -256,6 +260,29 @@ class RowAscent:
         )
         run_all(bound_rows, [(*fixed, low, high) for low, high in pairwise(cuts)])
         return states, bounds
+
+    def values_left(self, states: Any, variables: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many values rows leave to each of some variables: all rows together, and the row that leaves the most.
+
+        states : or what :meth:`live` says of them, which also :meth:`assign` takes.
+        """
+        together, most = np.zeros(len(variables), dtype=np.int64), np.zeros(len(variables), dtype=np.int64)
+        count_left(self.network.value_start, states, _gone(states), variables, together, most)
+        return together, most
+
+    def assign(self, states: Any, variables: NDArray[np.int64], assignments: NDArray[Any]) -> None:
+        """Write the first value that each row leaves to each of some variables into ``assignments`` (rows, all)."""
+        first_left(self.network.value_start, states, _gone(states), variables, assignments)
+
+    def values_of(self, states: Any, v: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows and the values that they leave to a variable, row by row; of states or what is live in them."""
+        start = self.network.value_start
+        rows, values = np.nonzero(states[:, start[v] : start[v + 1]] != _gone(states))
+        return rows, values
+
+    def in_main_memory(self, states: Any) -> NDArray[Any]:
+        """What :meth:`values_left` and its like look at: states themselves, or what is live in those on a device."""
+        return self.live(states) if is_device_array(states) else states
 
     def live(self, states: Any) -> NDArray[np.bool_]:
         """Bool (rows, values), which values of all variables are not removed."""
@@ -293,6 +320,11 @@ class RowAscent:
         return min(self._least + math.ldexp(bound, -self._bits) - 2 * self.tables.rounding, self.threshold)
 
 
+def _gone(states: NDArray[Any]) -> np.int32:
+    """What says in states that a value is removed, or in what is live in them."""
+    return np.int32(0) if states.dtype == np.bool_ else REMOVED
+
+
 def load_loops() -> None:
     """Load the compiled loops, or compile them: a problem of two variables needs them all."""
     variables = (Variable("a", 2), Variable("b", 2))
@@ -303,3 +335,5 @@ def load_loops() -> None:
     ascent.ascend(level, 1)
     one = np.zeros(1, dtype=np.int64)
     ascent.rows(level, 0, ascent.state[None], one, one, one, 1, 1)
+    ascent.values_left(ascent.state[None], one)
+    ascent.assign(ascent.state[None], one, np.zeros((1, 2), dtype=np.uint8))

@@ -39,18 +39,13 @@ class Table:
     Attributes
     ----------
     scope : variables. values : int64 or float64, an axis a variable; 0 where forbidden.
-    permitted : bool, of the same shape. least : of the permitted values.
+    permitted : bool, of the same shape. least : of the permitted values, 0 where there are none.
     """
 
     scope: tuple[int, ...]
     values: Values
     permitted: NDArray[np.bool_]
     least: int | float
-
-    @property
-    def is_impossible(self) -> bool:
-        """Whether nothing is permitted."""
-        return not self.permitted.any()
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ class Tables:
     ----------
     problem : in min-sum. parts : over one or more variables. constant : what assignments cost beside them.
     grid : the values that assignments can have. rounding : what sums of floats can be off by.
-    is_integral : whether all costs are integers.
+    is_integral : whether all costs are integers. is_impossible : whether some part permits nothing.
     """
 
     problem: Problem
@@ -70,6 +65,7 @@ class Tables:
     grid: ValueGrid
     rounding: float
     is_integral: bool
+    is_impossible: bool
 
     @classmethod
     def of(cls, problem: Problem) -> Self | None:
@@ -91,6 +87,7 @@ class Tables:
         # Of a sum in any order: half a unit in the last place for each addition, of at most all magnitudes.
         rounding = 0.0 if is_integral else 2.0**-52 * (len(problem.functions) + 4) * magnitude
         dtype = np.int64 if is_integral else np.float64
+        values: dict[tuple[int, ...], NDArray[Any]]
         values = {scope: np.zeros([sizes[v] for v in scope], dtype=dtype) for scope in scopes}
         permitted = {scope: np.ones([sizes[v] for v in scope], dtype=bool) for scope in scopes}
         for f in problem.functions:
@@ -104,15 +101,20 @@ class Tables:
             permitted[tuple(sorted(c.scope))] &= dense.transpose(np.argsort(c.scope))
         constant = problem.constant
         parts = []
+        is_impossible = False
         for scope in sorted(scopes):
-            allowed = permitted[scope]
-            own = np.where(allowed, values[scope], 0)
-            least = own[allowed].min().item() if allowed.any() else 0
-            if scope or not allowed.any():
-                parts.append(Table(scope, own, allowed, least))
+            costs, allowed = values[scope], permitted[scope]
+            least = costs.min().item()
+            if not allowed.all():
+                least = costs[allowed].min().item() if allowed.any() else 0
+                costs[~allowed] = 0
+                is_impossible |= not allowed.any()
+            if scope:
+                parts.append(Table(scope, costs, allowed, least))
             else:
-                constant += own.item()
-        return cls(problem, tuple(parts), constant, ValueGrid.of(problem), rounding, is_integral)
+                constant += costs.item()
+        grid = ValueGrid.of(problem)
+        return cls(problem, tuple(parts), constant, grid, rounding, is_integral, is_impossible)
 
     @property
     def least(self) -> int | float:
@@ -120,6 +122,16 @@ class Tables:
         if self.is_integral:
             return self.constant + sum(part.least for part in self.parts)
         return math.fsum([self.constant, *(part.least for part in self.parts)])
+
+    def weights(self, most: float) -> NDArray[np.float64]:
+        """What each table costs on average beyond its minimum, in parts of ``most``, which no cell is counted above."""
+        layout = self.layout
+        costs = np.where(layout.permitted, np.minimum(layout.above, most), most) / most
+        if not self.parts:
+            return np.zeros(0)
+        sums = np.add.reduceat(costs, layout.piece_start)  # equal for equal tables: ties stay ties
+        found: NDArray[np.float64] = sums[layout.piece] / [part.values.size for part in self.parts]
+        return found
 
     @cached_property
     def pass_work(self) -> float:
@@ -143,6 +155,7 @@ class Layout:
     value : int64, the places in a state of the costs over single variables, which come first in the two below.
     above, permitted : what each cell costs beyond its function's minimum, and whether it is permitted: the costs over
         single variables, then the network's tables.
+    piece_start : int64, where their pieces begin, each a table. piece : int64 (tables,), one of each table's.
     """
 
     network: Network
@@ -150,6 +163,8 @@ class Layout:
     value: NDArray[np.int64]
     above: NDArray[Any]
     permitted: NDArray[np.bool_]
+    piece_start: NDArray[np.int64]
+    piece: NDArray[np.int64]
 
     @classmethod
     def of(cls, tables: Tables) -> Self:
@@ -168,11 +183,12 @@ class Layout:
             cells += part.values.size * len(copies)
         look()
         pieces = [*(part.values for part in single), *(copy for copies in own for copy in copies)]
-        least = [*(p.least for p in single), *(p.least for p, copies in zip(parts, own, strict=True) for _ in copies)]
+        tables_of_pieces = [*single, *(part for part, copies in zip(parts, own, strict=True) for _ in copies)]
         lengths = [piece.size for piece in pieces]
         dtype = np.int64 if tables.is_integral else np.float64
         above = np.concatenate([np.zeros(0, dtype=dtype), *(piece.ravel() for piece in pieces)])
-        above -= np.repeat(np.array(least, dtype=dtype), lengths)
+        above -= np.repeat(np.array([part.least for part in tables_of_pieces], dtype=dtype), lengths)
+        number = {part.scope: place for place, part in enumerate(tables_of_pieces)}
         flags = [*(part.permitted for part in single), *(mask for copies in masks for mask in copies)]
         variable = np.array([v for part in parts for v in part.scope], dtype=np.int64)
         function_start = starts_of([len(part.scope) for part in parts])
@@ -194,6 +210,8 @@ class Layout:
             np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*value_start[p.scope[0] :][:2]) for p in single)]),
             above,
             np.concatenate([np.zeros(0, dtype=bool), *(flag.ravel() for flag in flags)]),
+            starts_of(lengths)[:-1],
+            np.array([number[part.scope] for part in tables.parts], dtype=np.int64),
         )
 
 

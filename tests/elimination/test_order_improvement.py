@@ -11,7 +11,7 @@ import pytest
 from oocbe.elimination.orders.order import CRITERIA, FINAL_PROBES, HEURISTICS, longest_search
 from oocbe.elimination.orders.order_improvement import Chain
 from oocbe.elimination.orders.primal_graph import PrimalGraph
-from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, greedy_order
+from oocbe.kernels.cpu.orders.greedy_order import MIN_FILL, best_linear_order, greedy_order, linear_order
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 
@@ -77,7 +77,35 @@ def test_rows_of_a_greedy_order_and_where_it_gives_up():
     bits = np.unpackbits(sets.view(np.uint8), axis=1, bitorder="little")[:, :40]
     expected = sum(math.prod(size for size, inside in zip(problem.sizes, row, strict=True) if inside) for row in bits)
     assert rows == pytest.approx(expected)
-    assert rows / 2 < greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, ones, rows / 2, NEVER)[1] < rows
+    order, part = greedy_order(graph.adjacency.copy(), graph.weights, MIN_FILL, 0, ones, rows / 2, NEVER)
+    assert rows / 2 < part < rows
+    assert sorted(order.tolist()) == list(range(40))
+
+
+def test_the_frontiers_of_a_linear_order_and_where_it_gives_up():
+    problem = network(40, 70, 5)
+    graph = PrimalGraph(problem)
+    never = (math.inf, NEVER)
+    order, peak, total = linear_order(graph.adjacency, graph.weights, 3, *never)
+    neighbours = [set(np.flatnonzero(row).tolist()) for row in members(graph.adjacency, 40)]
+    frontiers = []
+    for end in range(1, 41):
+        done = set(order[:end].tolist())
+        frontiers.append(sum(graph.weights[v] for v in set().union(*(neighbours[u] for u in done)) - done))
+    assert (peak, total) == (pytest.approx(max(frontiers)), pytest.approx(sum(frontiers)))
+    again, reached, _ = linear_order(graph.adjacency, graph.weights, 3, peak / 2, NEVER)
+    assert peak / 2 < reached
+    assert sorted(again.tolist()) == list(range(40))
+    kept = next(step for step, bits in enumerate(frontiers) if bits > peak / 2) + 1
+    assert (again[:kept] == order[:kept]).all() and not (again == order).all()
+    best = best_linear_order(graph.adjacency, graph.weights, 0, 8, *never)
+    peaks = [linear_order(graph.adjacency, graph.weights, seed, *never)[1:] for seed in range(8)]
+    chosen = linear_order(graph.adjacency, graph.weights, peaks.index(min(peaks)), *never)[0]
+    assert (best == chosen).all()
+
+
+def members(adjacency, count):
+    return np.unpackbits(adjacency.view(np.uint8), axis=1, bitorder="little")[:, :count]
 
 
 @pytest.mark.parametrize("chosen", range(8))

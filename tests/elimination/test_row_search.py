@@ -174,7 +174,8 @@ def test_the_deadline_ends_it():
 
 
 def test_a_hopeless_first_attempt_ends(monkeypatch):
-    monkeypatch.setattr(row_rounds, "HOPELESS_SECONDS", 0.0)
+    monkeypatch.setattr(row_search, "HOPELESS_SECONDS", 0.0)
+    monkeypatch.setattr(row_search, "FEW_RULED_OUT", 2.0)
     monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
     monkeypatch.setattr(row_search, "NARROW_WIDTH", 1)
     known = Knowledge(random_network(12, 6, 0.9, tightness=0.0, seed=3), NO_GAP, lambda *_: None)
@@ -217,11 +218,11 @@ def test_what_rows_have_found_is_known_to_a_search_with_bounds(monkeypatch):
     assignment = (0,) * 8
     value = problem.evaluate(assignment)
 
-    def rows(problem, target, choice, options, known, *_):
+    def by_rows(problem, rows, choice, options, known, *_):
         known.offer(value, assignment, "rows")
         known.raise_lower(1, "rows")
 
-    monkeypatch.setattr(solve, "result_by_rows", rows)
+    monkeypatch.setattr(solve, "result_by_rows", by_rows)
     monkeypatch.setattr(solve._Solving, "_eliminate_easily", lambda *_: None)
     monkeypatch.setattr(solve.BoundedSolve, "run", lambda _: None)
     result = oocbe.solve(problem, order_seconds=0)
@@ -254,6 +255,25 @@ def test_memory_that_runs_out_ends_rows_and_not_the_solve(monkeypatch):
     result = oocbe.solve(problem, backend="cpu", order_seconds=0)
     assert tried
     assert (result.status, result.value) == ("optimal", optimum(problem))
+
+
+def test_rows_that_wait_count_as_memory_for_messages(monkeypatch):
+    """A walk that holds little stays, one that holds much is given up, and the search ends all the same."""
+    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
+    problem = dense(10, 6, seed=1)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    assert rounds.make_room(1000) == 1000
+    given_up = 0
+    while not known.is_closed:
+        rounds._work(known)
+        held = (1 << 40) - rounds.make_room(1 << 40)
+        if held and given_up < 5:
+            assert rounds.make_room(8 * held) == 7 * held
+            assert rounds.make_room(8 * held - 8) == 8 * held - 8
+            given_up += 1
+    assert given_up == 5
+    assert known.value == optimum(problem)
 
 
 def test_a_walk_keeps_within_its_memory(monkeypatch):

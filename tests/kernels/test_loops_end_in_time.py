@@ -120,7 +120,7 @@ LOOPS = {
     "greedy_order.greedy_order": FLAG,
     "greedy_order.separators_of": FLAG,
     "greedy_order.linear_order": FLAG,
-    "greedy_order.best_linear_order": "a few orders of linear_order, which looks at the flag, and a pass along each",
+    "greedy_order.best_linear_order": "a few orders of linear_order, which looks at the flag",
     "greedy_order._peripheral": "three breadth-first searches; its caller looks at the flag",
     "groups.differs": A_ROW,
     "groups._count_starts": PIECES,
@@ -163,6 +163,8 @@ LOOPS = {
     "row_ascent._assign": WITHIN_PIECE,
     "row_ascent._scratch": "one pass over variables and functions",
     "row_ascent.bound_rows": OUTER_ROWS,
+    "row_values.count_left": "one pass over the values in the states of the rows of a beam, which memory limits",
+    "row_values.first_left": "one pass over the values in the states of the rows of a beam, which memory limits",
     "search.find_row": A_ROW,
     "search.find_rows": "a binary search for each row of a piece of at most some million",
     "search_state._sparse_entry": SEARCH,
@@ -305,7 +307,7 @@ def random_graph(count):
 def test_stopped_searches_leave_orders_of_all_vertices():
     graph, ones = random_graph(70), np.ones(70)
     greedy, _ = greedy_order(graph.copy(), ones, MIN_FILL, 0, ones, np.inf, STOPPED)
-    linear = best_linear_order(graph, ones, 0, 3, STOPPED)
+    linear = best_linear_order(graph, ones, 0, 3, np.inf, STOPPED)
     assert sorted(greedy.tolist()) == sorted(linear.tolist()) == list(range(70))
     separators = graph.copy()
     separators_of(separators, greedy, STOPPED)

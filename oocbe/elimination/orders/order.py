@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,9 +66,15 @@ CRITERIA = {
 """Codes of the greedy heuristics."""
 
 
-def _greedy(name: str) -> Callable[[PrimalGraph, int], NDArray[np.int64]]:
-    def run(graph: PrimalGraph, seed: int) -> NDArray[np.int64]:
-        arguments = (graph.weights, CRITERIA[name], seed, np.ones(len(graph.sizes)), math.inf, current_flag())
+class Heuristic(Protocol):
+    """Makes one order from a seed; where its buckets have more than ``most`` assignments, partly any order."""
+
+    def __call__(self, graph: PrimalGraph, seed: int, most: float = math.inf) -> NDArray[np.int64]: ...  # noqa: D102
+
+
+def _greedy(name: str) -> Heuristic:
+    def run(graph: PrimalGraph, seed: int, most: float = math.inf) -> NDArray[np.int64]:
+        arguments = (graph.weights, CRITERIA[name], seed, np.ones(len(graph.sizes)), most, current_flag())
         order: NDArray[np.int64] = greedy.greedy_order(graph.adjacency.copy(), *arguments)[0]
         look()
         return order
@@ -75,14 +82,14 @@ def _greedy(name: str) -> Callable[[PrimalGraph, int], NDArray[np.int64]]:
     return run
 
 
-def _linear(graph: PrimalGraph, seed: int) -> NDArray[np.int64]:
-    arguments = (graph.weights, seed, LINEAR_SWEEPS, current_flag())
+def _linear(graph: PrimalGraph, seed: int, most: float = math.inf) -> NDArray[np.int64]:
+    arguments = (graph.weights, seed, LINEAR_SWEEPS, math.log2(most), current_flag())
     order: NDArray[np.int64] = greedy.best_linear_order(graph.adjacency, *arguments)
     look()
     return order
 
 
-HEURISTICS: dict[str, Callable[[PrimalGraph, int], NDArray[np.int64]]] = {
+HEURISTICS: dict[str, Heuristic] = {
     **{name: _greedy(name) for name in CRITERIA},
     "linear": _linear,
 }
@@ -128,7 +135,9 @@ def search_orders(
     tried: set[tuple[str, bytes]] = set()
     candidates, least_work, begin = 0, math.inf, time.monotonic()
     deadline = deadline or Deadline()
-    for name, order in _candidates(graph, names, seed, finalists, cell_work):
+    # Where nothing is known that makes rows fewer than assignments, an order with too many of these need not be ended.
+    most_cells = CERTAINLY * most_work / min(1.0, cell_work) if graph.is_complete else math.inf
+    for name, order in _candidates(graph, names, seed, finalists, cell_work, most_cells):
         deadline.check()
         candidates += 1
         if order is not None and (name, order.tobytes()) not in tried:
@@ -168,10 +177,12 @@ def _candidates(
     seed: int,
     finalists: Mapping[str, Sequence[tuple[float, int, NDArray[np.int64]]]],
     cell_work: float,
+    most_cells: float,
 ) -> Iterator[tuple[str, NDArray[np.int64] | None]]:
     """An order of each heuristic in turn, without end: greedy ones are improved, others begin again; None: no better.
 
-    Heuristics whose best order is hopeless after a few turns have no further one.
+    Heuristics whose best order is hopeless after a few turns have no further one. Buckets with more than ``most_cells``
+    assignments end an order's making: the rest of it is any order.
     """
     chains: dict[str, Chain] = {}
     for restart in count():
@@ -186,7 +197,7 @@ def _candidates(
                 chains[name] = Chain(graph, CRITERIA[name], SEARCH_PROBES, seed & 0x7FFFFFFF, cell_work)
             yield name, chains[name].step()
         else:
-            yield name, HEURISTICS[name](graph, (seed + restart) & 0x7FFFFFFF)
+            yield name, HEURISTICS[name](graph, (seed + restart) & 0x7FFFFFFF, most_cells)
 
 
 def _judged(

@@ -83,6 +83,11 @@ class Run:
     def keep_known(self, content: dict[str, Any]) -> None:
         """Publish ``lower``, ``value``, ``assignment``, ``width``, ``attempt`` and ``running``, as JSON types."""
 
+    @property
+    def memory(self) -> int:
+        """Bytes that messages in memory may take."""
+        return self._memory
+
     def set_memory(self, limit: int) -> None:
         """Bytes that messages in memory may take."""
         self._memory = limit

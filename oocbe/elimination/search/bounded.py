@@ -68,10 +68,11 @@ class BoundedSolve:
     problem : in min-sum; its upper bound counts. options : settings. knowledge : filled in.
     engine : computes the buckets; its deadline ends the search. run : keeps messages, and what is known, for a run
         that is resumed. start : see :data:`Start`. others : attempts between the rounds, which may end the search.
+    rows : the search by rows, which goes before and between the rounds.
 
     Attributes
     ----------
-    statistics, mini_buckets, rows : what the search took, and mini-buckets and the search by rows, not in there.
+    statistics, mini_buckets : what the search took, and mini-buckets, not in there, nor the search by rows.
     """
 
     def __init__(
@@ -83,10 +84,11 @@ class BoundedSolve:
         run: Run,
         start: Start,
         others: AttemptsWithoutBounds,
+        rows: RowRounds,
     ) -> None:
-        self._others = others
+        self._others, self.rows = others, rows
         self.mini_buckets = MiniBucketRounds(problem, options, engine.deadline)
-        self.rows = RowRounds(problem, options, engine.deadline)
+        self._memory = run.memory
         self._problem = problem
         self._options = options
         self._known = knowledge
@@ -255,6 +257,7 @@ class BoundedSolve:
             pruner = RowPruner(scope.problem, scope.source, threshold)
             start = self._starter(scope, threshold, cap)
             semiring = scope.problem.semiring
+            self._run.set_memory(self.rows.make_room(self._memory))
             race = Race(scope.problem, semiring, choices, dominance, self._run, self._engine, start, pruner)
             winner = race.round(cap)
             statistics.attempts += race.attempts

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
+from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.search.knowledge import Knowledge
@@ -31,9 +32,6 @@ from oocbe.system.deadline import Deadline
 FIRST_SECONDS = 2.0
 """At most, before anything else."""
 
-HOPELESS_SECONDS = 1e6
-"""The first attempt ends when it is expected to take so long."""
-
 PROMISING_SECONDS, PAYS_SECONDS = 1000.0, 20.0
 """A search that is expected to take so long at most, which is ten times too much and more, has some seconds more."""
 
@@ -50,8 +48,12 @@ EASY_SECONDS = 0.8
 FEW_ROWS = 500_000.0
 """Predicted rows up to which elimination is over before a first attempt: a tenth of a second or two."""
 
-MEMORY_SHARE = 0.125
-"""Of the memory limit that rows and their states may take: messages of elimination lie beside them."""
+WORK_SHARE = 0.5
+"""Of the memory for messages that rows may take while they work: there are no messages then, but memory that was freed
+may not have been given back."""
+
+HELD_SHARE = 0.125
+"""Of the memory for messages: a walk that holds more is given up when messages are to be made."""
 
 
 class RowRounds:
@@ -74,6 +76,18 @@ class RowRounds:
     def seconds(self) -> float:
         """That rows have taken."""
         return 0.0 if self._search is None else self._search.seconds
+
+    def make_room(self, memory: int, share: float = HELD_SHARE) -> int:
+        """Bytes that are left to messages, of so many, beside what rows hold.
+
+        share : a walk that holds more than this part of it is given up.
+        """
+        search = self._search
+        if search is None:
+            return memory
+        if search.held > share * memory:
+            search.give_up_walk()
+        return memory - search.held
 
     def load(self) -> None:
         """Have the tables laid out and compiled loops loaded, which is no part of the time."""
@@ -108,8 +122,7 @@ class RowRounds:
         TimeLimitError : the deadline came.
         """
         while self._is_open and not known.is_near_enough:
-            expected = None if self._search is None else self._search.expected
-            if expected is not None and expected > HOPELESS_SECONDS:
+            if self._search is not None and self._search.is_hopeless:
                 return
             if self.seconds >= seconds + more * self._is_promising:
                 return
@@ -150,7 +163,7 @@ class RowRounds:
             if self._tables is None:
                 self._is_open = False  # the problem is none for rows
                 return
-            memory = int(MEMORY_SHARE * self._options.memory_limit)
+            memory = int(WORK_SHARE * message_memory(self._options))
             self._search = RowSearch(self._tables, known, memory, self._options.backend)
         self._search.work(SLICE_SECONDS, self._deadline)
         self._is_open = not self._search.is_over
@@ -162,28 +175,29 @@ class RowRounds:
 
 def result_by_rows(
     problem: Problem,
-    target: Problem,
+    rows: RowRounds,
     choice: OrderChoice,
     options: SolveOptions,
     known: Knowledge,
-    deadline: Deadline,
     order_seconds: float,
 ) -> Result | None:
     """The result by rows with bounds of their own before elimination that needs none; None where it is to go ahead.
 
     Parameters
     ----------
-    problem : as it was given. target : the same in min-sum. choice : the order of elimination.
-    known : about the target, filled in. order_seconds : that the order took.
+    problem : as it was given. rows : of the same in min-sum; where there is no result, they hold no memory after it.
+    choice : the order of elimination. known : about the problem in min-sum, filled in.
+    order_seconds : that the order took.
     """
     if sum(choice.predicted_rows) <= FEW_ROWS:
         return None
-    rows, statistics = RowRounds(target, options, deadline), Statistics()
     rows.load()
     with suppress(TimeLimitError):
         rows.first(known, lambda: None, EASY_SECONDS, 0.0)
+    rows.make_room(0)
     if not known.is_closed:
         return None
+    statistics = Statistics()
     rows.tell(statistics)
     result = result_of_bounds(problem, options, known, statistics, value_dtype(problem, problem.semiring).name, "cpu")
     return replace(result, seconds={**statistics.seconds, "order": order_seconds, "rows": rows.seconds})

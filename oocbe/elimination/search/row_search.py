@@ -18,6 +18,7 @@ from collections.abc import Generator
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_walk import Ties, Walk, Walked
 from oocbe.pruning.row_ascent import RowAscent
+from oocbe.pruning.row_reduction import reduced
 from oocbe.pruning.row_tables import Tables
 from oocbe.system.deadline import Deadline
 
@@ -46,6 +47,10 @@ PARTS = 8
 ROW_PASSES = 4
 """Passes for each row. On CELAR6-SUB2 two passes try 160,000 rows, four 96,000, and take a little longer for all."""
 
+HOPELESS_SECONDS, FEW_RULED_OUT = 1e6, 0.1
+"""A walk with a beam that finds nothing says that rows are hopeless where without the beam it is expected to take so
+many seconds, and bounds rule out less than this part of the rows: they know little of the rows then, and take time."""
+
 ROOT_PASSES, LITTLE, MOST_ROUNDS = 10, 0.01, 40
 """Passes at the root at a time; the progress in them, relative to all so far, below which they end; and how often they
 are repeated at most."""
@@ -66,15 +71,21 @@ class RowSearch:
         with a beam: ten times too much and more, as that keeps the rows that have the most descendants. None before.
     lower : the bound that rows have proven.
     is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
+    is_hopeless : whether walks have shown last that bounds rule out few of many rows, along all orders tried.
     """
 
     def __init__(self, tables: Tables, known: Knowledge, memory: int, backend: str = "cpu") -> None:
-        self._tables, self._known, self._memory, self._backend = tables, known, memory, backend
+        self._reduction = reduced(tables)
+        self._tables, self._known, self._memory = self._reduction.tables, known, memory
+        self._backend = backend
         self.rows = self.ruled_out = self.largest = 0
         self.seconds = 0.0
         self.expected: float | None = None
         self.lower: int | float | None = None
-        self.is_over = False
+        self.is_over = self.is_hopeless = False
+        self._walk_at_work: Walk | None = None
+        self._ties: Ties | None = None
+        self._width: int | None = None
         self._steps = self._rounds()
         self._pace, self._waited, self._stopped_at = 0.0, 0.0, time.perf_counter()
 
@@ -102,6 +113,17 @@ class RowSearch:
             self._stopped_at = time.perf_counter()
             self.seconds += self._stopped_at - begin
 
+    @property
+    def held(self) -> int:
+        """Bytes of the rows that a walk holds which is not at its end."""
+        return 0 if self._walk_at_work is None else self._walk_at_work.nbytes
+
+    def give_up_walk(self) -> None:
+        """Forget the rows of the walk at work; what was proven stays, and the next one is as wide."""
+        self._steps.close()
+        self._walk_at_work = None
+        self._steps = self._rounds()
+
     def _prove(self, bound: int | float, why: str) -> None:
         """Take a proven bound."""
         self.lower = bound if self.lower is None else max(self.lower, bound)
@@ -119,11 +141,10 @@ class RowSearch:
     def _rounds(self) -> Generator[None, None, None]:
         """Walks, until the problem is closed."""
         known = self._known
-        ties: Ties | None = None
         step = known.grid.step
         distance: int | float = step
         width, restarts = NARROW_WIDTH, RESTARTS
-        while not known.is_closed:
+        while self._width is None and not known.is_closed:
             lower = self._tables.least if known.lower is None else known.lower
             upper = known.upper_bound
             distance = distance or (upper - lower) / PARTS
@@ -136,25 +157,28 @@ class RowSearch:
             if step and restarts and known.lower is not None and lower < known.lower < threshold - step:
                 distance, restarts = step, restarts - 1  # the root has risen: it may be tight there
                 continue
-            if ties is None:
-                ties = Ties(self._tables, max(upper - lower, step) or 1.0)
+            if self._ties is None:
+                self._ties = Ties(self._tables, max(upper - lower, step) or 1.0)
                 yield
-            walked = yield from self._walk(Walk(ascent, ties, width, ROW_PASSES, is_narrow=True))
+            walked = yield from self._walk(Walk(ascent, self._ties, width, ROW_PASSES, is_narrow=True))
+            self.is_hopeless = self._is_vain(walked)
             if walked.cut is None:
                 distance, width = distance * THRESHOLD_FACTOR, NARROW_WIDTH
             elif walked.expected > FEW_EXPECTED or width > NARROW_WIDTH:
                 break
             else:
                 width *= WIDER  # the same again
-        if ties is not None:
-            yield from self._widening(ties)
+        if self._ties is not None:
+            yield from self._widening(self._ties)
 
     def _widening(self, ties: Ties) -> Generator[None, None, None]:
         """Wider and wider walks below the incumbent."""
-        known, width = self._known, FIRST_WIDTH
+        known = self._known
+        width = self._width = self._width or FIRST_WIDTH
         expected: dict[bool, float] = {}
         orders = [True, False]
         while not known.is_closed:
+            are_vain = True
             for is_narrow in orders:
                 ascent = yield from self._root(known.upper_bound)
                 self._prove(ascent.in_costs(ascent.bound), "dual ascent")
@@ -164,6 +188,7 @@ class RowSearch:
                 walked = yield from self._walk(Walk(ascent, ties, min(width, max(1, room)), ROW_PASSES, is_narrow))
                 if known.is_closed or (walked.cut is not None and width > room):
                     return
+                are_vain = are_vain and self._is_vain(walked)
                 if walked.value is not None and width > FIRST_WIDTH:
                     # What is left below the better assignment is much less: a narrow look says how much.
                     ascent = yield from self._root(known.upper_bound)
@@ -172,7 +197,15 @@ class RowSearch:
                 expected[is_narrow] = walked.expected * self._pace
             orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
             self.expected = expected[orders[0]]
+            self.is_hopeless = are_vain
             width *= WIDER
+            self._width = width
+
+    def _is_vain(self, walked: Walked) -> bool:
+        """Whether the walk at an end has found nothing, and shown bounds that rule out few of many rows."""
+        if walked.value is not None or walked.cut is None or walked.ruled_out >= FEW_RULED_OUT * walked.tried:
+            return False
+        return walked.expected * self._pace > HOPELESS_SECONDS
 
     def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
         """An ascent below a threshold, as far as passes over all variables bring it."""
@@ -190,13 +223,16 @@ class RowSearch:
         """Walk, and tell what that has found."""
         known, threshold = self._known, walk.threshold
         begin = time.perf_counter() - self._waited
+        self._walk_at_work = walk
         walked = yield from walk.steps()
+        self._walk_at_work = None
         self._pace = (time.perf_counter() - self._waited - begin) / max(1, walked.tried)
         self.rows += walked.tried
         self.ruled_out += walked.ruled_out
         self.largest = max(self.largest, walked.largest)
         if walked.value is not None and walked.assignment is not None:
-            known.offer(walked.value, walked.assignment, "rows with bounds of their own")
+            assignment = self._reduction.complete(walked.assignment)
+            known.offer(walked.value, assignment, "rows with bounds of their own")
         lower = threshold if walked.value is None else walked.value
         if walked.cut is not None:
             lower = min(lower, walked.cut)

@@ -76,13 +76,11 @@ class Ties:
         count = len(tables.problem.sizes)
         self.parts: list[list[int]] = [[] for _ in range(count)]
         around: list[set[int]] = [set() for _ in range(count)]
-        self.weight = np.zeros(len(tables.parts))
+        self.weight = tables.weights(dear)
         for number, part in enumerate(tables.parts):
             for v in part.scope:
                 self.parts[v].append(number)
                 around[v].update(part.scope)
-            above = np.minimum(part.values.astype(np.float64) - part.least, dear)
-            self.weight[number] = np.where(part.permitted, above, dear).mean() / dear
         self.neighbours = [sorted(others - {v}) for v, others in enumerate(around)]
         self.scopes = [part.scope for part in tables.parts]
         self.order = self._narrow_order()
@@ -156,6 +154,7 @@ class Walk:
             self._tied[list(part.scope)] += ties.weight[number] * (len(part.scope) - 1)
         self._factors = np.random.default_rng(0).integers(1, 2**63, size=count, dtype=np.uint64) | np.uint64(1)
         dtype = np.int64 if self._tables.is_integral else np.float64
+        self._kept: list[_Block] = []
         self._states: Any = ascent.state[None].copy()
         self._bounds = np.array([ascent.bound], dtype=np.int64)
         largest = max(sizes, default=1)
@@ -166,19 +165,24 @@ class Walk:
         self._expected, self._factor = 0.0, 1.0
         self._level = ascent.level(ties.order)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the states of its rows, those that are being made among them."""
+        return int(self._states.nbytes + sum(block[0].nbytes for block in self._kept))
+
     def steps(self) -> Steps:
         """Walk; a step ends at each yield."""
         while len(self._costs) and self._open.any():
-            live = self._ascent.live(self._states)
-            left = np.add.reduceat(live, self._first[:-1], axis=1, dtype=np.int32)
-            settled = np.flatnonzero(self._open & (left == 1).all(axis=0))
+            order = self._level.order[self._open[self._level.order]]
+            here = self._ascent.in_main_memory(self._states)
+            left, most = self._ascent.values_left(here, order)
+            settled = order[most == 1]
             if len(settled):
-                for v in settled.tolist():
-                    self._assignments[:, v] = live[:, self._first[v] : self._first[v + 1]].argmax(axis=1)
+                self._ascent.assign(here, settled, self._assignments)
                 self._close(settled.tolist())
                 continue
-            v = self._next(left)
-            parent, value = np.nonzero(live[:, self._first[v] : self._first[v + 1]])
+            v = self._next(order, left)
+            parent, value = self._ascent.values_of(here, v)
             self._assignments = self._assignments[parent]
             self._assignments[:, v] = value
             self._costs = self._costs[parent]
@@ -186,13 +190,11 @@ class Walk:
             yield from self._bound(v, *self._promising(v, parent[counts], value[counts]))
         return self._walked()
 
-    def _next(self, left: NDArray[np.int32]) -> int:
-        """The variable to assign."""
-        order = self._level.order[self._open[self._level.order]]
+    def _next(self, order: NDArray[np.int64], left: NDArray[np.int64]) -> int:
+        """The variable to assign, of those open in their order; ``left`` : values of each in all rows."""
         if self._is_narrow:
             return int(order[0])
-        values = left[:, order].mean(axis=0)
-        return int(order[np.argmin(values / (self._tied[order] + 1e-9))])
+        return int(order[np.argmin(left / len(self._states) / (self._tied[order] + 1e-9))])
 
     def _close(self, variables: Sequence[int], are_bounded: bool = True) -> NDArray[np.bool_]:
         """Count variables as assigned: add what that costs, drop rows that are forbidden, merge; which are left.
@@ -272,7 +274,7 @@ class Walk:
         ascent = self._ascent
         self._states = ascent.placed(self._states, self._level, v, len(parent), self._width)
         block = ascent.block_of(self._states)
-        kept: list[_Block] = [(self._states[:0], self._bounds[:0], parent[:0])]
+        kept = self._kept = [(self._states[:0], self._bounds[:0], parent[:0])]
         count = alive = 0
         for begin in range(0, len(parent), block):
             here = slice(begin, begin + block)
@@ -283,10 +285,11 @@ class Walk:
             kept.append((ascent.taken(found, good), found_bounds[good], begin + good))
             alive, count = alive + len(good), count + len(good)
             if count > 2 * self._width:
-                kept = [self._best_of(kept)]
+                kept[:] = [self._best_of(kept)]
                 count = self._width
             yield
         states, bounds, rows = self._best_of(kept)
+        kept.clear()
         self._tried += len(parent)
         self._ruled_out += len(parent) - alive
         self._factor *= alive / max(1, len(rows))

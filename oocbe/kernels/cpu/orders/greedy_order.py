@@ -78,7 +78,7 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factor
     weights : float64 (vertices,), for weighted min-fill: bits of the domain, say.
     criterion : one of the three codes above.
     seed : of the tie breaks. factors : float64 (vertices,), what the score of each vertex is multiplied by.
-    most : float64; where the separators have more assignments together, the order is left unfinished.
+    most : float64; where the separators have more assignments together, the vertices left come in any order.
     stop : int64 (1,); set to another value than 0 it ends the search, with the vertices left in any order.
 
     Returns
@@ -131,6 +131,11 @@ def greedy_order(adjacency: Any, weights: Any, criterion: Any, seed: Any, factor
             bits += weights[neighbours[i]]
         together += 2.0**bits
         if together > most:
+            place = step + 1
+            for left in range(n):
+                if alive[left] != 0:
+                    order[place] = left
+                    place += 1
             break
         for i in range(degree):
             u = neighbours[i]
@@ -184,10 +189,17 @@ def separators_of(adjacency: Any, order: Any, stop: Any) -> Any:
 
 
 @jit
-def linear_order(adjacency: Any, seed: Any, stop: Any) -> Any:
+def linear_order(adjacency: Any, weights: Any, seed: Any, most: Any, stop: Any) -> Any:
     """One linear order from a random peripheral vertex; see the module. The graph is not changed.
 
-    Where ``stop``, int64 (1,), is set to another value than 0, the vertices left are in any order.
+    Parameters
+    ----------
+    weights : float64 (vertices,), bits of the domains. most : bits; where a frontier has more, the vertices left are in
+        any order, and where ``stop``, int64 (1,), is set to another value than 0.
+
+    Returns
+    -------
+    int64 (vertices,) : the order. float64, twice : bits of the largest frontier, and of all together.
     """
     np.random.seed(seed)
     n = len(adjacency)
@@ -201,16 +213,18 @@ def linear_order(adjacency: Any, seed: Any, stop: Any) -> Any:
     neighbours = np.empty(n, dtype=np.int64)
     queue = np.empty(n, dtype=np.int64)
     seen = np.full(n, -1, dtype=np.int64)
+    size, peak, total = 0.0, 0.0, 0.0
     for step in range(n):
         best = -1
         best_score = np.inf
-        if stop[0] != 0:
+        is_over = stop[0] != 0 or peak > most
+        if is_over:
             for v in range(n):
                 if alive[v] != 0:
                     best = v
                     break
         for v in range(n):
-            if alive[v] == 0 or frontier[v] == 0 or stop[0] != 0:
+            if alive[v] == 0 or frontier[v] == 0 or is_over:
                 continue
             score = np.random.random()
             for w in range(words):
@@ -222,41 +236,32 @@ def linear_order(adjacency: Any, seed: Any, stop: Any) -> Any:
         order[step] = best
         alive[best] = 0
         outside[best >> 6] &= ~(U64(1) << U64(best & 63))
+        if frontier[best] != 0:
+            size -= weights[best]
         degree = members_of(adjacency[best], neighbours)
         for i in range(degree):
             u = neighbours[i]
+            if alive[u] != 0 and frontier[u] == 0:
+                size += weights[u]
             frontier[u] = 1
             outside[u >> 6] &= ~(U64(1) << U64(u & 63))
-    return order
+        peak = max(peak, size)
+        total += size
+    return order, peak, total
 
 
 @jit
-def best_linear_order(adjacency: Any, weights: Any, seed: Any, sweeps: Any, stop: Any) -> Any:
+def best_linear_order(adjacency: Any, weights: Any, seed: Any, sweeps: Any, most: Any, stop: Any) -> Any:
     """Of several linear orders, the one whose largest frontier (in bits of its domains) is smallest.
 
-    Where ``stop``, int64 (1,), is set to another value than 0, it is one of them, in part of any order.
+    Where all have more than ``most`` bits, or ``stop``, int64 (1,), is set to another value than 0, it is one of them,
+    in part of any order.
     """
-    n = len(adjacency)
-    best = np.empty(n, dtype=np.int64)
+    best = np.arange(len(adjacency))
     best_peak = np.inf
     best_total = np.inf
-    neighbours = np.empty(n, dtype=np.int64)
     for sweep in range(sweeps):
-        order = linear_order(adjacency, seed + sweep, stop)
-        state = np.zeros(n, dtype=np.uint8)
-        size, peak, total = 0.0, 0.0, 0.0
-        for step in range(n):
-            v = order[step]
-            if state[v] == 1:
-                size -= weights[v]
-            state[v] = 2
-            degree = members_of(adjacency[v], neighbours)
-            for i in range(degree):
-                if state[neighbours[i]] == 0:
-                    state[neighbours[i]] = 1
-                    size += weights[neighbours[i]]
-            peak = max(peak, size)
-            total += size
+        order, peak, total = linear_order(adjacency, weights, seed + sweep, min(most, best_peak), stop)
         if peak < best_peak or (peak == best_peak and total < best_total):
             best_peak, best_total = peak, total
             best = order
