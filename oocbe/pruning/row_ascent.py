@@ -179,7 +179,7 @@ class RowAscent:
         """
         is_there = is_device_array(states)
         if self._backend != "cuda":
-            wanted = tuning().device_row_work * (STAYS_PART if is_there else 1)
+            wanted = thread_count() * tuning().device_row_work * (STAYS_PART if is_there else 1)
             if self._backend == "cpu" or rows * self.tables.pass_work < wanted or not cuda_works(wanted=False):
                 return host_array(states)
         device = self._on_device

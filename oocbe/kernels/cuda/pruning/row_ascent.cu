@@ -6,7 +6,10 @@
 #define REMOVED (1 << 29)
 #define MOST_MOVED (1 << 28)
 #define SHIFT 32
+#define RESIDENT (ROWS <= 2 ? 1024 : 768) // threads of a multiprocessor that registers are shared among, at least
 #define SMALL_DOMAIN 8
+#define BATCH 4 // cells that a thread has loaded at once: they come from the second cache, which takes long
+#define ROUNDS 4 // of a block over a variable's uses at least, that the last one may not leave most threads idle
 
 // What is the same for all rows of a call. The variables that passes go over have *positions*; others are *fixed*, to the
 // one value that a row leaves them. A row's numbers lie in *slots*: values by position, then what their uses have taken
@@ -25,7 +28,7 @@ struct Layout {
     const i32 *near_start, *near; // (positions + 2): positions in common functions, << 2 | behind << 1 | ahead
     const i64 *fraction; // (positions)
     const i32 *tables;
-    i64 positions, full, fixed, owners, digits, state, units;
+    i64 positions, full, fixed, owners, digits, state, units, degree;
     i64 assigned; // position of the assigned variable, or -1
     i64 assigned_owner; // among the fixed ones, or -1
     i64 assigned_start, assigned_size; // its values in a state
@@ -58,13 +61,15 @@ struct alignas(4 * ROWS) Numbers {
 struct Block {
     i32 *slots, *least;
     i32 *digits, *bound, *before, *low, *flags;
+    int4 *entry; // those of the position at hand, and
+    i32 *use; // its uses
     u32 *reached;
     unsigned short *live, *live_count;
     unsigned char *reach, *state; // state: 0 gone, 1 passes go on, 2 they have ended
 };
 
-__device__ __forceinline__ Entry entry_of(const Layout &layout, i64 number) {
-    int4 first = layout.entry[2 * number], second = layout.entry[2 * number + 1];
+__device__ __forceinline__ Entry entry_of(const int4 *entries, int number) {
+    int4 first = entries[2 * number], second = entries[2 * number + 1];
     return {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
 }
 
@@ -138,6 +143,10 @@ __device__ void pass_over(const Layout &layout, const Block &block, int position
     // Threads to spare share the other variables' values.
     int slices = 1;
     while (slices < 32 && heavy * slices * 2 <= THREADS) slices *= 2;
+    while (slices < 32 && heavy * slices < ROUNDS * THREADS && slices * 2 * BATCH < count + BATCH) slices *= 2;
+    for (int use = thread; use < uses; use += THREADS) block.use[use] = layout.use[first_use + use];
+    for (int i = thread; i < 2 * uses; i += THREADS) block.entry[i] = layout.entry[2 * first_use + i];
+    __syncthreads();
     for (int begin = 0; begin < heavy * slices; begin += THREADS) {
         int unit = begin + thread, slice = unit & (slices - 1);
         unit /= slices;
@@ -147,7 +156,7 @@ __device__ void pass_over(const Layout &layout, const Block &block, int position
         int use = unit / count, k = unit - use * count, number = 0;
         bool is_unit = unit < heavy;
         if (is_unit) {
-            Entry e = entry_of(layout, first_use + use);
+            Entry e = entry_of(block.entry, use);
             int a = live[k];
             number = e.number;
             if (e.kind == 0) {
@@ -155,12 +164,18 @@ __device__ void pass_over(const Layout &layout, const Block &block, int position
                 const unsigned short *other = block.live + layout.value_slot[e.other];
                 const i32 *table = layout.tables + e.table + a;
                 const Numbers *taken = (const Numbers *)block.slots + e.other_slot;
-                #pragma unroll 4
-                for (int x = slice; x < values; x += slices) {
-                    int b = other[x], cost = table[b * e.other_stride];
-                    Numbers gone = taken[b];
+                for (int x = slice; x < values; x += BATCH * slices) {
+                    int b[BATCH], cost[BATCH];
                     #pragma unroll
-                    for (int r = 0; r < ROWS; r++) least[r] = min(least[r], cost - gone.of[r]);
+                    for (int i = 0; i < BATCH; i++) b[i] = other[min(x + i * slices, values - 1)]; // the last one again
+                    #pragma unroll
+                    for (int i = 0; i < BATCH; i++) cost[i] = __ldg(table + b[i] * e.other_stride);
+                    #pragma unroll
+                    for (int i = 0; i < BATCH; i++) {
+                        Numbers gone = taken[b[i]];
+                        #pragma unroll
+                        for (int r = 0; r < ROWS; r++) least[r] = min(least[r], cost[i] - gone.of[r]);
+                    }
                 }
             } else {
                 for (int r = 0; r < ROWS; r++)
@@ -178,7 +193,7 @@ __device__ void pass_over(const Layout &layout, const Block &block, int position
     }
     for (int unit = heavy + thread; unit < uses * count; unit += THREADS) {
         int use = unit / count, k = unit - use * count;
-        Entry e = entry_of(layout, first_use + use);
+        Entry e = entry_of(block.entry, use);
         const i32 *table = layout.tables + e.table + live[k];
         #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -196,7 +211,7 @@ __device__ void pass_over(const Layout &layout, const Block &block, int position
         if (cost == REMOVED) continue;
         #pragma unroll 4
         for (int use = 0; use < uses; use++) {
-            i32 *taken = block.slots + (i64)((layout.use[first_use + use] >> 2) + a) * ROWS + row;
+            i32 *taken = block.slots + (i64)((block.use[use] >> 2) + a) * ROWS + row;
             int least = block.least[use * count * ROWS + i], before = *taken;
             int more = max(0, min(min(least - before, REMOVED - 1 - cost), MOST_MOVED - before));
             if (least == REMOVED) {
@@ -222,7 +237,7 @@ __device__ void pass_over(const Layout &layout, const Block &block, int position
         if (cost == REMOVED) continue;
         if (cost - low + bound >= need) {
             for (int use = 0; use < uses; use++)
-                block.slots[(i64)((layout.use[first_use + use] >> 2) + a) * ROWS + row] = -REMOVED;
+                block.slots[(i64)((block.use[use] >> 2) + a) * ROWS + row] = -REMOVED;
             cost = REMOVED;
             atomicOr(flags + row, 1);
         } else {
@@ -232,7 +247,7 @@ __device__ void pass_over(const Layout &layout, const Block &block, int position
                 atomicOr(flags + row, 2);
                 #pragma unroll 4
                 for (int use = 0; use < uses; use++) {
-                    int packed = layout.use[first_use + use];
+                    int packed = block.use[use];
                     if (packed & (is_backward ? 2 : 1)) {
                         i32 *taken = block.slots + (i64)((packed >> 2) + a) * ROWS + row;
                         int part = min(share, *taken + MOST_MOVED);
@@ -302,7 +317,7 @@ __device__ __forceinline__ u32 rows_at(const Block &block, int position) {
 // Bounds rows: each is a parent's row with a value of one more variable. `parents` (parents, state), `bounds_before`
 // (parents), `parent`, `value` (rows); `states` (rows, state), `bounds` (rows), written; states of rows that go are not.
 // `scratch` (blocks, slots * ROWS): where slots are not in shared memory.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS)
 bound_rows(Layout layout, const i32 *parents, const i32 *bounds_before, const i32 *parent, const i32 *value, i64 rows,
            i32 *states, i32 *bounds, i32 *scratch) {
     extern __shared__ int4 memory[];
@@ -310,7 +325,8 @@ bound_rows(Layout layout, const i32 *parents, const i32 *bounds_before, const i3
     const i64 slots = layout.full + layout.fixed;
     const u32 lane = lane_number();
     Block block;
-    i32 *free = (i32 *)memory;
+    block.entry = memory;
+    i32 *free = (i32 *)(memory + 2 * layout.degree);
 #if IN_SHARED
     block.slots = free;
     free += slots * ROWS;
@@ -325,7 +341,8 @@ bound_rows(Layout layout, const i32 *parents, const i32 *bounds_before, const i3
     block.before = block.bound + ROWS;
     block.low = block.before + ROWS;
     block.flags = block.low + ROWS;
-    free = block.flags + 2 * ROWS;
+    block.use = block.flags + 2 * ROWS;
+    free = block.use + layout.degree;
     block.reached = (u32 *)free;
     free += (positions + 31) / 32;
     block.live = (unsigned short *)free;
@@ -391,7 +408,7 @@ bound_rows(Layout layout, const i32 *parents, const i32 *bounds_before, const i3
         // What its functions can spare for the value that stays, a warp for each of them and row.
         for (int unit = thread / 32; unit < uses * ROWS; unit += THREADS / 32) {
             int use = unit / ROWS, r = unit % ROWS, a = value[min(group + r, rows - 1)];
-            Entry e = entry_of(layout, first_use + use);
+            Entry e = entry_of(layout.entry, first_use + use);
             int least = REMOVED;
             if (e.kind == 0) {
                 const int values = block.live_count[e.other];

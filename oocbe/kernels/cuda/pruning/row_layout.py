@@ -131,6 +131,7 @@ def laid_out(network: Network, near: Near, level: Level, v: int) -> Rows:
         "digits": len(arrays["digit"]),
         "state": state,
         "units": int(max((degree[:-1] * sizes[order]).max(initial=1), degree[-1])),
+        "degree": int(degree[:-1].max(initial=1)),
         "assigned": int(position[v]),
         "assigned_owner": int(owner[v]),
         "assigned_start": int(network.value_start[v]),
