@@ -26,19 +26,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.arrays import host_array, is_device_array
+from oocbe.kernels.choice import backend_named, cuda_works
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED, Level, Network, ascend_all, bound_rows
 from oocbe.kernels.cpu.pruning.row_values import count_left, first_left
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_tables import Tables
+from oocbe.settings.tuning import tuning
 from oocbe.system.deadline import look
+
+if TYPE_CHECKING:
+    from oocbe.kernels.cuda.pruning.row_ascent import DeviceAscent
 
 NEED_BITS = 26
 """The distance between the sum of all minima and the threshold is below 2**26 in fixed point: sums fit 32 bits."""
@@ -47,37 +54,45 @@ MOST_SCALE_BITS = 12
 """Integers are counted in up to 2**-12: costs are handed on in equal parts, which are fractions."""
 
 CALL_WORK, CALL_NUMBERS = 1 << 24, 1 << 22
-"""Cells looked at in a pass over the rows of a compiled call, and numbers in their states: some hundredths of a second,
-after which signals and limits are looked at."""
+"""Cells looked at in a pass over the rows that one thread bounds, and numbers in the states of all of them: some
+hundredths of a second, after which signals and limits are looked at."""
 
 SLACK = 2.0**-20
 """In units of fixed point: more than subtracting, scaling and capping a float can be off."""
 
-ROW_BLOCK = 64
-"""Rows of one compiled call at least, of several that share the threads."""
+DEVICE_CALL_WORK, DEVICE_CALL_NUMBERS = 1 << 30, 1 << 27
+"""The same of a call on a device."""
+
+STAYS_PART = 1 / 16
+"""Rows that are on a device stay there while they are this part of what would bring them there."""
+
+SHARE_WORK = 1 << 17
+"""Cells looked at in a pass over the rows of one compiled call at least, of several that share the threads: some tenths
+of a millisecond, where handing over takes hundredths."""
 
 
 class RowAscent:
     """Bounds for rows of one problem, below one threshold.
 
+    States of rows are NumPy's arrays, or CuPy's in a device's memory; rows are bounded where their parents' states are.
+
     Parameters
     ----------
     tables : of the problem. threshold : only assignments with a value strictly below it count; finite.
+    backend : ``cpu``, ``cuda``, or ``auto``: on a CUDA device where there is one and rows are many.
 
     Attributes
     ----------
     need : a row whose bound reaches it goes. state, bound : of the row that assigns nothing.
-    block : rows that are bounded in some hundredths of a second.
     """
 
-    def __init__(self, tables: Tables, threshold: int | float) -> None:
-        self.tables, self.threshold = tables, threshold
+    def __init__(self, tables: Tables, threshold: int | float, backend: str = "cpu") -> None:
+        self.tables, self.threshold, self._backend = tables, threshold, backend
         self._sizes = np.array(tables.problem.sizes, dtype=np.int64)
         self._least = tables.least
         self._bits, self.need = self._fixed_point(threshold)
         self.network, self.state = self._laid_out()
         self._passes_a_call = max(1, int(CALL_WORK / max(1, tables.pass_work)))
-        self.block = max(1, min(CALL_NUMBERS // len(self.state), self._passes_a_call))
         self.bound = self.need if self.need <= 0 or tables.is_impossible else 0
 
     def _fixed_point(self, threshold: int | float) -> tuple[int, int]:
@@ -154,29 +169,80 @@ class RowAscent:
             self.bound = int(ascend_all(self.network, level, self.state, self.bound, self.need, now))
             passes -= now
 
+    def placed(self, states: Any, level: Level, v: int, rows: int, kept: int) -> Any:
+        """States of parents where their rows are best bounded, with the limits of this ascent's backend.
+
+        Parameters
+        ----------
+        states : anywhere. level, v : as of :meth:`rows`. rows : that are to be bounded.
+        kept : states that are kept of them at a time at most.
+        """
+        is_there = is_device_array(states)
+        if self._backend != "cuda":
+            wanted = thread_count() * tuning().device_row_work * (STAYS_PART if is_there else 1)
+            if self._backend == "cpu" or rows * self.tables.pass_work < wanted or not cuda_works(wanted=False):
+                return host_array(states)
+        device = self._on_device
+        if not device.can_bound(level, v):
+            return host_array(states)
+        made = min(rows, self._device_block) + 2 * min(rows, 2 * kept) + (0 if is_there else len(states))
+        if made * self.state.nbytes > device.room():
+            return host_array(states)
+        return states if is_there else device.uploaded(states)
+
+    def block_of(self, states: Any) -> int:
+        """How many rows of some parents are bounded in some hundredths of a second."""
+        if is_device_array(states):
+            return self._device_block
+        return max(1, min(CALL_NUMBERS // len(self.state), thread_count() * self._passes_a_call))
+
+    @property
+    def _device_block(self) -> int:
+        work = int(DEVICE_CALL_WORK / max(1, self.tables.pass_work))
+        return max(1, min(DEVICE_CALL_NUMBERS // len(self.state), work))
+
+    @cached_property
+    def _on_device(self) -> DeviceAscent:
+        """
+        Raises
+        ------
+        UsageError : there is no CUDA device.
+        """
+        backend_named("cuda")  # has the limit of the device's memory set
+        from oocbe.kernels.cuda.pruning.row_ascent import DeviceAscent
+
+        return DeviceAscent(self.network, self.need)
+
     def rows(
         self,
         level: Level,
         v: int,
-        parents: NDArray[np.int32],
+        parents: Any,
         parent_bounds: NDArray[np.int64],
         parent: NDArray[np.int64],
         value: NDArray[np.int64],
         passes: int,
         radius: int,
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    ) -> tuple[Any, NDArray[np.int64]]:
         """States and bounds of rows: each is a parent's row with a value of one more variable.
+
+        States are where the parents' are; those of rows whose bound reaches ``need`` mean nothing.
 
         Parameters
         ----------
-        level : of the variables open then. v : the variable. parents : int32 (parents, state).
-        parent_bounds : int64 (parents,). parent, value : int64 (rows,). passes : over what changes.
+        level : of the variables open then; parents on a device leave one value to each of the others but ``v``.
+        v : the variable. parents : int32 (parents, state). parent_bounds : int64 (parents,).
+        parent, value : int64 (rows,). passes : over what changes.
         radius : how many functions away from a variable that loses values others still are passed over.
         """
+        if is_device_array(parents):
+            return self._on_device.rows(level, v, parents, parent_bounds, parent, value, passes, radius)
         count = len(parent)
         states = np.empty((count, len(self.state)), dtype=np.int32)
         bounds = np.empty(count, dtype=np.int64)
-        pieces = max(1, min(4 * thread_count(), count // ROW_BLOCK)) if thread_count() > 1 else 1
+        threads = thread_count()
+        work = count * self.tables.pass_work
+        pieces = max(1, min(8 * threads, count, int(work / SHARE_WORK))) if threads > 1 else 1
         cuts = [count * i // pieces for i in range(pieces + 1)]
         fixed = (
             self.network,
@@ -195,23 +261,54 @@ class RowAscent:
         run_all(bound_rows, [(*fixed, low, high) for low, high in pairwise(cuts)])
         return states, bounds
 
-    def values_left(
-        self, states: NDArray[np.int32], variables: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many values rows leave to each of some variables: all rows together, and the row that leaves the most."""
+    def values_left(self, states: Any, variables: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many values rows leave to each of some variables: all rows together, and the row that leaves the most.
+
+        states : or what :meth:`live` says of them, which also :meth:`assign` takes.
+        """
         together, most = np.zeros(len(variables), dtype=np.int64), np.zeros(len(variables), dtype=np.int64)
-        count_left(self.network.value_start, states, variables, together, most)
+        count_left(self.network.value_start, states, _gone(states), variables, together, most)
         return together, most
 
-    def assign(self, states: NDArray[np.int32], variables: NDArray[np.int64], assignments: NDArray[Any]) -> None:
+    def assign(self, states: Any, variables: NDArray[np.int64], assignments: NDArray[Any]) -> None:
         """Write the first value that each row leaves to each of some variables into ``assignments`` (rows, all)."""
-        first_left(self.network.value_start, states, variables, assignments)
+        first_left(self.network.value_start, states, _gone(states), variables, assignments)
 
-    def live(self, states: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def values_of(self, states: Any, v: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows and the values that they leave to a variable, row by row; of states or what is live in them."""
+        start = self.network.value_start
+        rows, values = np.nonzero(states[:, start[v] : start[v + 1]] != _gone(states))
+        return rows, values
+
+    def in_main_memory(self, states: Any) -> NDArray[Any]:
+        """What :meth:`values_left` and its like look at: states themselves, or what is live in those on a device."""
+        return self.live(states) if is_device_array(states) else states
+
+    def live(self, states: Any) -> NDArray[np.bool_]:
         """Bool (rows, values), which values of all variables are not removed."""
-        values: NDArray[np.int32] = states[:, : self.network.value_start[-1]]
-        is_live: NDArray[np.bool_] = values != REMOVED
+        count = int(self.network.value_start[-1])
+        if is_device_array(states):
+            return self._on_device.live(states, count)
+        is_live: NDArray[np.bool_] = states[:, :count] != REMOVED
         return is_live
+
+    def costs(self, states: Any, rows: NDArray[np.int64], v: int, value: NDArray[np.int64]) -> NDArray[np.int32]:
+        """What a value of a variable costs by itself in each of some rows, int32 (rows,)."""
+        places = self.network.value_start[v] + value
+        if is_device_array(states):
+            return self._on_device.numbers_at(states, rows, places)
+        found: NDArray[np.int32] = states[rows, places]
+        return found
+
+    def taken(self, states: Any, rows: NDArray[np.int64]) -> Any:
+        """Some of the states, where they are."""
+        return self._on_device.taken(states, rows) if is_device_array(states) else states[rows]
+
+    def joined(self, parts: Sequence[Any]) -> Any:
+        """States laid end to end, all of them in one place."""
+        if len(parts) == 1:
+            return parts[0]
+        return self._on_device.joined(parts) if is_device_array(parts[0]) else np.concatenate(parts)
 
     def in_costs(self, bound: int) -> int | float:
         """The least value that an assignment with such a bound can have; the threshold where it has none below."""
@@ -221,6 +318,11 @@ class RowAscent:
             above = -(-bound >> self._bits) if self._bits >= 0 else bound << -self._bits
             return min(self.tables.grid.round_up(int(self._least) + above), self.threshold)
         return min(self._least + math.ldexp(bound, -self._bits) - 2 * self.tables.rounding, self.threshold)
+
+
+def _gone(states: NDArray[Any]) -> np.int32:
+    """What says in states that a value is removed, or in what is live in them."""
+    return np.int32(0) if states.dtype == np.bool_ else REMOVED
 
 
 def load_loops() -> None:

@@ -163,7 +163,8 @@ class RowRounds:
             if self._tables is None:
                 self._is_open = False  # the problem is none for rows
                 return
-            self._search = RowSearch(self._tables, known, int(WORK_SHARE * message_memory(self._options)))
+            memory = int(WORK_SHARE * message_memory(self._options))
+            self._search = RowSearch(self._tables, known, memory, self._options.backend)
         self._search.work(SLICE_SECONDS, self._deadline)
         self._is_open = not self._search.is_over
 

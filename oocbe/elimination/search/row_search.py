@@ -62,6 +62,7 @@ class RowSearch:
     Parameters
     ----------
     tables : of the problem. known : filled in. memory : bytes that the rows of a walk may take.
+    backend : where rows are bounded, as of :class:`~oocbe.pruning.row_ascent.RowAscent`.
 
     Attributes
     ----------
@@ -73,9 +74,10 @@ class RowSearch:
     is_hopeless : whether walks have shown last that bounds rule out few of many rows, along all orders tried.
     """
 
-    def __init__(self, tables: Tables, known: Knowledge, memory: int) -> None:
+    def __init__(self, tables: Tables, known: Knowledge, memory: int, backend: str = "cpu") -> None:
         self._reduction = reduced(tables)
         self._tables, self._known, self._memory = self._reduction.tables, known, memory
+        self._backend = backend
         self.rows = self.ruled_out = self.largest = 0
         self.seconds = 0.0
         self.expected: float | None = None
@@ -207,7 +209,7 @@ class RowSearch:
 
     def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
         """An ascent below a threshold, as far as passes over all variables bring it."""
-        ascent = RowAscent(self._tables, threshold)
+        ascent = RowAscent(self._tables, threshold, self._backend)
         level = ascent.level(range(len(self._tables.problem.sizes)))
         for _ in range(MOST_ROUNDS):
             before = ascent.bound

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_tables import Table, Tables
 
@@ -30,8 +29,8 @@ CHOICE = 8
 FEWER = 0.9
 """What passes go over is laid out again when only this part of the variables is left."""
 
-_Block = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
-"""States, bounds and numbers of rows."""
+_Block = tuple[Any, NDArray[np.int64], NDArray[np.int64]]
+"""States, in main memory or on a device, bounds and numbers of rows."""
 
 Steps = Generator[None, None, "Walked"]
 """A walk, in steps of some hundredths of a second."""
@@ -156,7 +155,7 @@ class Walk:
         self._factors = np.random.default_rng(0).integers(1, 2**63, size=count, dtype=np.uint64) | np.uint64(1)
         dtype = np.int64 if self._tables.is_integral else np.float64
         self._kept: list[_Block] = []
-        self._states = ascent.state[None].copy()
+        self._states: Any = ascent.state[None].copy()
         self._bounds = np.array([ascent.bound], dtype=np.int64)
         largest = max(sizes, default=1)
         self._assignments = np.zeros((1, count), dtype=np.uint8 if largest <= 256 else np.int64)
@@ -169,20 +168,21 @@ class Walk:
     @property
     def nbytes(self) -> int:
         """Bytes of the states of its rows, those that are being made among them."""
-        return self._states.nbytes + sum(block[0].nbytes for block in self._kept)
+        return int(self._states.nbytes + sum(block[0].nbytes for block in self._kept))
 
     def steps(self) -> Steps:
         """Walk; a step ends at each yield."""
         while len(self._costs) and self._open.any():
             order = self._level.order[self._open[self._level.order]]
-            left, most = self._ascent.values_left(self._states, order)
+            here = self._ascent.in_main_memory(self._states)
+            left, most = self._ascent.values_left(here, order)
             settled = order[most == 1]
             if len(settled):
-                self._ascent.assign(self._states, settled, self._assignments)
+                self._ascent.assign(here, settled, self._assignments)
                 self._close(settled.tolist())
                 continue
             v = self._next(order, left)
-            parent, value = np.nonzero(self._states[:, self._first[v] : self._first[v + 1]] != REMOVED)
+            parent, value = self._ascent.values_of(here, v)
             self._assignments = self._assignments[parent]
             self._assignments[:, v] = value
             self._costs = self._costs[parent]
@@ -225,7 +225,7 @@ class Walk:
         is_kept[kept] = True
         self._assignments, self._costs = self._assignments[is_kept], self._costs[is_kept]
         if are_bounded:
-            self._states, self._bounds = self._states[is_kept], self._bounds[is_kept]
+            self._states, self._bounds = self._ascent.taken(self._states, kept), self._bounds[kept]
         open_count = int(self._open.sum())
         if 0 < open_count <= FEWER * len(self._level.order):
             self._level = self._ascent.level([v for v in ties.order if self._open[v]])
@@ -254,7 +254,7 @@ class Walk:
 
         All the rows made are in the costs and assignments before, those that stay after.
         """
-        low = self._bounds[parent] + self._states[parent, self._first[v] + value]
+        low = self._bounds[parent] + self._ascent.costs(self._states, parent, v, value)
         kept = np.flatnonzero(low < self._ascent.need)
         self._expected += self._factor * len(kept)
         if len(kept) > CHOICE * self._width:
@@ -272,7 +272,8 @@ class Walk:
     def _bound(self, v: int, parent: NDArray[np.int64], value: NDArray[np.int64]) -> Generator[None, None, None]:
         """Bound rows block by block, and keep as many as the width allows."""
         ascent = self._ascent
-        block = ascent.block
+        self._states = ascent.placed(self._states, self._level, v, len(parent), self._width)
+        block = ascent.block_of(self._states)
         kept = self._kept = [(self._states[:0], self._bounds[:0], parent[:0])]
         count = alive = 0
         for begin in range(0, len(parent), block):
@@ -281,7 +282,7 @@ class Walk:
                 self._level, v, self._states, self._bounds, parent[here], value[here], self._passes, RADIUS
             )
             good = np.flatnonzero(found_bounds < ascent.need)
-            kept.append((found[good], found_bounds[good], begin + good))
+            kept.append((ascent.taken(found, good), found_bounds[good], begin + good))
             alive, count = alive + len(good), count + len(good)
             if count > 2 * self._width:
                 kept[:] = [self._best_of(kept)]
@@ -298,13 +299,14 @@ class Walk:
 
     def _best_of(self, kept: list[_Block]) -> _Block:
         """The rows of some blocks with the lowest bounds, as many as the width allows, in their order."""
-        states, bounds, rows = (np.concatenate([block[i] for block in kept]) for i in range(3))
+        states = self._ascent.joined([block[0] for block in kept if len(block[0])] or [kept[0][0]])
+        bounds, rows = (np.concatenate([block[i] for block in kept]) for i in (1, 2))
         if len(rows) <= self._width:
             return states, bounds, rows
         order = np.argsort(bounds, kind="stable")
         self._cut_at(int(bounds[order[self._width]]))
         best = np.sort(order[: self._width])
-        return states[best], bounds[best], rows[best]
+        return self._ascent.taken(states, best), bounds[best], rows[best]
 
     def _walked(self) -> Walked:
         ascent = self._ascent

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from oocbe.kernels.cpu.jit import jit
-from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 
 
 @jit
-def count_left(value_start: Any, states: Any, variables: Any, together: Any, most: Any) -> Any:
+def count_left(value_start: Any, states: Any, gone: Any, variables: Any, together: Any, most: Any) -> Any:
     """Count the values that rows leave to variables.
 
     Parameters
     ----------
-    value_start : int64 (all variables + 1,). states : int32 (rows, state). variables : int64.
+    value_start : int64 (all variables + 1,). states : (rows, state). gone : what says that a value is removed there.
+    variables : int64.
     together, most : int64 (variables,), zero; filled with the values left in all rows, and in the row with the most.
     """
     for row in range(len(states)):
@@ -22,24 +22,24 @@ def count_left(value_start: Any, states: Any, variables: Any, together: Any, mos
             v = variables[i]
             left = 0
             for place in range(value_start[v], value_start[v + 1]):
-                if states[row, place] != REMOVED:
+                if states[row, place] != gone:
                     left += 1
             together[i] += left
             most[i] = max(most[i], left)
 
 
 @jit
-def first_left(value_start: Any, states: Any, variables: Any, assignments: Any) -> Any:
+def first_left(value_start: Any, states: Any, gone: Any, variables: Any, assignments: Any) -> Any:
     """Write the first value that each row leaves to each of some variables into its assignment.
 
     Parameters
     ----------
-    value_start, states, variables : as for :func:`count_left`. assignments : integers (rows, all variables).
+    value_start, states, gone, variables : as for :func:`count_left`. assignments : integers (rows, all variables).
     """
     for row in range(len(states)):
         for i in range(len(variables)):
             v = variables[i]
             place = value_start[v]
-            while place < value_start[v + 1] - 1 and states[row, place] == REMOVED:
+            while place < value_start[v + 1] - 1 and states[row, place] == gone:
                 place += 1
             assignments[row, v] = place - value_start[v]
