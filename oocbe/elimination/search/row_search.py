@@ -66,8 +66,9 @@ class RowSearch:
     Attributes
     ----------
     rows, ruled_out, largest : rows tried, those that their bounds ruled out, and most rows kept at a time.
-    seconds : taken. expected : what a walk below the incumbent would take without a beam, reckoned from the last one
-        with a beam: ten times too much and more, as that keeps the rows that have the most descendants. None before.
+    seconds, walking : taken, and those of them that walks took which are at an end.
+    expected : seconds that a walk below the incumbent would take without a beam, reckoned from the last one with a
+        beam: ten times too much and more, as that keeps the rows that have the most descendants. None before.
     lower : the bound that rows have proven.
     is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
     is_hopeless : whether walks have shown last that bounds rule out few of many rows, along all orders tried.
@@ -77,7 +78,7 @@ class RowSearch:
         self._reduction = reduced(tables)
         self._tables, self._known, self._memory = self._reduction.tables, known, memory
         self.rows = self.ruled_out = self.largest = 0
-        self.seconds = 0.0
+        self.seconds = self.walking = 0.0
         self.expected: float | None = None
         self.lower: int | float | None = None
         self.is_over = self.is_hopeless = False
@@ -224,7 +225,9 @@ class RowSearch:
         self._walk_at_work = walk
         walked = yield from walk.steps()
         self._walk_at_work = None
-        self._pace = (time.perf_counter() - self._waited - begin) / max(1, walked.tried)
+        taken = time.perf_counter() - self._waited - begin
+        self.walking += taken
+        self._pace = taken / max(1, walked.tried)
         self.rows += walked.tried
         self.ruled_out += walked.ruled_out
         self.largest = max(self.largest, walked.largest)
