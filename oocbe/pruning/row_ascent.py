@@ -21,13 +21,13 @@ itself is out whatever else there is. Of sums of floats the threshold is raised 
 each of its variables. What a row needs of memory is its state, one number for each value of a variable and for each
 value in each function over it. A row depends on its parent only: rows of a level are bounded side by side.
 
-**What others call it.** Search does the same at each of its nodes, where it is called *soft arc consistency*: costs
-are moved until no single move raises the bound (EDAC: de Givry, Heras, Zytnicki and Larrosa 2005, *Existential arc
-consistency: getting closer to full arc consistency in weighted CSPs*), or until no sequence of moves along what is left
-at no cost does (VAC: Cooper et al. 2010), which is where dual ascent stands still, too, but for the sequence in which it
-comes there (Werner 2007, *A linear programming approach to max-sum problem*: both solve the dual of the local polytope
-up to such fixed points). Search keeps one state, and undoes it; here all rows of a level have theirs, which is what
-lets equal ones merge. In AND/OR search *mini-bucket heuristics* have this place (Kask and Dechter 2001, *A general
+**What others call it.** Search does the same at each of its nodes, where it is called *soft arc consistency*: costs are
+moved until no single move raises the bound (EDAC: de Givry, Heras, Zytnicki and Larrosa 2005, *Existential arc
+consistency: getting closer to full arc consistency in weighted CSPs*), or until no sequence of moves along what costs
+nothing does (VAC: Cooper et al. 2010), which is where dual ascent stands still, too (Werner 2007, *A linear programming
+approach to max-sum problem*: both solve the dual of the local polytope up to such fixed points). Search keeps one
+state, and undoes it; here all rows of a level have theirs, which is what lets equal ones merge.
+In AND/OR search *mini-bucket heuristics* have this place (Kask and Dechter 2001, *A general
 scheme for automatic generation of search heuristics from specification dependencies*; Marinescu and Dechter 2009,
 *AND/OR branch-and-bound search for combinatorial optimization in graphical models*): tables made once, which are looked
 up at each node. They are cheap, and see clusters of many variables, but not what the row has ruled out.
