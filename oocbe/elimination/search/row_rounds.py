@@ -32,8 +32,9 @@ from oocbe.system.deadline import Deadline
 FIRST_SECONDS = 2.0
 """At most, before anything else."""
 
-PROMISING_SECONDS, PAYS_SECONDS = 1000.0, 20.0
-"""A search that is expected to take so long at most, which is ten times too much and more, has some seconds more."""
+PROMISING_SECONDS, PAYS_SECONDS = 10_000.0, 20.0
+"""A search that is expected to take so long at most, which is a hundred times too much and more, has some seconds
+more. CELAR6-SUB2's narrow walk, whose rows get few passes, expects 2,100 s, and all take 5."""
 
 BEHIND, LEAST_SHARE = 0.5, 0.125
 """Where others have proven this part of the distance from what rows have proven to the incumbent, rows get less time:

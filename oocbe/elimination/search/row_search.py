@@ -44,10 +44,11 @@ THRESHOLD_FACTOR = 8
 PARTS = 8
 """Where values are no integers, the first threshold lies at this part (an eighth) of the gap."""
 
-ROW_PASSES = 4
-"""Passes for each row. On CELAR6-SUB2 two passes try 160,000 rows, four 96,000, and take a little longer for all."""
+ROW_PASSES, FEW_PASSES = 4, 2
+"""Passes for each row: in wide walks, and in narrow ones, which say in less time as much about what is to come. On
+CELAR6-SUB2 two passes in all walks try 160,000 rows, four 96,000, and take a little longer for all."""
 
-HOPELESS_SECONDS, FEW_RULED_OUT = 1e6, 0.1
+HOPELESS_SECONDS, FEW_RULED_OUT = 1e6, 0.15
 """A walk with a beam that finds nothing says that rows are hopeless where without the beam it is expected to take so
 many seconds, and bounds rule out less than this part of the rows: they know little of the rows then, and take time."""
 
@@ -68,7 +69,7 @@ class RowSearch:
     rows, ruled_out, largest : rows tried, those that their bounds ruled out, and most rows kept at a time.
     seconds, walking : taken, and those of them that walks took which are at an end.
     expected : seconds that a walk below the incumbent would take without a beam, reckoned from the last one with a
-        beam: ten times too much and more, as that keeps the rows that have the most descendants. None before.
+        beam: many times too much, as that keeps the rows that have the most descendants. None before.
     lower : the bound that rows have proven.
     is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
     is_hopeless : whether walks have shown last that bounds rule out few of many rows, along all orders tried.
@@ -159,7 +160,7 @@ class RowSearch:
             if self._ties is None:
                 self._ties = Ties(self._tables, max(upper - lower, step) or 1.0)
                 yield
-            walked = yield from self._walk(Walk(ascent, self._ties, width, ROW_PASSES, is_narrow=True))
+            walked = yield from self._walk(Walk(ascent, self._ties, width, _passes(width), is_narrow=True))
             self.is_hopeless = self._is_vain(walked)
             if walked.cut is None:
                 distance, width = distance * THRESHOLD_FACTOR, NARROW_WIDTH
@@ -184,7 +185,8 @@ class RowSearch:
                 if ascent.bound >= ascent.need:
                     return
                 room = self._memory // (STATE_COPIES * ascent.state.nbytes)
-                walked = yield from self._walk(Walk(ascent, ties, min(width, max(1, room)), ROW_PASSES, is_narrow))
+                beam = min(width, max(1, room))
+                walked = yield from self._walk(Walk(ascent, ties, beam, _passes(beam), is_narrow))
                 if known.is_closed or (walked.cut is not None and width > room):
                     return
                 are_vain = are_vain and self._is_vain(walked)
@@ -192,7 +194,7 @@ class RowSearch:
                     # What is left below the better assignment is much less: a narrow look says how much.
                     ascent = yield from self._root(known.upper_bound)
                     if ascent.bound < ascent.need:
-                        walked = yield from self._walk(Walk(ascent, ties, FIRST_WIDTH, ROW_PASSES, is_narrow))
+                        walked = yield from self._walk(Walk(ascent, ties, FIRST_WIDTH, FEW_PASSES, is_narrow))
                 expected[is_narrow] = walked.expected * self._pace
             orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
             self.expected = expected[orders[0]]
@@ -240,3 +242,8 @@ class RowSearch:
         if math.isfinite(lower):
             self._prove(lower, "rows with bounds of their own")
         return walked
+
+
+def _passes(width: int) -> int:
+    """Passes for each row of a walk with such a beam."""
+    return FEW_PASSES if width <= FIRST_WIDTH else ROW_PASSES
