@@ -86,6 +86,7 @@ class RowSearch:
         self._walk_at_work: Walk | None = None
         self._ties: Ties | None = None
         self._width: int | None = None
+        self._orders = [True, False]
         self._steps = self._rounds()
         self._pace, self._waited, self._stopped_at = 0.0, 0.0, time.perf_counter()
 
@@ -176,10 +177,9 @@ class RowSearch:
         known = self._known
         width = self._width = self._width or FIRST_WIDTH
         expected: dict[bool, float] = {}
-        orders = [True, False]
         while not known.is_closed:
             are_vain = True
-            for is_narrow in orders:
+            for is_narrow in self._orders:
                 ascent = yield from self._root(known.upper_bound)
                 self._prove(ascent.in_costs(ascent.bound), "dual ascent")
                 if ascent.bound >= ascent.need:
@@ -196,8 +196,8 @@ class RowSearch:
                     if ascent.bound < ascent.need:
                         walked = yield from self._walk(Walk(ascent, ties, FIRST_WIDTH, FEW_PASSES, is_narrow))
                 expected[is_narrow] = walked.expected * self._pace
-            orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
-            self.expected = expected[orders[0]]
+            self._orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
+            self.expected = expected[self._orders[0]]
             self.is_hopeless = are_vain
             width *= WIDER
             self._width = width
