@@ -70,9 +70,9 @@ def with_reading(result: Timed, seconds: float) -> Timed:
 
 def plan(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> Plan:
     """Choose an order and predict each bucket's rows and bytes without computing any; arguments as for ``solve``."""
-    from oocbe.elimination.plan.plan import make_plan
+    from oocbe.elimination.outlook import plan_solve
 
-    return make_plan(load_problem(problem), settings_from(options, overrides))
+    return plan_solve(load_problem(problem), settings_from(options, overrides))
 
 
 def bound(

@@ -76,7 +76,7 @@ def test_tasks_that_fail_leave_no_timer(monkeypatch):
         raise UnsupportedError("no")
 
     before = timers()
-    monkeypatch.setattr("oocbe.tasks.tables.race", fail)
+    monkeypatch.setattr("oocbe.tasks.tables.Race.rounds", fail)
     with pytest.raises(UnsupportedError, match="no"):
         oocbe.count(cycle(), time_limit=3600.0, **FAST)
     assert all(ended(timer) for timer in timers() if timer not in before)

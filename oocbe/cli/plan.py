@@ -53,14 +53,15 @@ def plan(
 
     Prints the elimination order, its width, and each bucket's scope, bits, predicted rows, complete rows,
     bytes, the form of its message with its density, in how many pieces it is joined, and what goes to disk.
-    Nothing is computed but the order. What cannot fit the disk ends with 30.
+    Nothing is computed but the order, and a sample of rows with bounds of their own. What cannot fit the disk ends
+    with 30.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
-    from oocbe.elimination.plan.plan import make_plan
+    from oocbe.elimination.outlook import plan_solve
     from oocbe.errors import DiskError
 
     options = options_from(given)
-    made = make_plan(load(file, format, evidence), options)
+    made = plan_solve(load(file, format, evidence), options)
     if json:
         print_json(made.to_json())
     else:

@@ -214,9 +214,8 @@ class _Solving:
         if not bounded:
             choices = self.run.orders(lambda: self.choices or self._orders())
             return self._eliminate(choices, time.perf_counter() - begin)
-        spent = 0.0
         found: list[Incumbent] = []
-        rows = RowRounds(self._target, options, self.deadline)
+        spent, rows = 0.0, RowRounds(self._target, options, self.deadline)
         if options.bounds == "auto":
             try:
                 choices = self.run.orders(lambda: easy_orders(problem, options))
@@ -226,7 +225,9 @@ class _Solving:
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
                 known = self._knowledge_of(found)
                 result = result_by_rows(problem, rows, choices[0], options, known, spent)
-                result = result or self._eliminate_easily(choices, spent, found)
+                if result is None and (result := self._eliminate_easily(choices, spent, found)) and rows.sentence:
+                    notes = (*result.notes, f"solved without bounds, after {rows.sentence}")
+                    result = replace(result, notes=notes, seconds={**result.seconds, "rows": rows.seconds})
                 if result is not None and result.linear_constraints != "relaxed":
                     return result
         else:

@@ -11,15 +11,31 @@ What a parent has removed are rows that are never made.
 **Why it is valid.** All that happens is that costs move: what one function gives, a variable gets (*equivalence-
 preserving transformations*; Cooper, de Givry, Sanchez, Schiex, Zytnicki and Werner 2010, *Soft arc consistency
 revisited*). The sum is the same for every assignment and all that is left is never negative, so the bound, which is
-part of the sum, is never above it. Numbers are integers in fixed point, each cost rounded down once and capped at the
-threshold, so nothing is rounded on the way. Of sums of floats the threshold is raised by all that rounding may be off.
+part of the sum, is never above it. A row is its parent's costs with all values of one variable removed but one: for the
+assignments that it stands for nothing has changed, so what the parent has moved stays valid, and its bound is where the
+row begins. Numbers are integers in fixed point, each cost rounded down once and capped at the threshold, so nothing is
+rounded on the way: rounding a cost down makes every assignment cheaper, never dearer, and what costs the threshold by
+itself is out whatever else there is. Of sums of floats the threshold is raised by all that rounding may be off.
 
-**What others call it.** Search keeps such a bound at each of its nodes (EDAC: de Givry, Heras, Zytnicki and Larrosa
-2005; VAC: Cooper et al. 2010); in AND/OR search mini-bucket heuristics have its place (Marinescu and Dechter 2009).
+**What it costs.** A pass looks at each function over a variable that has changed, or is near one that has, once for
+each of its variables. What a row needs of memory is its state, one number for each value of a variable and for each
+value in each function over it. A row depends on its parent only: rows of a level are bounded side by side.
+
+**What others call it.** Search does the same at each of its nodes, where it is called *soft arc consistency*: costs are
+moved until no single move raises the bound (EDAC: de Givry, Heras, Zytnicki and Larrosa 2005, *Existential arc
+consistency: getting closer to full arc consistency in weighted CSPs*), or until no sequence of moves along what costs
+nothing does (VAC: Cooper et al. 2010), which is where dual ascent stands still, too (Werner 2007, *A linear programming
+approach to max-sum problem*: both solve the dual of the local polytope up to such fixed points). Search keeps one
+state, and undoes it; here all rows of a level have theirs, which is what lets equal ones merge.
+In AND/OR search *mini-bucket heuristics* have this place (Kask and Dechter 2001, *A general
+scheme for automatic generation of search heuristics from specification dependencies*; Marinescu and Dechter 2009,
+*AND/OR branch-and-bound search for combinatorial optimization in graphical models*): tables made once, which are looked
+up at each node. They are cheap, and see clusters of many variables, but not what the row has ruled out.
 Dynamic programming that drops states whose bound reaches an incumbent is *bounded dynamic programming* (Morin and
 Marsten 1976, *Branch-and-bound strategies for dynamic programming*), which is what the rows here are for
 (:mod:`oocbe.elimination.search.row_search`). Koster, van Hoesel and Kolen (2002, *Solving partial constraint
-satisfaction problems with tree decomposition*) solved radio link frequency assignment so.
+satisfaction problems with tree decomposition*) solved radio link frequency assignment so: tables along a tree
+decomposition, without the rows that a bound or a dominating row rules out.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ satisfaction problems*).
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -114,8 +113,13 @@ class _Elimination:
         return self._result(sorted(left), tuple(steps))
 
     def _cells(self, v: int) -> int:
-        """Cells of the function that eliminating a variable makes."""
-        return math.prod([self._sizes[u] for u in self._near[v]])
+        """Cells of the function that eliminating a variable makes, or a number that is too many."""
+        cells = 1
+        for u in self._near[v]:
+            cells *= self._sizes[u]
+            if cells > MOST_JOINED:
+                break
+        return min(cells, MOST_JOINED + 1)
 
     def _pays(self, v: int, cells: int) -> bool:
         before = sum(self._parts[scope][0].size for scope in self._scopes[v])
@@ -167,9 +171,13 @@ class _Elimination:
         tables = self._tables
         number = {v: place for place, v in enumerate(left)}
         parts = []
+        known = {part.scope: part for part in tables.parts}
         for scope in sorted(self._parts):
             values, permitted = self._parts[scope]
-            least = values[permitted].min().item() if permitted.any() else 0
+            if scope in known and known[scope].values is values:
+                least = known[scope].least
+            else:
+                least = values[permitted].min().item() if permitted.any() else 0
             parts.append(Table(tuple(number[v] for v in scope), values, permitted, least))
         small = replace(
             tables,

@@ -306,7 +306,7 @@ def test_an_assignment_of_rows_is_not_lost_where_elimination_runs_out_of_memory(
     def rows(given, target, choice, options, known, *_):
         known.offer(target.evaluate(first), first, "rows")
 
-    monkeypatch.setattr("oocbe.elimination.solve.race", out_of_memory)
+    monkeypatch.setattr(Race, "rounds", out_of_memory)
     with pytest.raises(ResourceError, match="no memory"):
         oocbe.solve(problem, order_seconds=0, backend="cpu", incumbent_seconds=0)
     monkeypatch.setattr("oocbe.elimination.solve.result_by_rows", rows)

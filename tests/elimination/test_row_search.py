@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import oocbe
-from oocbe.elimination import solve
+from oocbe.elimination import outlook, solve
 from oocbe.elimination.search import row_rounds, row_search, row_walk
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_rounds import RowRounds
@@ -293,3 +293,45 @@ def test_a_walk_keeps_within_its_memory(monkeypatch):
         tracemalloc.stop()
     assert made.largest > 100
     assert peak <= 4 * memory  # a block of rows on their way is made whatever the memory
+
+
+def test_a_plan_says_what_a_sample_of_rows_shows(monkeypatch):
+    problem = dense(6, 3, seed=3)
+    assert "rows with" not in oocbe.plan(problem, order_seconds=0).bounds
+    monkeypatch.setattr(outlook, "FEW_ROWS", 0)
+    assert oocbe.plan(problem, order_seconds=0).bounds.startswith("first rows with bounds of their own, which end it")
+    assert "rows with" not in oocbe.plan(problem, order_seconds=0, bounds="lp").bounds
+    assert not oocbe.plan(problem, order_seconds=0, bounds="none").bounds
+    monkeypatch.setattr(row_rounds, "SAMPLE_SECONDS", 1e-9)
+    monkeypatch.setattr(row_search, "NARROW_WIDTH", 1)
+    hard = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    assert oocbe.plan(hard, order_seconds=0).bounds.startswith("first rows with bounds of their own (")
+
+
+@pytest.mark.parametrize(("is_hopeless", "said"), [(True, "comes at once"), (False, "4 s expected for all")])
+def test_what_rows_show_is_told(is_hopeless, said):
+    known = Knowledge(grid_network(4, 3, seed=1), NO_GAP, lambda *_: None)
+    rounds = RowRounds(known.problem, SolveOptions(), Deadline())
+    assert (rounds.sentence, rounds.outlook) == ("", "")
+    rounds.first(known, lambda: None)
+    search = rounds._search
+    search.rows, search.ruled_out, search.walking = 1000, 250, 0.05
+    search.is_hopeless, search.expected = is_hopeless, 4.0
+    assert rounds.outlook.startswith("of 1,000 tried 25% were ruled out by them, 50 µs a row, ")
+    assert said in rounds.outlook
+
+
+def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
+    monkeypatch.setattr(row_rounds, "FEW_ROWS", -1.0)
+    monkeypatch.setattr(row_rounds, "EASY_SECONDS", 1e-9)
+    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)
+    monkeypatch.setattr(RowSearch, "sentence", "so and so many")
+    monkeypatch.setattr(RowSearch, "_rounds", slow_steps)
+    result = oocbe.solve(random_network(8, 4, 0.8, tightness=0.0, seed=2), order_seconds=0)
+    assert "solved without bounds, after so and so many" in result.notes
+    assert result.seconds["rows"] > 0
+
+
+def slow_steps(search):
+    search.rows += 1
+    yield

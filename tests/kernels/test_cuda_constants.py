@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from oocbe.kernels.cpu.buckets import bucket_join as cpu_bucket_join
+from oocbe.kernels.cpu.buckets import walk_loop as cpu_walk_loop
 from oocbe.kernels.cpu.packing import bit_pack as cpu_bit_pack
 from oocbe.kernels.cuda.modules import source_text
 from oocbe.kernels.cuda.packing import bit_pack as cuda_bit_pack
@@ -63,7 +63,7 @@ def test_structs_are_as_large_in_the_source_as_here(struct):
 
 
 def test_both_backends_agree():
-    assert value_of("bucket_join", "SCANNED_ROWS") == cpu_bucket_join.SCANNED_ROWS
+    assert value_of("bucket_join", "SCANNED_ROWS") == cpu_walk_loop.SCANNED_ROWS
     assert value_of("bit_pack", "BLOCK") == cpu_bit_pack.BLOCK
     assert value_of("bit_pack", "FRONT_WORDS") == cpu_bit_pack.FRONT_WORDS
     assert value_of("bit_pack", "HEADER_WORDS") == cpu_bit_pack.HEADER_WORDS

@@ -10,12 +10,20 @@ import pytest
 
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.pruning.bounds import bound_sources
 from oocbe.pruning.row_ascent import RowAscent
+from oocbe.pruning.row_reduction import reduced
 from oocbe.pruning.row_tables import Tables
-from tests.helpers.bound_problems import anything, costly_photographs, photographs
+from tests.helpers.bound_problems import anything, check_message, costly_photographs, photographs, random_message
 from tests.helpers.small_problems import all_values
 
 SEEDS = 600
+
+LARGEST_COMPARED = 2**28
+"""Sums of costs up to which those of sources for messages are compared: they are scaled, and compared in float64."""
+
+MANY_SEEDS = 2500
+"""Problems of each of eight kinds: 20,000."""
 
 
 def scaled(problem: Problem, factor: int | float) -> Problem:
@@ -64,6 +72,24 @@ def pairs(seed: int) -> Problem:
     return Problem(tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes)), tuple(functions), name=f"pairs {seed}")
 
 
+def larger(seed: int) -> Problem:
+    """Functions over up to six variables, many cells forbidden, many costs 0, some below, and some beyond any sum."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(1, 4, size=7).tolist()
+    functions = []
+    for _ in range(int(random.integers(2, 7))):
+        scope = tuple(random.choice(7, size=int(random.integers(3, 7)), replace=False).tolist())
+        shape = [sizes[v] for v in scope]
+        kept = np.argwhere(random.random(shape) < random.choice([0.3, 0.8, 1.0]))
+        costs = random.choice([0, 0, 0, 1, 2, 9, -4, 10**9], size=len(kept))
+        functions.append(Function(scope, kept, costs, None if random.integers(2) else int(random.integers(-3, 20))))
+    variables = tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes))
+    return Problem(variables, tuple(functions), constant=int(random.integers(-5, 5)), name=f"larger {seed}")
+
+
+KINDS = [anything, photographs, costly_photographs, pairs, huge, tiny, far_apart, larger]
+
+
 def values_of(problem: Problem) -> np.ndarray:
     """What each assignment costs, infinite where it is infeasible; an axis a variable. The upper bound counts not."""
     total, feasible = all_values(problem.below(None))
@@ -74,18 +100,23 @@ def check_rows(problem: Problem, seed: int) -> tuple[int, int]:
     """Assert that bounds hold along one walk; numbers of rows, and of those that were ruled out."""
     tables = Tables.of(problem)
     assert tables is not None
+    return check_walk(tables, values_of(problem), seed)
+
+
+def check_walk(tables: Tables, values: np.ndarray, seed: int) -> tuple[int, int]:
+    """Assert that bounds hold along one walk; ``values`` : what assignments cost, infinite where infeasible."""
+    problem = tables.problem
     random = np.random.default_rng(seed)
-    values = values_of(problem)
     finite = values[np.isfinite(values)]
     low, high = (finite.min().item(), finite.max().item()) if len(finite) else (0.0, 10.0)
     threshold = low + random.choice([-0.1, 0, 0.05, 0.3, 0.6, 1.1]) * (high - low)
-    threshold = round(threshold) if problem.is_integral else threshold
+    threshold = round(threshold) if tables.is_integral else threshold
     ascent = RowAscent(tables, threshold)
     count = len(problem.sizes)
     order = random.permutation(count).tolist()
     ascent.ascend(ascent.level(order), int(random.integers(0, 4)))
     # Of floats, sums in another order differ by less than this.
-    rounding = 0.0 if problem.is_integral else 2 * tables.rounding
+    rounding = 0.0 if tables.is_integral else 2 * tables.rounding
 
     def check(bound: int, assigned: dict[int, int]) -> None:
         rest = values[tuple(assigned.get(v, slice(None)) for v in range(count))]
@@ -129,13 +160,47 @@ def check_rows(problem: Problem, seed: int) -> tuple[int, int]:
     return tried, ruled_out
 
 
-@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, pairs, huge, tiny, far_apart])
-def test_no_bound_is_above_the_best_completion(make):
+def check_kind(make, seeds: range) -> None:
     tried = ruled_out = 0
-    for seed in range(SEEDS):
+    for seed in seeds:
         more, out = check_rows(make(seed), seed)
         tried, ruled_out = tried + more, ruled_out + out
     assert 0 < ruled_out < tried
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_no_bound_is_above_the_best_completion(make):
+    check_kind(make, range(SEEDS))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("make", KINDS)
+def test_no_bound_of_20_000_problems_is_above_the_best_completion(make):
+    """Other problems than in the quick test, each with the sources for whole messages and with variables eliminated."""
+    check_kind(make, range(SEEDS, SEEDS + MANY_SEEDS))
+    for seed in range(SEEDS, SEEDS + MANY_SEEDS):
+        problem = make(seed)
+        check_reduction(problem, seed)
+        if sum(np.abs(f.values).max(initial=f.default or 0) for f in problem.functions) < LARGEST_COMPARED:
+            check_sources(problem, seed)
+
+
+def check_reduction(problem: Problem, seed: int) -> None:
+    """Assert that bounds hold along a walk over the variables that are left, as their rows stand for all the others."""
+    tables = Tables.of(problem)
+    assert tables is not None
+    made = reduced(tables)
+    gone = tuple(step.variable for step in made.steps)
+    check_walk(made.tables, values_of(problem).min(axis=gone), seed)
+
+
+def check_sources(problem: Problem, seed: int) -> None:
+    """Assert that the bounds of all sources hold for the rows of a message."""
+    random = np.random.default_rng(seed)
+    for source in bound_sources(problem, 0.02, seed, order=random.permutation(len(problem.sizes)).tolist()):
+        eliminated, separator = random_message(problem, seed)
+        check_message(problem, source, eliminated, separator)
 
 
 def test_the_bound_of_a_complete_row_is_what_it_costs():

@@ -32,8 +32,9 @@ from oocbe.system.deadline import Deadline
 FIRST_SECONDS = 2.0
 """At most, before anything else."""
 
-PROMISING_SECONDS, PAYS_SECONDS = 1000.0, 20.0
-"""A search that is expected to take so long at most, which is ten times too much and more, has some seconds more."""
+PROMISING_SECONDS, PAYS_SECONDS = 10_000.0, 20.0
+"""A search that is expected to take so long at most, which is a hundred times too much and more, has some seconds
+more. CELAR6-SUB2's narrow walk, whose rows get few passes, expects 2,100 s, and all take 5."""
 
 BEHIND, LEAST_SHARE = 0.5, 0.125
 """Where others have proven this part of the distance from what rows have proven to the incumbent, rows get less time:
@@ -47,6 +48,9 @@ EASY_SECONDS = 0.8
 
 FEW_ROWS = 500_000.0
 """Predicted rows up to which elimination is over before a first attempt: a tenth of a second or two."""
+
+SAMPLE_SECONDS = 0.3
+"""Of the sample of rows from which a plan says what they are good for."""
 
 WORK_SHARE = 0.5
 """Of the memory for messages that rows may take while they work: there are no messages then, but memory that was freed
@@ -97,11 +101,34 @@ class RowRounds:
     def tell(self, statistics: Statistics) -> None:
         """Say what rows have done, where there were any."""
         search = self._search
-        if search is None or not search.rows:
+        if search is None or not self.sentence:
             return
-        statistics.bounds = "; ".join(filter(None, (search.sentence, statistics.bounds)))
+        statistics.bounds = "; ".join(filter(None, (self.sentence, statistics.bounds)))
         statistics.total_rows += search.rows
         statistics.largest_rows = max(statistics.largest_rows, search.largest)
+
+    @property
+    def sentence(self) -> str:
+        """What rows and their bounds did; empty where there were none."""
+        return "" if self._search is None or not self._search.rows else self._search.sentence
+
+    @property
+    def outlook(self) -> str:
+        """What the rows tried so far say about those to come."""
+        search = self._search
+        if search is None or not search.rows:
+            return ""
+        shown = (
+            f"of {search.rows:,} tried {search.ruled_out / search.rows:.0%} were ruled out by them, "
+            f"{1e6 * search.walking / search.rows:.0f} µs a row"
+        )
+        if search.is_hopeless:
+            return f"{shown}, too few for what is left: what follows comes at once"
+        if search.expected is None:
+            return shown
+        return (
+            f"{shown}, {search.expected:.2g} s expected for all, a tenth of it or less once good assignments are known"
+        )
 
     def first(
         self,
@@ -171,6 +198,20 @@ class RowRounds:
     @cached_property
     def _tables(self) -> Tables | None:
         return Tables.of(self._problem)
+
+
+def rows_to_come(problem: Problem, options: SolveOptions) -> str:
+    """What a solve of a min-sum problem would begin with, by a sample of rows; empty where it tries none."""
+    known = Knowledge(problem, options.gap, lambda *_: None)
+    rows = RowRounds(problem, options, Deadline())
+    rows.load()
+    with Deadline(options.time_limit), suppress(TimeLimitError):
+        rows.first(known, lambda: None, SAMPLE_SECONDS, 0.0)
+    if not rows.seconds:
+        return ""
+    if known.is_closed:
+        return f"rows with bounds of their own, which end it (a sample did, in {rows.seconds:.2g} s)"
+    return f"rows with bounds of their own ({rows.outlook or 'a sample did not come to any'})"
 
 
 def result_by_rows(

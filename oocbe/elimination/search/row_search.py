@@ -44,10 +44,11 @@ THRESHOLD_FACTOR = 8
 PARTS = 8
 """Where values are no integers, the first threshold lies at this part (an eighth) of the gap."""
 
-ROW_PASSES = 4
-"""Passes for each row. On CELAR6-SUB2 two passes try 160,000 rows, four 96,000, and take a little longer for all."""
+ROW_PASSES, FEW_PASSES = 4, 2
+"""Passes for each row: in wide walks, and in narrow ones, which say in less time as much about what is to come. On
+CELAR6-SUB2 two passes in all walks try 160,000 rows, four 96,000, and take a little longer for all."""
 
-HOPELESS_SECONDS, FEW_RULED_OUT = 1e6, 0.1
+HOPELESS_SECONDS, FEW_RULED_OUT = 1e6, 0.15
 """A walk with a beam that finds nothing says that rows are hopeless where without the beam it is expected to take so
 many seconds, and bounds rule out less than this part of the rows: they know little of the rows then, and take time."""
 
@@ -67,8 +68,9 @@ class RowSearch:
     Attributes
     ----------
     rows, ruled_out, largest : rows tried, those that their bounds ruled out, and most rows kept at a time.
-    seconds : taken. expected : what a walk below the incumbent would take without a beam, reckoned from the last one
-        with a beam: ten times too much and more, as that keeps the rows that have the most descendants. None before.
+    seconds, walking : taken, and those of them that walks took which are at an end.
+    expected : seconds that a walk below the incumbent would take without a beam, reckoned from the last one with a
+        beam: many times too much, as that keeps the rows that have the most descendants. None before.
     lower : the bound that rows have proven.
     is_over : whether there is nothing more to do: the problem is closed, or memory ends it.
     is_hopeless : whether walks have shown last that bounds rule out few of many rows, along all orders tried.
@@ -79,13 +81,14 @@ class RowSearch:
         self._tables, self._known, self._memory = self._reduction.tables, known, memory
         self._backend = backend
         self.rows = self.ruled_out = self.largest = 0
-        self.seconds = 0.0
+        self.seconds = self.walking = 0.0
         self.expected: float | None = None
         self.lower: int | float | None = None
         self.is_over = self.is_hopeless = False
         self._walk_at_work: Walk | None = None
         self._ties: Ties | None = None
         self._width: int | None = None
+        self._orders = [True, False]
         self._steps = self._rounds()
         self._pace, self._waited, self._stopped_at = 0.0, 0.0, time.perf_counter()
 
@@ -160,7 +163,7 @@ class RowSearch:
             if self._ties is None:
                 self._ties = Ties(self._tables, max(upper - lower, step) or 1.0)
                 yield
-            walked = yield from self._walk(Walk(ascent, self._ties, width, ROW_PASSES, is_narrow=True))
+            walked = yield from self._walk(Walk(ascent, self._ties, width, _passes(width), is_narrow=True))
             self.is_hopeless = self._is_vain(walked)
             if walked.cut is None:
                 distance, width = distance * THRESHOLD_FACTOR, NARROW_WIDTH
@@ -176,16 +179,16 @@ class RowSearch:
         known = self._known
         width = self._width = self._width or FIRST_WIDTH
         expected: dict[bool, float] = {}
-        orders = [True, False]
         while not known.is_closed:
             are_vain = True
-            for is_narrow in orders:
+            for is_narrow in self._orders:
                 ascent = yield from self._root(known.upper_bound)
                 self._prove(ascent.in_costs(ascent.bound), "dual ascent")
                 if ascent.bound >= ascent.need:
                     return
                 room = self._memory // (STATE_COPIES * ascent.state.nbytes)
-                walked = yield from self._walk(Walk(ascent, ties, min(width, max(1, room)), ROW_PASSES, is_narrow))
+                beam = min(width, max(1, room))
+                walked = yield from self._walk(Walk(ascent, ties, beam, _passes(beam), is_narrow))
                 if known.is_closed or (walked.cut is not None and width > room):
                     return
                 are_vain = are_vain and self._is_vain(walked)
@@ -193,10 +196,10 @@ class RowSearch:
                     # What is left below the better assignment is much less: a narrow look says how much.
                     ascent = yield from self._root(known.upper_bound)
                     if ascent.bound < ascent.need:
-                        walked = yield from self._walk(Walk(ascent, ties, FIRST_WIDTH, ROW_PASSES, is_narrow))
+                        walked = yield from self._walk(Walk(ascent, ties, FIRST_WIDTH, FEW_PASSES, is_narrow))
                 expected[is_narrow] = walked.expected * self._pace
-            orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
-            self.expected = expected[orders[0]]
+            self._orders = [min(expected, key=lambda is_narrow: expected[is_narrow])]
+            self.expected = expected[self._orders[0]]
             self.is_hopeless = are_vain
             width *= WIDER
             self._width = width
@@ -226,7 +229,9 @@ class RowSearch:
         self._walk_at_work = walk
         walked = yield from walk.steps()
         self._walk_at_work = None
-        self._pace = (time.perf_counter() - self._waited - begin) / max(1, walked.tried)
+        taken = time.perf_counter() - self._waited - begin
+        self.walking += taken
+        self._pace = taken / max(1, walked.tried)
         self.rows += walked.tried
         self.ruled_out += walked.ruled_out
         self.largest = max(self.largest, walked.largest)
@@ -239,3 +244,8 @@ class RowSearch:
         if math.isfinite(lower):
             self._prove(lower, "rows with bounds of their own")
         return walked
+
+
+def _passes(width: int) -> int:
+    """Passes for each row of a walk with such a beam."""
+    return FEW_PASSES if width <= FIRST_WIDTH else ROW_PASSES
