@@ -135,7 +135,8 @@ class Race:
             if error is None:
                 store = self._run.make_store()
                 prepared = prepare(self._problem, self._semiring, runner.choice.order)
-                forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner, self._tables)
+                pruner = None if self._pruner is None else self._pruner.for_order(runner.choice.order, cap)
+                forward = Forward(prepared, self._dominance, store, cap, self._engine, pruner, self._tables)
                 try:
                     outcome = forward.run(self._start(runner.choice), may_forget=self._may_forget)
                     return RaceWinner(runner.choice, prepared, outcome, store, self.attempts)
