@@ -175,8 +175,23 @@ def _ascended(
         source = AdditiveSource("local-polytope", "", problem, fixed_point, terms, ascent.removed)
     except ValueRangeError:
         return None
+    source.residuals = ascent.residuals
     source.why = f"{ascent.passes} passes of dual ascent over the functions give {source.root} at the root"
     return source
+
+
+def ascended_source(
+    problem: Problem, seconds: float, upper_bound: int | float, order: Sequence[int] | None = None
+) -> AdditiveSource | None:
+    """The source ``local-polytope`` alone, which has residuals; parameters as for :func:`bound_sources`.
+
+    None where nothing counts, no function has two variables, or sums leave 64-bit integers.
+    """
+    problem = problem.below(upper_bound)
+    constant = constant_source(problem)
+    if constant.root == math.inf or not any(len(f.scope) >= 2 for f in problem.functions):
+        return None
+    return _ascended(problem, constant.fixed_point, constant.removed, seconds, order, True)
 
 
 def _linear(

@@ -19,7 +19,7 @@ their cheapest value.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,6 +114,10 @@ def first_values(sizes: Sequence[int]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))]).astype(np.int64)
 
 
+Residual = tuple[tuple[int, ...], NDArray[np.int64]]
+"""A scope, and what a function costs beyond its term, in fixed point: an axis a variable, -1 where it can't be."""
+
+
 class AdditiveSource:
     """A source of bounds (:class:`oocbe.pruning.row_bounds.BoundSource`) made of terms.
 
@@ -124,6 +128,11 @@ class AdditiveSource:
     fixed_point : in which the terms are written.
     terms : under-estimators; for every function at most one soft term.
     removed : uint8, for all (variable, value) pairs in order: 1 where no assignment that counts has the value.
+
+    Attributes
+    ----------
+    residuals : what functions and hard constraints cost beyond their terms, at least 0; None where nobody knows.
+    margin : what sums of floats may be off by.
 
     Raises
     ------
@@ -142,6 +151,7 @@ class AdditiveSource:
         self.name = name
         self.why = why
         self.assignment: tuple[int, ...] | None = None
+        self.residuals: Callable[[], list[Residual]] | None = None
         self.terms = terms
         self.removed = removed
         self.fixed_point = fixed_point
@@ -155,7 +165,7 @@ class AdditiveSource:
         # More than any bound or value is from another: a row with a removed value goes.
         self._excess = 2 * (int(magnitude) + abs(self._constant) + int(fixed_point.magnitude * fixed_point.scale)) + 2
         sums_to = float(fixed_point.magnitude) + magnitude / float(fixed_point.scale)
-        self._margin = 0.0 if fixed_point.is_integral else sums_to * ROUNDING
+        self.margin = 0.0 if fixed_point.is_integral else sums_to * ROUNDING
         everything, self._sums, _ = self._sum(np.full(len(self._sizes), OUTSIDE, dtype=np.uint8))
         self._least = everything + int(self._least_of_each(self._sums).sum())
         is_empty = bool(len(self._sizes)) and bool(np.minimum.reduceat(removed, self._first[:-1]).any())
@@ -177,7 +187,7 @@ class AdditiveSource:
             return RowBound(int(self.fixed_point.scale), constant, tables, prices)
         scale = float(self.fixed_point.scale)
         scaled = {v: table / scale for v, table in tables.items()}
-        return RowBound(1, constant / scale - self._margin, scaled, {n: p / scale for n, p in prices.items()})
+        return RowBound(1, constant / scale - self.margin, scaled, {n: p / scale for n, p in prices.items()})
 
     def fixed_values(self, upper_bound: int | float) -> list[tuple[int, int]]:
         """Pairs (variable, value) whose reduced cost lifts the root bound to ``upper_bound``, and those removed."""
@@ -200,7 +210,7 @@ class AdditiveSource:
     def _rounded(self, bound: int) -> int | float:
         """A scaled bound as a value, rounded up to one that the problem can have."""
         if not self.fixed_point.is_integral:
-            return bound / float(self.fixed_point.scale) - self._margin
+            return bound / float(self.fixed_point.scale) - self.margin
         scale = int(self.fixed_point.scale)
         return self._grid.round_up(-(-bound // scale))
 

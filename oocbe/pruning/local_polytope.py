@@ -215,6 +215,29 @@ class DualAscent:
         own = Terms(self._use_start, self._use_variable, self._offset, shares, least, kind)
         return joined(joined(self._unary, own), skipped)
 
+    def residuals(self) -> list[tuple[tuple[int, ...], NDArray[np.int64]]]:
+        """What each function and constraint over two or more variables costs beyond its term of :meth:`terms`.
+
+        A scope, and costs in fixed point with an axis a variable, at least 0; -1 where no assignment that counts is.
+        """
+        terms = self.terms()
+        skipped = len(terms.constant) - len(self._parts) - len(self._skipped)
+        found = []
+        for number, part in enumerate(self._parts):
+            shape = tuple(self._problem.sizes[v] for v in part.scope)
+            exact = part.exact.reshape(shape)
+            rest, never = exact - terms.constant[skipped + number], exact == NEVER
+            for axis, v in enumerate(part.scope):
+                use = int(terms.start[skipped + number]) + axis
+                along = [1] * len(shape)
+                along[axis] = shape[axis]
+                begin = int(terms.offset[use])
+                rest = rest - terms.entries[begin : begin + shape[axis]].reshape(along)
+                gone = self.removed[self._first[v] : self._first[v + 1]] > 0
+                never = never | gone.reshape(along)
+            found.append((part.scope, np.where(never, -1, rest)))
+        return found
+
     def _share_counts(self) -> NDArray[np.int64]:
         """Entries of each part."""
         ends = np.append(self._offset, self._use_size.sum())[self._use_start]

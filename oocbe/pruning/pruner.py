@@ -22,14 +22,27 @@ elimination, the bounds leave it out as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 from oocbe.bucket_engine.consumption import Consumption
-from oocbe.bucket_engine.row_pruning import LARGEST_SUM, RowPruning
+from oocbe.bucket_engine.row_pruning import LARGEST_SUM, RowPruning, held
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_bounds import BoundSource, RowBound, ValueGrid
+from oocbe.tables.table import Table
+
+
+class OrderBounds(Protocol):
+    """Bounds made for one elimination order, beside those that are the same for all."""
+
+    def source(self, order: Sequence[int], cap: int | None) -> BoundSource | None:
+        """A source of bounds for an order, a message of which may have so many rows; None where it would not pay."""
+        ...
+
+    def count(self, rows: int, kept: int) -> bool:
+        """Told of rows that were held against the source, and how many of them stayed; whether to go on so."""
+        ...
 
 
 class RowPruner:
@@ -38,16 +51,40 @@ class RowPruner:
     Parameters
     ----------
     problem : what the source bounds, in min-sum.
-    source : bounds the rows.
+    source : bounds the rows while they are made.
     upper_bound : only assignments with a value strictly below it are wanted.
+    bounds : for one order, which rows are held against when they are made.
     """
 
-    def __init__(self, problem: Problem, source: BoundSource, upper_bound: int | float) -> None:
+    def __init__(
+        self, problem: Problem, source: BoundSource, upper_bound: int | float, bounds: OrderBounds | None = None
+    ) -> None:
+        self._problem, self._bounds = problem, bounds
+        self._own: RowPruner | None = None
         self.source = source
         self.upper_bound = upper_bound
         self._wanted = ValueGrid.of(problem).largest_below(upper_bound)
         self._largest_value = 0 if not problem.is_integral else _largest_total(problem)
         self._integral = problem.is_integral
+
+    def for_order(self, order: Sequence[int], cap: int | None) -> RowPruner:
+        """The bounds with those for an order, where there are any; cap : rows of a message at most."""
+        own = None if self._bounds is None else self._bounds.source(order, cap)
+        if own is None:
+            return self
+        made = RowPruner(self._problem, self.source, self.upper_bound, self._bounds)
+        made._own = RowPruner(self._problem, own, self.upper_bound)
+        return made
+
+    def held(self, message: Table, eliminated: int, separator: Sequence[int]) -> Table:
+        """The rows of a message, in host memory and without consumptions, that the bounds for its order leave."""
+        pruning = None if self._own is None or not message.rows else self._own.for_message(eliminated, separator)
+        if self._bounds is None or pruning is None or not pruning.joint:
+            return message
+        kept = held(message, separator, pruning)
+        if not self._bounds.count(message.rows, kept.rows):
+            self._own = None
+        return kept
 
     def for_message(
         self, eliminated: int, separator: Sequence[int], consumption: Consumption | None = None
@@ -63,16 +100,17 @@ class RowPruner:
         bound = self.source.for_message(eliminated, separator)
         if not self._integral:
             floats = tuple(float(price) for price in _prices(bound, consumption))
-            return RowPruning(1, float(bound.constant), bound.tables, float(self.upper_bound), floats)
+            return RowPruning(1, float(bound.constant), bound.tables, float(self.upper_bound), floats, bound.joint)
         prices = _prices(bound, consumption)
         threshold = int(self._wanted) * bound.scale + 1
         total = self._largest_value * bound.scale + abs(int(bound.constant)) + abs(threshold)
         total += sum(_largest(table) for table in bound.tables.values())
         if consumption is not None:
             total += sum(int(p) * (limit + 1) for p, limit in zip(prices, consumption.limits, strict=True))
+        total += sum(int(joint.unit) << 30 for joint in bound.joint)
         if total >= LARGEST_SUM:
             return None
-        return RowPruning(bound.scale, int(bound.constant), bound.tables, threshold, prices)
+        return RowPruning(bound.scale, int(bound.constant), bound.tables, threshold, prices, bound.joint)
 
 
 def _prices(bound: RowBound, consumption: Consumption | None) -> tuple[int | float, ...]:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.bucket_engine.row_pruning import JointTable
 from oocbe.model.model_checks import FEW_ROWS
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
@@ -43,12 +44,14 @@ class RowBound:
     prices : linear constraint (its index) -> what a row's bound rises with a unit that its eliminated variables take of
         the constraint's capacity, beyond the least coefficient of each; at least 0, and 0 for constraints left out.
         The bound holds without that, too.
+    joint : tables over several variables of the separator, whose entries add to the sum; the bound holds without them.
     """
 
     scale: int
     constant: int | float
     tables: Mapping[int, NDArray[Any]] = field(default_factory=dict)
     prices: Mapping[int, int | float] = field(default_factory=dict)
+    joint: tuple[JointTable, ...] = ()
 
 
 class BoundSource(Protocol):

@@ -146,6 +146,7 @@ LOOPS = {
     "local_search._record": SEARCH,
     "local_search.search": SEARCH,
     "local_search._kick": SEARCH,
+    "joint_bounds._hold": PIECES,
     "lookups.merge_constraints": A_TABLE,
     "lookups.merge_leaf_masks": A_TABLE,
     "lookups.merge_functions": A_TABLE,

@@ -339,6 +339,8 @@ class MessageMaker:
             strategy = self._decide(task)
             if not strategy.is_whole:
                 return None
+        if self._pruner is not None and prepared.consumption is None and not is_on_device(message):
+            message = self._pruner.held(message, subtree_members(task.subtree), bucket.separator)
         message = self.finished(message)
         if self._dominance is not None:
             message = self._dominance.drop_dominated(message, bucket.separator, task.subtree, engine)

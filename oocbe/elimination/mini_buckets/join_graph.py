@@ -149,7 +149,7 @@ class JoinGraph:
         for place, received in enumerate(waiting):
             look()
             self._check_room(received, used)
-            made = partition.divide(received, max(0, self._memory - used) // itemsize)
+            made = partition.divide(self._order[place], received, max(0, self._memory - used) // itemsize)
             first = len(self.clusters)
             self.buckets.append(list(range(first, first + len(made))))
             self.clusters += made
@@ -207,16 +207,8 @@ class JoinGraph:
 
     def _level(self, bucket: Sequence[int]) -> None:
         """Make the marginals of some clusters over the variables that all of them have equal."""
-        if self.is_closed:
-            return
-        clusters = [self.clusters[number] for number in bucket]
-        shared = self._ordered(reduce(and_, (c.members for c in clusters)))
-        marginals = [self._least(c, shared).values for c in clusters]
-        never = np.maximum.reduce(marginals) >= self._limit
-        total = np.sum(marginals, axis=0, dtype=np.int64)
-        for place, (cluster, marginal) in enumerate(zip(clusters, marginals, strict=True)):
-            change = np.where(never, self._costs.cap, (total + place) // len(clusters) - marginal)
-            self._add(cluster.table, CostTable(shared, change.astype(self._costs.dtype)))
+        if not self.is_closed:
+            level([self.clusters[number] for number in bucket], self.sizes, self._costs.cap, self._limit)
 
     @property
     def _limit(self) -> int:
@@ -233,3 +225,25 @@ class JoinGraph:
 
     def _ordered(self, members: int) -> tuple[int, ...]:
         return tuple(sorted(elements_of(members), key=self._position.__getitem__))
+
+
+def level(clusters: Sequence[Cluster], sizes: Sequence[int], cap: int, limit: int) -> None:
+    """Make the marginals of some clusters over the variables that all of them have equal; their sum stays.
+
+    Parameters
+    ----------
+    clusters : whose tables change. sizes, cap, limit : as for :func:`oocbe.complete_tables.cost_tables.add`.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the block that this runs in came.
+    """
+    look()
+    common = reduce(and_, (c.members for c in clusters))
+    shared = tuple(v for v in clusters[0].table.scope if common >> v & 1)
+    marginals = [least(c.table, shared, sizes, cap).values for c in clusters]
+    never = np.maximum.reduce(marginals) >= limit
+    total = np.sum(marginals, axis=0, dtype=np.int64)
+    for place, (cluster, marginal) in enumerate(zip(clusters, marginals, strict=True)):
+        change = np.where(never, cap, (total + place) // len(clusters) - marginal).astype(marginal.dtype)
+        add(cluster.table, CostTable(shared, change), sizes, cap, limit)

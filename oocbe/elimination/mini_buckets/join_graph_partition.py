@@ -61,8 +61,8 @@ class Cluster:
 
     @property
     def separator(self) -> tuple[int, ...]:
-        """Variables of its message: all but the first."""
-        return self.table.scope[1:]
+        """Variables of its message."""
+        return tuple(v for v in self.table.scope if v != self.variable)
 
 
 class Partition:
@@ -88,8 +88,8 @@ class Partition:
         self._sizes, self._position, self._z, self._cap = sizes, position, z, cap
         self._temperature, self._seed, self._by_content = temperature, seed, by_content
 
-    def divide(self, received: Sequence[Cluster], room: int) -> list[Cluster]:
-        """Mini-buckets of one bucket.
+    def divide(self, variable: int, received: Sequence[Cluster], room: int) -> list[Cluster]:
+        """Mini-buckets of the bucket of a variable, which all that it received has.
 
         Parameters
         ----------
@@ -100,17 +100,18 @@ class Partition:
         for one in sorted(received, key=lambda c: -c.members.bit_count()):
             home = next((m for m in made if one.members & ~m.members == 0), None)
             if home is None:
-                made.append(self._joined([one]))
+                made.append(self.joined(variable, [one]))
             else:
                 add(home.table, one.table, self._sizes, self._cap)
                 home.parts += one.parts
                 home.children += one.children
         gains: dict[tuple[int, int], float] = {}  # by members, which no two clusters share
-        while (pair := self._best_pair(made, gains, room)) is not None:
-            made = [*(m for m in made if m is not pair[0] and m is not pair[1]), self._joined(pair)]
+        while (pair := self._best_pair(variable, made, gains, room)) is not None:
+            made = [*(m for m in made if m is not pair[0] and m is not pair[1]), self.joined(variable, pair)]
         return made
 
-    def _joined(self, clusters: Sequence[Cluster]) -> Cluster:
+    def joined(self, variable: int, clusters: Sequence[Cluster]) -> Cluster:
+        """One cluster with all that some have, in a table of its own."""
         members = 0
         for c in clusters:
             members |= c.members
@@ -119,10 +120,10 @@ class Partition:
         for c in clusters:
             add(table, c.table, self._sizes, self._cap)
         parts = [part for c in clusters for part in c.parts]
-        return Cluster(scope[0], members, table, parts, [child for c in clusters for child in c.children])
+        return Cluster(variable, members, table, parts, [child for c in clusters for child in c.children])
 
     def _best_pair(
-        self, made: Sequence[Cluster], gains: dict[tuple[int, int], float], room: int
+        self, variable: int, made: Sequence[Cluster], gains: dict[tuple[int, int], float], room: int
     ) -> tuple[Cluster, Cluster] | None:
         """The two that are best joined; None where no two may be."""
         best: tuple[Any, tuple[Cluster, Cluster]] | None = None
@@ -135,7 +136,7 @@ class Partition:
                     key = (one.members, other.members)
                     if key not in gains:
                         common = (one.members & other.members).bit_count()
-                        gains[key] = self._loss(one.table, other.table) + COMMON * common
+                        gains[key] = self._loss(variable, one.table, other.table) + COMMON * common
                     rank: Any = (gains[key], -union.bit_count())
                 else:
                     rank = sorted((one.members.bit_count(), other.members.bit_count()), reverse=True)
@@ -146,20 +147,21 @@ class Partition:
     def _cells(self, members: int) -> int:
         return math.prod(self._sizes[v] for v in elements_of(members))
 
-    def _loss(self, one: CostTable, other: CostTable) -> float:
-        """What is lost where two tables eliminate their first variable separately, in temperatures."""
-        generator = np.random.default_rng([self._seed, one.scope[0], len(one.scope), len(other.scope)])
+    def _loss(self, variable: int, one: CostTable, other: CostTable) -> float:
+        """What is lost where two tables eliminate a variable separately, in temperatures."""
+        generator = np.random.default_rng([self._seed, variable, len(one.scope), len(other.scope)])
         sizes, count = self._sizes, CANDIDATES * SAMPLES
-        columns = {v: generator.integers(0, sizes[v], count) for v in one.scope[1:]}
-        costs = self._costs(one, columns, count)
+        columns = {v: generator.integers(0, sizes[v], count) for v in one.scope if v != variable}
+        costs = self._costs(variable, one, columns, count)
         rank = costs.min(axis=0) - generator.gumbel(size=count)
         kept = np.argpartition(rank, SAMPLES - 1)[:SAMPLES]
         first = costs[:, kept]
         # Of each, some assignments of the other table's variables that agree with it.
         shape = (CANDIDATES, SAMPLES)
-        others = {v: np.tile(columns[v][kept], CANDIDATES) for v in other.scope[1:] if v in columns}
-        others |= {v: generator.integers(0, sizes[v], count) for v in other.scope[1:] if v not in columns}
-        second = self._costs(other, others, count).reshape(-1, *shape)
+        others = {v: np.tile(columns[v][kept], CANDIDATES) for v in other.scope if v in columns}
+        fresh = (v for v in other.scope if v != variable and v not in columns)
+        others |= {v: generator.integers(0, sizes[v], count) for v in fresh}
+        second = self._costs(variable, other, others, count).reshape(-1, *shape)
         chosen = (second.min(axis=0) - generator.gumbel(size=shape)).argmin(axis=0)
         second = second[:, chosen, np.arange(SAMPLES)]
         cheapest = first.min(axis=0), second.min(axis=0)
@@ -168,11 +170,17 @@ class Partition:
         weights = np.exp((separate.min() - separate) / RELEVANCE)
         return float((weights * lost).sum() / weights.sum())
 
-    def _costs(self, table: CostTable, columns: Mapping[int, NDArray[np.int64]], count: int) -> NDArray[np.float64]:
-        """Costs (values of the first variable, assignments of the others), in temperatures."""
-        places = np.zeros(count, dtype=np.int64)
-        for v in table.scope[1:]:
-            places = places * self._sizes[v] + columns[v]
-        rest = len(table.values) // self._sizes[table.scope[0]]
-        found = table.values.reshape(-1, rest)[:, places] / self._temperature
-        return np.minimum(found, NEVER)
+    def _costs(
+        self, variable: int, table: CostTable, columns: Mapping[int, NDArray[np.int64]], count: int
+    ) -> NDArray[np.float64]:
+        """Costs (values of the variable, assignments of the others), in temperatures."""
+        places, step, own = np.zeros(count, dtype=np.int64), 1, 0
+        for v in reversed(table.scope):
+            if v == variable:
+                own = step
+            else:
+                places += columns[v] * step
+            step *= self._sizes[v]
+        cells = np.arange(self._sizes[variable])[:, None] * own + places
+        found: NDArray[np.float64] = np.minimum(table.values[cells] / self._temperature, NEVER)
+        return found

@@ -35,6 +35,7 @@ from oocbe.elimination.search.race import CAP_FACTOR, Race, RaceWinner
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.scope import RunningOrder, Scope
 from oocbe.elimination.search.search_statistics import Statistics
+from oocbe.elimination.search.table_bounds import Round, TableBounds
 from oocbe.elimination.search.thresholds import first_width, next_width
 from oocbe.errors import OocbeError, ResourceError, TimeLimitError
 from oocbe.model.problem import Problem
@@ -72,7 +73,8 @@ class BoundedSolve:
 
     Attributes
     ----------
-    statistics, mini_buckets : what the search took, and mini-buckets, not in there, nor the search by rows.
+    statistics, mini_buckets, tables : what the search took; mini-buckets and tables are not in there, nor the search by
+        rows.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class BoundedSolve:
         self._others, self.rows = others, rows
         self.mini_buckets = MiniBucketRounds(problem, options, engine.deadline)
         self._memory = run.memory
+        self.tables = TableBounds(options, engine.deadline)
         self._problem = problem
         self._options = options
         self._known = knowledge
@@ -156,6 +159,7 @@ class BoundedSolve:
                 self._take(incumbents)  # for whoever says what was known
                 raise
             self.rows.tell(self.statistics)
+            self.tables.tell(self.statistics)
             with unlimited():
                 self._conclude_search(incumbents)
 
@@ -248,25 +252,20 @@ class BoundedSolve:
             cap, threshold = resumed.cap, resumed.threshold
             scope = self._bound(scope, threshold, share)
         while scope is not None:
-            choices = self._orders(scope, seconds) if resumed is None else self._judged(scope, resumed.order)
+            choices = self._orders(scope, seconds, None if resumed is None else [*resumed.order])
             resumed = None
-            begin = time.perf_counter()
             assert scope.source is not None
-            # What dominance keeps may violate a constraint that elimination leaves out and that bounds know.
-            dominance = options.dominance and not left_out(scope.problem)
-            pruner = RowPruner(scope.problem, scope.source, threshold)
-            start = self._starter(scope, threshold, cap)
-            semiring = scope.problem.semiring
+            begin = time.perf_counter()
             self._run.set_memory(self.rows.make_room(self._memory))
-            race = Race(scope.problem, semiring, choices, dominance, self._run, self._engine, pruner)
-            for attempt in race.round(cap):
-                with attempt:
-                    attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=semiring.selects)
-            statistics.attempts += race.attempts
+            run, reached = self._racing(scope), threshold
+            winner = run(choices, RowPruner(scope.problem, scope.source, threshold), cap)
+            if winner is None:
+                self._take(incumbents)
+                if known.upper_bound >= threshold:
+                    winner, reached = self.tables.race(scope, choices[0], known.lower, threshold, cap * CAP_FACTOR, run)
             statistics.seconds["forward"] += time.perf_counter() - begin
-            if race.winner is not None:
-                return self._conclude(race.winner, scope, threshold)
-            self._take(incumbents)
+            if winner is not None:
+                return self._conclude(winner, scope, reached)
             self._improve(incumbents)
             assert known.lower is not None
             if known.upper_bound < threshold or known.lower >= threshold:
@@ -300,6 +299,24 @@ class BoundedSolve:
             if sum(smaller.problem.sizes) > (1 - LEAST_RULED_OUT) * values:
                 return smaller
             scope = smaller
+
+    def _racing(self, scope: Scope) -> Round:
+        """Runs a round of a race below the threshold of its bound, which may be lower than that of the scope."""
+        # What dominance keeps may violate a constraint that elimination leaves out and that bounds know.
+        fixed = (self._options.dominance and not left_out(scope.problem), self._run, self._engine)
+
+        def run(choices: Sequence[OrderChoice], pruner: RowPruner, cap: int) -> RaceWinner | None:
+            # A run that is resumed goes on with messages that hold below this threshold, and no higher one.
+            problem = scope.problem.below(pruner.upper_bound)
+            start = self._starter(scope, pruner.upper_bound, cap)
+            race = Race(problem, problem.semiring, [*choices], *fixed, pruner)
+            for attempt in race.round(cap):
+                with attempt:
+                    attempt.outcome = attempt.forward.run(start(attempt.choice), may_forget=problem.semiring.selects)
+            self.statistics.attempts += race.attempts
+            return race.winner
+
+        return run
 
     def _starter(
         self, scope: Scope, threshold: int | float, cap: int
@@ -337,21 +354,20 @@ class BoundedSolve:
         statistics.spoiled = True
         return False
 
-    def _orders(self, scope: Scope, seconds: float) -> list[OrderChoice]:
+    def _orders(self, scope: Scope, seconds: float, given: list[int] | None) -> list[OrderChoice]:
         """Orders for what is left, searched for so many seconds; the one that was given where one was."""
         begin = time.perf_counter()
         problem, options = scope.problem, self._options
-        if self._given is None:
+        if given is None and self._given is not None:
+            index = {v: i for i, v in enumerate(scope.variables)}
+            given = [index[v] for v in self._given if v in index]
+        if given is None:
             left = min(seconds, self._engine.deadline.remaining)
             choices = search_orders(problem, options.order, left, options.seed, deadline=self._engine.deadline)
         else:
-            index = {v: i for i, v in enumerate(scope.variables)}
-            choices = self._judged(scope, [index[v] for v in self._given if v in index])
+            choices = [judge_order(problem, given, options.order, options.seed)]
         self.statistics.seconds["order"] += time.perf_counter() - begin
         return choices
-
-    def _judged(self, scope: Scope, order: Sequence[int]) -> list[OrderChoice]:
-        return [judge_order(scope.problem, list(order), self._options.order, self._options.seed)]
 
     def _bound(self, scope: Scope, threshold: int | float, seconds: float) -> Scope:
         """The scope with the best bound that can be had in so many seconds, of those that the options allow."""
@@ -359,8 +375,7 @@ class BoundedSolve:
 
         begin = time.perf_counter()
         known, options = self._known, self._options
-        seconds = min(seconds, self._engine.deadline.remaining)
-        limit = min(threshold, known.upper_bound)
+        seconds, limit = min(seconds, self._engine.deadline.remaining), min(threshold, known.upper_bound)
         sources = bound_sources(scope.problem, seconds, options.seed + self._bounds, limit, improve=True)
         self._bounds += 1
         for source in sources:

@@ -201,7 +201,8 @@ class Race:
         """An attempt with an order, whose forward pass has not been run yet."""
         store = self._run.make_store()
         prepared = prepare(self._problem, self._semiring, choice.order)
-        forward = Forward(prepared, self._dominance, store, cap, self._engine, self._pruner, self._tables)
+        pruner = None if self._pruner is None else self._pruner.for_order(choice.order, cap)
+        forward = Forward(prepared, self._dominance, store, cap, self._engine, pruner, self._tables)
         return Attempt(choice, prepared, store, forward, self._run)
 
 
