@@ -304,7 +304,7 @@ def test_a_plan_says_what_a_sample_of_rows_shows(monkeypatch):
     assert not oocbe.plan(problem, order_seconds=0, bounds="none").bounds
     monkeypatch.setattr(row_rounds, "SAMPLE_SECONDS", 1e-9)
     monkeypatch.setattr(row_search, "NARROW_WIDTH", 1)
-    hard = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    hard = random_network(24, 9, 0.9, tightness=0.0, seed=3)
     assert oocbe.plan(hard, order_seconds=0).bounds.startswith("first rows with bounds of their own (")
 
 

@@ -39,7 +39,6 @@ from oocbe.elimination.search.table_bounds import Round, TableBounds
 from oocbe.elimination.search.thresholds import first_width, next_width
 from oocbe.errors import OocbeError, ResourceError, TimeLimitError
 from oocbe.model.problem import Problem
-from oocbe.pruning.incumbent import find_incumbent
 from oocbe.pruning.pruner import RowPruner
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline, unlimited
@@ -53,9 +52,8 @@ FIRST_LOOK_SECONDS = 0.1
 LEAST_RULED_OUT = 0.02
 """Part of the values that a bound must rule out before what is left gets another one at once."""
 
-LAST_ITERATIONS, LAST_SECONDS, LAST_BOUND_SECONDS = 10_000, 0.2, 0.1
-"""Of the search for an assignment where a time limit has left none: a moment; of laying the problem out for it, and
-before it of a bound, where there is none."""
+LAST_BOUND_SECONDS = 0.1
+"""Of a bound where a time limit has left none: a moment."""
 
 Start = Callable[[Problem, OrderChoice, str], Callable[[int, int, int], None] | None]
 """Told the problem, the order and the bound of each run; returns what to call after each bucket."""
@@ -177,11 +175,9 @@ class BoundedSolve:
             self._take(incumbents)
         is_wanted = options.incumbent_seconds > 0 and not deadline.is_requested
         if known.value is None and not known.is_closed and is_wanted:
-            # Where time was too short even to begin a search: a moment of it is worth being late.
-            with suppress(OocbeError), Deadline(LAST_SECONDS):  # not every problem has such a search
-                last = find_incumbent(self._problem, math.inf, options.seed, iterations=LAST_ITERATIONS)
-                if last is not None:
-                    known.offer(last.value, last.assignment, last.method)
+            last = incumbents.last_moment()
+            if last is not None:
+                known.offer(last.value, last.assignment, last.method)
         if not known.is_closed:
             # A run that is resumed begins with all that is known: a limit may come before the first round.
             with suppress(ResourceError):

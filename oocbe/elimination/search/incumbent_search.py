@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +20,9 @@ from oocbe.system.deadline import Deadline, unlimited
 
 FIRST_SLICE_SECONDS = 0.1
 """Length of the first slice; each is twice as long as the one before, up to :data:`LONGEST_SLICE_SECONDS`."""
+
+LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
+"""Of :meth:`IncumbentSearch.last_moment`: at most, laying the problem out included, and of the search itself."""
 
 LONGEST_SLICE_SECONDS = 2.0
 """Length that slices do not exceed, so that what they find is taken in soon enough."""
@@ -119,3 +123,9 @@ class IncumbentSearch:
             with self._changed:
                 self._is_idle = True
                 self._changed.notify_all()
+
+    def last_moment(self) -> Incumbent | None:
+        """An assignment where time was too short even to begin a search, which is worth being a moment late."""
+        with suppress(OocbeError), Deadline(LAST_SECONDS):  # not every problem has such a search
+            return find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
+        return None
