@@ -303,8 +303,8 @@ def test_a_plan_says_what_a_sample_of_rows_shows(monkeypatch):
     assert "rows with" not in oocbe.plan(problem, order_seconds=0, bounds="lp").bounds
     assert not oocbe.plan(problem, order_seconds=0, bounds="none").bounds
     monkeypatch.setattr(row_rounds, "SAMPLE_SECONDS", 1e-9)
-    monkeypatch.setattr(row_search, "NARROW_WIDTH", 1)
-    hard = random_network(24, 9, 0.9, tightness=0.0, seed=3)
+    monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
+    hard = random_network(12, 6, 0.9, tightness=0.0, seed=3)
     assert oocbe.plan(hard, order_seconds=0).bounds.startswith("first rows with bounds of their own (")
 
 

@@ -175,9 +175,8 @@ class BoundedSolve:
             self._take(incumbents)
         is_wanted = options.incumbent_seconds > 0 and not deadline.is_requested
         if known.value is None and not known.is_closed and is_wanted:
-            last = incumbents.last_moment()
-            if last is not None:
-                known.offer(last.value, last.assignment, last.method)
+            incumbents.search_a_moment()
+            self._take(incumbents)
         if not known.is_closed:
             # A run that is resumed begins with all that is known: a limit may come before the first round.
             with suppress(ResourceError):

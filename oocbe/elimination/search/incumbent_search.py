@@ -22,7 +22,7 @@ FIRST_SLICE_SECONDS = 0.1
 """Length of the first slice; each is twice as long as the one before, up to :data:`LONGEST_SLICE_SECONDS`."""
 
 LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
-"""Of :meth:`IncumbentSearch.last_moment`: at most, laying the problem out included, and of the search itself."""
+"""Of :meth:`IncumbentSearch.search_a_moment`: at most, laying the problem out included, and of the search itself."""
 
 LONGEST_SLICE_SECONDS = 2.0
 """Length that slices do not exceed, so that what they find is taken in soon enough."""
@@ -124,8 +124,7 @@ class IncumbentSearch:
                 self._is_idle = True
                 self._changed.notify_all()
 
-    def last_moment(self) -> Incumbent | None:
-        """An assignment where time was too short even to begin a search, which is worth being a moment late."""
+    def search_a_moment(self) -> None:
+        """Look for an assignment where time was too short even to begin a search: one is worth being a moment late."""
         with suppress(OocbeError), Deadline(LAST_SECONDS):  # not every problem has such a search
-            return find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
-        return None
+            self._best = find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
