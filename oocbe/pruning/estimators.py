@@ -114,8 +114,9 @@ def first_values(sizes: Sequence[int]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))]).astype(np.int64)
 
 
-Residual = tuple[tuple[int, ...], NDArray[np.int64]]
-"""A scope, and what a function costs beyond its term, in fixed point: an axis a variable, -1 where it can't be."""
+Residual = tuple[tuple[int, ...], NDArray[np.int64], bool]
+"""A scope, what a function costs beyond its term, in fixed point: an axis a variable, -1 where it can't be; and whether
+it is a hard constraint."""
 
 
 class AdditiveSource:

@@ -215,10 +215,11 @@ class DualAscent:
         own = Terms(self._use_start, self._use_variable, self._offset, shares, least, kind)
         return joined(joined(self._unary, own), skipped)
 
-    def residuals(self) -> list[tuple[tuple[int, ...], NDArray[np.int64]]]:
+    def residuals(self) -> list[tuple[tuple[int, ...], NDArray[np.int64], bool]]:
         """What each function and constraint over two or more variables costs beyond its term of :meth:`terms`.
 
-        A scope, and costs in fixed point with an axis a variable, at least 0; -1 where no assignment that counts is.
+        A scope, costs in fixed point with an axis a variable, at least 0, -1 where no assignment that counts is, and
+        whether it is a hard constraint.
         """
         terms = self.terms()
         skipped = len(terms.constant) - len(self._parts) - len(self._skipped)
@@ -235,7 +236,7 @@ class DualAscent:
                 rest = rest - terms.entries[begin : begin + shape[axis]].reshape(along)
                 gone = self.removed[self._first[v] : self._first[v + 1]] > 0
                 never = never | gone.reshape(along)
-            found.append((part.scope, np.where(never, -1, rest)))
+            found.append((part.scope, np.where(never, -1, rest), part.is_hard))
         return found
 
     def _share_counts(self) -> NDArray[np.int64]:

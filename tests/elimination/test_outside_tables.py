@@ -17,6 +17,8 @@ from oocbe.elimination.mini_buckets.outside_tables import OutsideTables
 from oocbe.elimination.search import bounded, row_rounds, table_bounds
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.elimination.search.table_bounds import TableBounds
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.bounds import ascended_source
 from oocbe.pruning.pruner import RowPruner
@@ -181,3 +183,17 @@ def test_tables_that_drop_nothing_are_the_last(monkeypatch):
         late = TableBounds(SolveOptions(), deadline)
         assert late.below(problem, 1000).source(range(16), 100) is None
         assert not late.is_open
+
+
+def test_hard_constraints_of_a_separator_say_nothing_without_their_terms():
+    """An additive bound leaves their terms out, so that their residuals alone would be too high."""
+    for seed in range(40):
+        generator = np.random.default_rng(seed)
+        pairs = [p for p in itertools.combinations(range(5), 2) if generator.random() < 0.8]
+        functions = tuple(Function.from_array(p, generator.integers(0, 20, (3, 3))) for p in pairs[::2])
+        tuples = [np.argwhere(generator.random((3, 3)) < 0.4) for _ in pairs]
+        constraints = tuple(Constraint(p, t) for p, t in zip(pairs, tuples, strict=True) if len(t))
+        problem = Problem(tuple(Variable(n, 3) for n in "abcde"), functions, constraints)
+        best = brute_force(problem)
+        if best is not None:
+            check_rows(problem, best + 20, generator.permutation(5).tolist(), 9)

@@ -89,7 +89,10 @@ class OutsideTables:
             return
         self._shift = max(0, need.bit_length() - ROOM)
         self._cap = (need >> self._shift) + 1
-        functions = [self._table(scope, costs) for scope, costs in source.residuals()]
+        residuals = source.residuals()
+        functions = [self._table(scope, costs) for scope, costs, _ in residuals]
+        self._hard = {id(t) for t, (*_, is_hard) in zip(functions, residuals, strict=True) if is_hard}
+        self._functions = functions  # so that no other table has the identity of a hard one
         first = np.concatenate([[0], np.cumsum(problem.sizes)])
         costs = np.where(source.removed > 0, -1, reduced)
         self._own = [self._table((v,), costs[first[v] : first[v + 1]]) for v in range(len(problem.sizes))]
@@ -172,7 +175,12 @@ class OutsideTables:
         return left
 
     def _gathered(self, tables: Sequence[CostTable]) -> list[CostTable]:
-        """Fewer tables with the same sum, for fewer lookups; without those that are 0 everywhere."""
+        """Fewer tables with the same sum, for fewer lookups; without those that are 0 everywhere.
+
+        Hard constraints of the separator alone stay out: additive bounds leave out their terms, which are never above 0
+        and would make up for what the residuals have.
+        """
+        tables = [t for t in tables if id(t) not in self._hard]
         groups: list[tuple[int, list[CostTable]]] = []
         for t in sorted(tables, key=lambda t: -len(t.values)):
             own = members_of(t.scope)
