@@ -71,8 +71,7 @@ class BoundedSolve:
 
     Attributes
     ----------
-    statistics, mini_buckets, tables : what the search took; mini-buckets and tables are not in there, nor the search by
-        rows.
+    statistics, mini_buckets, tables : what the search took; neither rows nor mini-buckets nor tables are in the first.
     """
 
     def __init__(
