@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.elimination.orders.order import judge_order, search_orders
+from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.errors import ModelError
 from oocbe.junction_trees.arrays import TreeArrays, tree_arrays
@@ -20,6 +20,7 @@ from oocbe.junction_trees.programs import TreeShape
 from oocbe.junction_trees.support import CliqueRows, clique_rows
 from oocbe.junction_trees.weights import Weights, weights_of
 from oocbe.model.problem import Problem
+from oocbe.system.deadline import Deadline, current
 
 ROW_BYTES = 48
 """What a row may take while a tree is made: its weight, values, and numbers of rows of a few messages."""
@@ -102,7 +103,10 @@ def find_order(problem: Problem, wanted: str | Sequence[str], seconds: float, se
     ModelError : names that are not each variable's once. UsageError, FormatError : a file that cannot be used.
     """
     if isinstance(wanted, str):
-        return search_orders(problem, wanted, seconds, seed, cell_work=CELL_WORK)[0]
+        deadline = current() or Deadline()
+        longest = longest_search(seconds, deadline.remaining)
+        least = min(seconds, deadline.remaining)
+        return search_orders(problem, wanted, least, seed, cell_work=CELL_WORK, deadline=deadline, longest=longest)[0]
     index = {v.name: number for number, v in enumerate(problem.variables)}
     unknown = [name for name in wanted if name not in index]
     if unknown:
