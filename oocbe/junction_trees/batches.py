@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
-from oocbe.junction_trees.programs import Program
-from oocbe.junction_trees.shares import Shares, shares_of
-from oocbe.junction_trees.sweeping import blank, collect, distribute, evidence, prior
-from oocbe.kernels.cpu.threads import run_all
+from oocbe.junction_trees.shares import shares_of
+from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior
+from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.kernels.cpu.trees.blocks import enter_evidence
 from oocbe.system.deadline import look
 
@@ -48,24 +47,108 @@ class BatchResult:
     status: NDArray[np.str_]
 
 
-@dataclass(frozen=True, eq=False)
-class _Sweep:
-    """What all blocks have in common.
+class CaseSweep:
+    """A sweep over cases, block by block; :meth:`run` it.
+
+    Parameters
+    ----------
+    tree : possible, see :attr:`oocbe.junction_trees.compiled.CompiledTree.is_possible`.
+    targets : variables whose posteriors are wanted.
+    expected : float64 (rows,), to which the probabilities of rows are added over all cases, or None.
+    rows_of : cliques whose rows these are.
 
     Attributes
     ----------
-    columns : variables that any case observes, or has a likelihood of. starts : where the rows of their values are.
-    out : float64 (cases, values of all targets). logarithms : float64 (cases,). expected : float64 (rows,) or None.
+    posteriors : float64 (cases, values of all targets). logarithms : float64 (cases,), -inf for impossible ones.
     """
 
-    tree: CompiledTree
-    program: Program
-    shares: Shares
-    cases: Cases
-    columns: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    out: NDArray[np.float64]
-    logarithms: NDArray[np.float64]
+    def __init__(
+        self,
+        tree: CompiledTree,
+        cases: Cases,
+        targets: Sequence[int],
+        expected: NDArray[np.float64] | None = None,
+        rows_of: Collection[int] = (),
+    ) -> None:
+        soft = np.zeros(cases.observed.shape[1], dtype=bool)
+        soft[list(cases.likelihoods)] = True
+        self._tree, self._cases, self._expected = tree, cases, expected
+        self._columns = np.flatnonzero((cases.observed != UNOBSERVED).any(axis=0) | soft)
+        self._starts = np.stack([tree.variable_start[self._columns], tree.variable_start[self._columns + 1]], axis=1)
+        self._shares = shares_of(tree, targets)
+        self._program = tree.shape.program(self._columns.tolist(), targets, rows_of)
+        self.posteriors = np.zeros((len(cases), int(self._shares.out_start[-1])))
+        self.logarithms = np.full(len(cases), -np.inf)
+
+    def run(self) -> None:
+        """Sweep over all cases, in probabilities, and in logarithms where these would lose something.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        every = np.arange(len(self._cases))
+        is_log = self._tree.is_log
+        doubtful = self._run(every, self._block_cases, is_log)
+        if len(doubtful):
+            look()
+            self._run(doubtful, LEAST_CASES, True)
+
+    @property
+    def _block_cases(self) -> int:
+        message_bytes = 2 * 8 * max(1, int(self._tree.variable_start[-1]))
+        return max(LEAST_CASES, min(BLOCK_CASES, BLOCK_BYTES // message_bytes))
+
+    def _run(self, cases: NDArray[np.int64], width: int, is_log: bool) -> NDArray[np.int64]:
+        """Sweep over some cases; those whose result cannot be trusted, and is not taken."""
+        prior(self._tree, is_log)  # computed once, and not by each thread
+        width = max(1, min(width, -(-len(cases) // thread_count()))) if self._expected is None else width
+        blocks = [cases[first : first + width] for first in range(0, len(cases), width)]
+        if self._expected is None:
+            trusted = run_all(self._sweep, [(block, is_log) for block in blocks])
+        else:  # all blocks add to the same numbers
+            trusted = [self._sweep(block, is_log) for block in blocks]
+        doubtful = [block[~own] for block, own in zip(blocks, trusted, strict=True)]
+        return np.concatenate([np.empty(0, dtype=np.int64), *doubtful])
+
+    def _sweep(self, block: NDArray[np.int64], is_log: bool) -> NDArray[np.bool_]:
+        """Sweep over the cases of a block; for which of them the result can be trusted."""
+        tree, before = self._tree, prior(self._tree, is_log)
+        messages = blank(tree, len(block), is_log)
+        messages.peaks[:] = before.peaks
+        messages.losses[:] = before.losses
+        messages.logs[:] = before.logs
+        observed = self._cases.observed[np.ix_(block, self._columns)]
+        constants = (messages.nothing, messages.everything)
+        enter_evidence(messages.values, before.values[:, 0], observed, self._starts, *constants)
+        factors = self._enter_likelihoods(block, messages)
+        collect(tree, self._program, messages)
+        logarithms, trusted = evidence(tree, messages)
+        posteriors = np.empty_like(messages.values)
+        distribute(tree, self._program, messages, posteriors, trusted, self._expected)
+        found = np.zeros((len(block), self.posteriors.shape[1]))
+        self._shares.take(posteriors, found)
+        taken = trusted & (logarithms > -np.inf)
+        self.posteriors[block[taken]] = found[taken]
+        self.logarithms[block[taken]] = logarithms[taken] + factors[taken]
+        return trusted
+
+    def _enter_likelihoods(self, block: NDArray[np.int64], messages: Messages) -> NDArray[np.float64]:
+        """Multiply likelihoods in, the greatest of each scaled to 1; logarithms of what they were divided by."""
+        tree = self._tree
+        factors = np.zeros(len(block))
+        for v, given in self._cases.likelihoods.items():
+            own = given[block]
+            greatest = own.max(axis=1)
+            factors += np.log(greatest)
+            scaled = (own / greatest[:, None]).T
+            rows = messages.values[tree.variable_start[v] : tree.variable_start[v + 1]]
+            if messages.is_log:
+                with np.errstate(divide="ignore"):
+                    rows += np.log(scaled)
+            else:
+                rows *= scaled
+        return factors
 
 
 def sweep_cases(
@@ -79,59 +162,6 @@ def sweep_cases(
     """
     if not tree.is_possible:
         return np.zeros((len(cases), sum(tree.problem.sizes[v] for v in targets))), np.full(len(cases), -np.inf)
-    soft = np.zeros(cases.observed.shape[1], dtype=bool)
-    soft[list(cases.likelihoods)] = True
-    columns = np.flatnonzero((cases.observed != UNOBSERVED).any(axis=0) | soft)
-    starts = np.stack([tree.variable_start[columns], tree.variable_start[columns + 1]], axis=1)
-    shares = shares_of(tree, targets)
-    program = tree.shape.program(columns.tolist(), targets)
-    out = np.zeros((len(cases), int(shares.out_start[-1])))
-    sweep = _Sweep(tree, program, shares, cases, columns, starts, out, np.full(len(cases), -np.inf))
-    message_bytes = 2 * 8 * max(1, int(tree.variable_start[-1]))
-    width = max(LEAST_CASES, min(BLOCK_CASES, BLOCK_BYTES // message_bytes))
-    prior(tree, tree.is_log)  # computed once, and not by each thread
-    every = np.arange(len(cases))
-    blocks = [every[first : first + width] for first in range(0, len(every), width)]
-    trusted = run_all(_sweep_block, [(sweep, block, tree.is_log) for block in blocks])
-    doubtful = np.concatenate([np.empty(0, dtype=np.int64), *(b[~t] for b, t in zip(blocks, trusted, strict=True))])
-    if len(doubtful):
-        look()
-        prior(tree, True)
-        width = LEAST_CASES
-        run_all(_sweep_block, [(sweep, doubtful[i : i + width], True) for i in range(0, len(doubtful), width)])
-    out[sweep.logarithms == -np.inf] = 0.0
-    return out, sweep.logarithms
-
-
-def _sweep_block(sweep: _Sweep, block: NDArray[np.int64], is_log: bool) -> NDArray[np.bool_]:
-    """Sweep over some cases; for which of them the result can be trusted. Others have none yet."""
-    tree = sweep.tree
-    before = prior(tree, is_log)
-    messages = blank(tree, len(block), is_log)
-    messages.peaks[:] = before.peaks
-    messages.losses[:] = before.losses
-    messages.logs[:] = before.logs
-    observed = sweep.cases.observed[np.ix_(block, sweep.columns)]
-    constants = (messages.nothing, messages.everything)
-    enter_evidence(messages.values, before.values[:, 0], observed, sweep.starts, *constants)
-    factors = np.zeros(len(block))
-    for v, given in sweep.cases.likelihoods.items():
-        own = given[block]
-        greatest = own.max(axis=1)
-        factors += np.log(greatest)
-        scaled = (own / greatest[:, None]).T
-        rows = messages.values[tree.variable_start[v] : tree.variable_start[v + 1]]
-        if is_log:
-            with np.errstate(divide="ignore"):
-                rows += np.log(scaled)
-        else:
-            rows *= scaled
-    collect(tree, sweep.program, messages)
-    logarithms, trusted = evidence(tree, messages)
-    posteriors = np.empty_like(messages.values)
-    distribute(tree, sweep.program, messages, posteriors)
-    found = np.zeros((len(block), sweep.out.shape[1]))
-    sweep.shares.take(posteriors, found)
-    sweep.out[block[trusted]] = found[trusted]
-    sweep.logarithms[block[trusted]] = logarithms[trusted] + factors[trusted]
-    return trusted
+    sweep = CaseSweep(tree, cases, targets)
+    sweep.run()
+    return sweep.posteriors, sweep.logarithms

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.explanations import best_assignment
+from oocbe.junction_trees.samples import draw
 from oocbe.junction_trees.shares import shares_of
 from oocbe.junction_trees.sweeping import collect, distribute, evidence, prior
 
@@ -58,7 +60,7 @@ class Calibration:
             messages = self._messages.copied()
             program = self._tree.shape.program(self._inputs, missing)
             rows = np.empty_like(messages.values)
-            distribute(self._tree, program, messages, rows)
+            distribute(self._tree, program, messages, rows, np.ones(1, dtype=np.bool_))
             shares = shares_of(self._tree, missing)
             out = np.zeros((1, int(shares.out_start[-1])))
             shares.take(rows, out)
@@ -67,6 +69,16 @@ class Calibration:
         elif missing:
             self._posteriors |= {v: np.zeros(self._tree.problem.sizes[v]) for v in missing}
         return [self._posteriors[v].copy() for v in targets]
+
+    def sample(self, count: int, seed: int) -> NDArray[np.int64]:
+        """Value indices drawn from the posterior, int64 (count, variables); what is known must be possible."""
+        assert self.log_evidence > -np.inf
+        program = self._tree.shape.program(self._inputs, (), rows_of=range(len(self._tree.shape.cliques)))
+        return draw(self._tree, program, self._messages, count, seed)
+
+    def best(self) -> tuple[dict[int, int], float] | None:
+        """The most probable values of all variables, and the logarithm of their weight; None where nothing agrees."""
+        return best_assignment(self._tree, self._inputs, range(len(self._tree.problem.variables)))
 
     def _collect(self) -> None:
         """Bring messages up to date, in logarithms where probabilities might lose something."""

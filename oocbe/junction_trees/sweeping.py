@@ -112,6 +112,7 @@ def distribute(
     program: Program,
     messages: Messages,
     posteriors: NDArray[np.float64],
+    trusted: NDArray[np.bool_],
     expected: NDArray[np.float64] | None = None,
 ) -> None:
     """Bring posteriors down; the messages are used up.
@@ -119,6 +120,7 @@ def distribute(
     Parameters
     ----------
     posteriors : float64 (message rows, cases), written for the edges that the program writes.
+    trusted : bool (cases,), as :func:`evidence` says; others get no probabilities.
     expected : float64 (rows,), to which the probabilities of the rows of the program's cliques are added, or None.
 
     Raises
@@ -129,9 +131,10 @@ def distribute(
     rows = tree.arrays.message_start[tree.roots]
     at_roots = messages.values[rows]
     if messages.is_log:
-        messages.values[rows] = np.where(at_roots == -np.inf, -np.inf, -at_roots)
+        is_possible = (at_roots > -np.inf).all(axis=0)  # what another root says is impossible is so everywhere
+        messages.values[rows] = np.where(is_possible, -at_roots, -np.inf)
     else:
-        messages.values[rows] = np.divide(1.0, at_roots, out=np.zeros_like(at_roots), where=at_roots > 0)
+        messages.values[rows] = np.divide(1.0, at_roots, out=np.zeros_like(at_roots), where=(at_roots > 0) & trusted)
     steps = (program.distributed, program.read_start, program.reads, program.write_start, program.writes)
     wanted = np.empty(0) if expected is None else expected
     arrays: Any = tree.log_arrays if messages.is_log else tree.arrays

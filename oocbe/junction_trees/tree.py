@@ -17,7 +17,9 @@ from oocbe.io.registry import read
 from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult, sweep_cases
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.compiled import CompiledTree, compile_tree
+from oocbe.junction_trees.counts import expected_counts
 from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of, likelihood, value_index, variable_index
+from oocbe.junction_trees.explanations import Explanation, marginal_map
 from oocbe.junction_trees.joints import joint_of_cases
 from oocbe.model.problem import Problem
 from oocbe.settings.machine import default_memory_limit
@@ -65,12 +67,13 @@ class JunctionTree:
             raise UnsupportedError("backend: sweeps over junction trees run on the CPU; give cpu or auto")
         wanted = parse_order("order", order) if isinstance(order, str | Path) else list(order)
         most = parse_bytes("memory", memory)
+        self._memory = default_memory_limit() if most is None else most
         loaded = read(problem) if isinstance(problem, str | Path) else problem
         self._set(
             compile_tree(
                 weighted(narrowed(loaded), temperature),
                 wanted,
-                default_memory_limit() if most is None else most,
+                self._memory,
                 order_seconds=parse_seconds("order_seconds", order_seconds),
                 seed=parse_integer("seed", seed),
                 is_log=space == "log",
@@ -251,6 +254,63 @@ class JunctionTree:
         }
         status = np.where(logarithms == -np.inf, IMPOSSIBLE, EXACT)
         return BatchResult(marginals, joints, logarithms, status)
+
+    def mpe(self) -> Explanation | None:
+        """The most probable explanation: the best values of all variables given what is observed; None: impossible."""
+        found = None if self._calibration is None else self._calibration.best()
+        return None if found is None else self._explanation(*found)
+
+    def marginal_map(self, names: Sequence[str]) -> Explanation | None:
+        """The most probable values of some variables together, given what is observed; None: impossible.
+
+        All other variables are added up before, which other cliques than the tree's are made for.
+
+        Raises
+        ------
+        ResourceError : those cliques do not fit the memory. UsageError : no name, one twice, or an unknown one.
+        """
+        variables = _distinct(self.problem, names)
+        found = marginal_map(self.problem, self._evidence, self._likelihoods, variables, self._memory)
+        return None if found is None else self._explanation(*found)
+
+    def sample(self, n: int, seed: int = 0) -> NDArray[np.int64]:
+        """Draw assignments from the posterior, each on its own and exactly.
+
+        Returns
+        -------
+        int64 (n, variables), value indices, a column a variable of the problem.
+
+        Raises
+        ------
+        UsageError : what is observed is impossible, or n is no number of samples.
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise UsageError(f"sample: {n!r} is not a number of samples")
+        if self._calibration is None or self._calibration.log_evidence == -np.inf:
+            raise UsageError(f"{self.problem.name}: what is observed is impossible, so nothing can be drawn")
+        return self._calibration.sample(n, parse_integer("seed", seed))
+
+    def expected_counts(
+        self, cases: Sequence[Case] | NDArray[np.integer[Any]], *, likelihood: Likelihoods | None = None
+    ) -> tuple[NDArray[np.float64], ...]:
+        """How often each assignment of each function's scope is expected in some cases, given what each observes.
+
+        Impossible cases count nowhere, so that each function's counts add up to the number of the others.
+
+        Returns
+        -------
+        For each of the problem's functions float64, an axis a variable of its scope, in its order.
+
+        Raises
+        ------
+        UsageError : cases that cannot be used; see :meth:`batch`. LimitError : a function too large to be written out.
+        """
+        return tuple(expected_counts(self._tree, cases_of(self.problem, cases, likelihood))[0])
+
+    def _explanation(self, values: Mapping[int, int], logarithm: float) -> Explanation:
+        variables = self.problem.variables
+        labels = {variables[v].name: variables[v].label(values[v]) for v in sorted(values)}
+        return Explanation(labels, logarithm)
 
     def _evidence_by_name(self) -> dict[str, int]:
         return {self.problem.variables[v].name: value for v, value in self._evidence.items()}

@@ -169,6 +169,7 @@ LOOPS = {
     "row_ascent._assign": WITHIN_PIECE,
     "row_ascent._scratch": "one pass over variables and functions",
     "row_ascent.bound_rows": OUTER_ROWS,
+    "sampling.draw_rows": ONE_PASS + ", and a binary search a sample",
     "search.find_row": A_ROW,
     "search.find_rows": "a binary search for each row of a piece of at most some million",
     "search_state._sparse_entry": SEARCH,

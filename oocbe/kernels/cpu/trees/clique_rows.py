@@ -24,7 +24,7 @@ COMPLETE = -2
 parent."""
 
 STRIDE = 1 << 16
-"""Assignments tried between two looks at the flag."""
+"""Assignments of all variables but the last tried between two looks at the flag."""
 
 
 @jit
@@ -105,68 +105,109 @@ def walk(
     """
     width, tables = len(sizes), len(depths)
     capacity = 1024
+    for level in range(width):
+        capacity = max(capacity, 2 * sizes[level])
     values = np.empty((width, capacity), dtype=kind.dtype)
     numbers = np.empty((len(listed), capacity), dtype=np.int32)
     groups = np.empty(capacity + 1, dtype=np.int64)
-    rows = 0
-    count = 0
-    prefix = 0  # changes with each assignment of the separator
-    last = -1
-    nodes = np.zeros((tables, width + 1), dtype=np.int64)
-    value = np.full(width + 1, -1, dtype=np.int64)
-    level = 0
-    tried = 0
     if width == 0:
         groups[0] = 0
         groups[1] = 1
         return values[:, :1].copy(), np.zeros((len(listed), 1), dtype=np.int32), groups[:2].copy(), True
+    last = width - 1
+    first_step, last_step = step_start[last], step_start[last + 1]
+    place = np.full(tables + 1, -1, dtype=np.int64)  # in the list, of each table
+    is_last = np.zeros(len(listed), dtype=np.bool_)
+    for i in range(len(listed)):
+        place[listed[i]] = i
+    for step in range(first_step, last_step):
+        if place[step_table[step]] >= 0:
+            is_last[place[step_table[step]]] = True
+    rows = 0
+    count = 0
+    prefix = 0  # changes with each assignment of the separator
+    grouped = -1  # the one whose group has begun
+    nodes = np.zeros((tables, width + 1), dtype=np.int64)
+    begins = np.empty(len(step_table) + 1, dtype=np.int64)  # of each step: where children of its table's node begin
+    found = np.empty(len(step_table) + 1, dtype=np.int64)
+    value = np.full(width, -1, dtype=np.int64)
+    level = 0
+    tried = 0
     while level >= 0:
-        value[level] += 1
-        if value[level] == sizes[level]:
-            level -= 1
+        if value[level] < 0:
+            for step in range(step_start[level], step_start[level + 1]):
+                begins[step] = nodes[step_table[step], step_depth[step]] * sizes[level]
+                if step_children[step] >= 0:
+                    begins[step] += step_children[step]
+        if level < last:
+            value[level] += 1
+            if value[level] == sizes[level]:
+                value[level] = -1
+                level -= 1
+                continue
+            if level < separator:
+                prefix += 1
+            fits = True
+            for step in range(step_start[level], step_start[level + 1]):
+                child = begins[step] + value[level]
+                if step_children[step] >= 0:
+                    child = np.int64(children[child])
+                    if child < 0:
+                        fits = False
+                        break
+                nodes[step_table[step], step_depth[step] + 1] = child
+            if fits:
+                level += 1
             continue
+        # The last variable: what does not depend on it is written for all of its values at once.
         tried += 1
         if tried % STRIDE == 0 and stop[0] != 0:
             return values[:, :0].copy(), numbers[:, :0].copy(), groups[:1].copy(), False
-        if level < separator:
-            prefix += 1
-        fits = True
-        for step in range(step_start[level], step_start[level + 1]):
-            table, depth = step_table[step], step_depth[step]
-            child = nodes[table, depth] * sizes[level] + value[level]
-            if step_children[step] >= 0:
-                child = np.int64(children[step_children[step] + child])
-                if child < 0:
-                    fits = False
-                    break
-            nodes[table, depth + 1] = child
-        if not fits:
-            continue
-        if level < width - 1:
-            level += 1
-            value[level] = -1
-            continue
-        if rows == capacity:
+        if rows + sizes[last] > capacity:
             if rows >= most:
                 return values[:, :0].copy(), numbers[:, :0].copy(), groups[:1].copy(), False
             capacity *= 2
             more_values = np.empty((width, capacity), dtype=kind.dtype)
-            more_values[:, :rows] = values
+            more_values[:, :rows] = values[:, :rows]
             values = more_values
             more_numbers = np.empty((len(listed), capacity), dtype=np.int32)
-            more_numbers[:, :rows] = numbers
+            more_numbers[:, :rows] = numbers[:, :rows]
             numbers = more_numbers
             more_groups = np.empty(capacity + 1, dtype=np.int64)
             more_groups[:count] = groups[:count]
             groups = more_groups
-        if prefix != last:
-            groups[count] = rows
-            count += 1
-            last = prefix
-        for v in range(width):
-            values[v, rows] = value[v]
-        for i in range(len(listed)):
-            numbers[i, rows] = nodes[listed[i], depths[listed[i]]]
-        rows += 1
+        begin = rows
+        for x in range(sizes[last]):
+            fits = True
+            for step in range(first_step, last_step):
+                child = begins[step] + x
+                if step_children[step] >= 0:
+                    child = np.int64(children[child])
+                    if child < 0:
+                        fits = False
+                        break
+                found[step] = child
+            if not fits:
+                continue
+            if separator == width or prefix != grouped:
+                groups[count] = rows
+                count += 1
+                grouped = prefix
+            values[last, rows] = x
+            for step in range(first_step, last_step):
+                i = place[step_table[step]]
+                if i >= 0:
+                    numbers[i, rows] = found[step]
+            rows += 1
+        if rows > begin:
+            for above in range(last):
+                for row in range(begin, rows):
+                    values[above, row] = value[above]
+            for i in range(len(listed)):
+                if not is_last[i]:
+                    for row in range(begin, rows):
+                        numbers[i, row] = nodes[listed[i], depths[listed[i]]]
+        value[last] = -1
+        level -= 1
     groups[count] = rows
     return values[:, :rows].copy(), numbers[:, :rows].copy(), groups[: count + 1].copy(), rows <= most
