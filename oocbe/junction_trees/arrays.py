@@ -1,9 +1,10 @@
 """A compiled tree as flat arrays, as the loops take it.
 
 Rows of all cliques are numbered through, and so are those of all messages: first each clique's message to its parent,
-a row for each row of its separator, then what is observed of each variable, a row for each of its values. An *edge* is
-a place where messages come into a clique: from a child, or from a variable, and its map says for each row of the clique
-which row of the message it is about. Every variable has one clique where it comes in, the one with the fewest rows.
+a row for each row of its separator, then what is observed of each variable, a row for each of its values, then inputs
+(:mod:`oocbe.junction_trees.conditioning`). An *edge* is a place where messages come into a clique: from a child, a
+variable or an input, and its map says for each row of the clique which row of the message it is about. Every variable
+has one clique where it comes in, the one with the fewest rows.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class TreeArrays(NamedTuple):
     maps : int32, of all edges one after the other, numbers of a message's rows.
     edge_map : int64 (edges,), where each edge's map begins.
     edge_message, edge_rows : int64 (edges,), where the rows of its message begin, and how many there are.
-    edge_sender : int64 (edges,), number of the child; or the number of cliques plus that of the variable.
+    edge_sender : int64 (edges,), number of the child; or the number of cliques plus that of the variable; or that of
+        cliques and variables plus that of the input.
     """
 
     weights: NDArray[np.float64]
@@ -59,22 +61,31 @@ class Places(NamedTuple):
     child_edge : by clique, the number of the edge from it to its parent; -1 for a root.
     separator : by variable, the clique whose separator has the variable and the fewest rows, where these are fewer
         than those of ``clique``; else -1.
+    input_edge, input_clique : by input, the number of its edge, and the clique of that.
     """
 
     edge: NDArray[np.int64]
     clique: NDArray[np.int64]
     child_edge: NDArray[np.int64]
     separator: NDArray[np.int64]
+    input_edge: NDArray[np.int64]
+    input_clique: NDArray[np.int64]
 
 
 def tree_arrays(
-    sizes: Sequence[int], cliques: Sequence[Clique], rows: Sequence[CliqueRows], is_log: bool
+    sizes: Sequence[int],
+    cliques: Sequence[Clique],
+    rows: Sequence[CliqueRows],
+    is_log: bool,
+    input_rows: Sequence[int] = (),
 ) -> tuple[TreeArrays, Places, float]:
     """The arrays of a tree, where its variables are found, and a logarithm.
 
     The logarithm is that of what the cliques' weights were divided by, each by a power of two, all together; weights
     that are logarithms (``is_log``) stay as they are, and their norms mean nothing. Without rows, as where nothing has
     a weight, arrays and places are empty.
+
+    input_rows : rows of each input.
     """
     if not rows:
         cliques = ()
@@ -82,6 +93,9 @@ def tree_arrays(
     clique_of, separator_of = _homes(len(sizes), cliques, rows)
     message_start = np.cumsum([0, *(r.separator_rows for r in rows)])
     variable_start = message_start[-1] + np.cumsum([0, *sizes])
+    input_start = variable_start[-1] + np.cumsum([0, *input_rows])
+    input_edge = np.full(len(input_rows), -1)
+    input_clique = np.full(len(input_rows), -1)
     edges: list[tuple[int, int, int]] = []  # where its message begins, rows, sender
     maps: list[NDArray[np.int32]] = []
     edge = np.full(len(sizes), -1)
@@ -98,6 +112,10 @@ def tree_arrays(
             edge[v] = len(edges)
             edges.append((int(variable_start[v]), sizes[v], len(cliques) + v))
             maps.append(own.values[clique.variables.index(v)].astype(np.int32))
+        for i, numbers in own.inputs.items():
+            input_edge[i], input_clique[i] = len(edges), number
+            edges.append((int(input_start[i]), input_rows[i], len(cliques) + len(sizes) + i))
+            maps.append(numbers)
     exponents = [0 if is_log else math.frexp(float(r.weights.max()))[1] - 1 for r in rows]
     weights = [np.ldexp(r.weights, -e) if e else r.weights for r, e in zip(rows, exponents, strict=True)]
     row_start = np.cumsum([0, *(r.rows for r in rows)])
@@ -114,7 +132,8 @@ def tree_arrays(
         np.cumsum([0, *map(len, maps)])[:-1],
         *(np.ascontiguousarray(column) for column in flat.T),
     )
-    return arrays, Places(edge, np.array(clique_of), child_edge, np.array(separator_of)), math.log(2) * sum(exponents)
+    places = Places(edge, np.array(clique_of), child_edge, np.array(separator_of), input_edge, input_clique)
+    return arrays, places, math.log(2) * sum(exponents)
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:

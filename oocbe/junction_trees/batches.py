@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.conditioning import Conditioned, Input, condition, work_of
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.junction_trees.shares import shares_of
 from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior
@@ -27,6 +29,27 @@ BLOCK_BYTES = 1 << 25
 
 LEAST_CASES = 8
 """Cases of a block however large its messages are: a cache line of each row."""
+
+
+SECONDS_OF_WORK = 0.5e-9
+"""What a row, or an entry of a map, takes for a case of a block, about, on one core."""
+
+CONDITIONING_SECONDS, VARIABLE_SECONDS = 0.01, 0.0005
+"""What making a tree for a group of cases takes at least, and for each variable, about."""
+
+WORTHWHILE = 0.8
+"""Share of the whole tree's work from which on a tree of its own is no gain for a group."""
+
+CONDITIONED_BYTES = 1 << 30
+"""Bytes that the rows of a group's tree may take; it is smaller than the whole one, or not used."""
+
+
+CONDITIONED_TREES = 8
+"""Trees of groups that are remembered with each tree, for batches to come."""
+
+_CONDITIONED: WeakKeyDictionary[CompiledTree, dict[tuple[bytes, frozenset[int]], Conditioned | None]]
+_CONDITIONED = WeakKeyDictionary()
+"""By tree, observed variables and what is asked, the tree of the group; None where there is no better one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +79,7 @@ class CaseSweep:
     targets : variables whose posteriors are wanted.
     expected : float64 (rows,), to which the probabilities of rows are added over all cases, or None.
     rows_of : cliques whose rows these are.
+    inputs : of the tree, each with the column that each case picks, int64 (cases,).
 
     Attributes
     ----------
@@ -69,10 +93,11 @@ class CaseSweep:
         targets: Sequence[int],
         expected: NDArray[np.float64] | None = None,
         rows_of: Collection[int] = (),
+        inputs: Sequence[tuple[Input, NDArray[np.int64]]] = (),
     ) -> None:
         soft = np.zeros(cases.observed.shape[1], dtype=bool)
         soft[list(cases.likelihoods)] = True
-        self._tree, self._cases, self._expected = tree, cases, expected
+        self._tree, self._cases, self._expected, self._inputs = tree, cases, expected, inputs
         self._columns = np.flatnonzero((cases.observed != UNOBSERVED).any(axis=0) | soft)
         self._starts = np.stack([tree.variable_start[self._columns], tree.variable_start[self._columns + 1]], axis=1)
         self._shares = shares_of(tree, targets)
@@ -96,7 +121,7 @@ class CaseSweep:
 
     @property
     def _block_cases(self) -> int:
-        message_bytes = 2 * 8 * max(1, int(self._tree.variable_start[-1]))
+        message_bytes = 2 * 8 * max(1, self._tree.message_rows)
         return max(LEAST_CASES, min(BLOCK_CASES, BLOCK_BYTES // message_bytes))
 
     def _run(self, cases: NDArray[np.int64], width: int, is_log: bool) -> NDArray[np.int64]:
@@ -121,6 +146,11 @@ class CaseSweep:
         observed = self._cases.observed[np.ix_(block, self._columns)]
         constants = (messages.nothing, messages.everything)
         enter_evidence(messages.values, before.values[:, 0], observed, self._starts, *constants)
+        for (entered, columns), first in zip(self._inputs, tree.input_start.tolist(), strict=False):
+            picked = entered.weights[:, columns[block]]
+            rows = messages.values[first : first + len(picked)]
+            with np.errstate(divide="ignore"):
+                rows[:] = np.log(picked) if is_log else picked
         factors = self._enter_likelihoods(block, messages)
         collect(tree, self._program, messages)
         logarithms, trusted = evidence(tree, messages)
@@ -160,8 +190,78 @@ def sweep_cases(
     ------
     TimeLimitError : the deadline came.
     """
+    sizes = tree.problem.sizes
+    found = np.zeros((len(cases), sum(sizes[v] for v in targets)))
+    logarithms = np.full(len(cases), -np.inf)
     if not tree.is_possible:
-        return np.zeros((len(cases), sum(tree.problem.sizes[v] for v in targets))), np.full(len(cases), -np.inf)
-    sweep = CaseSweep(tree, cases, targets)
+        return found, logarithms
+    rest = np.ones(len(cases), dtype=bool)
+    for group, conditioned in _conditioned_groups(tree, cases, targets):
+        rest[group] = False
+        found[group], logarithms[group] = _sweep_conditioned(sizes, conditioned, cases.some(group), targets)
+    if rest.any():
+        sweep = CaseSweep(tree, cases.some(np.flatnonzero(rest)), targets)
+        sweep.run()
+        found[rest], logarithms[rest] = sweep.posteriors, sweep.logarithms
+    return found, logarithms
+
+
+def _conditioned_groups(
+    tree: CompiledTree, cases: Cases, targets: Sequence[int]
+) -> Iterator[tuple[NDArray[np.int64], Conditioned]]:
+    """Groups of cases that observe the same variables, with a tree that is worth making for them."""
+    if len(cases) * work_of(tree) * SECONDS_OF_WORK < CONDITIONING_SECONDS:
+        return
+    patterns, group_of = np.unique(cases.observed != UNOBSERVED, axis=0, return_inverse=True)
+    for number, pattern in enumerate(patterns):
+        look()
+        group = np.flatnonzero(group_of.ravel() == number)
+        observed = np.flatnonzero(pattern).tolist()
+        saved = len(group) * work_of(tree) * SECONDS_OF_WORK
+        effort = CONDITIONING_SECONDS + len(tree.problem.variables) * VARIABLE_SECONDS
+        if not observed or saved < 2 * effort:
+            continue
+        needed = frozenset({*targets, *cases.likelihoods} - set(observed))
+        known = _CONDITIONED.setdefault(tree, {})
+        key = (pattern.tobytes(), needed)
+        if key not in known:
+            if len(known) == CONDITIONED_TREES:
+                known.pop(next(iter(known)))
+            known[key] = condition(tree, observed, needed, WORTHWHILE * work_of(tree), CONDITIONED_BYTES)
+        made = known[key]
+        if made is not None:
+            yield group, made
+
+
+def _sweep_conditioned(
+    sizes: Sequence[int], conditioned: Conditioned, cases: Cases, targets: Sequence[int]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Posteriors and logarithms of evidence of cases that observe the variables that a tree was made without."""
+    number = {v: i for i, v in enumerate(conditioned.hidden)}
+    seen = cases.observed
+    hidden = np.full((len(cases), len(number)), UNOBSERVED)
+    likelihoods = {number[v]: given for v, given in cases.likelihoods.items() if v in number}
+    inputs = [(entered, entered.columns(seen)) for entered in conditioned.inputs]
+    unknown = [v for v in targets if v in number]
+    sweep = CaseSweep(conditioned.tree, Cases(hidden, likelihoods), [number[v] for v in unknown], inputs=inputs)
     sweep.run()
-    return sweep.posteriors, sweep.logarithms
+    logarithms = sweep.logarithms
+    with np.errstate(divide="ignore"):
+        for scalar in conditioned.scalars:
+            logarithms = logarithms + np.log(scalar.weights[0, scalar.columns(seen)])
+        for v, given in cases.likelihoods.items():
+            if v not in number:
+                logarithms = logarithms + np.log(given[np.arange(len(cases)), seen[:, v]])
+    found = np.zeros((len(cases), sum(sizes[v] for v in targets)))
+    ends = np.cumsum([0, *(sizes[v] for v in unknown)])
+    places = {v: (first, last) for v, first, last in zip(unknown, ends, ends[1:], strict=False)}
+    start = 0
+    for v in targets:
+        if v in places:
+            first, last = places[v]
+            found[:, start : start + sizes[v]] = sweep.posteriors[:, first:last]
+        else:
+            found[np.arange(len(cases)), start + seen[:, v]] = 1.0
+        start += sizes[v]
+    found[logarithms == -np.inf] = 0.0
+    return found, logarithms

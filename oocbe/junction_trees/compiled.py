@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +19,7 @@ from oocbe.junction_trees.arrays import TreeArrays, tree_arrays
 from oocbe.junction_trees.cliques import cliques_of
 from oocbe.junction_trees.programs import TreeShape
 from oocbe.junction_trees.support import CliqueRows, clique_rows
-from oocbe.junction_trees.weights import Weights, weights_of
+from oocbe.junction_trees.weights import Weights, WeightTable, weights_of
 from oocbe.model.problem import Problem
 from oocbe.system.deadline import Deadline, current
 
@@ -46,6 +47,7 @@ class CompiledTree:
     logarithm : natural logarithm of what is left out of all weights; -inf where nothing has a weight.
     is_log : whether only logarithms hold the weights.
     seconds : wall time by phase: ``order`` and ``rows``.
+    input_rows : rows of each input, see :mod:`oocbe.junction_trees.conditioning`.
     """
 
     problem: Problem
@@ -56,6 +58,7 @@ class CompiledTree:
     logarithm: float
     is_log: bool
     seconds: dict[str, float]
+    input_rows: tuple[int, ...] = ()
 
     @cached_property
     def variable_start(self) -> NDArray[np.int64]:
@@ -63,6 +66,18 @@ class CompiledTree:
         sizes = np.array([0, *self.problem.sizes], dtype=np.int64)
         starts: NDArray[np.int64] = self.arrays.message_start[-1] + np.cumsum(sizes)
         return starts
+
+    @cached_property
+    def input_start(self) -> NDArray[np.int64]:
+        """Where the message rows of each input begin, and where all messages end: int64 (inputs + 1,)."""
+        counts = np.array([0, *self.input_rows], dtype=np.int64)
+        starts: NDArray[np.int64] = self.variable_start[-1] + np.cumsum(counts)
+        return starts
+
+    @property
+    def message_rows(self) -> int:
+        """Rows of all messages."""
+        return int(self.input_start[-1])
 
     @cached_property
     def roots(self) -> NDArray[np.int64]:
@@ -142,27 +157,58 @@ def compile_tree(
     """
     begin = time.perf_counter()
     choice = find_order(problem, order, order_seconds, seed)
-    ordered = time.perf_counter()
-    cliques = cliques_of(choice.order, choice.separators, merge)
-    weights = weights_of(problem, choice.order, is_log)
+    spent = time.perf_counter() - begin
+    tree = tree_of(problem, choice.order, choice.separators, memory, is_log=is_log, merge=merge)
+    return replace(tree, seconds={"order": spent, **tree.seconds})
+
+
+def tree_of(
+    problem: Problem,
+    order: Sequence[int],
+    separators: Sequence[Sequence[int]],
+    memory: int,
+    *,
+    is_log: bool = False,
+    merge: bool = True,
+    inputs: Sequence[WeightTable] = (),
+) -> CompiledTree:
+    """Make a problem's tree from an order and the separators of its buckets; else as :func:`compile_tree`.
+
+    inputs : tables of inputs, in the order of their numbers; their scopes must be within those of the problem.
+    """
+    begin = time.perf_counter()
+    cliques = cliques_of(order, separators, merge)
+    weights = weights_of(problem, order, is_log)
+    weights = replace(weights, tables=(*weights.tables, *inputs))
     rows: list[CliqueRows] = []
     if weights.logarithm > -np.inf:
         rows = clique_rows(problem.sizes, cliques, weights, memory // ROW_BYTES, problem.name)
         if not is_log and _leaves_range(weights, rows):
-            weights = weights_of(problem, choice.order, True)
+            weights = weights_of(problem, order, True)
+            weights = replace(weights, tables=(*weights.tables, *inputs))
             rows = clique_rows(problem.sizes, cliques, weights, memory // ROW_BYTES, problem.name)
     is_possible = bool(rows) and all(r.rows for r in rows)
     if not is_possible and problem.variables:
         rows = []
-    arrays, places, logarithm = tree_arrays(problem.sizes, cliques, rows, weights.is_log)
+    input_rows = tuple(_input_rows(problem, table) for table in inputs)
+    arrays, places, logarithm = tree_arrays(problem.sizes, cliques, rows, weights.is_log, input_rows)
     children: list[list[int]] = [[] for _ in cliques]
     for number, clique in enumerate(cliques):
         if clique.parent is not None:
             children[clique.parent].append(number)
     shape = TreeShape(cliques, tuple(map(tuple, children)), places)
-    seconds = {"order": ordered - begin, "rows": time.perf_counter() - ordered}
+    seconds = {"rows": time.perf_counter() - begin}
     known = weights.logarithm + logarithm if is_possible or not problem.variables else -np.inf
-    return CompiledTree(problem, choice.order, shape, tuple(rows), arrays, known, weights.is_log, seconds)
+    parts = (shape, tuple(rows), arrays, known, weights.is_log, seconds, input_rows)
+    return CompiledTree(problem, tuple(order), *parts)
+
+
+def _input_rows(problem: Problem, table: WeightTable) -> int:
+    """How many rows an input has."""
+    if table.values is None:
+        return math.prod(problem.sizes[v] for v in table.scope)
+    rows: int = table.values.shape[1]
+    return rows
 
 
 def _leaves_range(weights: Weights, rows: Sequence[CliqueRows]) -> bool:

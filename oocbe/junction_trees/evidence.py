@@ -42,6 +42,10 @@ class Cases:
     def __len__(self) -> int:
         return len(self.observed)
 
+    def some(self, rows: NDArray[np.int64]) -> Cases:
+        """Those of some numbers."""
+        return Cases(self.observed[rows], {v: given[rows] for v, given in self.likelihoods.items()})
+
 
 def variable_index(problem: Problem, name: object) -> int:
     """Index of a variable given by its name.

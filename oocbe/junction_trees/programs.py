@@ -78,8 +78,12 @@ class TreeShape:
         inputs: list[list[int]] = [[] for _ in self.cliques]
         for v in observed:
             inputs[places.clique[v]].append(int(places.edge[v]))
+        for clique, edge in zip(places.input_clique.tolist(), places.input_edge.tolist(), strict=True):
+            inputs[clique].append(edge)
         read = [[*(int(places.child_edge[k]) for k in below), *inputs[c]] for c, below in enumerate(self.children)]
-        collected = sorted(self.with_ancestors([int(places.clique[v]) for v in observed] if stale is None else stale))
+        if stale is None:
+            stale = {*(int(places.clique[v]) for v in observed), *places.input_clique.tolist()}
+        collected = sorted(self.with_ancestors(stale))
         written: list[list[int]] = [[] for _ in self.cliques]
         visited = set(rows_of)
         for v in targets:

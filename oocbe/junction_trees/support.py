@@ -31,12 +31,14 @@ class CliqueRows:
     values : (variables, rows), value indices.
     groups : int64 (separator's rows + 1,), where the rows of each row of the separator begin.
     numbers : by child, int32 (rows,): the number of each row's row of the child's separator.
+    inputs : by input of the clique, int32 (rows,): the number of each row's row of the input.
     weights : float64 (rows,), product of the clique's own factors, or sum of their logarithms.
     """
 
     values: NDArray[Any]
     groups: NDArray[np.int64]
     numbers: dict[int, NDArray[np.int32]]
+    inputs: dict[int, NDArray[np.int32]]
     weights: NDArray[np.float64]
 
     @property
@@ -84,8 +86,9 @@ def clique_rows(
             _separator_trie(cliques[c].variables[: cliques[c].separator], found[c], sizes) for c in children[number]
         ]
         listed = [i for i, table in enumerate(own) if table.weights is not None]
+        entered = [i for i, table in enumerate(own) if table.input is not None]
         first = len(joined)
-        wanted = [*listed, *range(first, first + len(below))]
+        wanted = [*listed, *entered, *range(first, first + len(below))]
         values, numbers, groups, finished = _walk(clique, [*joined, *below], wanted, sizes, left)
         look()
         if not finished:
@@ -95,8 +98,14 @@ def clique_rows(
             )
         left -= values.shape[1]
         product = _product([own[i] for i in listed], numbers[: len(listed)], values.shape[1], weights.is_log)
-        maps = {c: numbers[len(listed) + i] for i, c in enumerate(children[number])}
-        found.append(CliqueRows(values, groups, maps, product))
+        rest = numbers[len(listed) :]
+        inputs = {
+            number: rows_of
+            for number, rows_of in zip((own[i].input for i in entered), rest, strict=False)
+            if number is not None
+        }
+        maps = dict(zip(children[number], rest[len(entered) :], strict=True))
+        found.append(CliqueRows(values, groups, maps, inputs, product))
     _semi_join(cliques, found)
     return found
 
@@ -201,5 +210,6 @@ def _semi_join(cliques: Sequence[Clique], found: list[CliqueRows]) -> None:
             np.ascontiguousarray(rows.values[:, keep]),
             np.concatenate([[0], np.cumsum(lengths[alive])]).astype(np.int64),
             {child: own[keep] for child, own in rows.numbers.items()},
+            {number: own[keep] for number, own in rows.inputs.items()},
             rows.weights[keep],
         )

@@ -25,7 +25,7 @@ class Messages:
     Attributes
     ----------
     values : float64 (message rows, cases), numbered as :mod:`oocbe.junction_trees.arrays` says.
-    peaks, losses : float64 (cliques + variables, cases); logs : float64 (cliques, cases); see
+    peaks, losses : float64 (cliques + variables + inputs, cases); logs : float64 (cliques, cases); see
         :func:`oocbe.kernels.cpu.trees.sweeps.collect`. Not used in log space.
     is_log : whether values are logarithms.
     """
@@ -53,12 +53,13 @@ class Messages:
 
 def blank(tree: CompiledTree, cases: int, is_log: bool) -> Messages:
     """Messages before anything is observed or sent."""
-    rows = int(tree.variable_start[-1])
-    cliques, variables = len(tree.shape.cliques), len(tree.problem.variables)
+    rows = tree.message_rows
+    cliques = len(tree.shape.cliques)
+    senders = cliques + len(tree.problem.variables) + len(tree.input_rows)
     return Messages(
         np.full((rows, cases), 0.0 if is_log else 1.0),
-        np.ones((cliques + variables, cases)),
-        np.zeros((cliques + variables, cases)),
+        np.ones((senders, cases)),
+        np.zeros((senders, cases)),
         np.zeros((cliques, cases)),
         is_log,
     )

@@ -35,13 +35,13 @@ class WeightTable:
     values : (variables, rows), value indices of its rows, sorted, the first variable most significant; None where
         every assignment has a row.
     weights : float64 (rows,), linear or logarithms; None where each row weighs 1.
-    function : number of the problem's function that it is; None for a constraint.
+    input : number of the input whose rows these are, see :mod:`oocbe.junction_trees.conditioning`; None for others.
     """
 
     scope: tuple[int, ...]
     values: NDArray[Any] | None
     weights: NDArray[np.float64] | None
-    function: int | None = None
+    input: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ class _Maker:
             rows = np.lexsort(columns.T[::-1])
             values = np.ascontiguousarray(columns[rows].T, dtype=value_kind(self._problem.sizes))
             numbers = f.values[rows].astype(np.float64)
-        yield WeightTable(scope, values, self._scaled(number, numbers), number)
+        yield WeightTable(scope, values, self._scaled(number, numbers))
 
     def constraint(self, c: Constraint) -> Iterator[WeightTable]:
         """A constraint's table, or none where it has no variables."""
