@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.errors import ModelError
-from oocbe.junction_trees.arrays import TreeArrays, tree_arrays
-from oocbe.junction_trees.cliques import cliques_of
+from oocbe.junction_trees.arrays import Places, TreeArrays, tree_arrays
+from oocbe.junction_trees.cliques import Clique, cliques_of
 from oocbe.junction_trees.programs import TreeShape
 from oocbe.junction_trees.support import CliqueRows, clique_rows
 from oocbe.junction_trees.weights import Weights, WeightTable, weights_of
@@ -192,15 +192,20 @@ def tree_of(
         rows = []
     input_rows = tuple(_input_rows(problem, table) for table in inputs)
     arrays, places, logarithm = tree_arrays(problem.sizes, cliques, rows, weights.is_log, input_rows)
-    children: list[list[int]] = [[] for _ in cliques]
-    for number, clique in enumerate(cliques):
-        if clique.parent is not None:
-            children[clique.parent].append(number)
-    shape = TreeShape(cliques, tuple(map(tuple, children)), places)
+    shape = shape_of(cliques, places)
     seconds = {"rows": time.perf_counter() - begin}
     known = weights.logarithm + logarithm if is_possible or not problem.variables else -np.inf
     parts = (shape, tuple(rows), arrays, known, weights.is_log, seconds, input_rows)
     return CompiledTree(problem, tuple(order), *parts)
+
+
+def shape_of(cliques: tuple[Clique, ...], places: Places) -> TreeShape:
+    """Cliques with the children of each."""
+    children: list[list[int]] = [[] for _ in cliques]
+    for number, clique in enumerate(cliques):
+        if clique.parent is not None:
+            children[clique.parent].append(number)
+    return TreeShape(cliques, tuple(map(tuple, children)), places)
 
 
 def _input_rows(problem: Problem, table: WeightTable) -> int:

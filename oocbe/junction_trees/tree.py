@@ -21,6 +21,8 @@ from oocbe.junction_trees.counts import expected_counts
 from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of, likelihood, value_index, variable_index
 from oocbe.junction_trees.explanations import Explanation, marginal_map
 from oocbe.junction_trees.joints import joint_of_cases
+from oocbe.junction_trees.storage import open_tree, save_tree
+from oocbe.junction_trees.weights import tabulated
 from oocbe.model.problem import Problem
 from oocbe.settings.machine import default_memory_limit
 from oocbe.settings.option_values import parse_backend, parse_bytes, parse_integer, parse_order, parse_seconds
@@ -71,7 +73,7 @@ class JunctionTree:
         loaded = read(problem) if isinstance(problem, str | Path) else problem
         self._set(
             compile_tree(
-                weighted(narrowed(loaded), temperature),
+                tabulated(weighted(narrowed(loaded), temperature)),
                 wanted,
                 self._memory,
                 order_seconds=parse_seconds("order_seconds", order_seconds),
@@ -85,6 +87,31 @@ class JunctionTree:
         self._evidence: dict[int, int] = {}
         self._likelihoods: dict[int, NDArray[np.float64]] = {}
         self._calibration = Calibration(tree) if tree.is_possible else None
+
+    def save(self, folder: str | Path) -> None:
+        """Write the tree to a new folder, for :meth:`open`; what is observed is not part of it.
+
+        Raises
+        ------
+        UsageError : there is something of that name. DiskError : it cannot be written.
+        """
+        save_tree(self._tree, folder)
+
+    @classmethod
+    def open(cls, folder: str | Path, memory: int | str | None = None) -> JunctionTree:
+        """A tree that was saved.
+
+        memory : for trees that questions make.
+
+        Raises
+        ------
+        UsageError : there is no such folder. CorruptDataError : it is damaged, or no tree.
+        """
+        found = cls.__new__(cls)
+        most = parse_bytes("memory", memory)
+        found._memory = default_memory_limit() if most is None else most
+        found._set(open_tree(folder))
+        return found
 
     @property
     def problem(self) -> Problem:

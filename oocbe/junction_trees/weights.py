@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,20 @@ def weights_of(problem: Problem, order: Sequence[int], is_log: bool) -> Weights:
             tables += maker.support(linear.scope, linear.to_array())
     constant = problem.constant if problem.semiring == LOG_SUM_EXP else math.log(problem.constant)
     return Weights(tuple(tables), maker.logarithm + constant, is_log)
+
+
+def tabulated(problem: Problem) -> Problem:
+    """The problem with small linear constraints as tables; those that cannot bind go."""
+    linears, tables = [], []
+    for linear in problem.linear_constraints:
+        if not linear.can_bind:
+            continue
+        if linear.scope and is_tabulated(problem, linear):
+            tables.append(Constraint(linear.scope, np.argwhere(linear.to_array()), allowed=True))
+        else:
+            linears.append(linear)
+    constraints = (*problem.constraints, *tables)
+    return replace(problem, constraints=constraints, linear_constraints=tuple(linears))
 
 
 class _Maker:

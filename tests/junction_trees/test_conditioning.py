@@ -26,11 +26,11 @@ def eager(monkeypatch):
 
 def random_cases(random, problem, patterns=3, each=6):
     """Cases in random order, as many of each of some sets of observed variables."""
-    cases = []
+    cases: list[dict[str, int]] = []
     for _ in range(patterns):
         some = random.choice(len(problem.sizes), int(random.integers(0, len(problem.sizes) + 1)), replace=False)
-        for _ in range(each):
-            cases.append({problem.variables[v].name: int(random.integers(problem.sizes[v])) for v in some.tolist()})
+        names = {problem.variables[v].name: problem.sizes[v] for v in some.tolist()}
+        cases += [{name: int(random.integers(size)) for name, size in names.items()} for _ in range(each)]
     return [cases[i] for i in random.permutation(len(cases))]
 
 
