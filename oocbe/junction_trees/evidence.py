@@ -154,10 +154,14 @@ def _listed(problem: Problem, given: Sequence[Case]) -> NDArray[np.int64]:
             if name not in index:
                 raise UsageError(f"case {case}: {problem.name} has no variable {name!r}")
             v = index[name]
-            if (v, value) not in known:
+            key = (v, value) if type(value) is str or type(value) is int else None  # True is no number, and equals 1
+            if key is None or key not in known:
                 try:
-                    known[v, value] = value_index(problem.variables[v], value)
+                    observed[case, v] = value_index(problem.variables[v], value)
                 except UsageError as error:
                     raise UsageError(f"case {case}: {error}") from None
-            observed[case, v] = known[v, value]
+                if key is not None:
+                    known[key] = int(observed[case, v])
+            else:
+                observed[case, v] = known[key]
     return observed

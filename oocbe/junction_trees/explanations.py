@@ -33,11 +33,13 @@ class Explanation:
     Attributes
     ----------
     values : variable name to value label.
-    logarithm : natural logarithm of its weight together with what is observed; divided by the evidence's it is its
+    indices : value index of each variable, in their order in the problem.
+    logarithm : natural logarithm of its weight together with what is observed; less the evidence's it is that of its
         probability.
     """
 
     values: Mapping[str, str]
+    indices: tuple[int, ...]
     logarithm: float
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -122,6 +123,21 @@ class JunctionTree:
     def rows(self) -> int:
         """Rows of all cliques."""
         return self._tree.total_rows
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """What the tree is made of: ``cliques``, ``rows``, ``cells`` that cliques would have with all zeros, ``width``
+        (variables of the largest clique, less one), and ``seconds`` that making it took, by phase.
+        """
+        sizes = self.problem.sizes
+        cliques = self._tree.shape.cliques
+        return {
+            "cliques": len(cliques),
+            "rows": self.rows,
+            "cells": sum(math.prod(sizes[v] for v in clique.variables) for clique in cliques),
+            "width": self._tree.width,
+            "seconds": self._tree.seconds,
+        }
 
     @property
     def cliques(self) -> tuple[tuple[str, ...], ...]:
@@ -337,7 +353,7 @@ class JunctionTree:
     def _explanation(self, values: Mapping[int, int], logarithm: float) -> Explanation:
         variables = self.problem.variables
         labels = {variables[v].name: variables[v].label(values[v]) for v in sorted(values)}
-        return Explanation(labels, logarithm)
+        return Explanation(labels, tuple(values[v] for v in sorted(values)), logarithm)
 
     def _evidence_by_name(self) -> dict[str, int]:
         return {self.problem.variables[v].name: value for v, value in self._evidence.items()}
