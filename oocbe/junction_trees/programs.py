@@ -80,7 +80,8 @@ class TreeShape:
             inputs[places.clique[v]].append(int(places.edge[v]))
         for clique, edge in zip(places.input_clique.tolist(), places.input_edge.tolist(), strict=True):
             inputs[clique].append(edge)
-        read = [[*(int(places.child_edge[k]) for k in below), *inputs[c]] for c, below in enumerate(self.children)]
+        # What is observed comes first: a product of one case ends with the first factor that is 0.
+        read = [[*inputs[c], *(int(places.child_edge[k]) for k in below)] for c, below in enumerate(self.children)]
         if stale is None:
             stale = {*(int(places.clique[v]) for v in observed), *places.input_clique.tolist()}
         collected = sorted(self.with_ancestors(stale))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.programs import Program
-from oocbe.kernels.cpu.trees import log_sweeps, sweeps
+from oocbe.kernels.cpu.trees import log_sweeps, single_sweeps, sweeps
 from oocbe.system.deadline import current_flag, look
 
 NEGLIGIBLE = 1e-14
@@ -93,7 +93,10 @@ def collect(tree: CompiledTree, program: Program, messages: Messages) -> None:
         log_sweeps.collect_logs(tree.log_arrays, *steps, adds, messages.values, flag)
     else:
         carried = (messages.values, messages.peaks, messages.losses, messages.logs)
-        sweeps.collect(tree.arrays, *steps, *carried, flag)
+        if messages.values.shape[1] == 1:
+            single_sweeps.collect_one(tree.arrays, *steps, *(array.reshape(-1) for array in carried), flag)
+        else:
+            sweeps.collect(tree.arrays, *steps, *carried, flag)
     look()
 
 
@@ -139,6 +142,10 @@ def distribute(
     steps = (program.distributed, program.read_start, program.reads, program.write_start, program.writes)
     wanted = np.empty(0) if expected is None else expected
     arrays: Any = tree.log_arrays if messages.is_log else tree.arrays
+    if not messages.is_log and expected is None and posteriors.shape[1] == 1:
+        single_sweeps.distribute_one(arrays, *steps, messages.values.reshape(-1), posteriors.reshape(-1), flag)
+        look()
+        return
     loop = log_sweeps.distribute_logs if messages.is_log else sweeps.distribute
     loop(arrays, *steps, messages.values, posteriors, wanted, flag)
     look()

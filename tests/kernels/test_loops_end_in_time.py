@@ -178,6 +178,8 @@ LOOPS = {
     "search_state._add_shares": SEARCH,
     "search_state.rebuild": SEARCH,
     "search_state.assign": SEARCH,
+    "single_sweeps.collect_one": FLAG,
+    "single_sweeps.distribute_one": FLAG,
     "sort._differing_bits": PIECES,
     "sort._count_digit": PIECES,
     "sort._scatter_digit": PIECES,
