@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -16,25 +17,26 @@ from oocbe.junction_trees.shares import shares_of
 from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.kernels.cpu.trees.blocks import enter_evidence
+from oocbe.settings.machine import available_memory
 from oocbe.system.deadline import look
 
 EXACT, IMPOSSIBLE = "exact", "impossible"
 """Status of a case: its numbers are right up to rounding; or what it observes has the probability 0."""
 
-BLOCK_CASES = 32
-"""Cases swept together at most: a row's cost besides arithmetic is small then, and more only widen the working set."""
+BLOCK_CASES = 64
+"""Cases swept together at most: a row's cost besides arithmetic is small then; with more, its numbers and those of
+the messages that it reads leave the innermost cache."""
 
-BLOCK_BYTES = 1 << 25
-"""Bytes of a block's messages that are aimed at: what a processor's last cache holds, or little more."""
+BLOCK_BYTES, MEMORY_PARTS = 1 << 29, 8
+"""Bytes of a block's messages at most; and of how many parts of the memory here all blocks together take one."""
 
 LEAST_CASES = 8
 """Cases of a block however large its messages are: a cache line of each row."""
 
-
 SECONDS_OF_WORK = 0.5e-9
 """What a row, or an entry of a map, takes for a case of a block, about, on one core."""
 
-CONDITIONING_SECONDS, VARIABLE_SECONDS = 0.01, 0.0005
+CONDITIONING_SECONDS, VARIABLE_SECONDS = 0.002, 0.0003
 """What making a tree for a group of cases takes at least, and for each variable, about."""
 
 WORTHWHILE = 0.8
@@ -43,8 +45,7 @@ WORTHWHILE = 0.8
 CONDITIONED_BYTES = 1 << 30
 """Bytes that the rows of a group's tree may take; it is smaller than the whole one, or not used."""
 
-
-CONDITIONED_TREES = 8
+CONDITIONED_TREES = 32
 """Trees of groups that are remembered with each tree, for batches to come."""
 
 _CONDITIONED: WeakKeyDictionary[CompiledTree, dict[tuple[bytes, frozenset[int]], Conditioned | None]]
@@ -98,6 +99,7 @@ class CaseSweep:
         soft = np.zeros(cases.observed.shape[1], dtype=bool)
         soft[list(cases.likelihoods)] = True
         self._tree, self._cases, self._expected, self._inputs = tree, cases, expected, inputs
+        self._spare: list[tuple[Messages, NDArray[np.float64]]] = []
         self._columns = np.flatnonzero((cases.observed != UNOBSERVED).any(axis=0) | soft)
         self._starts = np.stack([tree.variable_start[self._columns], tree.variable_start[self._columns + 1]], axis=1)
         self._shares = shares_of(tree, targets)
@@ -118,11 +120,13 @@ class CaseSweep:
         if len(doubtful):
             look()
             self._run(doubtful, LEAST_CASES, True)
+        self._spare.clear()
 
     @property
     def _block_cases(self) -> int:
-        message_bytes = 2 * 8 * max(1, self._tree.message_rows)
-        return max(LEAST_CASES, min(BLOCK_CASES, BLOCK_BYTES // message_bytes))
+        case_bytes = 2 * 8 * max(1, self._tree.message_rows)
+        room = min(BLOCK_BYTES, available_memory() // (MEMORY_PARTS * thread_count()))
+        return max(LEAST_CASES, min(BLOCK_CASES, room // case_bytes))
 
     def _run(self, cases: NDArray[np.int64], width: int, is_log: bool) -> NDArray[np.int64]:
         """Sweep over some cases; those whose result cannot be trusted, and is not taken."""
@@ -139,7 +143,7 @@ class CaseSweep:
     def _sweep(self, block: NDArray[np.int64], is_log: bool) -> NDArray[np.bool_]:
         """Sweep over the cases of a block; for which of them the result can be trusted."""
         tree, before = self._tree, prior(self._tree, is_log)
-        messages = blank(tree, len(block), is_log)
+        messages, posteriors = self._room(len(block), is_log)
         messages.peaks[:] = before.peaks
         messages.losses[:] = before.losses
         messages.logs[:] = before.logs
@@ -154,14 +158,24 @@ class CaseSweep:
         factors = self._enter_likelihoods(block, messages)
         collect(tree, self._program, messages)
         logarithms, trusted = evidence(tree, messages)
-        posteriors = np.empty_like(messages.values)
         distribute(tree, self._program, messages, posteriors, trusted, self._expected)
         found = np.zeros((len(block), self.posteriors.shape[1]))
         self._shares.take(posteriors, found)
         taken = trusted & (logarithms > -np.inf)
         self.posteriors[block[taken]] = found[taken]
         self.logarithms[block[taken]] = logarithms[taken] + factors[taken]
+        self._spare.append((messages, posteriors))
         return trusted
+
+    def _room(self, cases: int, is_log: bool) -> tuple[Messages, NDArray[np.float64]]:
+        """Memory for the messages and posteriors of a block: that of an earlier one where there is such."""
+        if self._spare:
+            with suppress(IndexError):  # another thread may have taken it
+                messages, posteriors = self._spare.pop()
+                if posteriors.shape[1] == cases and messages.is_log == is_log:
+                    return messages, posteriors
+        messages = blank(self._tree, cases, is_log)
+        return messages, np.empty_like(messages.values)
 
     def _enter_likelihoods(self, block: NDArray[np.int64], messages: Messages) -> NDArray[np.float64]:
         """Multiply likelihoods in, the greatest of each scaled to 1; logarithms of what they were divided by."""
@@ -219,7 +233,7 @@ def _conditioned_groups(
         observed = np.flatnonzero(pattern).tolist()
         saved = len(group) * work_of(tree) * SECONDS_OF_WORK
         effort = CONDITIONING_SECONDS + len(tree.problem.variables) * VARIABLE_SECONDS
-        if not observed or saved < 2 * effort:
+        if not observed or saved < effort:
             continue
         needed = frozenset({*targets, *cases.likelihoods} - set(observed))
         known = _CONDITIONED.setdefault(tree, {})

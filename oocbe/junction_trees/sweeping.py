@@ -94,7 +94,8 @@ def collect(tree: CompiledTree, program: Program, messages: Messages) -> None:
     else:
         carried = (messages.values, messages.peaks, messages.losses, messages.logs)
         if messages.values.shape[1] == 1:
-            single_sweeps.collect_one(tree.arrays, *steps, *(array.reshape(-1) for array in carried), flag)
+            values, peaks, losses, logs = (array.reshape(-1) for array in carried)
+            single_sweeps.collect_one(tree.arrays, *steps, values, peaks, losses, logs, flag)
         else:
             sweeps.collect(tree.arrays, *steps, *carried, flag)
     look()
