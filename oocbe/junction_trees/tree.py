@@ -40,7 +40,7 @@ class JunctionTree:
     problem : the problem, or a path that :func:`oocbe.read` accepts. Its values are weights where they are multiplied;
         else a cost c weighs exp(-c / temperature), a utility u exp(u / temperature).
     order : ``auto``, a heuristic's name, a file of variable names, or a sequence of all variables' names.
-    memory : bytes that the tree's rows may take, such as ``"2GiB"``; None: half of what this machine has.
+    memory : bytes that the tree's rows may take, such as ``"2GiB"``; None: 80 % of what there is.
     backend : ``cpu`` or ``auto``; sweeps run on the CPU.
     space : one of :data:`SPACES`.
     temperature : above 0. order_seconds, seed : of the search for an order.
