@@ -24,8 +24,8 @@ from oocbe.model.problem import Problem
 from oocbe.system.deadline import Deadline, current
 
 ROW_BYTES = 96
-"""What a row may take while a tree is made: its weight, values, and numbers of rows of functions and messages, in arrays
-that have grown beyond what they hold."""
+"""What a row may take while a tree is made: its weight, values, and numbers of rows of functions and messages, in
+arrays that have grown beyond what they hold."""
 
 LEAST_WEIGHT = 2.0**-600
 """Where a clique has a smaller weight, relative to its greatest, the tree is made in log space."""
