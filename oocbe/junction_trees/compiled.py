@@ -194,6 +194,7 @@ def tree_of(
     input_rows = tuple(_input_rows(problem, table) for table in inputs)
     arrays, places, logarithm = tree_arrays(problem.sizes, cliques, rows, weights.is_log, input_rows)
     shape = shape_of(cliques, places)
+    rows = sharing(rows, arrays, places)
     seconds = {"rows": time.perf_counter() - begin}
     known = weights.logarithm + logarithm if is_possible or not problem.variables else -np.inf
     parts = (shape, tuple(rows), arrays, known, weights.is_log, seconds, input_rows)
@@ -207,6 +208,17 @@ def shape_of(cliques: tuple[Clique, ...], places: Places) -> TreeShape:
         if clique.parent is not None:
             children[clique.parent].append(number)
     return TreeShape(cliques, tuple(map(tuple, children)), places)
+
+
+def sharing(rows: Sequence[CliqueRows], arrays: TreeArrays, places: Places) -> list[CliqueRows]:
+    """The rows of cliques with weights and maps that are parts of a tree's arrays, and no copies beside them."""
+    found = []
+    for number, own in enumerate(rows):
+        weights = arrays.weights[arrays.row_start[number] : arrays.row_start[number + 1]]
+        begins = {child: int(arrays.edge_map[places.child_edge[child]]) for child in own.numbers}
+        numbers = {child: arrays.maps[begin : begin + own.rows] for child, begin in begins.items()}
+        found.append(CliqueRows(own.values, own.groups, numbers, {}, weights))
+    return found
 
 
 def _input_rows(problem: Problem, table: WeightTable) -> int:

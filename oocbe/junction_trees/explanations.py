@@ -9,7 +9,7 @@ question, with a clique for each variable.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -157,8 +157,7 @@ def constrained_order(problem: Problem, last: Collection[int]) -> list[int]:
     return order
 
 
-def _greedily(group: set[int], neighbours: list[set[int]], cost: object) -> Iterable[int]:
-    assert callable(cost)
+def _greedily(group: set[int], neighbours: list[set[int]], cost: Callable[[int], float]) -> Iterator[int]:
     costs = {v: cost(v) for v in sorted(group)}
     while costs:
         look()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oocbe.errors import CorruptDataError, DiskError, OocbeError, UnsupportedError, UsageError
 from oocbe.junction_trees.arrays import tree_arrays
 from oocbe.junction_trees.cliques import Clique
-from oocbe.junction_trees.compiled import CompiledTree, shape_of
+from oocbe.junction_trees.compiled import CompiledTree, shape_of, sharing
 from oocbe.junction_trees.support import CliqueRows
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -230,10 +230,11 @@ def _made(record: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CompiledTr
     for taker in takers.values():
         taker.end()
     is_log = bool(record["is_log"])
-    places = tree_arrays(sizes, cliques, rows, is_log)
+    made, places, _ = tree_arrays(sizes, cliques, rows, is_log)  # weights were divided when the tree was made
     logarithm = -math.inf if record["logarithm"] is None else float(record["logarithm"])
-    shape = shape_of(cliques, places[1])
-    return CompiledTree(problem, tuple(record["order"]), shape, tuple(rows), places[0], logarithm, is_log, {})
+    shape = shape_of(cliques, places)
+    shared = tuple(sharing(rows, made, places))
+    return CompiledTree(problem, tuple(record["order"]), shape, shared, made, logarithm, is_log, {})
 
 
 def _problem(record: dict[str, Any], takers: dict[str, _Taker]) -> Problem:
