@@ -167,6 +167,8 @@ def distribute(
     total = np.empty(width)
     places = np.empty(len(edge_map) + 1, dtype=np.int64)
     offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    targets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    target_offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
     for n in range(len(cliques)):
         if stop[0] != 0:
             break
@@ -177,8 +179,11 @@ def distribute(
             places[e] = edge_map[edge] - row_start[c]
             offsets[e] = edge_message[edge]
         first, last = write_start[n], write_start[n + 1]
+        written = last - first
         for place in range(first, last):
             edge = writes[place]
+            targets[place - first] = edge_map[edge] - row_start[c]
+            target_offsets[place - first] = edge_message[edge]
             for s in range(edge_message[edge], edge_message[edge] + edge_rows[edge]):
                 for b in range(width):
                     posteriors[s, b] = 0.0
@@ -212,9 +217,14 @@ def distribute(
                             product[b] *= messages[i, b]
                 for b in range(width):
                     product[b] *= messages[s, b]
-                for place in range(first, last):
-                    edge = writes[place]
-                    i = edge_message[edge] + maps[edge_map[edge] - row_start[c] + row]
+                for e in range(0, written - 1, 2):
+                    i = target_offsets[e] + maps[targets[e] + row]
+                    j = target_offsets[e + 1] + maps[targets[e + 1] + row]
+                    for b in range(width):
+                        posteriors[i, b] += product[b]
+                        posteriors[j, b] += product[b]
+                if written & 1:
+                    i = target_offsets[written - 1] + maps[targets[written - 1] + row]
                     for b in range(width):
                         posteriors[i, b] += product[b]
                 if len(expected):
