@@ -32,9 +32,14 @@ from typing import Any
 from measuring import data_folder, describe_run, print_table, run_child
 
 NETWORKS = "alarm,hailfinder,water,mildew,andes,pigs,diabetes,munin1,munin2,munin3,munin4,barley"
-CASES = {"alarm": 20_000, "hailfinder": 20_000, "water": 20_000, "mildew": 2_000, "andes": 2_000} | dict.fromkeys(
-    ("munin1", "munin4", "barley"), 64
-)
+CASES = {
+    "alarm": 20_000,
+    "hailfinder": 20_000,
+    "water": 20_000,
+    "mildew": 2_000,
+    "andes": 2_000,
+    "barley": 2_000,
+} | dict.fromkeys(("munin1", "munin4"), 64)
 """Cases of a batch, so that it takes about a second; 640 of networks that are not named."""
 
 ENGINES = {"lazy": "LazyPropagation", "shafer": "ShaferShenoyInference", "elimination": "VariableElimination"}
