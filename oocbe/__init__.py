@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from oocbe.facade import bound, plan, solve, verify
     from oocbe.io import read, write
+    from oocbe.junction_trees.tree import JunctionTree
     from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
     from oocbe.model.problem import Problem
     from oocbe.model.semiring import (
@@ -89,6 +90,7 @@ __all__ = [
     "FormatError",
     "Function",
     "Interrupted",
+    "JunctionTree",
     "Layout",
     "LimitError",
     "LinearConstraint",
@@ -142,6 +144,7 @@ _HOMES = {
     "oocbe.facade": "bound plan solve verify",
     "oocbe.results.interrupted": "Interrupted",
     "oocbe.io": "read write",
+    "oocbe.junction_trees.tree": "JunctionTree",
     "oocbe.elimination.observer": "Observer",
     "oocbe.table_algebra": "join_maximise join_sum maximise to_complete to_rows",
     "oocbe.table_algebra.result_memory": "result_memory",

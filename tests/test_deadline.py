@@ -10,6 +10,7 @@ import oocbe
 from oocbe.elimination.mini_buckets import mini_buckets_bound
 from oocbe.elimination.plan import plan
 from oocbe.errors import TimeLimitError, UnsupportedError
+from oocbe.junction_trees import compiled
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
@@ -98,6 +99,7 @@ def test_the_search_for_an_order_is_within_the_limit(task, monkeypatch):
 
     recorded(plan)
     recorded(mini_buckets_bound)
+    recorded(compiled)
     TASKS[task](cycle(), time_limit=60.0, order_seconds=1000.0, backend="cpu")
     seconds, longest, deadline = asked[0]
     assert seconds <= 60 and longest <= 60

@@ -65,6 +65,12 @@ class Told(oocbe.Observer):
         print(assignment)
 
 
+tree = oocbe.JunctionTree(problem, memory="1GiB")
+tree.observe({"a": 0}, likelihood={"b": [0.5, 1]})
+assert_type(tree.log_evidence, float)
+tree.batch([{"a": 1}], targets=["b"], joint=[("a", "b")])
+oocbe.JunctionTree.open("saved.tree").calibrate()
+
 with oocbe.trace("run.json"), oocbe.result_memory("1GiB"):
     try:
         oocbe.solve(problem, observer=Told())

@@ -40,7 +40,7 @@ def test_every_option_is_listed_with_its_flag_and_variable() -> None:
 def test_every_command_and_format_is_listed() -> None:
     for command in app.registered_commands:
         assert command.callback is not None
-        assert f"`oocbe {command.callback.__name__} " in README
+        assert f"`oocbe {command.name or command.callback.__name__} " in README
     for name in formats():
         assert f"`.{name}`" in README
 

@@ -18,6 +18,7 @@ LAYERS = (
     ("synth",),
     ("tasks", "certificates"),
     ("facade",),
+    ("junction_trees",),
     ("elimination",),
     ("pruning",),
     ("bucket_engine", "table_algebra"),

@@ -24,6 +24,7 @@ from oocbe.cli.solve import solve
 from oocbe.cli.stress import stress
 from oocbe.cli.synth import synth_app
 from oocbe.cli.trace import trace
+from oocbe.cli.trees import compile_tree, query
 from oocbe.cli.verify import verify
 from oocbe.errors import EXIT_INTERRUPTED
 
@@ -51,6 +52,8 @@ app.command(epilog="Example: oocbe plan examples/daily.spot --order min-fill")(p
 app.command(epilog="Example: oocbe verify examples/daily.spot daily.sol")(verify)
 app.command(epilog="Example: oocbe inspect examples/grid.wcsp")(inspect)
 app.command(epilog="Example: oocbe convert examples/daily.spot daily.wcsp.gz")(convert)
+app.command("compile", epilog="Example: oocbe compile network.bif network.tree")(compile_tree)
+app.command(epilog="Example: oocbe query network.tree --cases cases.csv --targets rain,wind -o answers.csv")(query)
 app.command(epilog="Example: oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch")(stress)
 app.command(epilog="Example: oocbe trace run.json.gz --png run.png")(trace)
 app.add_typer(synth_app, name="synth")

@@ -82,24 +82,41 @@ def parse_evidence(text: Text, problem: Problem) -> dict[int, int]:
     Raises
     ------
     FormatError : malformed, or a variable or value that the problem does not have.
-    UnsupportedError : more than one sample.
+    UnsupportedError : more than one sample, see :func:`parse_samples`.
     """
-    observed = text.integer(0, "the number of observed variables", low=0)
-    first = 1
-    if observed == 1 and len(text) % 2 == 0:
-        observed = text.integer(1, "the number of observed variables", low=0)
-        first = 2
-    elif _holds_samples(text, observed):
-        raise UnsupportedError(f"{text.path}: {observed} samples of evidence; split the file, one sample each")
-    evidence: dict[int, int] = {}
-    for pair in range(first, first + 2 * observed, 2):
-        variable = text.integer(pair, "an observed variable", 0, len(problem.variables) - 1)
-        if variable in evidence:
-            raise text.error(pair, f"found variable {variable} a second time, expected each observed variable once")
-        size = problem.variables[variable].size
-        evidence[variable] = text.integer(pair + 1, f"a value of variable {variable}", 0, size - 1)
-    text.expect_end(first + 2 * observed, f"the {observed} observed variables")
-    return evidence
+    samples = parse_samples(text, problem)
+    if len(samples) != 1:
+        raise UnsupportedError(
+            f"{text.path}: {len(samples)} samples of evidence; split the file, one sample each, or ask a junction tree "
+            "(oocbe compile, oocbe query) about all of them"
+        )
+    return samples[0]
+
+
+def parse_samples(text: Text, problem: Problem) -> list[dict[int, int]]:
+    """Variable index to value index for each sample of a file; see :func:`parse_evidence` for its layouts.
+
+    Raises
+    ------
+    FormatError : malformed, or a variable or value that the problem does not have.
+    """
+    first = text.integer(0, "the number of observed variables", low=0)
+    is_older = (first == 1 and len(text) % 2 == 0) or _holds_samples(text, first)
+    cursor = int(is_older)
+    samples = []
+    for _ in range(first if is_older else 1):
+        observed = text.integer(cursor, "the number of observed variables", low=0)
+        evidence: dict[int, int] = {}
+        for pair in range(cursor + 1, cursor + 1 + 2 * observed, 2):
+            variable = text.integer(pair, "an observed variable", 0, len(problem.variables) - 1)
+            if variable in evidence:
+                raise text.error(pair, f"found variable {variable} a second time, expected each observed variable once")
+            size = problem.variables[variable].size
+            evidence[variable] = text.integer(pair + 1, f"a value of variable {variable}", 0, size - 1)
+        cursor += 1 + 2 * observed
+        samples.append(evidence)
+    text.expect_end(cursor, f"the {observed} observed variables")
+    return samples
 
 
 def _holds_samples(text: Text, samples: int) -> bool:

@@ -34,6 +34,7 @@ from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import Prepared, prepare
+from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.errors import CorruptDataError, FloatRangeError, LimitError
 from oocbe.model.parts import Function
@@ -47,7 +48,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
 from oocbe.tasks.result import finished
-from oocbe.tasks.tables import Tables, compute_tables, without_upper_bound
+from oocbe.tasks.tables import Tables, compute_tables
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer

@@ -8,7 +8,7 @@ computed with logarithms (log-sum-exp), so that nothing leaves the range of floa
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,15 +16,21 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.buckets.bucket_rows import Evaluated
 from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.preparation.ranges import INT64_LIMIT
-from oocbe.errors import UnsupportedError, UsageError
-from oocbe.model.parts import Function
+from oocbe.elimination.preparation.restrict import restrict
+from oocbe.elimination.preparation.temperature import at_temperature
+from oocbe.elimination.preparation.upper_bound import without_upper_bound
+from oocbe.errors import ResourceError, UnsupportedError
+from oocbe.junction_trees.calibration import Calibration
+from oocbe.junction_trees.compiled import compile_tree
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import LOG_SUM_EXP, Combination, Marginalisation
+from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
-from oocbe.tasks.result import finished, unsatisfiable
-from oocbe.tasks.tables import compute_tables, without_upper_bound
+from oocbe.system.deadline import Deadline
+from oocbe.tasks.result import finished, finished_by_tree, unsatisfiable
+from oocbe.tasks.tables import compute_tables
 from oocbe.tasks.top_down import descend, gaps
 
 if TYPE_CHECKING:
@@ -52,8 +58,15 @@ def log_partition(
 def marginals(
     problem: Problem, options: SolveOptions, temperature: float = 1.0, observer: Observer | None = None
 ) -> TaskResult:
-    """Probability of each value of each variable at a temperature, and the partition function; errors as above."""
+    """Probability of each value of each variable at a temperature, and the partition function; errors as above.
+
+    A junction tree answers where its cliques fit the memory, on the CPU; else the pass back over the messages, which
+    may lie on disk.
+    """
     energies = at_temperature(problem, temperature)
+    by_tree = _marginals_by_tree(problem, energies, options, temperature)
+    if by_tree is not None:
+        return by_tree
     tables = compute_tables(energies, options, observer)
     found = [np.zeros(size) for size in problem.sizes]
 
@@ -70,6 +83,42 @@ def marginals(
         descend(tables, 1.0, 0.0, np.add, share)
         value = float(tables.outcome.value)
         return finished("marginals", problem, tables, value, temperature=temperature, marginals=tuple(found))
+
+
+def _marginals_by_tree(
+    problem: Problem, energies: Problem, options: SolveOptions, temperature: float
+) -> TaskResult | None:
+    """The marginals from a junction tree of what evidence leaves of the problem; None where there can be no tree."""
+    if options.backend == "cuda" or options.resume:
+        return None
+    begin = time.perf_counter()
+    with Deadline(options.time_limit):
+        left = restrict(energies, ())
+        found = [np.zeros(size) for size in problem.sizes]
+        if left.problem is None:
+            return finished_by_tree("marginals", problem, left, None, -math.inf, {}, temperature=temperature)
+        try:
+            tree = compile_tree(
+                left.problem,
+                options.order,
+                message_memory(options),
+                order_seconds=options.order_seconds,
+                seed=options.seed,
+            )
+        except (ResourceError, UnsupportedError):
+            return None  # messages may go to disk, and what is wrong with the problem is said there
+        calibration = Calibration(tree) if tree.is_possible else None
+        value = -math.inf if calibration is None else calibration.log_evidence
+        seconds = {"order": tree.seconds["order"], "forward": time.perf_counter() - begin - tree.seconds["order"]}
+        if calibration is None:
+            return finished_by_tree("marginals", problem, left, tree, value, seconds, temperature=temperature)
+        for v, own in zip(left.variables, calibration.posteriors(range(len(left.variables))), strict=True):
+            found[v][left.kept[v]] = own
+        for own, kept in zip(found, left.kept, strict=True):
+            if len(kept) == 1:
+                own[kept] = 1.0
+    more = {"temperature": temperature, "marginals": tuple(found)}
+    return finished_by_tree("marginals", problem, left, tree, value, seconds, **more)
 
 
 def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
@@ -108,51 +157,3 @@ def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | 
             for own in found
         )
         return finished("min-marginals", problem, tables, best, marginals=values)
-
-
-def at_temperature(problem: Problem, temperature: float) -> Problem:
-    """The problem whose values are logarithms of weights, in the log-sum-exp semiring."""
-    if not temperature > 0:
-        raise UsageError(f"temperature: {temperature} is not above 0")
-    problem = without_upper_bound(problem)
-    semiring = problem.semiring
-    if semiring == LOG_SUM_EXP or semiring.marginalisation is Marginalisation.MAX:
-        factor = 1.0 / temperature
-    else:
-        factor = -1.0 / temperature if semiring.combination is Combination.ADD else 1.0 / temperature
-    if semiring.counts:
-        factor = 0.0
-    if semiring.combination is Combination.ADD or semiring.counts:
-        functions = tuple(_scaled(f, factor) for f in problem.functions)
-        return replace(
-            problem,
-            functions=functions,
-            constant=0.0 if semiring.counts else problem.constant * factor,
-            semiring=LOG_SUM_EXP,
-        )
-    functions = tuple(_logarithms(problem, f, factor) for f in problem.functions)
-    if problem.constant < 0:
-        raise UnsupportedError(f"{problem.name}: the constant is negative; weights need products that are not")
-    if problem.constant == 0:
-        functions = (*functions, Function((), np.zeros((0, 0), dtype=np.int64), np.zeros(0)))
-        return replace(problem, functions=functions, constant=0.0, semiring=LOG_SUM_EXP)
-    return replace(problem, functions=functions, constant=math.log(problem.constant) * factor, semiring=LOG_SUM_EXP)
-
-
-def _scaled(f: Function, factor: float) -> Function:
-    default = None if f.default is None else f.default * factor
-    return Function(f.scope, f.tuples, np.asarray(f.values * float(factor), dtype=np.float64), default)
-
-
-def _logarithms(problem: Problem, f: Function, factor: float) -> Function:
-    """Logarithms of the values that are not 0; an unlisted 0 or a listed one is infeasible."""
-    if (f.values < 0).any() or (f.default or 0) < 0:
-        raise UnsupportedError(
-            f"{problem.name}: function over {f.scope} has a negative value; weights cannot be negative"
-        )
-    if f.default:  # what is listed as 0 must not become the default
-        dense, feasible = f.to_array(problem.sizes)
-        f = Function.from_array(f.scope, np.where(feasible, dense, 0), infeasible=0)
-    keep = f.values != 0
-    values = np.asarray(np.log(f.values[keep]) * factor, dtype=np.float64)
-    return Function(f.scope, f.tuples[keep], values, None)

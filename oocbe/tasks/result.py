@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from oocbe.model.problem import Problem
@@ -9,6 +10,8 @@ from oocbe.results.task_result import TaskResult
 from oocbe.settings.machine import peak_memory
 
 if TYPE_CHECKING:
+    from oocbe.elimination.preparation.restrict import Restriction
+    from oocbe.junction_trees.compiled import CompiledTree
     from oocbe.tasks.tables import Tables
 
 
@@ -56,6 +59,37 @@ def finished(task: str, problem: Problem, tables: Tables, value: float | None, *
         "peak_memory_bytes": peak_memory(),
     }
     return TaskResult(**{**settings, **more})
+
+
+def finished_by_tree(
+    task: str,
+    problem: Problem,
+    left: Restriction,
+    tree: CompiledTree | None,
+    value: float,
+    seconds: dict[str, float],
+    **more: Any,
+) -> TaskResult:
+    """A result from a junction tree of what evidence leaves of a problem; None: nothing is feasible without it."""
+    separators = [] if tree is None else [rows.separator_rows for rows in tree.rows]
+    fixed = [v for v, kept in enumerate(left.kept) if len(kept) <= 1]
+    return TaskResult(
+        task=task,
+        status="infeasible" if value == -math.inf else "exact",
+        value=value,
+        problem=problem.name,
+        semiring=problem.semiring.name,
+        variables=problem.variables,
+        width=0 if tree is None else tree.width,
+        largest_message_rows=max(separators, default=0),
+        total_rows=sum(separators),
+        order=(*fixed, *(left.variables[v] for v in (() if tree is None else tree.order))),
+        dtype="float64",
+        backend="cpu",
+        seconds=seconds,
+        peak_memory_bytes=peak_memory(),
+        **more,
+    )
 
 
 def unsatisfiable(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:

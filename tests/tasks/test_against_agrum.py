@@ -47,6 +47,6 @@ def test_marginals_and_evidence(seed):
     given = problem.with_evidence(evidence)
     result = marginals(given, OPTIONS)
     assert result.value == pytest.approx(math.log(oracle.evidenceProbability()), rel=1e-9)
-    assert log_partition(given, OPTIONS).value == result.value
+    assert log_partition(given, OPTIONS).value == pytest.approx(result.value, rel=1e-13)
     for variable, own in zip(problem.variables, result.marginals, strict=True):
         np.testing.assert_allclose(own, oracle.posterior(variable.name).toarray(), rtol=1e-9, atol=1e-12)

@@ -48,8 +48,8 @@ def test_tasks_in_pieces(task, tables, piece_rows, monkeypatch, tune):
     made = []
     monkeypatch.setattr(top_down, "RowWeights", lambda *arguments: made.append(RowWeights(*arguments)) or made[-1])
     pieces = answer(task, tables, piece_rows=piece_rows, streams=2, chunk_rows=30)
-    if tables == "auto" and task in ("logz", "marginals"):
-        # What would be a complete table has no room and is rows instead, which are summed in another order.
+    if task == "marginals" or (tables == "auto" and task == "logz"):
+        # Where there is no room for a tree, or for a complete table, rows are summed in another order.
         assert pieces["value"] == pytest.approx(whole["value"], rel=1e-12)
         assert pieces["marginals"] == pytest.approx(whole["marginals"], rel=1e-12)
     else:
@@ -67,8 +67,12 @@ def test_messages_are_not_forgotten(task, memory, tune):
     whole = run_task(task, problem, **options)
     tune(message_bytes=memory)
     found = run_task(task, problem, **options)
-    assert (found.value, found.assignments) == (whole.value, whole.assignments)
-    assert str(found.marginals) == str(whole.marginals)
+    assert found.assignments == whole.assignments
+    assert found.value == (pytest.approx(whole.value, rel=1e-12) if task == "marginals" else whole.value)
+    if task == "marginals":  # where there is no room for a tree, messages are gone back over
+        np.testing.assert_allclose(found.marginals, whole.marginals, rtol=1e-12)
+    else:
+        assert str(found.marginals) == str(whole.marginals)
 
 
 def test_the_disk_that_weights_take_is_limited_and_given_back(tmp_path):

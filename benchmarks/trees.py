@@ -1,0 +1,188 @@
+"""Junction trees of belief networks beside pyAgrum: batches of cases, and single cases with evidence.
+
+    python benchmarks/trees.py                                     # twelve networks
+    python benchmarks/trees.py --networks water,munin2 --cases 1000
+    python benchmarks/trees.py --markdown                          # rows for RESULTS.md
+
+Each network has a process of its own. A case observes 20 variables, others in every case (``mixed``) or the same in all
+(``fixed``), and the posteriors of all others are asked for. pyAgrum's lazy propagation, Shafer-Shenoy and variable
+elimination answer case by case, with one inference object that is kept; each case of oocbe alone likewise, and a batch
+of cases at once. All run on one thread, and seconds are processor time. Making an inference object, or a tree, is
+counted apart. Batches repeat the cases of the data folder until there are as many as asked for.
+
+What is checked: every posterior of the first cases against pyAgrum's to 10^-6 (its numbers of files pass through
+float32), and the batch against single cases to 10^-10. The exit code is 1 where any differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import math
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from measuring import data_folder, describe_run, print_table, run_child
+
+NETWORKS = "alarm,hailfinder,water,mildew,andes,pigs,diabetes,munin1,munin2,munin3,munin4,barley"
+CASES = {
+    "alarm": 20_000,
+    "hailfinder": 20_000,
+    "water": 20_000,
+    "mildew": 2_000,
+    "andes": 2_000,
+    "barley": 2_000,
+} | dict.fromkeys(("munin1", "munin4"), 64)
+"""Cases of a batch, so that it takes about a second; 640 of networks that are not named."""
+
+ENGINES = {"lazy": "LazyPropagation", "shafer": "ShaferShenoyInference", "elimination": "VariableElimination"}
+CLOSE_TO_AGRUM, CLOSE = 1e-6, 1e-10
+ENGINE_SECONDS = 20.0
+"""After so long an engine gets no further case."""
+
+TIMEOUT_SECONDS = 900.0
+
+Case = dict[str, str]
+Posteriors = dict[str, list[float]]
+
+
+def measured(name: str, kind: str, count: str) -> dict[str, Any]:
+    """In a child: one network and one kind of cases."""
+    import oocbe
+
+    path = data_folder() / "bif" / f"{name}.bif.gz"
+    with gzip.open(data_folder() / "evidence" / f"{name}.{'20' if kind == 'mixed' else kind}.json.gz", "rt") as file:
+        cases: list[Case] = json.load(file)
+    problem = oocbe.read(path)
+    oocbe.JunctionTree(oocbe.read(data_folder() / "bif" / "asia.bif.gz")).batch([{}])  # load what is compiled
+    begin = time.process_time()
+    tree = oocbe.JunctionTree(problem)
+    found: dict[str, Any] = {"compile": time.process_time() - begin, "rows": tree.rows}
+    many = [cases[i % len(cases)] for i in range(int(count))]
+    tree.batch(many[:8])
+    begin = time.process_time()
+    batch = tree.batch(many)
+    found["batch"] = len(many) / (time.process_time() - begin)
+    names = [v.name for v in problem.variables]
+
+    def ask(case: Case) -> Posteriors:
+        tree.retract()
+        tree.observe(case)
+        tree.calibrate()
+        return {v: tree.marginal(v).tolist() for v in names}
+
+    ask(cases[-1])
+    found["single"], answers = _timed(ask, cases)
+    found["difference"] = max(
+        abs(x - float(y))
+        for i, answer in enumerate(answers)
+        for v in names
+        for x, y in zip(answer[v], batch.marginals[v][i], strict=True)
+    )
+    found["engines"] = _agrum(path, cases, answers)
+    return found
+
+
+def _timed(ask: Callable[[Case], Posteriors], cases: Sequence[Case]) -> tuple[float, list[Posteriors]]:
+    """Median processor seconds a case, and the answers, of as many cases as there is time for."""
+    seconds, answers = [], []
+    for case in cases[:10]:
+        begin = time.process_time()
+        answers.append(ask(case))
+        seconds.append(time.process_time() - begin)
+        if sum(seconds) > ENGINE_SECONDS:
+            break
+    return statistics.median(seconds), answers
+
+
+def _agrum(path: Path, cases: Sequence[Case], answers: Sequence[Posteriors]) -> dict[str, Any]:
+    """What each of pyAgrum's engines takes for a case, and how far its posteriors are from ours."""
+    import pyagrum as gum
+
+    gum.setNumberOfThreads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "network.bif"
+        plain.write_bytes(gzip.decompress(path.read_bytes()))
+        network = gum.loadBN(str(plain))
+    found = {}
+    for short, name in ENGINES.items():
+        engine = getattr(gum, name)(network)
+
+        def ask(case: Case, engine: Any = engine) -> Posteriors:
+            engine.eraseAllEvidence()
+            engine.setEvidence(case)
+            engine.makeInference()
+            return {v: engine.posterior(v).tolist() for v in network.names() if v not in case}
+
+        seconds, theirs = _timed(ask, cases)
+        worst = max(
+            abs(x - y)
+            for own, their in zip(answers, theirs, strict=False)
+            for v in their
+            for x, y in zip(own[v], their[v], strict=True)
+        )
+        found[short] = {"single": seconds, "difference": worst}
+    return found
+
+
+def _row(name: str, kind: str, found: dict[str, Any]) -> list[str]:
+    engines = found["engines"]
+    best = min(e["single"] for e in engines.values())
+    return [
+        name,
+        kind,
+        f"{found['rows']:,}",
+        f"{found['compile']:.2f}",
+        f"{found['batch']:,.0f}",
+        f"{found['batch'] * best:,.1f}",
+        f"{1000 * found['single']:.2f}",
+        *(f"{1000 * engines[e]['single']:.2f}" for e in ENGINES),
+    ]
+
+
+def main() -> int:
+    """Run the benchmark; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--networks", default=NETWORKS)
+    parser.add_argument("--kinds", default="mixed,fixed")
+    parser.add_argument("--cases", type=int, default=0, help="of a batch; 0: as many as take about a second")
+    parser.add_argument("--markdown", action="store_true")
+    arguments = parser.parse_args()
+    os.environ["OOCBE_THREADS"] = "1"
+    rows = [["network", "cases", "rows", "compile s", "batch cases/s", "× best", "single ms", *ENGINES]]
+    ratios, wrong, not_slower = [], [], 0
+    for name in arguments.networks.split(","):
+        for kind in arguments.kinds.split(","):
+            count = arguments.cases or CASES.get(name, 640)
+            found = run_child(__file__, [name, kind, str(count)], TIMEOUT_SECONDS)
+            rows.append(_row(name, kind, found))
+            best = min(e["single"] for e in found["engines"].values())
+            ratios.append(found["batch"] * best)
+            not_slower += found["single"] <= best
+            if found["difference"] > CLOSE:
+                wrong.append(f"{name} {kind}: batch and single cases differ by {found['difference']:.1e}")
+            for engine, theirs in found["engines"].items():
+                if theirs["difference"] > CLOSE_TO_AGRUM:
+                    wrong.append(f"{name} {kind}: {engine} differs by {theirs['difference']:.1e}")
+    print_table(rows, arguments.markdown)
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    print(f"batches: {mean:.1f} times the best of pyAgrum in the geometric mean, {min(ratios):.1f} at least")
+    print(f"single cases: not slower than the best of pyAgrum in {not_slower} of {len(ratios)}")
+    print(describe_run(["pyAgrum"]))
+    for line in wrong:
+        print(f"WRONG {line}")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(measured(*sys.argv[2:])))
+    else:
+        sys.exit(main())

@@ -1,0 +1,117 @@
+"""``oocbe compile`` and ``oocbe query``: a junction tree made once, and asked about many cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oocbe.cli.failures import guarded
+from oocbe.cli.flags import (
+    DebugFlag,
+    EvidenceFlag,
+    FormatFlag,
+    JsonFlag,
+    MemoryFlag,
+    OrderFlag,
+    OrderSecondsFlag,
+    ProblemFile,
+    SeedFlag,
+    load,
+    options_from,
+)
+from oocbe.cli.output import note, print_json, print_rows, seconds
+
+
+@guarded
+def compile_tree(
+    file: ProblemFile,
+    tree: Annotated[Path, typer.Argument(metavar="TREE", help="The folder to make.")],
+    order: OrderFlag = None,
+    order_seconds: OrderSecondsFlag = None,
+    seed: SeedFlag = None,
+    memory: MemoryFlag = None,
+    temperature: Annotated[
+        float, typer.Option("--temperature", metavar="NUMBER", help="Of problems whose values are added.")
+    ] = 1.0,
+    evidence: EvidenceFlag = None,
+    format: FormatFlag = None,
+    json: JsonFlag = False,
+    debug: DebugFlag = False,
+) -> None:
+    """Compile FILE to a junction tree, which oocbe query asks about many cases."""
+    options = options_from(locals())
+    from oocbe.errors import UsageError
+
+    if tree.exists():
+        raise UsageError(f"{tree}: exists already; remove it, or name another folder for the tree")
+    problem = load(file, format, evidence)
+    from oocbe.junction_trees.tree import JunctionTree
+
+    made = JunctionTree(
+        problem,
+        options.order,
+        options.memory,
+        temperature=temperature,
+        order_seconds=options.order_seconds,
+        seed=options.seed,
+    )
+    made.save(tree)
+    if json:
+        print_json({"schema_version": 1, "tree": str(tree), **made.statistics})
+        return
+    found = {name.replace("_", " "): value for name, value in made.statistics.items() if name != "seconds"}
+    phases = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in made.statistics["seconds"].items())
+    print_rows([("tree", tree), *((name, f"{value:,}") for name, value in found.items()), ("time", phases)])
+
+
+@guarded
+def query(
+    tree: Annotated[Path, typer.Argument(metavar="TREE", help="What oocbe compile made.")],
+    cases: Annotated[Path, typer.Option("--cases", metavar="FILE", help="Cases: .csv, .json or .evid; .gz, .xz too.")],
+    targets: Annotated[
+        str | None, typer.Option("--targets", metavar="NAMES", help="Variables asked about, with commas; else all.")
+    ] = None,
+    joint: Annotated[
+        list[str] | None,
+        typer.Option("--joint", metavar="NAMES", help="Variables asked about together, with commas; repeatable."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="A .csv file, or .MAR, .PR, .MPE as in UAI; else printed."),
+    ] = None,
+    memory: MemoryFlag = None,
+    debug: DebugFlag = False,
+) -> None:
+    """Answer cases from a junction tree: posteriors of variables, and how probable what each case observes is."""
+    from oocbe.errors import UsageError
+    from oocbe.io.files import without_compression, write_bytes
+    from oocbe.junction_trees.answer_files import UAI_SUFFIXES, table_of, uai_answer
+    from oocbe.junction_trees.case_files import read_cases
+    from oocbe.junction_trees.tree import JunctionTree
+
+    suffix = "" if out is None else without_compression(out).suffix.lower()
+    if out is not None and suffix not in (".csv", *UAI_SUFFIXES):
+        raise UsageError(f"--out {out}: the name's suffix tells no kind of answers; known: .csv, .MAR, .PR, .MPE")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise UsageError(f"--out {out}: the folder {out.absolute().parent} does not exist; make it first")
+    if suffix in UAI_SUFFIXES and (targets is not None or joint):
+        raise UsageError(f"--out {out}: this format is about all variables; --targets and --joint go with .csv")
+    made = JunctionTree.open(tree, memory)
+    known = read_cases(cases, made.problem)
+    if suffix in UAI_SUFFIXES:
+        text = uai_answer(made, known, suffix[1:])
+    else:
+        wanted = None if targets is None else _names(targets)
+        text = table_of(made, made.batch(known, wanted, [_names(group) for group in joint or []]))
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    write_bytes(out, text.encode())
+    note(f"wrote {out}: {len(known):,} cases")
+
+
+def _names(text: str) -> list[str]:
+    """Names between commas; none of an empty text."""
+    return [name.strip() for name in text.split(",")] if text.strip() else []

@@ -1,0 +1,85 @@
+"""A problem's values as weights of assignments, or logarithms of weights.
+
+At temperature T an assignment of cost c weighs exp(-c / T), one of utility u exp(u / T), one of product p p^(1/T).
+The infinite temperature weighs all feasible assignments alike.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from oocbe.elimination.preparation.upper_bound import without_upper_bound
+from oocbe.errors import UnsupportedError, UsageError
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT, Combination, Marginalisation
+
+
+def weighted(problem: Problem, temperature: float) -> Problem:
+    """The problem whose values are weights where they are multiplied as they are; else logarithms of weights.
+
+    Raises
+    ------
+    UsageError, UnsupportedError : see :func:`at_temperature`.
+    """
+    semiring = problem.semiring
+    if semiring.combination is Combination.MULTIPLY and not semiring.counts and temperature == 1:
+        return problem.in_semiring(SUM_PRODUCT)
+    return at_temperature(problem, temperature)
+
+
+def at_temperature(problem: Problem, temperature: float) -> Problem:
+    """The problem whose values are logarithms of weights, in the log-sum-exp semiring.
+
+    Raises
+    ------
+    UsageError : a temperature that is not above 0. UnsupportedError : a factor of a product is negative, or an upper
+        bound that sums can reach.
+    """
+    if not temperature > 0:
+        raise UsageError(f"temperature: {temperature} is not above 0")
+    problem = without_upper_bound(problem)
+    semiring = problem.semiring
+    if semiring == LOG_SUM_EXP or semiring.marginalisation is Marginalisation.MAX:
+        factor = 1.0 / temperature
+    else:
+        factor = -1.0 / temperature if semiring.combination is Combination.ADD else 1.0 / temperature
+    if semiring.counts:
+        factor = 0.0
+    if semiring.combination is Combination.ADD or semiring.counts:
+        functions = tuple(_scaled(f, factor) for f in problem.functions)
+        return replace(
+            problem,
+            functions=functions,
+            constant=0.0 if semiring.counts else problem.constant * factor,
+            semiring=LOG_SUM_EXP,
+        )
+    functions = tuple(_logarithms(problem, f, factor) for f in problem.functions)
+    if problem.constant < 0:
+        raise UnsupportedError(f"{problem.name}: the constant is negative; weights need products that are not")
+    if problem.constant == 0:
+        functions = (*functions, Function((), np.zeros((0, 0), dtype=np.int64), np.zeros(0)))
+        return replace(problem, functions=functions, constant=0.0, semiring=LOG_SUM_EXP)
+    return replace(problem, functions=functions, constant=math.log(problem.constant) * factor, semiring=LOG_SUM_EXP)
+
+
+def _scaled(f: Function, factor: float) -> Function:
+    default = None if f.default is None else f.default * factor
+    return Function(f.scope, f.tuples, np.asarray(f.values * float(factor), dtype=np.float64), default)
+
+
+def _logarithms(problem: Problem, f: Function, factor: float) -> Function:
+    """Logarithms of the values that are not 0; an unlisted 0 or a listed one is infeasible."""
+    if (f.values < 0).any() or (f.default or 0) < 0:
+        raise UnsupportedError(
+            f"{problem.name}: function over {f.scope} has a negative value; weights cannot be negative"
+        )
+    if f.default:  # what is listed as 0 must not become the default
+        dense, feasible = f.to_array(problem.sizes)
+        f = Function.from_array(f.scope, np.where(feasible, dense, 0), infeasible=0)
+    keep = f.values != 0
+    values = np.asarray(np.log(f.values[keep]) * factor, dtype=np.float64)
+    return Function(f.scope, f.tuples[keep], values, None)

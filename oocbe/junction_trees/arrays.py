@@ -1,0 +1,155 @@
+"""A compiled tree as flat arrays, as the loops take it.
+
+Rows of all cliques are numbered through, and so are those of all messages: first each clique's message to its parent,
+a row for each row of its separator, then what is observed of each variable, a row for each of its values, then inputs
+(:mod:`oocbe.junction_trees.conditioning`). An *edge* is a place where messages come into a clique: from a child, a
+variable or an input, and its map says for each row of the clique which row of the message it is about. Every variable
+has one clique where it comes in, the one with the fewest rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.junction_trees.cliques import Clique
+from oocbe.junction_trees.support import CliqueRows
+
+
+class TreeArrays(NamedTuple):
+    """What a sweep is told of a tree.
+
+    Attributes
+    ----------
+    weights : float64 (rows,), of all cliques one after the other, the greatest of each between 1 and 2.
+    row_start : int64 (cliques + 1,), where each clique's rows begin.
+    groups : int64, for each clique where the rows of each row of its separator begin, and where the last ones end.
+    group_start : int64 (cliques,), where each clique's groups begin.
+    message_start : int64 (cliques + 1,), where the rows of each clique's message begin.
+    norms : float64 (cliques,), greatest sum of weights of a group.
+    maps : int32, of all edges one after the other, numbers of a message's rows.
+    edge_map : int64 (edges,), where each edge's map begins.
+    edge_message, edge_rows : int64 (edges,), where the rows of its message begin, and how many there are.
+    edge_sender : int64 (edges,), number of the child; or the number of cliques plus that of the variable; or that of
+        cliques and variables plus that of the input.
+    """
+
+    weights: NDArray[np.float64]
+    row_start: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    group_start: NDArray[np.int64]
+    message_start: NDArray[np.int64]
+    norms: NDArray[np.float64]
+    maps: NDArray[np.int32]
+    edge_map: NDArray[np.int64]
+    edge_message: NDArray[np.int64]
+    edge_rows: NDArray[np.int64]
+    edge_sender: NDArray[np.int64]
+
+
+class Places(NamedTuple):
+    """Where variables are found in a tree.
+
+    Attributes
+    ----------
+    edge : by variable, the number of the edge where what is observed of it comes in.
+    clique : by variable, the clique of that edge.
+    child_edge : by clique, the number of the edge from it to its parent; -1 for a root.
+    separator : by variable, the clique whose separator has the variable and the fewest rows, where these are fewer
+        than those of ``clique``; else -1.
+    input_edge, input_clique : by input, the number of its edge, and the clique of that.
+    """
+
+    edge: NDArray[np.int64]
+    clique: NDArray[np.int64]
+    child_edge: NDArray[np.int64]
+    separator: NDArray[np.int64]
+    input_edge: NDArray[np.int64]
+    input_clique: NDArray[np.int64]
+
+
+def tree_arrays(
+    sizes: Sequence[int],
+    cliques: Sequence[Clique],
+    rows: Sequence[CliqueRows],
+    is_log: bool,
+    input_rows: Sequence[int] = (),
+) -> tuple[TreeArrays, Places, float]:
+    """The arrays of a tree, where its variables are found, and a logarithm.
+
+    The logarithm is that of what the cliques' weights were divided by, each by a power of two, all together; weights
+    that are logarithms (``is_log``) stay as they are, and their norms mean nothing. Without rows, as where nothing has
+    a weight, arrays and places are empty.
+
+    input_rows : rows of each input.
+    """
+    if not rows:
+        cliques = ()
+        sizes = ()
+    clique_of, separator_of = _homes(len(sizes), cliques, rows)
+    message_start = np.cumsum([0, *(r.separator_rows for r in rows)])
+    variable_start = message_start[-1] + np.cumsum([0, *sizes])
+    input_start = variable_start[-1] + np.cumsum([0, *input_rows])
+    input_edge = np.full(len(input_rows), -1)
+    input_clique = np.full(len(input_rows), -1)
+    edges: list[tuple[int, int, int]] = []  # where its message begins, rows, sender
+    maps: list[NDArray[np.int32]] = []
+    edge = np.full(len(sizes), -1)
+    child_edge = np.full(len(cliques), -1)
+    homed: list[list[int]] = [[] for _ in cliques]
+    for v, home in enumerate(clique_of):
+        homed[home].append(v)
+    for number, (clique, own) in enumerate(zip(cliques, rows, strict=True)):
+        for child, numbers in own.numbers.items():
+            child_edge[child] = len(edges)
+            edges.append((int(message_start[child]), rows[child].separator_rows, child))
+            maps.append(numbers)
+        for v in homed[number]:
+            edge[v] = len(edges)
+            edges.append((int(variable_start[v]), sizes[v], len(cliques) + v))
+            maps.append(own.values[clique.variables.index(v)].astype(np.int32))
+        for i, numbers in own.inputs.items():
+            input_edge[i], input_clique[i] = len(edges), number
+            edges.append((int(input_start[i]), input_rows[i], len(cliques) + len(sizes) + i))
+            maps.append(numbers)
+    exponents = [0 if is_log else math.frexp(float(r.weights.max()))[1] - 1 for r in rows]
+    weights = [np.ldexp(r.weights, -e) if e else r.weights for r, e in zip(rows, exponents, strict=True)]
+    row_start = np.cumsum([0, *(r.rows for r in rows)])
+    groups = [r.groups + start for r, start in zip(rows, row_start, strict=False)]
+    flat = np.array(edges, dtype=np.int64).reshape(-1, 3)
+    arrays = TreeArrays(
+        _joined(weights, np.float64),
+        row_start,
+        _joined(groups, np.int64),
+        np.cumsum([0, *map(len, groups)])[:-1],
+        message_start,
+        np.array([float(np.add.reduceat(w, r.groups[:-1]).max()) for w, r in zip(weights, rows, strict=True)]),
+        _joined(maps, np.int32),
+        np.cumsum([0, *map(len, maps)])[:-1],
+        *(np.ascontiguousarray(column) for column in flat.T),
+    )
+    places = Places(edge, np.array(clique_of), child_edge, np.array(separator_of), input_edge, input_clique)
+    return arrays, places, math.log(2) * sum(exponents)
+
+
+def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    return np.concatenate([np.empty(0, dtype=dtype), *parts]).astype(dtype, copy=False)
+
+
+def _homes(variables: int, cliques: Sequence[Clique], rows: Sequence[CliqueRows]) -> tuple[list[int], list[int]]:
+    """By variable, the clique and the separator that have it and the fewest rows; see :class:`Places`."""
+    clique_of, separator_of = [-1] * variables, [-1] * variables
+    for number, clique in enumerate(cliques):
+        for v in clique.variables:
+            if clique_of[v] < 0 or rows[number].rows < rows[clique_of[v]].rows:
+                clique_of[v] = number
+    for number, clique in enumerate(cliques):
+        for v in clique.variables[: clique.separator]:
+            least = rows[clique_of[v]].rows if separator_of[v] < 0 else rows[separator_of[v]].separator_rows
+            if rows[number].separator_rows < least:
+                separator_of[v] = number
+    return clique_of, separator_of

@@ -1,0 +1,78 @@
+"""From an elimination order to the cliques of a junction tree.
+
+The bucket of a variable joins it with its separator; the buckets of an order are the nodes of a tree, each below the
+bucket of the first of its separator's variables that is eliminated next. A bucket whose variables all belong to one of
+those below it says nothing of its own: it is merged into that one, and maximal cliques remain (Lauritzen and
+Spiegelhalter 1988; Shafer and Shenoy 1990).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Clique:
+    """A node of a junction tree.
+
+    Attributes
+    ----------
+    variables : indices, the one eliminated last at the front, so that those of the separator come first.
+    separator : how many of them the clique shares with its parent; 0 for a root.
+    parent : number of the clique above, which is larger than its own; None for a root.
+    """
+
+    variables: tuple[int, ...]
+    separator: int
+    parent: int | None
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """Variables that no clique above has."""
+        return self.variables[self.separator :]
+
+
+def cliques_of(order: Sequence[int], separators: Sequence[Sequence[int]], merge: bool = True) -> tuple[Clique, ...]:
+    """The cliques of an elimination order, children before their parents.
+
+    Parameters
+    ----------
+    order : variables as they are eliminated. separators : of each bucket, by position in the order.
+    merge : whether buckets within one below them are merged into it; else there is a clique for each variable.
+    """
+    position = {v: place for place, v in enumerate(order)}
+    members = [{v, *separator} for v, separator in zip(order, separators, strict=True)]
+    above = [min((position[u] for u in separator), default=None) for separator in separators]
+    shared = [len(separator) for separator in separators]
+    merged_into = list(range(len(order)))
+
+    def survivor(bucket: int) -> int:
+        while merged_into[bucket] != bucket:
+            bucket = merged_into[bucket]
+        return bucket
+
+    for bucket in range(len(order)) if merge else ():
+        own = survivor(bucket)
+        parent = above[own]
+        if parent is not None and merged_into[parent] == parent and shared[own] == len(members[parent]):
+            merged_into[parent] = own
+            above[own], shared[own] = above[parent], shared[parent]
+
+    # A clique stands where the last of its merged buckets was, or a child could come after its parent.
+    place = {}
+    for bucket in range(len(order)):
+        place[survivor(bucket)] = bucket
+    kept = sorted(place, key=place.__getitem__)
+    number = {bucket: i for i, bucket in enumerate(kept)}
+    found = []
+    for bucket in kept:
+        parent = above[bucket]
+        found.append(
+            Clique(
+                tuple(sorted(members[bucket], key=position.__getitem__, reverse=True)),
+                shared[bucket],
+                None if parent is None else number[survivor(parent)],
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,237 @@
+"""A junction tree as it is compiled: cliques, their rows, and the arrays that sweeps take. It never changes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.errors import ModelError
+from oocbe.junction_trees.arrays import Places, TreeArrays, tree_arrays
+from oocbe.junction_trees.cliques import Clique, cliques_of
+from oocbe.junction_trees.programs import TreeShape
+from oocbe.junction_trees.support import CliqueRows, clique_rows
+from oocbe.junction_trees.weights import Weights, WeightTable, weights_of
+from oocbe.model.problem import Problem
+from oocbe.system.deadline import Deadline, current
+
+ROW_BYTES = 96
+"""What a row may take while a tree is made: its weight, values, and numbers of rows of functions and messages, in
+arrays that have grown beyond what they hold."""
+
+LEAST_WEIGHT = 2.0**-600
+"""Where a clique has a smaller weight, relative to its greatest, the tree is made in log space."""
+
+CELL_WORK = 0.05
+"""Share of its joined cells that a bucket is thought to cost where its predicted rows are more: few zeros are seen by
+predictions, and the cells say more about cliques than messages do."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledTree:
+    """A problem's cliques with all rows that are not zero.
+
+    Attributes
+    ----------
+    problem : whose weights they are, its values weights or (log-sum-exp) logarithms of them.
+    order : variables as they were eliminated.
+    shape : the tree without its rows. rows : of the cliques; none where nothing has a weight.
+    arrays : what sweeps take; weights are logarithms where ``is_log``.
+    logarithm : natural logarithm of what is left out of all weights; -inf where nothing has a weight.
+    is_log : whether only logarithms hold the weights.
+    seconds : wall time by phase: ``order`` and ``rows``.
+    input_rows : rows of each input, see :mod:`oocbe.junction_trees.conditioning`.
+    """
+
+    problem: Problem
+    order: tuple[int, ...]
+    shape: TreeShape
+    rows: tuple[CliqueRows, ...]
+    arrays: TreeArrays
+    logarithm: float
+    is_log: bool
+    seconds: dict[str, float]
+    input_rows: tuple[int, ...] = ()
+
+    @cached_property
+    def variable_start(self) -> NDArray[np.int64]:
+        """Where the message rows of each variable's values begin, and where all end: int64 (variables + 1,)."""
+        sizes = np.array([0, *self.problem.sizes], dtype=np.int64)
+        starts: NDArray[np.int64] = self.arrays.message_start[-1] + np.cumsum(sizes)
+        return starts
+
+    @cached_property
+    def input_start(self) -> NDArray[np.int64]:
+        """Where the message rows of each input begin, and where all messages end: int64 (inputs + 1,)."""
+        counts = np.array([0, *self.input_rows], dtype=np.int64)
+        starts: NDArray[np.int64] = self.variable_start[-1] + np.cumsum(counts)
+        return starts
+
+    @property
+    def message_rows(self) -> int:
+        """Rows of all messages."""
+        return int(self.input_start[-1])
+
+    @cached_property
+    def roots(self) -> NDArray[np.int64]:
+        """Cliques without a parent."""
+        return np.array([c for c, clique in enumerate(self.shape.cliques) if clique.parent is None], dtype=np.int64)
+
+    @cached_property
+    def log_arrays(self) -> TreeArrays:
+        """The arrays with logarithms of the weights."""
+        return self.arrays if self.is_log else self.arrays._replace(weights=np.log(self.arrays.weights))
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether anything has a weight."""
+        return self.logarithm > -np.inf
+
+    @property
+    def total_rows(self) -> int:
+        """Rows of all cliques."""
+        return len(self.arrays.weights)
+
+    @property
+    def width(self) -> int:
+        """Variables of the largest clique, less one."""
+        return max((len(c.variables) for c in self.shape.cliques), default=1) - 1
+
+    def values(self, clique: int, variable: int) -> NDArray[Any]:
+        """Value index of a variable in each row of a clique that has it."""
+        found: NDArray[Any] = self.rows[clique].values[self.shape.cliques[clique].variables.index(variable)]
+        return found
+
+
+def find_order(problem: Problem, wanted: str | Sequence[str], seconds: float, seed: int) -> OrderChoice:
+    """An order searched for, read from a file, or given by the names of all variables.
+
+    Raises
+    ------
+    ModelError : names that are not each variable's once. UsageError, FormatError : a file that cannot be used.
+    """
+    if isinstance(wanted, str):
+        deadline = current() or Deadline()
+        longest = longest_search(seconds, deadline.remaining)
+        least = min(seconds, deadline.remaining)
+        return search_orders(problem, wanted, least, seed, cell_work=CELL_WORK, deadline=deadline, longest=longest)[0]
+    index = {v.name: number for number, v in enumerate(problem.variables)}
+    unknown = [name for name in wanted if name not in index]
+    if unknown:
+        raise ModelError(f"{problem.name}: order: there is no variable {unknown[0]!r}")
+    if len(set(wanted)) != len(wanted) or len(wanted) != len(index):
+        raise ModelError(f"{problem.name}: order: expected each of the {len(index)} variables once")
+    return judge_order(problem, [index[name] for name in wanted], "given", seed)
+
+
+def compile_tree(
+    problem: Problem,
+    order: str | Sequence[str],
+    memory: int,
+    *,
+    order_seconds: float,
+    seed: int,
+    is_log: bool = False,
+    merge: bool = True,
+) -> CompiledTree:
+    """Make a problem's tree.
+
+    Parameters
+    ----------
+    problem : its values are weights that are multiplied, or (log-sum-exp) logarithms of such.
+    order : see :func:`find_order`. memory : bytes that the tree's rows may take.
+    is_log : whether to use logarithms in any case; else where weights leave the range of float64.
+    merge : see :func:`oocbe.junction_trees.cliques.cliques_of`.
+
+    Raises
+    ------
+    ResourceError : the cliques' rows do not fit the memory. UnsupportedError : see
+        :func:`oocbe.junction_trees.weights.weights_of`.
+    """
+    begin = time.perf_counter()
+    choice = find_order(problem, order, order_seconds, seed)
+    spent = time.perf_counter() - begin
+    tree = tree_of(problem, choice.order, choice.separators, memory, is_log=is_log, merge=merge)
+    return replace(tree, seconds={"order": spent, **tree.seconds})
+
+
+def tree_of(
+    problem: Problem,
+    order: Sequence[int],
+    separators: Sequence[Sequence[int]],
+    memory: int,
+    *,
+    is_log: bool = False,
+    merge: bool = True,
+    inputs: Sequence[WeightTable] = (),
+) -> CompiledTree:
+    """Make a problem's tree from an order and the separators of its buckets; else as :func:`compile_tree`.
+
+    inputs : tables of inputs, in the order of their numbers; their scopes must be within those of the problem.
+    """
+    begin = time.perf_counter()
+    cliques = cliques_of(order, separators, merge)
+    weights = weights_of(problem, order, is_log)
+    weights = replace(weights, tables=(*weights.tables, *inputs))
+    rows: list[CliqueRows] = []
+    if weights.logarithm > -np.inf:
+        rows = clique_rows(problem.sizes, cliques, weights, memory // ROW_BYTES, problem.name)
+        if not is_log and _leaves_range(weights, rows):
+            weights = weights_of(problem, order, True)
+            weights = replace(weights, tables=(*weights.tables, *inputs))
+            rows = clique_rows(problem.sizes, cliques, weights, memory // ROW_BYTES, problem.name)
+    is_possible = bool(rows) and all(r.rows for r in rows)
+    if not is_possible and problem.variables:
+        rows = []
+    input_rows = tuple(_input_rows(problem, table) for table in inputs)
+    arrays, places, logarithm = tree_arrays(problem.sizes, cliques, rows, weights.is_log, input_rows)
+    shape = shape_of(cliques, places)
+    rows = sharing(rows, arrays, places)
+    seconds = {"rows": time.perf_counter() - begin}
+    known = weights.logarithm + logarithm if is_possible or not problem.variables else -np.inf
+    parts = (shape, tuple(rows), arrays, known, weights.is_log, seconds, input_rows)
+    return CompiledTree(problem, tuple(order), *parts)
+
+
+def shape_of(cliques: tuple[Clique, ...], places: Places) -> TreeShape:
+    """Cliques with the children of each."""
+    children: list[list[int]] = [[] for _ in cliques]
+    for number, clique in enumerate(cliques):
+        if clique.parent is not None:
+            children[clique.parent].append(number)
+    return TreeShape(cliques, tuple(map(tuple, children)), places)
+
+
+def sharing(rows: Sequence[CliqueRows], arrays: TreeArrays, places: Places) -> list[CliqueRows]:
+    """The rows of cliques with weights and maps that are parts of a tree's arrays, and no copies beside them."""
+    found = []
+    for number, own in enumerate(rows):
+        weights = arrays.weights[arrays.row_start[number] : arrays.row_start[number + 1]]
+        begins = {child: int(arrays.edge_map[places.child_edge[child]]) for child in own.numbers}
+        numbers = {child: arrays.maps[begin : begin + own.rows] for child, begin in begins.items()}
+        found.append(CliqueRows(own.values, own.groups, numbers, {}, weights))
+    return found
+
+
+def _input_rows(problem: Problem, table: WeightTable) -> int:
+    """How many rows an input has."""
+    if table.values is None:
+        return math.prod(problem.sizes[v] for v in table.scope)
+    rows: int = table.values.shape[1]
+    return rows
+
+
+def _leaves_range(weights: Weights, rows: Sequence[CliqueRows]) -> bool:
+    """Whether linear weights are too small to be multiplied further."""
+    least = [t.weights.min() for t in weights.tables if t.weights is not None]
+    least += [r.weights.min() / r.weights.max() for r in rows if r.rows and r.weights.max() > 0]
+    least += [0.0 for r in rows if r.rows and not r.weights.max() > 0]
+    return bool(least) and float(min(least)) < LEAST_WEIGHT

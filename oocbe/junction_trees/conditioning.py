@@ -1,0 +1,255 @@
+"""Trees of what is left of a problem where many cases observe the same variables.
+
+An observed variable is no variable of such a tree: its cliques are narrower, and often much smaller. What a factor with
+observed variables says of the others depends on the case: it is an *input*, a message of its own whose rows are the
+assignments of the factor's hidden variables, and whose numbers each case picks from the factor by what it observes.
+
+A hidden variable that is no target, and of which only its own conditional probabilities speak, is *barren*: added up
+they are 1, whatever its parents' values, so that variable and factor can go, and then perhaps its parents (Shachter
+1986). Only factors that add up to 1 up to rounding are conditional probabilities; files print rounded numbers, and
+those that do not are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.orders.order import HEURISTICS
+from oocbe.elimination.orders.primal_graph import PrimalGraph, listed_separators
+from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.errors import ResourceError, UnsupportedError
+from oocbe.junction_trees.compiled import CompiledTree, tree_of
+from oocbe.junction_trees.weights import WeightTable, value_kind
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import LOG_SUM_EXP
+
+MOST_CELLS = 1 << 20
+"""Cells of a factor with observed variables: each is looked at for every set of observed variables."""
+
+ROUNDINGS = 4
+"""Roundings by which each number of conditional probabilities may be off, for their sum to be 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """A factor some of whose variables are observed.
+
+    Attributes
+    ----------
+    observed : indices of its observed variables, in the problem. sizes : of these.
+    weights : float64 (rows, assignments of the observed variables), between 0 and 1.
+    """
+
+    observed: tuple[int, ...]
+    sizes: tuple[int, ...]
+    weights: NDArray[np.float64]
+
+    def columns(self, observed: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The column of the weights that each case picks, from value indices (cases, variables of the problem)."""
+        columns = np.zeros(len(observed), dtype=np.int64)
+        for v, size in zip(self.observed, self.sizes, strict=True):
+            columns = columns * size + observed[:, v]
+        return columns
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioned:
+    """A tree of the variables that a set of observed ones leaves.
+
+    Attributes
+    ----------
+    tree : of what is left. hidden : index in the problem of each variable of it.
+    inputs : of the tree. scalars : factors all of whose variables are observed, one row each.
+    """
+
+    tree: CompiledTree
+    hidden: tuple[int, ...]
+    inputs: tuple[Input, ...]
+    scalars: tuple[Input, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Factor:
+    """A function or constraint: float64 weights with an axis a variable of the scope, and a logarithm beside them."""
+
+    scope: tuple[int, ...]
+    weights: NDArray[np.float64]
+    logarithm: float
+
+
+def condition(
+    tree: CompiledTree, observed: Collection[int], targets: Collection[int], most_cost: float, memory: int
+) -> Conditioned | None:
+    """The tree of what some observed variables leave; None where there is none, or one sweep costs too much.
+
+    Parameters
+    ----------
+    targets : variables that must not be pruned. most_cost : work of a sweep, see :func:`work_of`, that is too much.
+    memory : bytes that the tree's rows may take.
+    """
+    problem = without_zeros(tree.problem)
+    seen = set(observed)
+    if tree.is_log or problem.linear_constraints or _too_large(problem, seen):
+        return None
+    parts: list[Function | Constraint] = [*problem.functions, *problem.constraints]
+    kept, gone = _relevant(problem, parts, seen, set(targets))
+    hidden = tuple(v for v in range(len(problem.variables)) if v not in seen and v not in gone)
+    number = {v: i for i, v in enumerate(hidden)}
+    functions, constraints, mixed = [], [], []
+    for part in kept:
+        if seen & set(part.scope):
+            mixed.append(_factor(problem, part))
+            scope = tuple(number[v] for v in part.scope if v in number)
+            # No tuple is forbidden, but the order has to know which variables meet.
+            constraints.append(Constraint(scope, np.zeros((0, len(scope)), dtype=np.int64)))
+        elif isinstance(part, Function):
+            functions.append(Function(tuple(number[v] for v in part.scope), part.tuples, part.values, part.default))
+        else:
+            constraints.append(Constraint(tuple(number[v] for v in part.scope), part.tuples, part.allowed))
+    left = replace(
+        problem,
+        variables=tuple(problem.variables[v] for v in hidden),
+        functions=tuple(functions),
+        constraints=tuple(c for c in constraints if c.scope),
+    )
+    order, separators = _order(left, [number[v] for v in tree.order if v in number])
+    tables: list[WeightTable] = []
+    inputs: list[Input] = []
+    scalars: list[Input] = []
+    logarithm = 0.0
+    place = {hidden[v]: i for i, v in enumerate(order)}
+    for factor in mixed:
+        table, made = _input(problem, factor, place, seen, number, len(inputs))
+        logarithm += factor.logarithm
+        if table is None:
+            scalars.append(made)
+        else:
+            tables.append(table)
+            inputs.append(made)
+    has_zeros = any(c.tuples.size for c in constraints) or any(t.values is not None for t in tables)
+    if not has_zeros and most_cost < _least_work(left, order, separators):
+        return None
+    try:
+        made_tree = tree_of(left, order, separators, memory, inputs=tables)
+    except (ResourceError, UnsupportedError):
+        return None
+    if made_tree.is_log or not made_tree.is_possible or work_of(made_tree) > most_cost:
+        return None
+    made_tree = replace(made_tree, logarithm=made_tree.logarithm + logarithm)
+    return Conditioned(made_tree, hidden, tuple(inputs), tuple(scalars))
+
+
+def work_of(tree: CompiledTree) -> float:
+    """What a sweep over a tree costs for a case: rows of all cliques, and as many of each map."""
+    return float(tree.total_rows + len(tree.arrays.maps))
+
+
+def _too_large(problem: Problem, seen: set[int]) -> bool:
+    parts: list[Function | Constraint] = [*problem.functions, *problem.constraints]
+    sizes = problem.sizes
+    return any(math.prod(sizes[v] for v in p.scope) > MOST_CELLS for p in parts if not seen.isdisjoint(p.scope))
+
+
+def _relevant(
+    problem: Problem, parts: Sequence[Function | Constraint], seen: Collection[int], targets: Collection[int]
+) -> tuple[list[Function | Constraint], set[int]]:
+    """The parts that are left where barren variables are dropped, and these."""
+    uses: list[set[int]] = [set() for _ in problem.variables]
+    for i, part in enumerate(parts):
+        for v in part.scope:
+            uses[v].add(i)
+    dropped: set[int] = set()
+    gone: set[int] = set()
+    waiting = [v for v in range(len(uses)) if v not in seen and v not in targets]
+    while waiting:
+        v = waiting.pop()
+        if v in gone or len(uses[v]) != 1:
+            continue
+        part = parts[next(iter(uses[v]))]
+        if not isinstance(part, Function) or not _adds_up_to_one(problem, part, v):
+            continue
+        dropped.update(uses[v])
+        gone.add(v)
+        for u in part.scope:
+            uses[u] -= dropped
+            if u not in seen and u not in targets:
+                waiting.append(u)
+    return [part for i, part in enumerate(parts) if i not in dropped], gone
+
+
+def _adds_up_to_one(problem: Problem, f: Function, v: int) -> bool:
+    """Whether a function's weights, added up over one variable, are 1 for all values of the others."""
+    if math.prod(problem.sizes[u] for u in f.scope) > MOST_CELLS:
+        return False
+    factor = _factor(problem, f)
+    sums = factor.weights.sum(axis=f.scope.index(v)) * math.exp(factor.logarithm)
+    margin = ROUNDINGS * problem.sizes[v] * float(np.finfo(np.float64).eps)
+    return bool((np.abs(sums - 1.0) <= margin).all())
+
+
+def _factor(problem: Problem, part: Function | Constraint) -> _Factor:
+    """A part's weights between 0 and 1, and the logarithm of what they were divided by."""
+    if isinstance(part, Constraint):
+        return _Factor(part.scope, part.to_array(problem.sizes).astype(np.float64), 0.0)
+    values, feasible = part.to_array(problem.sizes)
+    if not feasible.any():
+        return _Factor(part.scope, np.zeros(values.shape), 0.0)
+    if problem.semiring == LOG_SUM_EXP:
+        greatest = float(values[feasible].max())
+        return _Factor(part.scope, np.where(feasible, np.exp(values - greatest), 0.0), greatest)
+    exponent = math.frexp(float(values[feasible].max()))[1]
+    weights = np.where(feasible, np.ldexp(values.astype(np.float64), -exponent), 0.0)
+    return _Factor(part.scope, weights, exponent * math.log(2))
+
+
+def _order(problem: Problem, known: Sequence[int]) -> tuple[list[int], list[list[int]]]:
+    """The better of a given order and a new greedy one by the cells of their buckets, and its separators."""
+    graph = PrimalGraph(problem)
+    best: tuple[float, Any] = (math.inf, None)
+    for order in (np.array(known, dtype=np.int64), HEURISTICS["weighted-min-fill"](graph, 0)):
+        separators = graph.separators(order)
+        cells = float(graph.joined_cells(separators).sum()) if len(order) else 0.0
+        if cells < best[0]:
+            best = (cells, (order.tolist(), listed_separators(separators, order)))
+    order, separators = best[1]
+    return order, separators
+
+
+def _least_work(problem: Problem, order: Sequence[int], separators: Sequence[Sequence[int]]) -> float:
+    """Work that a sweep has at least where no function has zeros; 0 where some have."""
+    sizes = problem.sizes
+    if any(f.default is None and len(f.values) < math.prod(sizes[v] for v in f.scope) for f in problem.functions):
+        return 0.0
+    return max((math.prod(sizes[u] for u in (v, *s)) for v, s in zip(order, separators, strict=True)), default=0)
+
+
+def _input(
+    problem: Problem,
+    factor: _Factor,
+    place: dict[int, int],
+    seen: Collection[int],
+    number: dict[int, int],
+    own: int,
+) -> tuple[WeightTable | None, Input]:
+    """A factor as an input, and the table of its rows; None where all of its variables are observed."""
+    hidden = sorted((v for v in factor.scope if v not in seen), key=place.__getitem__, reverse=True)
+    observed = tuple(v for v in factor.scope if v in seen)
+    axes = [factor.scope.index(v) for v in (*hidden, *observed)]
+    shape = [problem.sizes[v] for v in hidden]
+    cells = factor.weights.transpose(axes).reshape(math.prod(shape), -1)
+    sizes = tuple(problem.sizes[v] for v in observed)
+    if not hidden:
+        return None, Input(observed, sizes, cells)
+    rows = np.flatnonzero((cells > 0).any(axis=1))
+    values: NDArray[Any] | None = None
+    if len(rows) < len(cells):
+        values = np.array(np.unravel_index(rows, shape), dtype=value_kind(problem.sizes))
+    table = WeightTable(tuple(number[v] for v in hidden), values, None, own)
+    return table, Input(observed, sizes, np.ascontiguousarray(cells[rows]))

@@ -1,0 +1,63 @@
+"""Expected counts: how often each row of each function is expected to have happened, over many cases.
+
+That is what the expectation step of learning with incomplete data adds up (Lauritzen 1995).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import LimitError
+from oocbe.junction_trees.batches import CaseSweep
+from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.evidence import Cases
+
+MOST_CELLS = 1 << 27
+"""Cells of one function's array of counts: one GiB."""
+
+
+def expected_counts(tree: CompiledTree, cases: Cases) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+    """For each of the problem's functions the expected number of possible cases with each assignment of its scope.
+
+    Returns
+    -------
+    counts : float64, an axis a variable of the function's scope, in its order.
+    logarithms : float64 (cases,), of each case's evidence; cases with -inf count nowhere.
+
+    Raises
+    ------
+    LimitError : a function over more than :data:`MOST_CELLS` cells.
+    """
+    problem = tree.problem
+    for f in problem.functions:
+        cells = math.prod(problem.sizes[v] for v in f.scope)
+        if cells > MOST_CELLS:
+            raise LimitError(
+                f"{problem.name}: counts of a function over {len(f.scope)} variables have {cells:.3g} numbers, "
+                f"more than {MOST_CELLS:,}"
+            )
+    if not tree.is_possible:
+        none = np.full(len(cases), -np.inf)
+        return [np.zeros([problem.sizes[v] for v in f.scope]) for f in problem.functions], none
+    cliques = tree.shape.cliques
+    home = {v: number for number, clique in enumerate(cliques) for v in clique.own}
+    place = {v: i for i, v in enumerate(tree.order)}
+    of = [home[min(f.scope, key=place.__getitem__)] if f.scope else -1 for f in problem.functions]
+    expected = np.zeros(tree.total_rows)
+    sweep = CaseSweep(tree, cases, (), expected=expected, rows_of=set(of) - {-1})
+    sweep.run()
+    counts = []
+    for f, clique in zip(problem.functions, of, strict=True):
+        shape = [problem.sizes[v] for v in f.scope]
+        if clique < 0:
+            counts.append(np.array(float(np.isfinite(sweep.logarithms).sum())))
+            continue
+        first, last = tree.arrays.row_start[clique : clique + 2]
+        index = np.zeros(last - first, dtype=np.int64)
+        for v in f.scope:
+            index = index * problem.sizes[v] + tree.values(clique, v)
+        counts.append(np.bincount(index, expected[first:last], math.prod(shape)).reshape(shape))
+    return counts, sweep.logarithms

@@ -1,0 +1,167 @@
+"""What is observed, from names and labels to indices and likelihoods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import UsageError
+from oocbe.model.parts import Variable
+from oocbe.model.problem import Problem
+
+Value = str | int
+"""A value's label, or its number."""
+
+Case = Mapping[str, Value]
+"""What a case observes, by variable name."""
+
+Likelihoods = Mapping[str, Any]
+"""By variable name, a number for each value: how probable what was seen is if the variable has it."""
+
+UNOBSERVED = -1
+"""In place of a value's index where a case does not observe a variable."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """Cases by index.
+
+    Attributes
+    ----------
+    observed : int64 (cases, variables), value indices, :data:`UNOBSERVED` where there is none.
+    likelihoods : by variable index, float64 (cases, domain size).
+    """
+
+    observed: NDArray[np.int64]
+    likelihoods: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.observed)
+
+    def some(self, rows: NDArray[np.int64]) -> Cases:
+        """Those of some numbers."""
+        return Cases(self.observed[rows], {v: given[rows] for v, given in self.likelihoods.items()})
+
+
+def variable_index(problem: Problem, name: object) -> int:
+    """Index of a variable given by its name.
+
+    Raises
+    ------
+    UsageError : there is none of that name.
+    """
+    for number, v in enumerate(problem.variables):
+        if v.name == name:
+            return number
+    raise UsageError(f"{problem.name}: there is no variable {name!r}")
+
+
+def value_index(variable: Variable, value: object) -> int:
+    """Index of a value given by its label or number.
+
+    Raises
+    ------
+    UsageError : the variable has no such value.
+    """
+    if isinstance(value, str):
+        if variable.labels is not None and value in variable.labels:
+            return variable.labels.index(value)
+        if value.isascii() and value.isdecimal() and len(value) < 20 and int(value) < variable.size:
+            return int(value)
+    elif isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < variable.size:
+        return int(value)
+    shown = [variable.label(i) for i in range(min(8, variable.size))] + ["…"] * (variable.size > 8)
+    raise UsageError(f"variable {variable.name!r} has no value {value!r}; its values are {', '.join(shown)}")
+
+
+def likelihood(variable: Variable, given: Any, cases: int | None = None) -> NDArray[np.float64]:
+    """A likelihood checked: float64 (domain size,), or (cases, domain size) where a number of cases is given.
+
+    Raises
+    ------
+    UsageError : another shape, or numbers that are negative, infinite, none at all, or all zero.
+    """
+    what = f"likelihood of {variable.name!r}"
+    try:
+        found = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise UsageError(f"{what}: expected {variable.size} numbers, one for each value") from None
+    if cases is not None and found.ndim == 1:
+        found = np.repeat(found[None], cases, axis=0)
+    shape = (variable.size,) if cases is None else (cases, variable.size)
+    if found.shape != shape:
+        raise UsageError(f"{what}: its shape is {found.shape}, expected {shape}, a number for each value")
+    if not np.isfinite(found).all() or (found < 0).any():
+        raise UsageError(f"{what}: expected finite numbers that are not negative")
+    if not (found.max(axis=-1) > 0).all():
+        raise UsageError(f"{what}: all of its numbers are 0, which nothing that was seen can mean")
+    return found
+
+
+def cases_of(problem: Problem, given: Any, likelihoods: Likelihoods | None = None) -> Cases:
+    """Cases by index, from a sequence of mappings, or from an array of value indices (cases, variables).
+
+    Raises
+    ------
+    UsageError : a variable or value that the problem does not have, an array of another shape or dtype, or
+        likelihoods that cannot be used.
+    """
+    if isinstance(given, Cases):
+        return given
+    if isinstance(given, np.ndarray):
+        observed = _checked(problem, given)
+    else:
+        observed = _listed(problem, given)
+    soft = {}
+    for name, numbers in (likelihoods or {}).items():
+        v = variable_index(problem, name)
+        soft[v] = likelihood(problem.variables[v], numbers, len(observed))
+    return Cases(observed, soft)
+
+
+def _checked(problem: Problem, given: NDArray[Any]) -> NDArray[np.int64]:
+    count = len(problem.variables)
+    if given.ndim != 2 or given.shape[1] != count or given.dtype.kind not in "iu":
+        raise UsageError(
+            f"cases: an array of {given.dtype} of shape {given.shape}; expected integers, a row for each case and a "
+            f"column for each of the {count} variables, {UNOBSERVED} where a case does not observe it"
+        )
+    observed = given.astype(np.int64)
+    wrong = (observed >= np.array(problem.sizes, dtype=np.int64)) | (observed < UNOBSERVED)
+    if wrong.any():
+        case, v = np.argwhere(wrong)[0].tolist()
+        variable = problem.variables[v]
+        raise UsageError(
+            f"case {case}: variable {variable.name!r} has no value {observed[case, v]}, only 0 to {variable.size - 1}"
+        )
+    return observed
+
+
+def _listed(problem: Problem, given: Sequence[Case]) -> NDArray[np.int64]:
+    if isinstance(given, Mapping | str) or not isinstance(given, Sequence):
+        raise UsageError("cases: expected a list of mappings from variable to value, or an array of value indices")
+    index = {v.name: number for number, v in enumerate(problem.variables)}
+    known: dict[tuple[int, object], int] = {}
+    observed = np.full((len(given), len(problem.variables)), UNOBSERVED, dtype=np.int64)
+    for case, values in enumerate(given):
+        if not isinstance(values, Mapping):
+            raise UsageError(f"case {case}: expected a mapping from variable to value, not {type(values).__name__}")
+        for name, value in values.items():
+            if name not in index:
+                raise UsageError(f"case {case}: {problem.name} has no variable {name!r}")
+            v = index[name]
+            key = (v, value) if type(value) is str or type(value) is int else None  # True is no number, and equals 1
+            if key is None or key not in known:
+                try:
+                    observed[case, v] = value_index(problem.variables[v], value)
+                except UsageError as error:
+                    raise UsageError(f"case {case}: {error}") from None
+                if key is not None:
+                    known[key] = int(observed[case, v])
+            else:
+                observed[case, v] = known[key]
+    return observed

@@ -1,0 +1,172 @@
+"""Best assignments: of all variables given what is observed (MPE), or of some, the others summed out (marginal MAP).
+
+Both are a sweep up in logarithms and a way back down. A clique maximises over its own variables or adds them up; going
+down, each takes the best row among those of its separator's row, which is known by then. Where some variables are
+added up, these must be eliminated before all others (Park and Darwiche 2004): a tree of such an order is made for the
+question, with a clique for each variable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.preparation.prepare import scopes_of
+from oocbe.elimination.preparation.restrict import restrict
+from oocbe.elimination.preparation.temperature import at_temperature
+from oocbe.junction_trees.compiled import CompiledTree, compile_tree
+from oocbe.junction_trees.sweeping import blank
+from oocbe.kernels.cpu.trees.log_sweeps import collect_logs
+from oocbe.model.parts import Function
+from oocbe.model.problem import Problem
+from oocbe.system.deadline import current_flag, look
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A best assignment.
+
+    Attributes
+    ----------
+    values : variable name to value label.
+    indices : value index of each variable, in their order in the problem.
+    logarithm : natural logarithm of its weight together with what is observed; less the evidence's it is that of its
+        probability.
+    """
+
+    values: Mapping[str, str]
+    indices: tuple[int, ...]
+    logarithm: float
+
+
+def best_assignment(
+    tree: CompiledTree, inputs: Mapping[int, NDArray[np.float64]], maximised: Collection[int]
+) -> tuple[dict[int, int], float] | None:
+    """Values of some variables by index, and the logarithm of their weight; None where nothing has a weight.
+
+    Parameters
+    ----------
+    inputs : likelihoods by variable, float64 (domain size,), not all zero.
+    maximised : variables, each clique's own all or none of them, and of a clique's children none where not of its own.
+    """
+    if not tree.is_possible:
+        return None
+    messages = blank(tree, 1, True)
+    for v, given in inputs.items():
+        with np.errstate(divide="ignore"):
+            messages.values[tree.variable_start[v] : tree.variable_start[v + 1], 0] = np.log(given)
+    cliques = tree.shape.cliques
+    chosen = set(maximised)
+    maximises = np.array([clique.own[0] in chosen for clique in cliques], dtype=np.bool_)
+    everywhere = range(len(cliques))
+    program = tree.shape.program(inputs, (), rows_of=everywhere, stale=everywhere)
+    arrays = tree.log_arrays
+    steps = (program.collected, program.collect_start, program.collect_reads)
+    collect_logs(arrays, *steps, maximises, messages.values, current_flag())
+    look()
+    values = messages.values[:, 0]
+    logarithm = tree.logarithm + float(values[arrays.message_start[tree.roots]].sum())
+    if logarithm == -math.inf:
+        return None
+    found: dict[int, int] = {}
+    separator_row = {int(root): 0 for root in tree.roots}
+    for place, c in enumerate(program.distributed.tolist()):
+        if c not in separator_row:
+            continue  # below a clique that adds up
+        group = arrays.group_start[c] + separator_row[c]
+        first, last = int(arrays.groups[group]), int(arrays.groups[group + 1])
+        scores = arrays.weights[first:last].copy()
+        edges = program.reads[program.read_start[place] : program.read_start[place + 1]]
+        begin = int(arrays.row_start[c])
+        maps = [arrays.maps[arrays.edge_map[e] - begin + first : arrays.edge_map[e] - begin + last] for e in edges]
+        for e, own in zip(edges, maps, strict=True):
+            scores += values[arrays.edge_message[e] + own]
+        if not maximises[c]:
+            continue
+        best = int(scores.argmax())
+        row = first - begin + best
+        for v, own_values in zip(cliques[c].variables, tree.rows[c].values[:, row], strict=True):
+            found[v] = int(own_values)
+        for e, own in zip(edges, maps, strict=True):
+            if arrays.edge_sender[e] < len(cliques):
+                separator_row[int(arrays.edge_sender[e])] = int(own[best])
+    return {v: found[v] for v in found if v in chosen}, logarithm
+
+
+def marginal_map(
+    problem: Problem,
+    evidence: Mapping[int, int],
+    likelihoods: Mapping[int, NDArray[np.float64]],
+    variables: Collection[int],
+    memory: int,
+) -> tuple[dict[int, int], float] | None:
+    """The best values of some variables, all others added up, and the logarithm of their weight; None: none has one.
+
+    Parameters
+    ----------
+    problem : of weights, see :func:`oocbe.elimination.preparation.temperature.weighted`.
+    evidence, likelihoods : what is observed, by variable index. memory : bytes that the tree's rows may take.
+
+    Raises
+    ------
+    ResourceError : the cliques of a constrained order do not fit the memory.
+    """
+    given = at_temperature(problem, 1.0).with_evidence(evidence)
+    seen = []
+    for v, likelihood in likelihoods.items():
+        possible = np.flatnonzero(likelihood)
+        seen.append(Function((v,), possible[:, None], np.log(likelihood[possible])))
+    left = restrict(replace(given, functions=(*given.functions, *seen)), ())
+    if left.problem is None:
+        return None
+    place = {v: i for i, v in enumerate(left.variables)}
+    wanted = {place[v] for v in variables if v in place}
+    order = constrained_order(left.problem, last=wanted)
+    names = [left.problem.variables[v].name for v in order]
+    tree = compile_tree(left.problem, names, memory, order_seconds=0.0, seed=0, is_log=True, merge=False)
+    found = best_assignment(tree, {}, wanted)
+    if found is None:
+        return None
+    values = {v: int(left.kept[v][0]) for v in variables if v not in place}
+    for v, value in found[0].items():
+        original = left.variables[v]
+        values[original] = int(left.kept[original][value])
+    return values, found[1]
+
+
+def constrained_order(problem: Problem, last: Collection[int]) -> list[int]:
+    """An elimination order in which some variables come last: each time the one whose clique has the fewest cells."""
+    neighbours: list[set[int]] = [set() for _ in problem.variables]
+    for scope in scopes_of(problem):
+        for v in scope:
+            neighbours[v].update(scope)
+    for v, own in enumerate(neighbours):
+        own.discard(v)
+    logarithms = np.log2(problem.sizes)
+
+    def cost(v: int) -> float:
+        return float(logarithms[v] + sum(logarithms[u] for u in neighbours[v]))
+
+    order: list[int] = []
+    for group in (set(range(len(neighbours))) - set(last), set(last)):
+        order += _greedily(group, neighbours, cost)
+    return order
+
+
+def _greedily(group: set[int], neighbours: list[set[int]], cost: Callable[[int], float]) -> Iterator[int]:
+    costs = {v: cost(v) for v in sorted(group)}
+    while costs:
+        look()
+        v = min(costs, key=costs.__getitem__)
+        del costs[v]
+        yield v
+        around = neighbours[v]
+        for u in around:
+            neighbours[u] |= around
+            neighbours[u] -= {u, v}
+        for u in around & costs.keys():
+            costs[u] = cost(u)

@@ -1,0 +1,259 @@
+"""A tree on disk: a folder of arrays, each with its size and checksum in a record that is written last.
+
+The folder is made under a hidden name, forced to disk and renamed, so that its name holds a whole tree or nothing,
+whenever the process is killed. Everything that is read is checked before it is used: a loop trusts the numbers of rows
+that it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import CorruptDataError, DiskError, OocbeError, UnsupportedError, UsageError
+from oocbe.junction_trees.arrays import tree_arrays
+from oocbe.junction_trees.cliques import Clique
+from oocbe.junction_trees.compiled import CompiledTree, shape_of, sharing
+from oocbe.junction_trees.support import CliqueRows
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import semiring_by_name
+from oocbe.system.checksums import crc32
+from oocbe.tables import disk
+from oocbe.tables.records import read_record, render_record
+
+RECORD_NAME = "tree.json"
+"""The file that describes a stored tree."""
+
+FORMAT_NAME = "oocbe-tree"
+"""What the record calls itself."""
+
+FORMAT_VERSION = 1
+"""Version of the format."""
+
+LARGEST_RECORD = 1 << 28
+"""Bytes above which a record is not even read."""
+
+
+def save_tree(tree: CompiledTree, folder: str | Path) -> None:
+    """Write a tree to a new folder.
+
+    Raises
+    ------
+    UsageError : there is something of that name, or the folder around it is missing. DiskError : it cannot be written.
+    """
+    target = Path(folder)
+    if target.exists() or target.is_symlink():
+        raise UsageError(f"{target}: exists already; remove it, or name another folder for the tree")
+    if not target.absolute().parent.is_dir():
+        raise UsageError(f"{target}: the folder {target.absolute().parent} does not exist; make it first")
+    arrays = _arrays_of(tree)
+    partial = target.with_name(disk.partial_name(target.name))
+    try:
+        try:
+            disk.make_new_folder(partial)
+            files = {}
+            for name, array in arrays.items():
+                data = np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
+                disk.write_file(partial / name, data)
+                disk.synchronise(partial / name)
+                files[name] = [array.dtype.str, len(data), crc32(data)]
+            record = render_record({**_description(tree), "files": files})
+            disk.write_file(partial / RECORD_NAME, record)
+            disk.synchronise(partial / RECORD_NAME)
+            disk.synchronise(partial)
+            disk.rename(partial, target)
+            disk.synchronise(target.absolute().parent)
+        finally:
+            disk.remove(partial)
+    except OSError as error:
+        raise DiskError(f"{target}: the tree cannot be written ({error.strerror or error})") from error
+
+
+def open_tree(folder: str | Path) -> CompiledTree:
+    """Read a tree that :func:`save_tree` wrote.
+
+    Raises
+    ------
+    UsageError : there is no such folder. CorruptDataError : it is damaged, or no tree. UnsupportedError : of a later
+        version.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        raise UsageError(f"{path}: there is no such folder; expected a tree that was saved")
+    try:
+        record = read_record(path / RECORD_NAME, LARGEST_RECORD, FORMAT_NAME)
+    except FileNotFoundError:
+        raise CorruptDataError(f"{path}: no {RECORD_NAME}, so this is not a tree; compile it again") from None
+    if record.get("version") != FORMAT_VERSION:
+        raise UnsupportedError(
+            f"{path}: version {record.get('version')!r} of the format; this program reads version {FORMAT_VERSION}"
+        )
+    try:
+        arrays = {name: _read_array(path, name, *entry) for name, entry in record["files"].items()}
+        return _made(record, arrays)
+    except CorruptDataError:
+        raise
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError, OocbeError) as error:
+        raise CorruptDataError(f"{path}: not what a tree is made of ({error}); compile it again") from error
+
+
+def _read_array(folder: Path, name: str, dtype: str, size: int, checksum: int) -> NDArray[Any]:
+    path = folder / name
+    kind = np.dtype(dtype)
+    if Path(name).name != name or kind.hasobject or size % kind.itemsize:
+        raise CorruptDataError(f"{path}: {RECORD_NAME} has no usable record of it; compile the tree again")
+    try:
+        found = path.lstat().st_size
+    except OSError:
+        raise CorruptDataError(f"{path}: missing; compile the tree again") from None
+    if found != size:
+        raise CorruptDataError(f"{path}: has {found:,} bytes instead of {size:,}; compile the tree again")
+    array: NDArray[Any] = np.empty(size // kind.itemsize, dtype=kind)
+    try:
+        if size:
+            disk.read_file_into(path, array.data.cast("B"))
+    except OSError as error:
+        raise CorruptDataError(f"{path}: cannot be read ({error.strerror})") from None
+    if crc32(array.data.cast("B") if size else b"") != checksum:
+        raise CorruptDataError(f"{path}: damaged, its checksum does not hold; compile the tree again")
+    return array
+
+
+def _arrays_of(tree: CompiledTree) -> dict[str, NDArray[Any]]:
+    """The numbers of a tree and its problem, each kind end to end."""
+    functions, constraints = tree.problem.functions, tree.problem.constraints
+    rows = tree.rows
+    children = tree.shape.children
+    numbers = [own.numbers[c] for own, below in zip(rows, children, strict=False) for c in below]
+    return {
+        "values": _flat([r.values for r in rows], np.uint8 if not rows else rows[0].values.dtype),
+        "groups": _flat([r.groups for r in rows], np.int64),
+        "numbers": _flat(numbers, np.int32),
+        "weights": _flat([r.weights for r in rows], np.float64),
+        "function_tuples": _flat([f.tuples for f in functions], np.int64),
+        "function_values": _flat([f.values for f in functions], np.float64),
+        "constraint_tuples": _flat([c.tuples for c in constraints], np.int64),
+    }
+
+
+def _flat(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
+    return np.concatenate([np.empty(0, dtype=dtype), *(p.ravel() for p in parts)]).astype(dtype, copy=False)
+
+
+def _description(tree: CompiledTree) -> dict[str, Any]:
+    problem = tree.problem
+    return {
+        "format": FORMAT_NAME,
+        "version": FORMAT_VERSION,
+        "name": problem.name,
+        "variables": [[v.name, v.size, None if v.labels is None else list(v.labels)] for v in problem.variables],
+        "semiring": problem.semiring.name,
+        "constant": float(problem.constant),
+        "functions": [[list(f.scope), len(f.values), _number(f.default)] for f in problem.functions],
+        "constraints": [[list(c.scope), len(c.tuples), c.allowed] for c in problem.constraints],
+        "order": list(tree.order),
+        "cliques": [[list(c.variables), c.separator, c.parent] for c in tree.shape.cliques],
+        "rows": [[r.rows, r.separator_rows] for r in tree.rows],
+        "logarithm": None if tree.logarithm == -math.inf else float(tree.logarithm),
+        "is_log": tree.is_log,
+    }
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)
+
+
+class _Taker:
+    """Takes numbers from the front of an array."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array, self._place = array, 0
+
+    def take(self, count: int) -> NDArray[Any]:
+        """The next numbers; ValueError where there are too few."""
+        if count < 0 or self._place + count > len(self._array):
+            raise ValueError("an array is too short")
+        self._place += count
+        return self._array[self._place - count : self._place]
+
+    def end(self) -> None:
+        """ValueError where numbers are left."""
+        if self._place != len(self._array):
+            raise ValueError("an array is too long")
+
+
+def _made(record: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CompiledTree:
+    takers = {name: _Taker(array) for name, array in arrays.items()}
+    problem = _problem(record, takers)
+    sizes = problem.sizes
+    if sorted(record["order"]) != list(range(len(sizes))):
+        raise ValueError("the order does not have each variable once")
+    cliques = tuple(Clique(tuple(v), int(separator), parent) for v, separator, parent in record["cliques"])
+    shape_children: list[list[int]] = [[] for _ in cliques]
+    for number, clique in enumerate(cliques):
+        parent = clique.parent
+        if not 0 <= clique.separator < len(clique.variables) or len(set(clique.variables)) < len(clique.variables):
+            raise ValueError(f"clique {number} is none")
+        if parent is not None:
+            if not number < parent < len(cliques):
+                raise ValueError(f"clique {number} comes after its parent")
+            if not set(clique.variables[: clique.separator]) <= set(cliques[parent].variables):
+                raise ValueError(f"clique {number} shares other variables with its parent")
+            shape_children[parent].append(number)
+    if sorted(v for clique in cliques for v in clique.own) != list(range(len(sizes))):
+        raise ValueError("cliques do not have each variable once")
+    counts = record["rows"]
+    if counts and len(counts) != len(cliques):
+        raise ValueError("rows of another number of cliques")
+    rows = []
+    for number, (count, separator_rows) in enumerate(counts):
+        clique = cliques[number]
+        values = takers["values"].take(len(clique.variables) * count).reshape(len(clique.variables), count)
+        groups = takers["groups"].take(separator_rows + 1)
+        maps = {}
+        for child in shape_children[number]:
+            maps[child] = takers["numbers"].take(count)
+            if count and not (maps[child].min() >= 0 and maps[child].max() < counts[child][1]):
+                raise ValueError(f"clique {number} has rows of a message that are none")
+        if count < 1 or groups[0] != 0 or groups[-1] != count or (np.diff(groups) < 1).any():
+            raise ValueError(f"clique {number} has groups that are none")
+        if any(values[i].max() >= sizes[v] for i, v in enumerate(clique.variables)):
+            raise ValueError(f"clique {number} has values that its variables have not")
+        weights = takers["weights"].take(count)
+        rows.append(CliqueRows(values, groups, maps, {}, weights))
+    for taker in takers.values():
+        taker.end()
+    is_log = bool(record["is_log"])
+    made, places, _ = tree_arrays(sizes, cliques, rows, is_log)  # weights were divided when the tree was made
+    logarithm = -math.inf if record["logarithm"] is None else float(record["logarithm"])
+    shape = shape_of(cliques, places)
+    shared = tuple(sharing(rows, made, places))
+    return CompiledTree(problem, tuple(record["order"]), shape, shared, made, logarithm, is_log, {})
+
+
+def _problem(record: dict[str, Any], takers: dict[str, _Taker]) -> Problem:
+    variables = tuple(
+        Variable(name, size, None if labels is None else tuple(labels)) for name, size, labels in record["variables"]
+    )
+    functions = []
+    for scope, count, default in record["functions"]:
+        tuples = takers["function_tuples"].take(len(scope) * count).reshape(count, len(scope))
+        functions.append(Function(tuple(scope), tuples, takers["function_values"].take(count), default))
+    constraints = []
+    for scope, count, allowed in record["constraints"]:
+        tuples = takers["constraint_tuples"].take(len(scope) * count).reshape(count, len(scope))
+        constraints.append(Constraint(tuple(scope), tuples, bool(allowed)))
+    return Problem(
+        variables,
+        tuple(functions),
+        tuple(constraints),
+        constant=record["constant"],
+        semiring=semiring_by_name(record["semiring"]),
+        name=record["name"],
+    )

@@ -1,0 +1,215 @@
+"""The rows of all cliques of a tree: those assignments that can be continued to one whose weight is not zero.
+
+Upwards, each clique joins its own factors, the constraints and supports of others that it covers, and what its children
+leave of their separators. Downwards, each separator keeps what the parent's rows leave of it. Cliques form an acyclic
+join, so after one pass in each direction every row left is part of a full assignment (Yannakakis 1981).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ResourceError
+from oocbe.junction_trees.cliques import Clique
+from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
+from oocbe.kernels.cpu.trees.clique_rows import COMPLETE, trie_children, walk
+from oocbe.system.deadline import current_flag, look
+
+
+@dataclass(eq=False)
+class CliqueRows:
+    """The rows of a clique, sorted, the clique's first variable most significant.
+
+    Attributes
+    ----------
+    values : (variables, rows), value indices.
+    groups : int64 (separator's rows + 1,), where the rows of each row of the separator begin.
+    numbers : by child, int32 (rows,): the number of each row's row of the child's separator.
+    inputs : by input of the clique, int32 (rows,): the number of each row's row of the input.
+    weights : float64 (rows,), product of the clique's own factors, or sum of their logarithms.
+    """
+
+    values: NDArray[Any]
+    groups: NDArray[np.int64]
+    numbers: dict[int, NDArray[np.int32]]
+    inputs: dict[int, NDArray[np.int32]]
+    weights: NDArray[np.float64]
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self.weights)
+
+    @property
+    def separator_rows(self) -> int:
+        """Rows of the separator."""
+        return len(self.groups) - 1
+
+
+@dataclass(frozen=True)
+class _Trie:
+    """A table as the walk takes it: children of one array, by level where they begin."""
+
+    scope: tuple[int, ...]
+    children: NDArray[np.int32]
+    starts: tuple[int, ...]
+
+
+def clique_rows(
+    sizes: Sequence[int], cliques: Sequence[Clique], weights: Weights, most_rows: int, name: str
+) -> list[CliqueRows]:
+    """The rows of every clique, none of any where nothing has a weight.
+
+    Raises
+    ------
+    ResourceError : more rows than ``most_rows`` in all.
+    """
+    assigned, covered = _places(cliques, weights.tables)
+    tries: dict[int, _Trie] = {}
+    children: list[list[int]] = [[] for _ in cliques]
+    for number, clique in enumerate(cliques):
+        if clique.parent is not None:
+            children[clique.parent].append(number)
+    found: list[CliqueRows] = []
+    left = most_rows
+    for number, clique in enumerate(cliques):
+        look()
+        own = [weights.tables[t] for t in assigned[number]]
+        joined = [_trie_of(tries, t, weights.tables, sizes) for t in [*assigned[number], *covered[number]]]
+        below = [
+            _separator_trie(cliques[c].variables[: cliques[c].separator], found[c], sizes) for c in children[number]
+        ]
+        listed = [i for i, table in enumerate(own) if table.weights is not None]
+        entered = [i for i, table in enumerate(own) if table.input is not None]
+        first = len(joined)
+        wanted = [*listed, *entered, *range(first, first + len(below))]
+        values, numbers, groups, finished = _walk(clique, [*joined, *below], wanted, sizes, left)
+        look()
+        if not finished:
+            raise ResourceError(
+                f"{name}: the cliques of this order have more rows than memory has room for, {most_rows:,}; allow more "
+                "memory, find a better order (order_seconds), or observe variables before the tree is made"
+            )
+        left -= values.shape[1]
+        product = _product([own[i] for i in listed], numbers[: len(listed)], values.shape[1], weights.is_log)
+        rest = numbers[len(listed) :]
+        inputs = {
+            number: rows_of
+            for number, rows_of in zip((own[i].input for i in entered), rest, strict=False)
+            if number is not None
+        }
+        maps = dict(zip(children[number], rest[len(entered) :], strict=True))
+        found.append(CliqueRows(values, groups, maps, inputs, product))
+    _semi_join(cliques, found)
+    return found
+
+
+def _places(cliques: Sequence[Clique], tables: Sequence[WeightTable]) -> tuple[list[list[int]], list[list[int]]]:
+    """By clique, the tables that it multiplies, and others with zeros that it covers."""
+    home = {v: number for number, clique in enumerate(cliques) for v in clique.own}
+    having: dict[int, set[int]] = {v: set() for v in home}
+    for number, clique in enumerate(cliques):
+        for v in clique.variables:
+            having[v].add(number)
+    assigned: list[list[int]] = [[] for _ in cliques]
+    covered: list[list[int]] = [[] for _ in cliques]
+    for t, table in enumerate(tables):
+        own = home[table.scope[-1]]
+        assigned[own].append(t)
+        if table.values is not None:
+            for number in set.intersection(*(having[v] for v in table.scope)) - {own}:
+                covered[number].append(t)
+    return assigned, covered
+
+
+def _trie_of(tries: dict[int, _Trie], t: int, tables: Sequence[WeightTable], sizes: Sequence[int]) -> _Trie:
+    if t not in tries:
+        table = tables[t]
+        tries[t] = _complete(table.scope) if table.values is None else _trie(table.scope, table.values, sizes)
+    return tries[t]
+
+
+def _separator_trie(scope: tuple[int, ...], rows: CliqueRows, sizes: Sequence[int]) -> _Trie:
+    if rows.separator_rows == math.prod(sizes[v] for v in scope):
+        return _complete(scope)
+    return _trie(scope, np.ascontiguousarray(rows.values[: len(scope), rows.groups[:-1]]), sizes)
+
+
+def _complete(scope: tuple[int, ...]) -> _Trie:
+    return _Trie(scope, np.empty(0, dtype=np.int32), (COMPLETE,) * len(scope))
+
+
+def _trie(scope: tuple[int, ...], values: NDArray[Any], sizes: Sequence[int]) -> _Trie:
+    children, starts = trie_children(values, np.array([sizes[v] for v in scope], dtype=np.int64))
+    return _Trie(scope, children, tuple(starts[:-1].tolist()))
+
+
+def _walk(
+    clique: Clique, tries: Sequence[_Trie], wanted: Sequence[int], sizes: Sequence[int], most_rows: int
+) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool]:
+    steps: list[list[tuple[int, int, int]]] = [[] for _ in clique.variables]
+    level_of = {v: level for level, v in enumerate(clique.variables)}
+    begin = 0
+    for t, trie in enumerate(tries):
+        for depth, (v, start) in enumerate(zip(trie.scope, trie.starts, strict=True)):
+            steps[level_of[v]].append((t, depth, COMPLETE if start == COMPLETE else begin + start))
+        begin += len(trie.children)
+    flat = np.array([s for own in steps for s in own], dtype=np.int64).reshape(-1, 3).T
+    result: tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool] = walk(
+        np.array([sizes[v] for v in clique.variables], dtype=np.int64),
+        clique.separator,
+        np.cumsum([0, *map(len, steps)]).astype(np.int64),
+        np.ascontiguousarray(flat[0]),
+        np.ascontiguousarray(flat[1]),
+        np.ascontiguousarray(flat[2]),
+        np.concatenate([np.empty(0, dtype=np.int32), *(t.children for t in tries)]),
+        np.array([len(t.scope) for t in tries], dtype=np.int64),
+        np.array(wanted, dtype=np.int64),
+        np.empty(0, dtype=value_kind(sizes)),
+        most_rows,
+        current_flag(),
+    )
+    return result
+
+
+def _product(tables: Sequence[WeightTable], numbers: NDArray[np.int32], rows: int, is_log: bool) -> NDArray[np.float64]:
+    """Combined weights of a clique's factors, row by row."""
+    product = np.full(rows, 0.0 if is_log else 1.0)
+    for table, rows_of in zip(tables, numbers, strict=True):
+        assert table.weights is not None
+        if is_log:
+            product += table.weights[rows_of]
+        else:
+            product *= table.weights[rows_of]
+    return product
+
+
+def _semi_join(cliques: Sequence[Clique], found: list[CliqueRows]) -> None:
+    """Keep the rows of each clique that its parent has a row for; the rows of parents are final before."""
+    for number in reversed(range(len(cliques))):
+        parent = cliques[number].parent
+        if parent is None:
+            continue
+        look()
+        rows, above = found[number], found[parent]
+        alive = np.zeros(rows.separator_rows, dtype=bool)
+        alive[above.numbers[number]] = True
+        if alive.all():
+            continue
+        renumbered = (np.cumsum(alive) - 1).astype(np.int32)
+        above.numbers[number] = renumbered[above.numbers[number]]
+        lengths = np.diff(rows.groups)
+        keep = np.repeat(alive, lengths)
+        found[number] = CliqueRows(
+            np.ascontiguousarray(rows.values[:, keep]),
+            np.concatenate([[0], np.cumsum(lengths[alive])]).astype(np.int64),
+            {child: own[keep] for child, own in rows.numbers.items()},
+            {number: own[keep] for number, own in rows.inputs.items()},
+            rows.weights[keep],
+        )

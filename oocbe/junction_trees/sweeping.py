@@ -1,0 +1,152 @@
+"""One way to sweep over a tree, in probabilities or in logarithms, for a case or for many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.programs import Program
+from oocbe.kernels.cpu.trees import log_sweeps, single_sweeps, sweeps
+from oocbe.system.deadline import current_flag, look
+
+NEGLIGIBLE = 1e-14
+"""Bound of the relative error by underflow up to which a sweep in probabilities holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """Messages of a sweep for a number of cases.
+
+    Attributes
+    ----------
+    values : float64 (message rows, cases), numbered as :mod:`oocbe.junction_trees.arrays` says.
+    peaks, losses : float64 (cliques + variables + inputs, cases); logs : float64 (cliques, cases); see
+        :func:`oocbe.kernels.cpu.trees.sweeps.collect`. Not used in log space.
+    is_log : whether values are logarithms.
+    """
+
+    values: NDArray[np.float64]
+    peaks: NDArray[np.float64]
+    losses: NDArray[np.float64]
+    logs: NDArray[np.float64]
+    is_log: bool
+
+    @property
+    def nothing(self) -> float:
+        """What stands for 0."""
+        return -np.inf if self.is_log else 0.0
+
+    @property
+    def everything(self) -> float:
+        """What stands for 1."""
+        return 0.0 if self.is_log else 1.0
+
+    def copied(self) -> Messages:
+        """The same in arrays of their own."""
+        return Messages(self.values.copy(), self.peaks.copy(), self.losses.copy(), self.logs.copy(), self.is_log)
+
+
+def blank(tree: CompiledTree, cases: int, is_log: bool) -> Messages:
+    """Messages before anything is observed or sent."""
+    rows = tree.message_rows
+    cliques = len(tree.shape.cliques)
+    senders = cliques + len(tree.problem.variables) + len(tree.input_rows)
+    return Messages(
+        np.full((rows, cases), 0.0 if is_log else 1.0),
+        np.ones((senders, cases)),
+        np.zeros((senders, cases)),
+        np.zeros((cliques, cases)),
+        is_log,
+    )
+
+
+_PRIORS: dict[bool, WeakKeyDictionary[CompiledTree, Messages]] = {False: WeakKeyDictionary(), True: WeakKeyDictionary()}
+"""Messages without evidence of each tree, in probabilities and in logarithms."""
+
+
+def prior(tree: CompiledTree, is_log: bool) -> Messages:
+    """Messages of all cliques where nothing is observed, one case; not to be written to."""
+    known = _PRIORS[is_log].get(tree)
+    if known is None:
+        known = blank(tree, 1, is_log)
+        collect(tree, tree.shape.program((), (), stale=range(len(tree.shape.cliques))), known)
+        _PRIORS[is_log][tree] = known
+    return known
+
+
+def collect(tree: CompiledTree, program: Program, messages: Messages) -> None:
+    """Send a program's messages up.
+
+    Raises
+    ------
+    TimeLimitError : the deadline came.
+    """
+    flag = current_flag()
+    steps = (program.collected, program.collect_start, program.collect_reads)
+    if messages.is_log:
+        adds = np.zeros(len(tree.shape.cliques), dtype=np.bool_)
+        log_sweeps.collect_logs(tree.log_arrays, *steps, adds, messages.values, flag)
+    else:
+        carried = (messages.values, messages.peaks, messages.losses, messages.logs)
+        if messages.values.shape[1] == 1:
+            values, peaks, losses, logs = (array.reshape(-1) for array in carried)
+            single_sweeps.collect_one(tree.arrays, *steps, values, peaks, losses, logs, flag)
+        else:
+            sweeps.collect(tree.arrays, *steps, *carried, flag)
+    look()
+
+
+def evidence(tree: CompiledTree, messages: Messages) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Logarithm of each case's total weight, -inf for none, and for which cases it can be trusted."""
+    at_roots = messages.values[tree.arrays.message_start[tree.roots]]
+    if messages.is_log:
+        return tree.logarithm + at_roots.sum(axis=0), np.ones(at_roots.shape[1], dtype=np.bool_)
+    with np.errstate(divide="ignore"):
+        logarithms = tree.logarithm + messages.logs.sum(axis=0) + np.log(at_roots).sum(axis=0)
+    lost = messages.losses[tree.roots].sum(axis=0)
+    return logarithms, lost <= NEGLIGIBLE
+
+
+def distribute(
+    tree: CompiledTree,
+    program: Program,
+    messages: Messages,
+    posteriors: NDArray[np.float64],
+    trusted: NDArray[np.bool_],
+    expected: NDArray[np.float64] | None = None,
+) -> None:
+    """Bring posteriors down; the messages are used up.
+
+    Parameters
+    ----------
+    posteriors : float64 (message rows, cases), written for the edges that the program writes.
+    trusted : bool (cases,), as :func:`evidence` says; others get no probabilities.
+    expected : float64 (rows,), to which the probabilities of the rows of the program's cliques are added, or None.
+
+    Raises
+    ------
+    TimeLimitError : the deadline came.
+    """
+    flag = current_flag()
+    rows = tree.arrays.message_start[tree.roots]
+    at_roots = messages.values[rows]
+    if messages.is_log:
+        is_possible = (at_roots > -np.inf).all(axis=0)  # what another root says is impossible is so everywhere
+        messages.values[rows] = np.where(is_possible, -at_roots, -np.inf)
+    else:
+        messages.values[rows] = np.divide(1.0, at_roots, out=np.zeros_like(at_roots), where=(at_roots > 0) & trusted)
+    steps = (program.distributed, program.read_start, program.reads, program.write_start, program.writes)
+    wanted = np.empty(0) if expected is None else expected
+    arrays: Any = tree.log_arrays if messages.is_log else tree.arrays
+    if not messages.is_log and expected is None and posteriors.shape[1] == 1:
+        single_sweeps.distribute_one(arrays, *steps, messages.values.reshape(-1), posteriors.reshape(-1), flag)
+        look()
+        return
+    loop = log_sweeps.distribute_logs if messages.is_log else sweeps.distribute
+    loop(arrays, *steps, messages.values, posteriors, wanted, flag)
+    look()

@@ -1,0 +1,387 @@
+"""What users see of a junction tree: evidence in, probabilities out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.preparation.arity import narrowed
+from oocbe.elimination.preparation.temperature import weighted
+from oocbe.errors import UnsupportedError, UsageError
+from oocbe.io.registry import read
+from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult, sweep_cases
+from oocbe.junction_trees.calibration import Calibration
+from oocbe.junction_trees.compiled import CompiledTree, compile_tree
+from oocbe.junction_trees.counts import expected_counts
+from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of, likelihood, value_index, variable_index
+from oocbe.junction_trees.explanations import Explanation, marginal_map
+from oocbe.junction_trees.joints import joint_of_cases
+from oocbe.junction_trees.storage import open_tree, save_tree
+from oocbe.junction_trees.weights import tabulated
+from oocbe.model.problem import Problem
+from oocbe.settings.machine import default_memory_limit
+from oocbe.settings.option_values import parse_backend, parse_bytes, parse_integer, parse_order, parse_seconds
+
+SPACES = ("auto", "log")
+"""In which numbers are kept: probabilities while these lose nothing, else logarithms; or logarithms in any case."""
+
+
+class JunctionTree:
+    """A problem compiled to a tree of cliques, for many questions about its probabilities.
+
+    Parameters
+    ----------
+    problem : the problem, or a path that :func:`oocbe.read` accepts. Its values are weights where they are multiplied;
+        else a cost c weighs exp(-c / temperature), a utility u exp(u / temperature).
+    order : ``auto``, a heuristic's name, a file of variable names, or a sequence of all variables' names.
+    memory : bytes that the tree's rows may take, such as ``"2GiB"``; None: 80 % of what there is.
+    backend : ``cpu`` or ``auto``; sweeps run on the CPU.
+    space : one of :data:`SPACES`.
+    temperature : above 0. order_seconds, seed : of the search for an order.
+
+    Raises
+    ------
+    ResourceError : the rows do not fit the memory.
+    UnsupportedError : a negative weight, or a constraint that no table can hold.
+    UsageError : an option that cannot be used.
+    """
+
+    def __init__(
+        self,
+        problem: Problem | str | Path,
+        order: str | Path | Sequence[str] = "auto",
+        memory: int | str | None = None,
+        backend: str = "auto",
+        *,
+        space: str = "auto",
+        temperature: float = 1.0,
+        order_seconds: float = 0.5,
+        seed: int = 0,
+    ) -> None:
+        if space not in SPACES:
+            raise UsageError(f"space: {space!r} is not one of {', '.join(SPACES)}")
+        if parse_backend("backend", backend) == "cuda":
+            raise UnsupportedError("backend: sweeps over junction trees run on the CPU; give cpu or auto")
+        wanted = parse_order("order", order) if isinstance(order, str | Path) else list(order)
+        most = parse_bytes("memory", memory)
+        self._memory = default_memory_limit() if most is None else most
+        loaded = read(problem) if isinstance(problem, str | Path) else problem
+        self._set(
+            compile_tree(
+                tabulated(weighted(narrowed(loaded), temperature)),
+                wanted,
+                self._memory,
+                order_seconds=parse_seconds("order_seconds", order_seconds),
+                seed=parse_integer("seed", seed),
+                is_log=space == "log",
+            )
+        )
+
+    def _set(self, tree: CompiledTree) -> None:
+        self._tree = tree
+        self._evidence: dict[int, int] = {}
+        self._likelihoods: dict[int, NDArray[np.float64]] = {}
+        self._calibration = Calibration(tree) if tree.is_possible else None
+
+    def save(self, folder: str | Path) -> None:
+        """Write the tree to a new folder, for :meth:`open`; what is observed is not part of it.
+
+        Raises
+        ------
+        UsageError : there is something of that name. DiskError : it cannot be written.
+        """
+        save_tree(self._tree, folder)
+
+    @classmethod
+    def open(cls, folder: str | Path, memory: int | str | None = None) -> JunctionTree:
+        """A tree that was saved.
+
+        memory : for trees that questions make.
+
+        Raises
+        ------
+        UsageError : there is no such folder. CorruptDataError : it is damaged, or no tree.
+        """
+        found = cls.__new__(cls)
+        most = parse_bytes("memory", memory)
+        found._memory = default_memory_limit() if most is None else most
+        found._set(open_tree(folder))
+        return found
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of weights that was compiled."""
+        return self._tree.problem
+
+    @property
+    def rows(self) -> int:
+        """Rows of all cliques."""
+        return self._tree.total_rows
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """What the tree is made of: ``cliques``, ``rows``, ``cells`` that cliques would have with all zeros, ``width``
+        (variables of the largest clique, less one), and ``seconds`` that making it took, by phase.
+        """
+        sizes = self.problem.sizes
+        cliques = self._tree.shape.cliques
+        return {
+            "cliques": len(cliques),
+            "rows": self.rows,
+            "cells": sum(math.prod(sizes[v] for v in clique.variables) for clique in cliques),
+            "width": self._tree.width,
+            "seconds": self._tree.seconds,
+        }
+
+    @property
+    def cliques(self) -> tuple[tuple[str, ...], ...]:
+        """Names of each clique's variables."""
+        names = [v.name for v in self.problem.variables]
+        return tuple(tuple(names[v] for v in clique.variables) for clique in self._tree.shape.cliques)
+
+    @property
+    def evidence(self) -> dict[str, str]:
+        """What is observed now: variable name to value label."""
+        variables = self.problem.variables
+        return {variables[v].name: variables[v].label(value) for v, value in self._evidence.items()}
+
+    @property
+    def log_evidence(self) -> float:
+        """Natural logarithm of the probability of what is observed (of its weight, where weights are not normalised).
+
+        -inf where it is 0.
+        """
+        return -np.inf if self._calibration is None else self._calibration.log_evidence
+
+    def observe(self, values: Case | None = None, *, likelihood: Likelihoods | None = None) -> None:
+        """Observe values of variables, or a likelihood of each of their values; what was observed of them before goes.
+
+        Parameters
+        ----------
+        values : variable name to value, by label or number.
+        likelihood : variable name to a number for each value: how probable what was seen is with each. It is
+            multiplied, so that it says nothing of what is known from elsewhere; see :meth:`revise` for probabilities
+            that are to hold in the end.
+
+        Raises
+        ------
+        UsageError : a name or value that the problem does not have, or a likelihood that cannot be used; nothing is
+            observed then.
+        """
+        found = {}
+        for name, value in (values or {}).items():
+            v = variable_index(self.problem, name)
+            found[v] = value_index(self.problem.variables[v], value)
+        soft = {variable_index(self.problem, name): given for name, given in (likelihood or {}).items()}
+        checked = {v: _likelihood(self.problem, v, given) for v, given in soft.items()}
+        both = sorted(found.keys() & checked.keys())
+        if both:
+            name = self.problem.variables[both[0]].name
+            raise UsageError(f"variable {name!r} has a value and a likelihood; give one of them")
+        for v, value in found.items():
+            self._likelihoods.pop(v, None)
+            self._evidence[v] = value
+            self._change(v, np.eye(self.problem.sizes[v])[value])
+        for v, given in checked.items():
+            self._evidence.pop(v, None)
+            self._likelihoods[v] = given
+            self._change(v, given)
+
+    def revise(self, name: str, probabilities: Sequence[float]) -> None:
+        """Jeffrey's rule: give a variable's values these probabilities, and leave all else as it is given its value.
+
+        It becomes a likelihood: what turns the variable's marginal now into these probabilities. Another observation
+        afterwards changes them, as it changes any marginal.
+
+        Raises
+        ------
+        UsageError : probabilities that do not add up to 1, or that are above 0 where the marginal is 0.
+        """
+        v = variable_index(self.problem, name)
+        wanted = _likelihood(self.problem, v, probabilities)
+        if not np.isclose(wanted.sum(), 1.0, rtol=0, atol=1e-9):
+            raise UsageError(f"probabilities of {name!r} add up to {wanted.sum():g}, not to 1")
+        now = self.marginal(name)
+        if (wanted[now == 0] > 0).any():
+            value = self.problem.variables[v].label(int(np.flatnonzero((now == 0) & (wanted > 0))[0]))
+            raise UsageError(f"variable {name!r}: its value {value!r} is impossible now, which no evidence can change")
+        before = self._likelihoods.get(v)
+        if v in self._evidence:
+            return  # one value is possible, and has the probability 1
+        factor = np.divide(wanted, now, out=np.zeros_like(now), where=now > 0)
+        self._likelihoods[v] = factor if before is None else factor * before
+        self._change(v, self._likelihoods[v])
+
+    def retract(self, *names: str) -> None:
+        """Forget what was observed of some variables; without names, of all.
+
+        Raises
+        ------
+        UsageError : there is no such variable, or nothing was observed of it.
+        """
+        given = [variable_index(self.problem, name) for name in names]
+        known = self._evidence.keys() | self._likelihoods.keys()
+        for v in given:
+            if v not in known:
+                raise UsageError(f"nothing was observed of variable {self.problem.variables[v].name!r}")
+        for v in given if names else sorted(known):
+            self._evidence.pop(v, None)
+            self._likelihoods.pop(v, None)
+            self._change(v, None)
+
+    def calibrate(self) -> None:
+        """Compute the posteriors of all variables now; questions answer themselves without it, one by one."""
+        if self._calibration is not None:
+            self._calibration.posteriors(range(len(self.problem.variables)))
+
+    def marginal(self, *names: str) -> NDArray[np.float64]:
+        """Posterior probabilities of a variable's values, or of several variables' values together.
+
+        Returns
+        -------
+        float64, an axis a variable, in the order of the names; all 0 where what is observed is impossible.
+
+        Raises
+        ------
+        UsageError : no name, one twice, or one that the problem does not have.
+        """
+        targets = _distinct(self.problem, names)
+        if self._calibration is None:
+            return np.zeros([self.problem.sizes[v] for v in targets])
+        if len(targets) == 1:
+            return self._calibration.posteriors(targets)[0]
+        cases = cases_of(self.problem, [self._evidence_by_name()], self._likelihoods_by_name())
+        joint: NDArray[np.float64] = joint_of_cases(self._tree, cases, targets)[0]
+        return joint
+
+    def batch(
+        self,
+        cases: Sequence[Case] | NDArray[np.integer[Any]],
+        targets: Sequence[str] | None = None,
+        joint: Sequence[Sequence[str]] = (),
+        *,
+        likelihood: Likelihoods | None = None,
+    ) -> BatchResult:
+        """Posteriors for many cases; what is observed of the tree itself does not count.
+
+        Parameters
+        ----------
+        cases : for each what it observes, by variable name; or an array (cases, variables) of value indices, -1 where
+            a case does not observe a variable.
+        targets : variables whose marginals are wanted; None: all. joint : groups whose joint posteriors are wanted.
+        likelihood : by variable name, numbers for each value: (values,) for all cases, or (cases, values).
+
+        Raises
+        ------
+        UsageError : cases, names or likelihoods that cannot be used.
+        """
+        problem = self.problem
+        known = cases_of(problem, cases, likelihood)
+        wanted = _distinct(problem, [v.name for v in problem.variables] if targets is None else targets, some=False)
+        groups = [_distinct(problem, group) for group in joint]
+        shares, logarithms = sweep_cases(self._tree, known, wanted)
+        ends = np.cumsum([0, *(problem.sizes[v] for v in wanted)]).tolist()
+        marginals = {
+            problem.variables[v].name: shares[:, first:last]
+            for v, (first, last) in zip(wanted, pairwise(ends), strict=True)
+        }
+        joints = {
+            tuple(problem.variables[v].name for v in group): joint_of_cases(self._tree, known, group)
+            for group in groups
+        }
+        status = np.where(logarithms == -np.inf, IMPOSSIBLE, EXACT)
+        return BatchResult(marginals, joints, logarithms, status)
+
+    def mpe(self) -> Explanation | None:
+        """The most probable explanation: the best values of all variables given what is observed; None: impossible."""
+        found = None if self._calibration is None else self._calibration.best()
+        return None if found is None else self._explanation(*found)
+
+    def marginal_map(self, names: Sequence[str]) -> Explanation | None:
+        """The most probable values of some variables together, given what is observed; None: impossible.
+
+        All other variables are added up before, which other cliques than the tree's are made for.
+
+        Raises
+        ------
+        ResourceError : those cliques do not fit the memory. UsageError : no name, one twice, or an unknown one.
+        """
+        variables = _distinct(self.problem, names)
+        found = marginal_map(self.problem, self._evidence, self._likelihoods, variables, self._memory)
+        return None if found is None else self._explanation(*found)
+
+    def sample(self, n: int, seed: int = 0) -> NDArray[np.int64]:
+        """Draw assignments from the posterior, each on its own and exactly.
+
+        Returns
+        -------
+        int64 (n, variables), value indices, a column a variable of the problem.
+
+        Raises
+        ------
+        UsageError : what is observed is impossible, or n is no number of samples.
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+            raise UsageError(f"sample: {n!r} is not a number of samples")
+        if self._calibration is None or self._calibration.log_evidence == -np.inf:
+            raise UsageError(f"{self.problem.name}: what is observed is impossible, so nothing can be drawn")
+        return self._calibration.sample(n, parse_integer("seed", seed))
+
+    def expected_counts(
+        self, cases: Sequence[Case] | NDArray[np.integer[Any]], *, likelihood: Likelihoods | None = None
+    ) -> tuple[NDArray[np.float64], ...]:
+        """How often each assignment of each function's scope is expected in some cases, given what each observes.
+
+        Impossible cases count nowhere, so that each function's counts add up to the number of the others.
+
+        Returns
+        -------
+        For each of the problem's functions float64, an axis a variable of its scope, in its order.
+
+        Raises
+        ------
+        UsageError : cases that cannot be used; see :meth:`batch`. LimitError : a function too large to be written out.
+        """
+        return tuple(expected_counts(self._tree, cases_of(self.problem, cases, likelihood))[0])
+
+    def _explanation(self, values: Mapping[int, int], logarithm: float) -> Explanation:
+        variables = self.problem.variables
+        labels = {variables[v].name: variables[v].label(values[v]) for v in sorted(values)}
+        return Explanation(labels, tuple(values[v] for v in sorted(values)), logarithm)
+
+    def _evidence_by_name(self) -> dict[str, int]:
+        return {self.problem.variables[v].name: value for v, value in self._evidence.items()}
+
+    def _likelihoods_by_name(self) -> Mapping[str, NDArray[np.float64]]:
+        return {self.problem.variables[v].name: given for v, given in self._likelihoods.items()}
+
+    def _change(self, v: int, known: NDArray[np.float64] | None) -> None:
+        if self._calibration is not None:
+            self._calibration.change(v, known)
+
+    def __repr__(self) -> str:
+        found = f"{len(self._tree.shape.cliques)} cliques, {self.rows:,} rows, width {self._tree.width}"
+        return f"<JunctionTree of {self.problem.name}: {found}>"
+
+
+def _likelihood(problem: Problem, v: int, given: Any) -> NDArray[np.float64]:
+    return likelihood(problem.variables[v], given)
+
+
+def _distinct(problem: Problem, names: Sequence[str], some: bool = True) -> list[int]:
+    """Indices of different variables, at least one where ``some``."""
+    if isinstance(names, str):
+        raise UsageError(f"expected names of variables in a list, not the text {names!r}")
+    found = [variable_index(problem, name) for name in names]
+    if some and not found:
+        raise UsageError("expected the name of a variable, or several")
+    if len(set(found)) < len(found):
+        twice = next(v for i, v in enumerate(found) if v in found[:i])
+        raise UsageError(f"variable {problem.variables[twice].name!r} is named twice")
+    return found

@@ -1,0 +1,201 @@
+"""A problem's functions and constraints as tables of weights, each sorted as the cliques' rows are.
+
+Weights are divided by a power of two each, so that the largest is between 1 and 2: products of many then neither
+overflow nor underflow without need, and not a bit is lost. In log space they are natural logarithms, the largest 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.preparation.linear import is_tabulated, left_out, why_left_out
+from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.errors import UnsupportedError
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import LOG_SUM_EXP
+
+MOST_CELLS = 1 << 24
+"""Cells of the scope of a function with a default value, or of a constraint that forbids, that are written out."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightTable:
+    """A factor of the product that a tree represents.
+
+    Attributes
+    ----------
+    scope : variable indices, the one eliminated last at the front.
+    values : (variables, rows), value indices of its rows, sorted, the first variable most significant; None where
+        every assignment has a row.
+    weights : float64 (rows,), linear or logarithms; None where each row weighs 1.
+    input : number of the input whose rows these are, see :mod:`oocbe.junction_trees.conditioning`; None for others.
+    """
+
+    scope: tuple[int, ...]
+    values: NDArray[Any] | None
+    weights: NDArray[np.float64] | None
+    input: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """All factors of a problem.
+
+    Attributes
+    ----------
+    tables : those with variables. logarithm : natural logarithm of everything that rows' weights leave out, -inf where
+        nothing has a weight.
+    is_log : whether weights are logarithms.
+    """
+
+    tables: tuple[WeightTable, ...]
+    logarithm: float
+    is_log: bool
+
+
+def value_kind(sizes: Sequence[int]) -> np.dtype[Any]:
+    """The smallest dtype for value indices of domains of these sizes."""
+    return np.min_scalar_type(max(sizes, default=1) - 1)
+
+
+def weights_of(problem: Problem, order: Sequence[int], is_log: bool) -> Weights:
+    """The factors of a problem whose values are multiplied, or logarithms of such (log-sum-exp).
+
+    Parameters
+    ----------
+    order : variables as they are eliminated. is_log : whether weights are to be logarithms.
+
+    Raises
+    ------
+    UnsupportedError : a negative weight, a linear constraint too large to be written out, or a factor that leaves too
+        many assignments to a default.
+    """
+    relaxed = left_out(problem)
+    large = [c for c in problem.linear_constraints if c.scope and c.can_bind and not is_tabulated(problem, c)]
+    if relaxed or large:
+        why = why_left_out(relaxed) if relaxed else f"{large[0].name} over {len(large[0].scope)} variables is too large"
+        raise UnsupportedError(f"{problem.name}: a junction tree needs every constraint as a table; {why}")
+    if problem.constant < 0 and problem.semiring != LOG_SUM_EXP:
+        raise UnsupportedError(f"{problem.name}: the constant is negative; weights are not")
+    problem = without_zeros(problem)
+    maker = _Maker(problem, order, is_log)
+    tables = [t for number, f in enumerate(problem.functions) for t in maker.function(number, f)]
+    tables += [t for c in problem.constraints for t in maker.constraint(c)]
+    for linear in problem.linear_constraints:
+        if linear.can_bind:
+            tables += maker.support(linear.scope, linear.to_array())
+    constant = problem.constant if problem.semiring == LOG_SUM_EXP else math.log(problem.constant)
+    return Weights(tuple(tables), maker.logarithm + constant, is_log)
+
+
+def tabulated(problem: Problem) -> Problem:
+    """The problem with small linear constraints as tables; those that cannot bind go."""
+    linears, tables = [], []
+    for linear in problem.linear_constraints:
+        if not linear.can_bind:
+            continue
+        if linear.scope and is_tabulated(problem, linear):
+            tables.append(Constraint(linear.scope, np.argwhere(linear.to_array()), allowed=True))
+        else:
+            linears.append(linear)
+    constraints = (*problem.constraints, *tables)
+    return replace(problem, constraints=constraints, linear_constraints=tuple(linears))
+
+
+class _Maker:
+    """Makes tables and adds up what they leave out."""
+
+    def __init__(self, problem: Problem, order: Sequence[int], is_log: bool) -> None:
+        self._problem, self._is_log = problem, is_log
+        self._position = {v: place for place, v in enumerate(order)}
+        self.logarithm = 0.0
+
+    def function(self, number: int, f: Function) -> Iterator[WeightTable]:
+        """A function's table, or none where it has no variables."""
+        if len(f.values) == 0 and f.default is None:
+            self.logarithm = -math.inf
+            return
+        if not f.scope:
+            value = f.value_at(())
+            assert value is not None
+            self.logarithm += value if self._problem.semiring == LOG_SUM_EXP else math.log(value)
+            return
+        scope, axes = self._sorted(f.scope)
+        if self._is_small(f.scope):
+            dense, feasible = f.to_array(self._problem.sizes)
+            dense, feasible = dense.transpose(axes), feasible.transpose(axes)
+            values = None if feasible.all() else self._listed(feasible)
+            numbers = np.ascontiguousarray(dense[feasible], dtype=np.float64)
+        else:
+            if f.default is not None:
+                raise self._too_large(f.scope)
+            columns = f.tuples[:, axes]
+            rows = np.lexsort(columns.T[::-1])
+            values = np.ascontiguousarray(columns[rows].T, dtype=value_kind(self._problem.sizes))
+            numbers = f.values[rows].astype(np.float64)
+        yield WeightTable(scope, values, self._scaled(number, numbers))
+
+    def constraint(self, c: Constraint) -> Iterator[WeightTable]:
+        """A constraint's table, or none where it has no variables."""
+        if not c.scope:
+            if not c.permits(()):
+                self.logarithm = -math.inf
+        elif self._is_small(c.scope):
+            yield from self.support(c.scope, c.to_array(self._problem.sizes))
+        elif not c.allowed:
+            raise self._too_large(c.scope)
+        else:
+            scope, axes = self._sorted(c.scope)
+            columns = c.tuples[:, axes]
+            columns = columns[np.lexsort(columns.T[::-1])]
+            yield WeightTable(scope, np.ascontiguousarray(columns.T, dtype=value_kind(self._problem.sizes)), None)
+
+    def support(self, scope: tuple[int, ...], permitted: NDArray[np.bool_]) -> Iterator[WeightTable]:
+        """The table of what a constraint permits, or none where that is everything."""
+        if permitted.all():
+            return
+        if not scope or not permitted.any():
+            self.logarithm = -math.inf
+            return
+        ordered, axes = self._sorted(scope)
+        yield WeightTable(ordered, self._listed(permitted.transpose(axes)), None)
+
+    def _sorted(self, scope: tuple[int, ...]) -> tuple[tuple[int, ...], list[int]]:
+        axes = sorted(range(len(scope)), key=lambda axis: self._position[scope[axis]], reverse=True)
+        return tuple(scope[axis] for axis in axes), axes
+
+    def _is_small(self, scope: tuple[int, ...]) -> bool:
+        return math.prod(self._problem.sizes[v] for v in scope) <= MOST_CELLS
+
+    def _listed(self, feasible: NDArray[np.bool_]) -> NDArray[Any]:
+        return np.array(np.nonzero(feasible), dtype=value_kind(self._problem.sizes))
+
+    def _scaled(self, number: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weights of values, divided by what is added to the logarithm."""
+        greatest = float(values.max())
+        if self._problem.semiring == LOG_SUM_EXP:
+            self.logarithm += greatest
+            shifted: NDArray[np.float64] = values - greatest
+            return shifted if self._is_log else np.exp(shifted)
+        if values.min() < 0:
+            raise UnsupportedError(f"{self._problem.name}: function {number} has a negative value; weights have none")
+        if self._is_log:
+            self.logarithm += math.log(greatest)
+            return np.asarray(np.log(values) - math.log(greatest))
+        exponent = math.frexp(greatest)[1] - 1
+        self.logarithm += exponent * math.log(2)
+        return np.asarray(np.ldexp(values, -exponent))
+
+    def _too_large(self, scope: tuple[int, ...]) -> UnsupportedError:
+        cells = math.prod(self._problem.sizes[v] for v in scope)
+        return UnsupportedError(
+            f"{self._problem.name}: a factor over {len(scope)} variables leaves {cells:.3g} assignments to a default; "
+            f"at most {MOST_CELLS:,} are written out. List the feasible tuples instead, or split it into smaller ones"
+        )

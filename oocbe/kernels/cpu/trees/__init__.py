@@ -1,0 +1,1 @@
+"""Compiled loops of junction trees: the rows of cliques, and sweeps over them."""

@@ -1,0 +1,213 @@
+"""The rows of a clique that are not zero: a walk over tries, one for each table that the clique covers.
+
+Every table keeps its rows sorted by one order of the variables, the last one eliminated most significant. Rows that
+begin alike are then neighbours, and a table is a *trie*: a node for each beginning, whose child for a value is found in
+an array. A clique's variables are assigned in that order; each table that has the variable goes down by one node, and
+where one of them has no such child, the assignment ends there (Veldhuizen 2014: leapfrog triejoin, here with arrays for
+children, which cost less than searches as domains are small). Leaves are numbered as rows are, so that at the end of an
+assignment each table's node is the number of its row: the row maps of messages come with the walk.
+
+The separator's variables are eliminated after all others of the clique, so that they are assigned first. The rows of
+one row of the separator are therefore neighbours, and the separator's rows come in their order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import jit
+
+COMPLETE = -2
+"""In place of where the children of a level begin: the table has all rows, a child's number follows from that of its
+parent."""
+
+STRIDE = 1 << 16
+"""Assignments of all variables but the last tried between two looks at the flag."""
+
+
+@jit
+def trie_children(values: Any, sizes: Any) -> Any:
+    """Children of all nodes of a table's trie: int32, those of one level after the other, and where levels begin.
+
+    Parameters
+    ----------
+    values : unsigned (variables, rows), rows sorted with the first variable most significant, each once.
+    sizes : int64 (variables,), of the domains.
+
+    Returns
+    -------
+    children : int32, for each node of a level as many as the level's variable has values; -1: no such child. Nodes of
+        a level, and so the leaves, are numbered in the order of rows.
+    starts : int64 (variables + 1,), where each level's begin.
+    """
+    depth, rows = values.shape
+    starts = np.zeros(depth + 1, dtype=np.int64)
+    change = np.empty(rows, dtype=np.int64)  # first level at which a row differs from the one before
+    nodes = np.zeros(depth + 1, dtype=np.int64)
+    for row in range(rows):
+        level = 0
+        if row:
+            while values[level, row] == values[level, row - 1]:
+                level += 1
+        change[row] = level
+        for below in range(level, depth):
+            nodes[below + 1] += 1
+    nodes[0] = 1
+    for level in range(depth):
+        starts[level + 1] = starts[level] + nodes[level] * sizes[level]
+    children = np.full(starts[depth], -1, dtype=np.int32)
+    here = np.full(depth + 1, -1, dtype=np.int64)
+    here[0] = 0
+    for row in range(rows):
+        for level in range(change[row], depth):
+            here[level + 1] += 1
+            children[starts[level] + here[level] * sizes[level] + values[level, row]] = here[level + 1]
+    return children, starts
+
+
+@jit
+def walk(
+    sizes: Any,
+    separator: Any,
+    step_start: Any,
+    step_table: Any,
+    step_depth: Any,
+    step_children: Any,
+    children: Any,
+    depths: Any,
+    listed: Any,
+    kind: Any,
+    most: Any,
+    stop: Any,
+) -> Any:
+    """All assignments of a clique's variables that every table has a row for, in order.
+
+    Parameters
+    ----------
+    sizes : int64 (variables,), of the clique's domains, the variable assigned first at the front.
+    separator : how many of them, at the front, are the separator's.
+    step_start : int64 (variables + 1,), where each variable's steps begin; a step takes one table down by one node.
+    step_table, step_depth : int64 (steps,), which table, and how many nodes it has gone down before.
+    step_children : int64 (steps,), where the children of its level begin in ``children``, or :data:`COMPLETE`.
+    children : int32, of all tables. depths : int64 (tables,), variables of each.
+    listed : int64 (listed,), tables whose row numbers are wanted.
+    kind : empty array of the dtype that values are returned in.
+    most : rows after which the walk is given up. stop : int64 (1,); it is given up where another value than 0 is set.
+
+    Returns
+    -------
+    values : (variables, rows) of the dtype of ``kind``.
+    numbers : int32 (listed, rows), the number of the row of each listed table.
+    groups : int64 (separator's rows + 1,), where the rows of each begin.
+    finished : False where the walk was given up.
+    """
+    width, tables = len(sizes), len(depths)
+    capacity = 1024
+    for level in range(width):
+        capacity = max(capacity, 2 * sizes[level])
+    values = np.empty((width, capacity), dtype=kind.dtype)
+    numbers = np.empty((len(listed), capacity), dtype=np.int32)
+    groups = np.empty(capacity + 1, dtype=np.int64)
+    if width == 0:
+        groups[0] = 0
+        groups[1] = 1
+        return values[:, :1].copy(), np.zeros((len(listed), 1), dtype=np.int32), groups[:2].copy(), True
+    last = width - 1
+    first_step, last_step = step_start[last], step_start[last + 1]
+    place = np.full(tables + 1, -1, dtype=np.int64)  # in the list, of each table
+    is_last = np.zeros(len(listed), dtype=np.bool_)
+    for i in range(len(listed)):
+        place[listed[i]] = i
+    for step in range(first_step, last_step):
+        if place[step_table[step]] >= 0:
+            is_last[place[step_table[step]]] = True
+    rows = 0
+    count = 0
+    prefix = 0  # changes with each assignment of the separator
+    grouped = -1  # the one whose group has begun
+    nodes = np.zeros((tables, width + 1), dtype=np.int64)
+    begins = np.empty(len(step_table) + 1, dtype=np.int64)  # of each step: where children of its table's node begin
+    found = np.empty(len(step_table) + 1, dtype=np.int64)
+    value = np.full(width, -1, dtype=np.int64)
+    level = 0
+    tried = 0
+    while level >= 0:
+        if value[level] < 0:
+            for step in range(step_start[level], step_start[level + 1]):
+                begins[step] = nodes[step_table[step], step_depth[step]] * sizes[level]
+                if step_children[step] >= 0:
+                    begins[step] += step_children[step]
+        if level < last:
+            value[level] += 1
+            if value[level] == sizes[level]:
+                value[level] = -1
+                level -= 1
+                continue
+            if level < separator:
+                prefix += 1
+            fits = True
+            for step in range(step_start[level], step_start[level + 1]):
+                child = begins[step] + value[level]
+                if step_children[step] >= 0:
+                    child = np.int64(children[child])
+                    if child < 0:
+                        fits = False
+                        break
+                nodes[step_table[step], step_depth[step] + 1] = child
+            if fits:
+                level += 1
+            continue
+        # The last variable: what does not depend on it is written for all of its values at once.
+        tried += 1
+        if tried % STRIDE == 0 and stop[0] != 0:
+            return values[:, :0].copy(), numbers[:, :0].copy(), groups[:1].copy(), False
+        if rows + sizes[last] > capacity:
+            if rows >= most:
+                return values[:, :0].copy(), numbers[:, :0].copy(), groups[:1].copy(), False
+            capacity *= 2
+            more_values = np.empty((width, capacity), dtype=kind.dtype)
+            more_values[:, :rows] = values[:, :rows]
+            values = more_values
+            more_numbers = np.empty((len(listed), capacity), dtype=np.int32)
+            more_numbers[:, :rows] = numbers[:, :rows]
+            numbers = more_numbers
+            more_groups = np.empty(capacity + 1, dtype=np.int64)
+            more_groups[:count] = groups[:count]
+            groups = more_groups
+        begin = rows
+        for x in range(sizes[last]):
+            fits = True
+            for step in range(first_step, last_step):
+                child = begins[step] + x
+                if step_children[step] >= 0:
+                    child = np.int64(children[child])
+                    if child < 0:
+                        fits = False
+                        break
+                found[step] = child
+            if not fits:
+                continue
+            if separator == width or prefix != grouped:
+                groups[count] = rows
+                count += 1
+                grouped = prefix
+            values[last, rows] = x
+            for step in range(first_step, last_step):
+                i = place[step_table[step]]
+                if i >= 0:
+                    numbers[i, rows] = found[step]
+            rows += 1
+        if rows > begin:
+            for above in range(last):
+                for row in range(begin, rows):
+                    values[above, row] = value[above]
+            for i in range(len(listed)):
+                if not is_last[i]:
+                    for row in range(begin, rows):
+                        numbers[i, row] = nodes[listed[i], depths[listed[i]]]
+        value[last] = -1
+        level -= 1
+    groups[count] = rows
+    return values[:, :rows].copy(), numbers[:, :rows].copy(), groups[: count + 1].copy(), rows <= most

@@ -1,0 +1,134 @@
+"""Sweeps over a junction tree for one case: what evidence has made 0 is passed over.
+
+The sweeps of :mod:`oocbe.kernels.cpu.trees.sweeps` with one case, where there is something to be saved that many cases
+do not have in common: a row's product ends with the first factor that is 0, and downwards whole groups of rows go where
+their separator's row is 0. Messages, peaks, losses and logarithms mean what they mean there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.trees.sweeps import GREATEST, LEAST, TINY
+
+
+@jit
+def collect_one(
+    tree: Any, cliques: Any, read_start: Any, reads: Any, messages: Any, peaks: Any, losses: Any, logs: Any, stop: Any
+) -> Any:
+    """Messages from cliques to their parents; parameters as for many cases, without the axis of cases."""
+    weights, maps, groups = tree.weights, tree.maps, tree.groups
+    edge_map, edge_message, edge_sender = tree.edge_map, tree.edge_message, tree.edge_sender
+    row_start, message_start, group_start, norms = tree.row_start, tree.message_start, tree.group_start, tree.norms
+    places = np.empty(len(edge_map) + 1, dtype=np.int64)
+    offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    for n in range(len(cliques)):
+        if stop[0] != 0:
+            break
+        c = cliques[n]
+        count = read_start[n + 1] - read_start[n]
+        total = 0.0
+        bound = norms[c]
+        for e in range(count):
+            edge = reads[read_start[n] + e]
+            places[e] = edge_map[edge] - row_start[c]
+            offsets[e] = edge_message[edge]
+            total += losses[edge_sender[edge]]
+            bound *= peaks[edge_sender[edge]]
+        out = message_start[c]
+        group = group_start[c] - out
+        end = message_start[c + 1]
+        peak = 0.0
+        for s in range(out, end):
+            if stop[0] != 0:
+                break
+            sums = 0.0
+            for row in range(groups[group + s], groups[group + s + 1]):
+                product = weights[row]
+                for e in range(count):
+                    product *= messages[offsets[e] + maps[places[e] + row]]
+                    if product == 0.0:
+                        break
+                sums += product
+            messages[s] = sums
+            peak = max(peak, sums)
+        logs[c] = 0.0
+        losses[c] = (bound * total + (end - out) * TINY) / peak if peak > 0.0 else np.inf
+        if peak > 0.0 and (peak < LEAST or peak > GREATEST):
+            logs[c] = np.log(peak)
+            for s in range(out, end):
+                messages[s] /= peak
+            peak = 1.0
+        peaks[c] = peak
+
+
+@jit
+def distribute_one(
+    tree: Any,
+    cliques: Any,
+    read_start: Any,
+    reads: Any,
+    write_start: Any,
+    writes: Any,
+    messages: Any,
+    posteriors: Any,
+    stop: Any,
+) -> Any:
+    """Posterior probabilities from the roots downwards; parameters as for many cases, without the axis of cases."""
+    weights, maps, groups = tree.weights, tree.maps, tree.groups
+    edge_map, edge_message, edge_rows, edge_sender = tree.edge_map, tree.edge_message, tree.edge_rows, tree.edge_sender
+    row_start, message_start, group_start = tree.row_start, tree.message_start, tree.group_start
+    places = np.empty(len(edge_map) + 1, dtype=np.int64)
+    offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    targets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    target_offsets = np.empty(len(edge_map) + 1, dtype=np.int64)
+    for n in range(len(cliques)):
+        if stop[0] != 0:
+            break
+        c = cliques[n]
+        count = read_start[n + 1] - read_start[n]
+        for e in range(count):
+            edge = reads[read_start[n] + e]
+            places[e] = edge_map[edge] - row_start[c]
+            offsets[e] = edge_message[edge]
+        written = write_start[n + 1] - write_start[n]
+        for e in range(written):
+            edge = writes[write_start[n] + e]
+            targets[e] = edge_map[edge] - row_start[c]
+            target_offsets[e] = edge_message[edge]
+            for s in range(edge_message[edge], edge_message[edge] + edge_rows[edge]):
+                posteriors[s] = 0.0
+        own = message_start[c]
+        group = group_start[c] - own
+        for s in range(own, message_start[c + 1]):
+            if stop[0] != 0:
+                break
+            down = messages[s]
+            if down == 0.0:
+                continue
+            for row in range(groups[group + s], groups[group + s + 1]):
+                product = weights[row] * down
+                for e in range(count):
+                    product *= messages[offsets[e] + maps[places[e] + row]]
+                    if product == 0.0:
+                        break
+                if product == 0.0:
+                    continue
+                for e in range(written):
+                    posteriors[target_offsets[e] + maps[targets[e] + row]] += product
+        for e in range(written):
+            edge = writes[write_start[n] + e]
+            begin, end = edge_message[edge], edge_message[edge] + edge_rows[edge]
+            total = 0.0
+            for s in range(begin, end):
+                total += posteriors[s]
+            scale = 1.0 / total if total > 0.0 else 0.0
+            is_child = edge_sender[edge] < len(row_start) - 1
+            for s in range(begin, end):
+                share = posteriors[s] * scale
+                posteriors[s] = share
+                if is_child:
+                    messages[s] = share / messages[s] if share > 0.0 else 0.0

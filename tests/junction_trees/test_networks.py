@@ -1,0 +1,108 @@
+"""Real belief networks: beside pyAgrum, beside elimination, and against what must hold of any tree."""
+
+import gzip
+import json
+import math
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.junction_trees import batches
+from oocbe.settings.options import SolveOptions
+from oocbe.tasks import marginals as task
+
+SMALL = ["alarm", "hailfinder", "water", "mildew", "pigs"]
+
+
+@pytest.fixture(scope="module")
+def network(request):
+    cache = {}
+
+    def of(name, data):
+        if name not in cache:
+            problem = oocbe.read(data(f"bif/{name}.bif.gz"))
+            with gzip.open(data(f"evidence/{name}.20.json.gz"), "rt") as file:
+                cache[name] = problem, json.load(file), oocbe.JunctionTree(problem, order_seconds=0)
+        return cache[name]
+
+    return of
+
+
+@pytest.mark.parametrize("name", [*SMALL, "andes", "win95pts", "insurance"])
+def test_posteriors_are_those_of_pyagrum(name, network, data, tmp_path):
+    """Its numbers of files pass through float32."""
+    gum = pytest.importorskip("pyagrum")
+    problem, cases, tree = network(name, data)
+    plain = tmp_path / "network.bif"
+    plain.write_bytes(gzip.decompress(data(f"bif/{name}.bif.gz").read_bytes()))
+    engine = gum.LazyPropagation(gum.loadBN(str(plain)))
+    for case in ({}, *cases[:3]):
+        engine.eraseAllEvidence()
+        engine.setEvidence(case)
+        engine.makeInference()
+        tree.retract()
+        tree.observe(case)
+        tree.calibrate()
+        for v in problem.variables:
+            if v.name not in case:
+                np.testing.assert_allclose(tree.marginal(v.name), engine.posterior(v.name).toarray(), atol=1e-6)
+        probability = engine.evidenceProbability() if case else 1.0
+        assert tree.log_evidence == pytest.approx(math.log(probability), rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_posteriors_are_those_of_elimination(name, network, data, monkeypatch):
+    """The pass back over messages, which is what answers where there is no room for a tree."""
+    problem, cases, tree = network(name, data)
+    index = {v.name: i for i, v in enumerate(problem.variables)}
+    case = cases[0]
+    evidence = {index[k]: problem.variables[index[k]].labels.index(label) for k, label in case.items()}
+    monkeypatch.setattr(task, "_marginals_by_tree", lambda *_: None)
+    result = task.marginals(problem.with_evidence(evidence), SolveOptions(order_seconds=0, backend="cpu"))
+    tree.retract()
+    tree.observe(case)
+    assert tree.log_evidence == pytest.approx(result.value, rel=1e-10)
+    for v, own in zip(problem.variables, result.marginals, strict=True):
+        np.testing.assert_allclose(tree.marginal(v.name), own, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_batches_single_cases_and_trees_of_groups_agree(name, network, data, monkeypatch):
+    problem, cases, tree = network(name, data)
+    batch = tree.batch(cases)
+    assert (batch.status == "exact").all()
+    names = [v.name for v in problem.variables]
+    for i in (0, 7, 19):
+        tree.retract()
+        tree.observe(cases[i])
+        assert batch.log_evidence[i] == pytest.approx(tree.log_evidence, rel=1e-12)
+        for v in names:
+            np.testing.assert_allclose(batch.marginals[v][i], tree.marginal(v), atol=1e-12)
+    monkeypatch.setattr(batches, "CONDITIONING_SECONDS", 0.0)
+    monkeypatch.setattr(batches, "VARIABLE_SECONDS", 0.0)
+    monkeypatch.setattr(batches, "WORTHWHILE", math.inf)
+    grouped = tree.batch(cases[:5], targets=names[::3])
+    np.testing.assert_allclose(grouped.log_evidence, batch.log_evidence[:5], rtol=1e-12)
+    for v in names[::3]:
+        np.testing.assert_allclose(grouped.marginals[v], batch.marginals[v][:5], atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["alarm", "hailfinder", "water"])
+def test_counts_and_explanations_of_networks(name, network, data):
+    problem, cases, tree = network(name, data)
+    for own in tree.expected_counts(cases):
+        assert own.sum() == pytest.approx(len(cases))
+    index = {v.name: i for i, v in enumerate(problem.variables)}
+    tree.retract()
+    tree.observe(cases[3])
+    best = tree.mpe()
+    evidence = {index[k]: problem.variables[index[k]].labels.index(label) for k, label in cases[3].items()}
+    other = oocbe.most_probable_explanation(problem.with_evidence(evidence), order_seconds=0, backend="cpu")
+    assert best.logarithm == pytest.approx(other.value, rel=1e-10)
+    assert math.log(problem.evaluate(best.indices)) == pytest.approx(best.logarithm, rel=1e-10)
+    drawn = tree.sample(2000, seed=1)
+    for v in problem.variables[:10]:
+        shares = np.bincount(drawn[:, index[v.name]], minlength=v.size) / 2000
+        spread = np.sqrt(tree.marginal(v.name) / 2000)
+        assert (np.abs(shares - tree.marginal(v.name)) <= 5 * spread + 1e-12).all()

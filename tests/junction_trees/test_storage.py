@@ -1,0 +1,128 @@
+"""Trees on disk: what comes back, and what is refused."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.junction_trees.storage import RECORD_NAME
+from oocbe.tables import disk
+from oocbe.tables.records import render_record
+from tests.helpers.small_networks import random_network, random_product
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_tree_comes_back(seed, tmp_path):
+    random = np.random.default_rng(seed)
+    problem = random_product(random) if seed % 2 else random_network(random)
+    tree = oocbe.JunctionTree(problem, order_seconds=0, space="log" if seed > 3 else "auto")
+    tree.save(tmp_path / "a.tree")
+    found = oocbe.JunctionTree.open(tmp_path / "a.tree")
+    assert repr(found) == repr(tree)
+    assert found.cliques == tree.cliques
+    for t in (tree, found):
+        t.observe({"v1": 0})
+    assert found.log_evidence == tree.log_evidence
+    for v in problem.variables:
+        assert (found.marginal(v.name) == tree.marginal(v.name)).all()
+    assert (found.mpe() is None) == (tree.mpe() is None)
+    cases = [{"v0": 0}, {}] * 5
+    for own, theirs in zip(found.expected_counts(cases), tree.expected_counts(cases), strict=True):
+        np.testing.assert_array_equal(own, theirs)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    folder = tmp_path / "a.tree"
+    oocbe.JunctionTree(random_network(np.random.default_rng(0)), order_seconds=0).save(folder)
+    return folder
+
+
+def test_every_changed_byte_is_seen(saved):
+    random = np.random.default_rng(1)
+    for path in sorted(saved.iterdir()):
+        data = path.read_bytes()
+        for place in random.integers(0, len(data), 6).tolist() if data else ():
+            path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+            with pytest.raises(oocbe.CorruptDataError):
+                oocbe.JunctionTree.open(saved)
+        path.write_bytes(data)
+    oocbe.JunctionTree.open(saved)
+
+
+def test_truncated_missing_and_foreign_files_are_refused(saved, tmp_path):
+    for name in ("weights", "numbers", RECORD_NAME):
+        broken = tmp_path / "broken.tree"
+        shutil.copytree(saved, broken)
+        data = (broken / name).read_bytes()
+        (broken / name).write_bytes(data[:-1])
+        with pytest.raises(oocbe.CorruptDataError):
+            oocbe.JunctionTree.open(broken)
+        (broken / name).unlink()
+        with pytest.raises(oocbe.CorruptDataError, match=name):
+            oocbe.JunctionTree.open(broken)
+        shutil.rmtree(broken)
+    with pytest.raises(oocbe.UsageError, match="no such folder"):
+        oocbe.JunctionTree.open(tmp_path / "none.tree")
+    with pytest.raises(oocbe.UsageError, match="exists already"):
+        oocbe.JunctionTree.open(saved).save(saved)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r["cliques"][0].__setitem__(2, 0),
+        lambda r: r["cliques"][0].__setitem__(1, 9),
+        lambda r: r["rows"][0].__setitem__(0, 1 << 40),
+        lambda r: r["rows"].pop(),
+        lambda r: r["order"].reverse() or r["order"].pop(),
+        lambda r: r["variables"][0].__setitem__(1, 1),
+        lambda r: r["files"]["weights"].__setitem__(0, "|O"),
+        lambda r: r["files"].__setitem__("../weights", r["files"].pop("weights")),
+        lambda r: r.__setitem__("semiring", "none"),
+        lambda r: r.pop("functions"),
+    ],
+)
+def test_records_with_a_checksum_that_describe_no_tree(saved, change):
+    record = json.loads((saved / RECORD_NAME).read_bytes())["content"]
+    change(record)
+    (saved / RECORD_NAME).write_bytes(render_record(record))
+    with pytest.raises(oocbe.CorruptDataError):
+        oocbe.JunctionTree.open(saved)
+
+
+def test_a_later_version_says_so(saved):
+    record = json.loads((saved / RECORD_NAME).read_bytes())["content"]
+    (saved / RECORD_NAME).write_bytes(render_record({**record, "version": 99}))
+    with pytest.raises(oocbe.UnsupportedError, match="99"):
+        oocbe.JunctionTree.open(saved)
+
+
+def test_a_failing_disk_leaves_nothing(tmp_path):
+    """Every operation fails once; the name never holds half a tree."""
+    tree = oocbe.JunctionTree(random_network(np.random.default_rng(0)), order_seconds=0)
+    folder = tmp_path / "a.tree"
+    for failing in range(1000):
+        count = 0
+
+        def fail(operation, path, failing=failing):
+            nonlocal count
+            if operation != "remove":
+                count += 1
+                if count == failing + 1:
+                    raise OSError(28, "No space left on device")
+
+        with disk.hooked(fail):
+            try:
+                tree.save(folder)
+            except oocbe.ResourceError as error:
+                assert "No space left" in str(error)
+            else:
+                break
+        if folder.exists():  # the last thing to fail is to force the name of a whole tree to disk
+            oocbe.JunctionTree.open(folder)
+            shutil.rmtree(folder)
+        assert list(tmp_path.iterdir()) == []
+    assert failing > 10
