@@ -1,17 +1,24 @@
-"""Which formats there are, and the two functions that use them: :func:`read` and :func:`write`."""
+"""Which formats there are, and the functions that use them: :func:`read`, :func:`read_model` and :func:`write`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from oocbe.errors import FormatError, OocbeError, TimeLimitError, UnsupportedError, UsageError
-from oocbe.io import bif, cfn, spot, spot_writer, uai, wcsp, wcsp_writer
+from oocbe.io import bif, cfn, mps, opb, spot, spot_writer, uai, wcsp, wcsp_writer, xcsp
 from oocbe.io.evidence import Evidence, evidence_of
 from oocbe.io.files import check_there, read_bytes, without_compression, write_bytes
 from oocbe.io.text import Text
+from oocbe.model.compact_problem import CompactProblem
+from oocbe.model.linear_problem import problem_of
+from oocbe.model.linear_system import LinearSystem
 from oocbe.model.problem import Problem
+
+Model: TypeAlias = Problem | LinearSystem | CompactProblem
+"""What a file may hold: a problem, a linear system, or a problem with short tables and parts that were not read."""
 
 
 @dataclass(frozen=True)
@@ -22,22 +29,25 @@ class Format:
     ----------
     name : what a person gives as ``format``; also the file name's suffix, after a dot.
     description : one line for help texts.
-    parse : tokens to problem; raises FormatError or UnsupportedError only.
+    parse : tokens to what the file holds; raises FormatError or UnsupportedError only.
     render : problem to the file's text, or None where the format is only read.
     """
 
     name: str
     description: str
-    parse: Callable[[Text], Problem]
+    parse: Callable[[Text], Model]
     render: Callable[[Problem], str] | None = None
 
 
 _FORMATS = (
     Format("bif", "belief networks in the Bayesian interchange format", bif.parse),
     Format("cfn", "toulbar2's cost function networks in JSON", cfn.parse),
+    Format("mps", "linear and mixed-integer programs", mps.parse),
+    Format("opb", "pseudo-Boolean problems", opb.parse),
     Format("spot", "SPOT5 daily management instances", spot.parse, spot_writer.render),
     Format("uai", "UAI Markov and belief networks", uai.parse, uai.render),
     Format("wcsp", "toulbar2's weighted CSPs", wcsp.parse, wcsp_writer.render),
+    Format("xml", "constraint problems in XCSP3", xcsp.parse),
 )
 """All formats, in the order in which they are listed."""
 
@@ -69,18 +79,33 @@ def read(
     UnsupportedError : well-formed input with a part that oocbe cannot treat.
     UsageError : unknown format, or a file that cannot be opened.
     """
-    check_there(path)
-    chosen = _format_of(path, format)
-    text = Text(path, read_bytes(path, max_bytes))
-    if len(text) == 0:
-        raise FormatError(path, 1, f"the file is empty, expected a problem in the {chosen.name} format")
-    problem = _parse(chosen, text)
+    problem = as_problem(read_model(path, format, max_bytes))
     if evidence is None:
         return problem
     return problem.with_evidence(evidence_of(evidence, problem, max_bytes))
 
 
-def _parse(chosen: Format, text: Text) -> Problem:
+def as_problem(model: Model) -> Problem:
+    """The problem with finite domains and all rows written out; UnsupportedError where there is none."""
+    if isinstance(model, LinearSystem):
+        return problem_of(model)
+    return model.expanded() if isinstance(model, CompactProblem) else model
+
+
+def read_model(path: str | Path, format: str | None = None, max_bytes: int | None = None) -> Model:
+    """What a file holds, as it is written: for propagation, which needs neither finite domains nor all rows.
+
+    Parameters and what is raised as for :func:`read`.
+    """
+    check_there(path)
+    chosen = _format_of(path, format)
+    text = Text(path, read_bytes(path, max_bytes))
+    if len(text) == 0:
+        raise FormatError(path, 1, f"the file is empty, expected a problem in the {chosen.name} format")
+    return _parse(chosen, text)
+
+
+def _parse(chosen: Format, text: Text) -> Model:
     try:
         return chosen.parse(text)
     except (FormatError, TimeLimitError, UnsupportedError):
