@@ -1,0 +1,221 @@
+"""Constraints that remove values from domains: tables of allowed or forbidden rows, and linear inequalities.
+
+Each is asked by :meth:`Propagator.filter` to remove what it forbids by itself, and says which of its variables lost
+values. What it remembers (the rows left) only ever shrinks with the domains, so it serves one descent of domains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.propagation.table_rows import count_forbidden, filter_linear, scan_table
+from oocbe.model.compact_problem import ANY
+from oocbe.model.parts import LinearConstraint
+from oocbe.propagation.domains import Domains
+from oocbe.system.deadline import current_flag, look
+
+EXACT_SUMS = 2**62
+"""Sums of coefficients below it are computed with integers of 64 bits."""
+
+
+class Propagator(Protocol):
+    """A constraint that removes values."""
+
+    scope: tuple[int, ...]
+    name: str
+    is_idempotent: bool
+    """Whether asking again, with nothing changed by others, removes nothing."""
+
+    @property
+    def cost(self) -> int:
+        """About how many steps a call takes; cheap ones are asked first."""
+
+    def filter(self, domains: Domains) -> list[int] | None:
+        """Remove values; the variables that lost some, or None where nothing satisfies the constraint.
+
+        A variable may be left without values: that is a contradiction, too. TimeLimitError at the deadline.
+        """
+
+
+class _Rows:
+    """A table's rows as codes, and which of them are left."""
+
+    def __init__(self, scope: Sequence[int], codes: NDArray[Any], domains: Domains) -> None:
+        self.codes = codes
+        self.offsets = domains.offsets[list(scope)]
+        self.sizes = domains.offsets[np.array(scope, dtype=np.int64) + 1] - self.offsets
+        self.count = len(codes)
+        self._rows: NDArray[Any] | None = None
+
+    def taken(self) -> tuple[NDArray[Any], NDArray[Any], int, bool]:
+        """Codes, rows left, how many, and whether these are all."""
+        is_whole = self._rows is None
+        if self._rows is None:
+            self._rows = np.empty(self.count, dtype=np.int32 if self.count < 2**31 else np.int64)
+        return self.codes, self._rows, self.count, is_whole
+
+
+class AllowedRows:
+    """A table of all feasible rows, short or not: values stay that some row has, by one pass over the rows left."""
+
+    is_idempotent = True
+
+    def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
+        self.scope, self.name = scope, name
+        self._rows = _Rows(scope, codes, domains)
+        self._supported = np.empty_like(domains.alive)
+        self._removed = np.zeros(len(scope), dtype=np.int64)
+
+    @property
+    def cost(self) -> int:
+        """Cells of the rows left."""
+        return self._rows.count * max(1, len(self.scope))
+
+    @property
+    def rows_left(self) -> int:
+        """Rows that are still possible."""
+        return self._rows.count
+
+    def filter(self, domains: Domains) -> list[int] | None:
+        """Remove the values that no row has."""
+        rows = self._rows
+        stop = current_flag()
+        rows.count = scan_table(
+            *rows.taken(), rows.offsets, rows.sizes, domains.alive, self._supported, self._removed, stop
+        )
+        if stop[0] != 0:
+            look()
+        return _reduced(self.scope, self._removed, domains) if rows.count else None
+
+
+class ForbiddenRows:
+    """A table of forbidden rows without repetition: a value goes where these hold all assignments of the others."""
+
+    is_idempotent = False
+
+    def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
+        self.scope, self.name = scope, name
+        self._rows = _Rows(scope, codes, domains)
+        self._counts = np.zeros(len(domains.alive), dtype=np.int64)
+
+    @property
+    def cost(self) -> int:
+        """Cells of the rows left."""
+        return self._rows.count * max(1, len(self.scope))
+
+    def filter(self, domains: Domains) -> list[int] | None:
+        """Remove the values all of whose assignments are forbidden."""
+        rows = self._rows
+        sizes = [int(domains.counts[v]) for v in self.scope]
+        changed: list[int] = []
+        if math.prod(sizes) // max(sizes, default=1) > rows.count:
+            return changed  # too few rows for any value
+        stop = current_flag()
+        rows.count = count_forbidden(*rows.taken(), rows.offsets, rows.sizes, domains.alive, self._counts, stop)
+        if stop[0] != 0:
+            look()
+        if math.prod(sizes) == rows.count:
+            return None
+        for v, size in zip(self.scope, sizes, strict=True):
+            counts = self._counts[domains.offsets[v] : domains.offsets[v + 1]]
+            if domains.keep(v, counts < math.prod(sizes) // size):
+                changed.append(v)
+        return changed
+
+
+class ForbiddenPatterns:
+    """Forbidden rows with cells for every value, too many to be written out: each row is taken by itself.
+
+    A value goes where one row forbids it whatever the others are; several rows together may forbid more.
+    """
+
+    is_idempotent = False
+
+    def __init__(self, scope: tuple[int, ...], tuples: NDArray[np.int64], name: str) -> None:
+        self.scope, self.name = scope, name
+        self._tuples = tuples
+        self.cost = tuples.size
+
+    def filter(self, domains: Domains) -> list[int] | None:
+        """Remove values that a row with one open cell forbids."""
+        changed = []
+        columns = self._tuples.T
+        covers = np.empty(columns.shape, dtype=bool)
+        for axis, v in enumerate(self.scope):
+            left = domains.values(v)
+            covers[axis] = (columns[axis] == ANY) | ((len(left) == 1) & (columns[axis] == left[:1].sum()))
+        open_cells = (~covers).sum(axis=0)
+        if (open_cells == 0).any():
+            return None
+        for axis, v in enumerate(self.scope):
+            values = columns[axis][(open_cells == 1) & ~covers[axis]]
+            kept = np.ones(domains.offsets[v + 1] - domains.offsets[v], dtype=bool)
+            kept[values] = False
+            if domains.keep(v, kept):
+                changed.append(v)
+        return changed
+
+
+class LinearFilter:
+    """A linear inequality over values: one goes that takes more than the cheapest values of the others leave."""
+
+    is_idempotent = True
+
+    def __init__(self, linear: LinearConstraint, domains: Domains) -> None:
+        self.scope, self.name = linear.scope, linear.name
+        self._capacity = linear.capacity
+        self._columns = linear.coefficients
+        self._offsets = domains.offsets[list(linear.scope)]
+        self._starts = np.cumsum([0, *map(len, linear.coefficients)], dtype=np.int64)
+        self.cost = int(self._starts[-1])
+        largest = sum(max(abs(int(c.min())), abs(int(c.max()))) for c in linear.coefficients)
+        self._is_small = 2 * largest + abs(linear.capacity) < EXACT_SUMS
+        self._flat = np.concatenate([np.zeros(0, dtype=np.int64), *linear.coefficients]) if self._is_small else None
+        self._least = np.zeros(len(self.scope), dtype=np.int64)
+        self._removed = np.zeros(len(self.scope), dtype=np.int64)
+
+    def filter(self, domains: Domains) -> list[int] | None:
+        """Remove what takes too much."""
+        if (domains.counts[list(self.scope)] == 0).any():
+            return None
+        if self._flat is None:
+            return self._filter_large(domains)
+        room = filter_linear(
+            self._flat, self._starts, self._offsets, self._capacity, domains.alive, self._least, self._removed
+        )
+        return _reduced(self.scope, self._removed, domains) if room >= 0 else None
+
+    def _filter_large(self, domains: Domains) -> list[int] | None:
+        """The same with Python's integers, for sums that leave 64 bits."""
+        least = [int(c[domains.values(v)].min()) for v, c in zip(self.scope, self._columns, strict=True)]
+        room = self._capacity - sum(least)
+        if room < 0:
+            return None
+        changed = []
+        for v, column, low in zip(self.scope, self._columns, least, strict=True):
+            kept = np.array([int(c) - low <= room for c in column.tolist()], dtype=bool)
+            if domains.keep(v, kept):
+                changed.append(v)
+        return changed
+
+
+def codes_of(tuples: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[Any]:
+    """Rows as the loops read them: the smallest unsigned integers, a variable's size for every value."""
+    dtype = np.min_scalar_type(max(sizes, default=0))
+    limits = np.array(sizes, dtype=np.int64)
+    return np.where(tuples == ANY, limits, tuples).astype(dtype)
+
+
+def _reduced(scope: tuple[int, ...], removed: NDArray[np.int64], domains: Domains) -> list[int]:
+    """Take what a loop removed off the counts; the variables that lost something."""
+    changed = []
+    for v, lost in zip(scope, removed.tolist(), strict=True):
+        if lost:
+            domains.counts[v] -= lost
+            changed.append(v)
+    return changed
