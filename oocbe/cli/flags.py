@@ -131,9 +131,9 @@ def options_from(parameters: Mapping[str, object]) -> SolveOptions:
 
 def load(path: Path, format_name: str | None, evidence: list[str] | None = None) -> Problem:
     """Read a problem for a command."""
-    from oocbe.io import read
+    from oocbe.facade import read_finite
 
-    return read(path, format_name, evidence or None)
+    return read_finite(path, format_name, evidence or None)
 
 
 def check_targets(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from oocbe.errors import FormatError, OocbeError, TimeLimitError, UnsupportedError, UsageError
-from oocbe.io import bif, cfn, mps, opb, spot, spot_writer, uai, wcsp, wcsp_writer, xcsp
+from oocbe.io import bif, cfn, mps, mps_writer, opb, spot, spot_writer, uai, wcsp, wcsp_writer, xcsp
 from oocbe.io.evidence import Evidence, evidence_of
 from oocbe.io.files import check_there, read_bytes, without_compression, write_bytes
 from oocbe.io.text import Text
@@ -30,19 +30,21 @@ class Format:
     name : what a person gives as ``format``; also the file name's suffix, after a dot.
     description : one line for help texts.
     parse : tokens to what the file holds; raises FormatError or UnsupportedError only.
-    render : problem to the file's text, or None where the format is only read.
+    render : problem to the file's text, or None where no problem is written in the format.
+    render_system : linear system to the file's text, or None where none is written in the format.
     """
 
     name: str
     description: str
     parse: Callable[[Text], Model]
     render: Callable[[Problem], str] | None = None
+    render_system: Callable[[LinearSystem], str] | None = None
 
 
 _FORMATS = (
     Format("bif", "belief networks in the Bayesian interchange format", bif.parse),
     Format("cfn", "toulbar2's cost function networks in JSON", cfn.parse),
-    Format("mps", "linear and mixed-integer programs", mps.parse),
+    Format("mps", "linear and mixed-integer programs", mps.parse, render_system=mps_writer.render),
     Format("opb", "pseudo-Boolean problems", opb.parse),
     Format("spot", "SPOT5 daily management instances", spot.parse, spot_writer.render),
     Format("uai", "UAI Markov and belief networks", uai.parse, uai.render),
@@ -115,8 +117,10 @@ def _parse(chosen: Format, text: Text) -> Model:
         raise FormatError(text.path, None, str(error)) from error
 
 
-def write(problem: Problem, path: str | Path, format: str | None = None) -> None:
-    """Write a problem to a file, compressed where the name ends in ``.gz`` or ``.xz``.
+def write(model: Model, path: str | Path, format: str | None = None) -> None:
+    """Write a problem or linear system to a file, compressed where the name ends in ``.gz`` or ``.xz``.
+
+    A format of problems gets a system with finite domains as a problem, and short tables written out.
 
     Raises
     ------
@@ -125,10 +129,15 @@ def write(problem: Problem, path: str | Path, format: str | None = None) -> None
     UsageError : unknown format, or a place that cannot be written.
     """
     chosen = _format_of(path, format)
-    if chosen.render is None:
+    if chosen.render_system is not None and isinstance(model, LinearSystem):
+        content = chosen.render_system(model)
+    elif chosen.render is not None:
+        content = chosen.render(as_problem(model))
+    else:
         writable = ", ".join(f.name for f in _FORMATS if f.render is not None)
-        raise UnsupportedError(f"{path}: the {chosen.name} format is only read; formats to write: {writable}")
-    write_bytes(path, chosen.render(problem).encode("utf-8"))
+        what = "is only read" if chosen.render_system is None else "is written of linear systems only"
+        raise UnsupportedError(f"{path}: the {chosen.name} format {what}; formats to write: {writable}")
+    write_bytes(path, content.encode("utf-8"))
 
 
 def _format_of(path: str | Path, name: str | None) -> Format:

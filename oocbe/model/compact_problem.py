@@ -94,6 +94,11 @@ class CompactProblem:
             if ((table.tuples < ANY) | (table.tuples >= limits)).any():
                 raise ModelError(f"{where}: a value is outside its domain")
 
+    def __repr__(self) -> str:
+        more = f", {len(self.short_tables)} short tables" if self.short_tables else ""
+        missing = f", without {len(self.left_out)} parts that were left out" if self.left_out else ""
+        return f"{self.problem!r}{more}{missing}"
+
     def expanded(self) -> Problem:
         """The problem with all tables written out; UnsupportedError where something is left out, or too large."""
         if self.left_out:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UsageError
+from oocbe.errors import RequestedEndError, TimeLimitError, UsageError
 from oocbe.kernels.cpu.propagation.linear_rows import (
     INTEGER_COEFFICIENTS,
     INTEGER_ROW,
@@ -26,7 +26,7 @@ from oocbe.kernels.cpu.propagation.linear_rows import (
 )
 from oocbe.model.linear_system import EXACT_LIMIT, LinearSystem, Numbers
 from oocbe.propagation.exact_bounds import exact_round
-from oocbe.system.deadline import current, current_flag
+from oocbe.system.deadline import current_flag, look
 
 ROUNDS = 1000
 """Rounds at most where no other limit is given: convergence may take for ever, and few instances need a hundred."""
@@ -34,7 +34,7 @@ ROUNDS = 1000
 PROGRESS = 1e-9
 """Part of itself (or of 1) by which a real bound must get better to count, where nothing else is said."""
 
-FIXPOINT, INFEASIBLE, LIMIT = "fixpoint", "infeasible", "limit"
+FIXPOINT, INFEASIBLE, LIMIT, INTERRUPTED = "fixpoint", "infeasible", "limit", "interrupted"
 """How a propagation ended."""
 
 
@@ -44,7 +44,8 @@ class Bounds:
 
     Attributes
     ----------
-    status : ``fixpoint``, ``infeasible`` or ``limit``. reason : why it ended so, for people; empty for a fixpoint.
+    status : ``fixpoint``, ``infeasible``, ``limit`` or ``interrupted`` (by a signal).
+    reason : why it ended so, for people; empty for a fixpoint.
     lower, upper : (variables,), in the form of the system's numbers.
     rounds : how often a bound got better in each round.
     row, variable : that show infeasibility, None where a row alone, or a variable alone, does.
@@ -107,8 +108,8 @@ def propagate_bounds(
         if found.row[0] >= 0:
             variable = int(found.variable[0]) if found.variable[0] >= 0 else None
             return _infeasible(system, lower, upper, tuple(counts), int(found.row[0]), variable)
-        if stop[0] != 0 or _time_is_up():
-            return Bounds(LIMIT, "the time limit was reached", lower, upper, tuple(counts))
+        if (ended := how_time_ended()) is not None:
+            return Bounds(*ended, lower, upper, tuple(counts))
         waiting = again
     if found.inexact[0] and tolerance is None and (rows.kinds == INTEGER_ROW).all():
         # Sums left 2^53: the bounds so far hold, and Python's integers go on from them.
@@ -136,14 +137,18 @@ def _exactly(
         counts = (*counts, better)
         if row is not None:
             return _infeasible(system, lower, upper, counts, row, variable)
-        if _time_is_up():
-            return Bounds(LIMIT, "the time limit was reached", lower, upper, counts)
+        if (ended := how_time_ended()) is not None:
+            return Bounds(*ended, lower, upper, counts)
     return Bounds(FIXPOINT, "", lower, upper, counts)
 
 
-def _time_is_up() -> bool:
-    deadline = current()
-    return deadline is not None and deadline.passed
+def how_time_ended() -> tuple[str, str] | None:
+    """Status and reason where the deadline of the block that this runs in has come; None otherwise."""
+    try:
+        look()
+    except TimeLimitError as error:
+        return INTERRUPTED if isinstance(error, RequestedEndError) else LIMIT, str(error)
+    return None
 
 
 def _infeasible(

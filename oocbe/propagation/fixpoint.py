@@ -17,7 +17,7 @@ from oocbe.model.compact_problem import CompactProblem, ShortTable
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination
-from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, LIMIT
+from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, LIMIT, how_time_ended
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.tables import (
     AllowedRows,
@@ -36,7 +36,8 @@ class Fixpoint:
 
     Attributes
     ----------
-    status : ``fixpoint``, ``infeasible`` or ``limit``. reason : why it ended so, for people; empty for a fixpoint.
+    status : ``fixpoint``, ``infeasible``, ``limit`` or ``interrupted`` (by a signal).
+    reason : why it ended so, for people; empty for a fixpoint.
     domains : values left; where it is infeasible, those at the time.
     rounds : how many values went in each round.
     constraint, variable : that show infeasibility, by name and index; None where there is none.
@@ -71,6 +72,7 @@ class Network:
             if linear.scope:
                 self.propagators.append(LinearFilter(linear, self.domains))
             self.is_infeasible |= not linear.scope and linear.capacity < 0
+        self._tables = [p for p in self.propagators if isinstance(p, AllowedRows | ForbiddenRows)]
         self._uses: list[list[int]] = [[] for _ in self.problem.variables]
         for number, propagator in enumerate(self.propagators):
             for v in propagator.scope:
@@ -110,24 +112,46 @@ class Network:
 
     def propagate(self, rounds: int | None = None) -> Fixpoint:
         """Ask all constraints until nothing changes, or a limit is reached (rounds: at most; None: any number)."""
-        domains = self.domains
-        found = Fixpoint(FIXPOINT, "", domains)
+        found = Fixpoint(FIXPOINT, "", self.domains)
         if self.is_infeasible:
             found.status, found.reason = INFEASIBLE, "a constraint without variables cannot be satisfied"
             return found
-        waiting = set(range(len(self.propagators)))
+        self._continue(found, set(range(len(self.propagators))), rounds)
+        return found
+
+    def tried(self, v: int, value: int) -> Fixpoint:
+        """Where giving a variable a value would lead; its domains are gone, and these here are as before."""
+        domains = self.domains
+        alive, counts = domains.alive.copy(), domains.counts.copy()
+        rows = [table.rows_left for table in self._tables]
+        found = Fixpoint(FIXPOINT, "", domains)
+        domains.keep(v, np.arange(len(domains.flags(v))) == value)
+        self._continue(found, set(self._uses[v]), None)
+        domains.alive[:], domains.counts[:] = alive, counts
+        for table, left in zip(self._tables, rows, strict=True):
+            table.rows_left = left
+        return found
+
+    def remove(self, v: int, value: int, found: Fixpoint) -> None:
+        """Remove a value that is known to be impossible, and what follows from that, and add it to a fixpoint."""
+        found.rounds.append(self.domains.keep(v, np.arange(len(self.domains.flags(v))) != value))
+        if self.domains.counts[v] == 0:
+            found.status, found.variable = INFEASIBLE, v
+            found.reason = f"{self.problem.variables[v].name} has no value that can be propagated"
+            return
+        self._continue(found, set(self._uses[v]), None)
+
+    def _continue(self, found: Fixpoint, waiting: set[int], rounds: int | None) -> None:
+        """Ask some constraints, and those that have to be asked because of them."""
         try:
             while waiting:
                 if rounds is not None and len(found.rounds) >= rounds:
                     found.status, found.reason = LIMIT, f"the limit of {rounds} rounds was reached"
-                    return found
+                    return
                 found.rounds.append(0)
                 waiting = self._round(waiting, found)
-                if found.status == INFEASIBLE:
-                    return found
-        except TimeLimitError as error:
-            found.status, found.reason = LIMIT, str(error)
-        return found
+        except TimeLimitError:
+            found.status, found.reason = how_time_ended() or (LIMIT, "the time limit was reached")
 
     def _round(self, waiting: set[int], found: Fixpoint) -> set[int]:
         """Ask some constraints once; those to be asked in the next round."""

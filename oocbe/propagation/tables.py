@@ -42,84 +42,72 @@ class Propagator(Protocol):
         """
 
 
-class _Rows:
-    """A table's rows as codes, and which of them are left."""
+class _RowTable:
+    """A table's rows as codes, and which of them are left: the first so many of a permutation.
 
-    def __init__(self, scope: Sequence[int], codes: NDArray[Any], domains: Domains) -> None:
-        self.codes = codes
-        self.offsets = domains.offsets[list(scope)]
-        self.sizes = domains.offsets[np.array(scope, dtype=np.int64) + 1] - self.offsets
-        self.count = len(codes)
+    rows_left : how many; who sets it back to what it was has the same rows again.
+    """
+
+    def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
+        self.scope, self.name = scope, name
+        self.rows_left = len(codes)
+        self._codes = codes
+        self._offsets = domains.offsets[list(scope)]
+        self._sizes = domains.offsets[np.array(scope, dtype=np.int64) + 1] - self._offsets
         self._rows: NDArray[Any] | None = None
 
-    def taken(self) -> tuple[NDArray[Any], NDArray[Any], int, bool]:
-        """Codes, rows left, how many, and whether these are all."""
+    @property
+    def cost(self) -> int:
+        """Cells of the rows left."""
+        return self.rows_left * len(self.scope)
+
+    def _taken(self) -> tuple[NDArray[Any], NDArray[Any], int, bool, NDArray[np.int64], NDArray[np.int64]]:
+        """What the loops need: codes, rows, how many are left, whether they are to be numbered, places of the flags."""
         is_whole = self._rows is None
         if self._rows is None:
-            self._rows = np.empty(self.count, dtype=np.int32 if self.count < 2**31 else np.int64)
-        return self.codes, self._rows, self.count, is_whole
+            self._rows = np.empty(self.rows_left, dtype=np.int32 if self.rows_left < 2**31 else np.int64)
+        return self._codes, self._rows, self.rows_left, is_whole, self._offsets, self._sizes
 
 
-class AllowedRows:
+class AllowedRows(_RowTable):
     """A table of all feasible rows, short or not: values stay that some row has, by one pass over the rows left."""
 
     is_idempotent = True
 
     def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
-        self.scope, self.name = scope, name
-        self._rows = _Rows(scope, codes, domains)
+        super().__init__(scope, codes, domains, name)
         self._supported = np.empty_like(domains.alive)
         self._removed = np.zeros(len(scope), dtype=np.int64)
 
-    @property
-    def cost(self) -> int:
-        """Cells of the rows left."""
-        return self._rows.count * max(1, len(self.scope))
-
-    @property
-    def rows_left(self) -> int:
-        """Rows that are still possible."""
-        return self._rows.count
-
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove the values that no row has."""
-        rows = self._rows
         stop = current_flag()
-        rows.count = scan_table(
-            *rows.taken(), rows.offsets, rows.sizes, domains.alive, self._supported, self._removed, stop
-        )
+        self.rows_left = scan_table(*self._taken(), domains.alive, self._supported, self._removed, stop)
         if stop[0] != 0:
             look()
-        return _reduced(self.scope, self._removed, domains) if rows.count else None
+        return _reduced(self.scope, self._removed, domains) if self.rows_left else None
 
 
-class ForbiddenRows:
+class ForbiddenRows(_RowTable):
     """A table of forbidden rows without repetition: a value goes where these hold all assignments of the others."""
 
     is_idempotent = False
 
     def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
-        self.scope, self.name = scope, name
-        self._rows = _Rows(scope, codes, domains)
+        super().__init__(scope, codes, domains, name)
         self._counts = np.zeros(len(domains.alive), dtype=np.int64)
-
-    @property
-    def cost(self) -> int:
-        """Cells of the rows left."""
-        return self._rows.count * max(1, len(self.scope))
 
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove the values all of whose assignments are forbidden."""
-        rows = self._rows
         sizes = [int(domains.counts[v]) for v in self.scope]
         changed: list[int] = []
-        if math.prod(sizes) // max(sizes, default=1) > rows.count:
+        if math.prod(sizes) // max(sizes, default=1) > self.rows_left:
             return changed  # too few rows for any value
         stop = current_flag()
-        rows.count = count_forbidden(*rows.taken(), rows.offsets, rows.sizes, domains.alive, self._counts, stop)
+        self.rows_left = count_forbidden(*self._taken(), domains.alive, self._counts, stop)
         if stop[0] != 0:
             look()
-        if math.prod(sizes) == rows.count:
+        if math.prod(sizes) == self.rows_left:
             return None
         for v, size in zip(self.scope, sizes, strict=True):
             counts = self._counts[domains.offsets[v] : domains.offsets[v + 1]]

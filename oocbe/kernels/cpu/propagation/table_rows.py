@@ -21,13 +21,19 @@ LOOK_STEP = (1 << 16) - 1
 def _keep_rows(
     codes: Any, rows: Any, count: Any, is_whole: Any, offsets: Any, sizes: Any, alive: Any, stop: Any
 ) -> Any:
-    """Drop rows that have a removed value; returns how many are left at the front of ``rows``."""
+    """Move rows that have a removed value behind the others; returns how many are left at the front of ``rows``.
+
+    The first ``count`` stay the same rows in another order: who sets the count back has all of them again.
+    """
+    if is_whole:
+        for place in range(count):
+            rows[place] = place
     left = 0
     arity = len(offsets)
     for place in range(count):
         if place & LOOK_STEP == 0 and stop[0] != 0:
             break
-        row = place if is_whole else rows[place]
+        row = rows[place]
         is_left = True
         for c in range(arity):
             code = codes[row, c]
@@ -35,6 +41,7 @@ def _keep_rows(
                 is_left = False
                 break
         if is_left:
+            rows[place] = rows[left]
             rows[left] = row
             left += 1
     return left
@@ -58,8 +65,8 @@ def scan_table(
     Parameters
     ----------
     codes : unsigned integers (rows of the table, arity), value indices; a variable's size stands for every value.
-    rows : int32 or int64, its first ``count`` are the rows left, and are replaced. is_whole : whether all are left, and
-        ``rows`` has not been filled yet.
+    rows : int32 or int64, its first ``count`` are the rows left, and are reordered. is_whole : whether all are left,
+        and ``rows`` has not been filled yet.
     offsets, sizes : int64 (arity,), where each variable's flags begin, and how many there are.
     alive : uint8, flags of all values, changed. supported : uint8 of the same length, scratch.
     removed : int64 (arity,), overwritten; how many values each variable lost.
