@@ -20,6 +20,9 @@ from oocbe.propagation.reduction import reduced
 from oocbe.results.propagation_result import PropagationResult
 from oocbe.system.deadline import unlimited
 
+BIT_SET_BYTES = 2**29
+"""Memory for tables as bit sets where values are tried one after the other."""
+
 
 def propagate(
     model: Model,
@@ -78,7 +81,7 @@ def with_bounds(system: LinearSystem, lower: Numbers, upper: Numbers) -> LinearS
 
 def _of_problem(model: Problem | CompactProblem, rounds: int, probing: bool) -> PropagationResult:
     compact = model if isinstance(model, CompactProblem) else CompactProblem(model)
-    network = Network(compact)
+    network = Network(compact, BIT_SET_BYTES if probing else 0)
     found = network.propagate(rounds)
     probed = probe(network, found) if probing else Probed(found)
     smaller: Problem | CompactProblem | None = None

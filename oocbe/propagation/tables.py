@@ -35,6 +35,12 @@ class Propagator(Protocol):
     def cost(self) -> int:
         """About how many steps a call takes; cheap ones are asked first."""
 
+    def push(self) -> None:
+        """Remember what is left, for a trial."""
+
+    def pop(self) -> None:
+        """Go back to what was left at the last :meth:`push` that has not been gone back to."""
+
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove values; the variables that lost some, or None where nothing satisfies the constraint.
 
@@ -45,7 +51,7 @@ class Propagator(Protocol):
 class _RowTable:
     """A table's rows as codes, and which of them are left: the first so many of a permutation.
 
-    rows_left : how many; who sets it back to what it was has the same rows again.
+    rows_left : how many; set back to what it was, the same rows are left again.
     """
 
     def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
@@ -55,11 +61,20 @@ class _RowTable:
         self._offsets = domains.offsets[list(scope)]
         self._sizes = domains.offsets[np.array(scope, dtype=np.int64) + 1] - self._offsets
         self._rows: NDArray[Any] | None = None
+        self._levels: list[int] = []
 
     @property
     def cost(self) -> int:
         """Cells of the rows left."""
         return self.rows_left * len(self.scope)
+
+    def push(self) -> None:
+        """Remember how many rows are left."""
+        self._levels.append(self.rows_left)
+
+    def pop(self) -> None:
+        """Set back how many rows are left."""
+        self.rows_left = self._levels.pop()
 
     def _taken(self) -> tuple[NDArray[Any], NDArray[Any], int, bool, NDArray[np.int64], NDArray[np.int64]]:
         """What the loops need: codes, rows, how many are left, whether they are to be numbered, places of the flags."""
@@ -85,7 +100,7 @@ class AllowedRows(_RowTable):
         self.rows_left = scan_table(*self._taken(), domains.alive, self._supported, self._removed, stop)
         if stop[0] != 0:
             look()
-        return _reduced(self.scope, self._removed, domains) if self.rows_left else None
+        return reduce_counts(self.scope, self._removed, domains) if self.rows_left else None
 
 
 class ForbiddenRows(_RowTable):
@@ -116,7 +131,17 @@ class ForbiddenRows(_RowTable):
         return changed
 
 
-class ForbiddenPatterns:
+class _WithoutMemory:
+    """What goes by the domains alone."""
+
+    def push(self) -> None:
+        """Nothing has to be remembered."""
+
+    def pop(self) -> None:
+        """Nothing was remembered."""
+
+
+class ForbiddenPatterns(_WithoutMemory):
     """Forbidden rows with cells for every value, too many to be written out: each row is taken by itself.
 
     A value goes where one row forbids it whatever the others are; several rows together may forbid more.
@@ -149,7 +174,7 @@ class ForbiddenPatterns:
         return changed
 
 
-class LinearFilter:
+class LinearFilter(_WithoutMemory):
     """A linear inequality over values: one goes that takes more than the cheapest values of the others leave."""
 
     is_idempotent = True
@@ -176,7 +201,7 @@ class LinearFilter:
         room = filter_linear(
             self._flat, self._starts, self._offsets, self._capacity, domains.alive, self._least, self._removed
         )
-        return _reduced(self.scope, self._removed, domains) if room >= 0 else None
+        return reduce_counts(self.scope, self._removed, domains) if room >= 0 else None
 
     def _filter_large(self, domains: Domains) -> list[int] | None:
         """The same with Python's integers, for sums that leave 64 bits."""
@@ -199,7 +224,7 @@ def codes_of(tuples: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[Any]:
     return np.where(tuples == ANY, limits, tuples).astype(dtype)
 
 
-def _reduced(scope: tuple[int, ...], removed: NDArray[np.int64], domains: Domains) -> list[int]:
+def reduce_counts(scope: tuple[int, ...], removed: NDArray[np.int64], domains: Domains) -> list[int]:
     """Take what a loop removed off the counts; the variables that lost something."""
     changed = []
     for v, lost in zip(scope, removed.tolist(), strict=True):

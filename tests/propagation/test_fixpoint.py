@@ -17,7 +17,9 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MIN_SUM
 from oocbe.propagation.bounds import propagate_bounds
+from oocbe.propagation.compact_table import CompactTable
 from oocbe.propagation.fixpoint import Network
+from oocbe.propagation.propagate import BIT_SET_BYTES
 from oocbe.propagation.tables import ForbiddenPatterns
 from oocbe.system.deadline import Deadline
 
@@ -92,9 +94,9 @@ def left(found, model):
 
 
 @settings(max_examples=400)
-@given(models())
-def test_fixpoints_are_what_their_definition_says(model):
-    found = Network(model).propagate()
+@given(models(), st.sampled_from([0, 200, BIT_SET_BYTES]))
+def test_fixpoints_are_what_their_definition_says(model, bit_set_bytes):
+    found = Network(model, bit_set_bytes, 0).propagate()
     expected = defined_fixpoint(model)
     if expected is None:
         assert found.status == "infeasible" and found.reason
@@ -130,6 +132,47 @@ def test_the_order_of_constraints_and_columns_changes_nothing(model, random):
     assert again.status == found.status
     if found.status == "fixpoint":
         assert left(again, other) == left(found, model)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_bit_sets_go_down_and_back_as_rows_do(data):
+    """A search that assigns, asks and goes back, over a table of several words: both engines beside one another."""
+    sizes = data.draw(st.lists(st.integers(2, 6), min_size=2, max_size=4))
+    count = data.draw(st.sampled_from([1, 63, 64, 65, 200]))
+    random = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    tuples = np.stack([random.integers(0, size, count) for size in sizes], axis=1)
+    tuples[random.random(tuples.shape) < data.draw(st.sampled_from([0.0, 0.1]))] = ANY
+    variables = tuple(Variable(f"v{i}", size) for i, size in enumerate(sizes))
+    model = CompactProblem(Problem(variables), (ShortTable(tuple(range(len(sizes))), tuples),))
+    networks = [Network(model), Network(model, BIT_SET_BYTES, 0)]
+    assert isinstance(networks[1].propagators[0], CompactTable)
+    stacks = [[], []]
+    for _ in range(12):
+        is_back = bool(stacks[0]) and data.draw(st.booleans())
+        v = data.draw(st.integers(0, len(sizes) - 1))
+        kept = np.array(data.draw(st.lists(st.booleans(), min_size=sizes[v], max_size=sizes[v])))
+        if not is_back and not (networks[0].domains.flags(v) & kept).any():
+            continue  # a variable without values is a contradiction by itself, whatever the rows
+        outcomes = []
+        for network, stack in zip(networks, stacks, strict=True):
+            (table,) = network.propagators
+            domains = network.domains
+            if is_back:
+                table.pop()
+                domains.alive[:], domains.counts[:] = stack.pop()
+                outcomes.append((domains.alive.tolist(), table.rows_left))
+                continue
+            table.push()
+            stack.append((domains.alive.copy(), domains.counts.copy()))
+            domains.keep(v, kept)
+            changed = table.filter(domains)
+            outcomes.append((changed, domains.alive.tolist() if changed is not None else None, table.rows_left))
+        assert outcomes[0] == outcomes[1]
+        if not is_back and outcomes[0][0] is None:
+            for network, stack in zip(networks, stacks, strict=True):
+                network.propagators[0].pop()
+                network.domains.alive[:], network.domains.counts[:] = stack.pop()
 
 
 def encoded(sizes, tables):
@@ -234,13 +277,14 @@ def reference(data):
     return {words[0]: dict(zip(words[1::2], words[2::2], strict=False)) for line in lines if (words := line.split())}
 
 
-def test_positive_tables_of_real_instances(data):
+@pytest.mark.parametrize("bit_set_bytes", [0, BIT_SET_BYTES])
+def test_positive_tables_of_real_instances(data, bit_set_bytes):
     for name, entry in reference(data).items():
         model = read_model(data(f"xcsp/{name}.gz"))
         # The reference has the tables over several variables that list allowed rows, and nothing else.
         allowed = tuple(c for c in model.problem.constraints if c.allowed and len(c.scope) > 1)
         problem = replace(model.problem, constraints=allowed, functions=(), linear_constraints=())
-        network = Network(CompactProblem(problem, tuple(t for t in model.short_tables if t.allowed)))
+        network = Network(CompactProblem(problem, tuple(t for t in model.short_tables if t.allowed)), bit_set_bytes, 0)
         found = network.propagate()
         assert found.status == "fixpoint", name
         assert len(network.propagators) == int(entry["positive"]), name

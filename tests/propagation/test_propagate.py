@@ -24,6 +24,7 @@ from oocbe.io import as_problem, read_model, write
 from oocbe.model.compact_problem import CompactProblem
 from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.probing import probe
+from oocbe.propagation.propagate import BIT_SET_BYTES
 from tests.propagation.test_fixpoint import left, models
 from tests.propagation.test_linear_bounds import integer_systems, real_systems
 
@@ -53,10 +54,10 @@ def test_what_is_left_has_the_same_solutions(model, probing):
     assert json.loads(json.dumps(result.to_json()))["status"] == "fixpoint"
 
 
-@settings(max_examples=100)
-@given(models())
-def test_probing_removes_what_is_contradictory_alone_and_puts_everything_back(model):
-    network = Network(model)
+@settings(max_examples=150)
+@given(models(), st.sampled_from([0, 200, BIT_SET_BYTES]))
+def test_probing_removes_what_is_contradictory_alone_and_puts_everything_back(model, bit_set_bytes):
+    network = Network(model, bit_set_bytes, 0)
     found = network.propagate()
     if found.status != "fixpoint":
         return
