@@ -118,16 +118,17 @@ class Variables:
                 raise child.error(f'found <{child.tag}>, expected <domain for="…">')
             domain = self._domain(child)
             wanted = child.attributes["for"].split()
-            chosen = cells if wanted == ["others"] else []
-            for word in wanted if wanted != ["others"] else ():
+            if wanted == ["others"]:
+                owners = dict.fromkeys(cells, domain) | owners
+                continue
+            for word in wanted:
                 found, boxes = self._boxes(child, word)
                 if found is not array:
                     raise child.error(f"found {word[:40]!r}, expected cells of the array {name}")
-                chosen = [*chosen, *itertools.product(*boxes)]
-            for cell in chosen:
-                if cell in owners and wanted != ["others"]:
-                    raise child.error(f"found a second domain of {_cell_name(name, array, cell)}, expected one")
-                owners.setdefault(cell, domain)
+                for cell in itertools.product(*boxes):
+                    if cell in owners:
+                        raise child.error(f"found a second domain of {_cell_name(name, array, cell)}, expected one")
+                    owners[cell] = domain
         for cell in cells:
             if cell in owners:
                 array.cells[cell] = self._add(_cell_name(name, array, cell), owners[cell])

@@ -96,6 +96,8 @@ class LinearSystem:
             raise ModelError(f"{self.name}: an entry's variable does not exist")
         look()
         owners = np.repeat(np.arange(rows), np.diff(self.starts))
+        if ((np.diff(self.columns) > 0) | (np.diff(owners) > 0)).all():
+            return  # ascending in each row, as files have them: none can be there twice
         order = np.lexsort((self.columns, owners))
         twice = (np.diff(owners[order]) == 0) & (np.diff(self.columns[order]) == 0)
         if twice.any():
