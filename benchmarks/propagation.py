@@ -148,7 +148,6 @@ def main() -> int:
         "rounds in turn / at once",
         "in turn",
         "at once",
-        "non-zeros a second",
     ]
     show(title, linear_rows(folder, given.repeat), given.markdown)
     title = ["tables", "tables", "rows", "values removed", "scan", "bit sets"]
