@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +32,15 @@ class Domains:
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         return cls(offsets, np.ones(int(offsets[-1]), dtype=np.uint8), counts)
 
-    def copy(self) -> Domains:
-        """Domains that change by themselves."""
-        return Domains(self.offsets, self.alive.copy(), self.counts.copy())
+    @cached_property
+    def scratch(self) -> NDArray[np.uint8]:
+        """Flags for a loop to write into, one a value; what is in them means nothing to the next one."""
+        return np.empty_like(self.alive)
+
+    @cached_property
+    def counters(self) -> NDArray[np.int64]:
+        """Numbers for a loop to write into, one a value; what is in them means nothing to the next one."""
+        return np.empty(len(self.alive), dtype=np.int64)
 
     def flags(self, v: int) -> NDArray[np.uint8]:
         """A variable's flags, a view."""

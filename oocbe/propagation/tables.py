@@ -91,13 +91,12 @@ class AllowedRows(_RowTable):
 
     def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
         super().__init__(scope, codes, domains, name)
-        self._supported = np.empty_like(domains.alive)
         self._removed = np.zeros(len(scope), dtype=np.int64)
 
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove the values that no row has."""
         stop = current_flag()
-        self.rows_left = scan_table(*self._taken(), domains.alive, self._supported, self._removed, stop)
+        self.rows_left = scan_table(*self._taken(), domains.alive, domains.scratch, self._removed, stop)
         if stop[0] != 0:
             look()
         return reduce_counts(self.scope, self._removed, domains) if self.rows_left else None
@@ -108,10 +107,6 @@ class ForbiddenRows(_RowTable):
 
     is_idempotent = False
 
-    def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
-        super().__init__(scope, codes, domains, name)
-        self._counts = np.zeros(len(domains.alive), dtype=np.int64)
-
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove the values all of whose assignments are forbidden."""
         sizes = [int(domains.counts[v]) for v in self.scope]
@@ -119,13 +114,13 @@ class ForbiddenRows(_RowTable):
         if math.prod(sizes) // max(sizes, default=1) > self.rows_left:
             return changed  # too few rows for any value
         stop = current_flag()
-        self.rows_left = count_forbidden(*self._taken(), domains.alive, self._counts, stop)
+        self.rows_left = count_forbidden(*self._taken(), domains.alive, domains.counters, stop)
         if stop[0] != 0:
             look()
         if math.prod(sizes) == self.rows_left:
             return None
         for v, size in zip(self.scope, sizes, strict=True):
-            counts = self._counts[domains.offsets[v] : domains.offsets[v + 1]]
+            counts = domains.counters[domains.offsets[v] : domains.offsets[v + 1]]
             if domains.keep(v, counts < math.prod(sizes) // size):
                 changed.append(v)
         return changed
