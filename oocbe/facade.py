@@ -173,7 +173,7 @@ def load_problem(problem: Problem | str | Path) -> Problem:
 
 def read_finite(path: str | Path, format: str | None = None, evidence: Evidence | None = None) -> Problem:
     """The problem in a file, as :func:`oocbe.read`; where its domains are endless, what propagation leaves of them."""
-    from oocbe.io import read_model
+    from oocbe.io import naming, read_model
     from oocbe.io.evidence import evidence_of
     from oocbe.model.problem import Problem
 
@@ -181,5 +181,6 @@ def read_finite(path: str | Path, format: str | None = None, evidence: Evidence 
     if not isinstance(model, Problem):
         from oocbe.propagation.propagate import finite  # which loads Numba
 
-        model = finite(model)
+        with naming(path):
+            model = finite(model)
     return model if evidence is None else model.with_evidence(evidence_of(evidence, model))

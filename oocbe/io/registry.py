@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -81,10 +82,22 @@ def read(
     UnsupportedError : well-formed input with a part that oocbe cannot treat.
     UsageError : unknown format, or a file that cannot be opened.
     """
-    problem = as_problem(read_model(path, format, max_bytes))
+    with naming(path):
+        problem = as_problem(read_model(path, format, max_bytes))
     if evidence is None:
         return problem
     return problem.with_evidence(evidence_of(evidence, problem, max_bytes))
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Within the block, what is not supported is said with the file that it is in."""
+    try:
+        yield
+    except UnsupportedError as error:
+        if str(path) in str(error):
+            raise
+        raise UnsupportedError(f"{path}: {error}") from None
 
 
 def as_problem(model: Model) -> Problem:
