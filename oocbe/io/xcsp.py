@@ -72,6 +72,7 @@ class _Reader:
         self._constraints: list[Constraint] = []
         self._short: list[ShortTable] = []
         self._left_out: list[str] = []
+        self._constant = 0
         self._rest = 0  # the first argument that ``%...`` stands for: those before it have numbers in the template
         self._readers: dict[str, Callable[[Element, Arguments], None]] = {
             "extension": self._extension,
@@ -98,7 +99,7 @@ class _Reader:
             tuple(self._constraints),
             tuple(self._sums.linear),
             semiring=MAX_SUM if self._sums.maximises else MIN_SUM,
-            constant=0,
+            constant=self._constant,
             name=self._text.stem,
         )
         return CompactProblem(problem, tuple(self._short), tuple(self._left_out))
@@ -161,22 +162,28 @@ class _Reader:
                 found.append(word)
         return found
 
-    def _scope(self, element: Element, arguments: Arguments) -> list[int]:
-        """Variables of a list; _Unread where something else is in it."""
+    def _parts(self, element: Element, arguments: Arguments) -> list[int | str]:
+        """Variables of a list, by index, and constants as they are written; _Unread where something else is in it."""
         if element.children:
             raise _Unread(f"<{element.children[0].tag}> in <{element.tag}>")
-        scope: list[int] = []
+        parts: list[int | str] = []
         for word in self._words(element, arguments):
-            if isinstance(word, int):
-                scope.append(word)
+            if isinstance(word, int) or re.fullmatch(r"[+-]?[0-9]+", word):
+                parts.append(word)
             elif "(" in word:
                 raise _Unread("expressions")
-            elif re.fullmatch(r"[+-]?[0-9]+", word):
-                raise _Unread("constants among variables")
             else:
-                scope += self._variables.of(element, word)
-        if not scope:
+                parts += self._variables.of(element, word)
+        if not parts:
             raise element.error(f"found an empty <{element.tag}>, expected variables")
+        return parts
+
+    def _scope(self, element: Element, arguments: Arguments) -> list[int]:
+        """Variables of a list; _Unread where something else is in it."""
+        parts = self._parts(element, arguments)
+        scope = [part for part in parts if isinstance(part, int)]
+        if len(scope) != len(parts):
+            raise _Unread("constants among variables")
         return scope
 
     def _integers(self, element: Element, arguments: Arguments) -> list[int]:
@@ -241,7 +248,7 @@ class _Reader:
 
     def _sum(self, element: Element, arguments: Arguments) -> None:
         self._only(element, "list", "coeffs", "condition")
-        terms = self._terms(element, arguments)
+        terms, constant = self._terms(element, arguments)
         condition = element.needed("condition")
         words = self._words(condition, arguments)
         text = "".join(str(word) for word in words)
@@ -266,6 +273,7 @@ class _Reader:
             low, high = read_integer(condition, interval[1]), read_integer(condition, interval[2])
         else:
             low = high = read_integer(condition, right)
+        low, high = low - constant, high - constant
         try:
             name = f"sum of line {element.line}"
             if operator in ("le", "lt", "eq", "in"):
@@ -277,13 +285,17 @@ class _Reader:
         except UnsupportedError as error:
             raise _Unread(str(error)) from None
 
-    def _terms(self, element: Element, arguments: Arguments) -> list[Term]:
-        scope = self._scope(self._list(element), arguments)
+    def _terms(self, element: Element, arguments: Arguments) -> tuple[list[Term], int]:
+        """Terms of a sum, and what the constants in its list add."""
+        source = self._list(element)
+        parts = self._parts(source, arguments)
         coeffs = element.child("coeffs")
-        coefficients = [1] * len(scope) if coeffs is None else self._integers(coeffs, arguments)
-        if len(coefficients) != len(scope):
-            raise element.error(f"found {len(coefficients)} coefficients of {len(scope)} variables, expected one each")
-        return [Term(c, v) for c, v in zip(coefficients, scope, strict=True)]
+        coefficients = [1] * len(parts) if coeffs is None else self._integers(coeffs, arguments)
+        if len(coefficients) != len(parts):
+            raise element.error(f"found {len(coefficients)} coefficients of {len(parts)} variables, expected one each")
+        pairs = list(zip(coefficients, parts, strict=True))
+        constant = sum(c * read_integer(source, part) for c, part in pairs if isinstance(part, str))
+        return [Term(c, part) for c, part in pairs if isinstance(part, int)], constant
 
     def _all_different(self, element: Element, arguments: Arguments) -> None:
         self._only(element, "list")
@@ -316,7 +328,7 @@ class _Reader:
                 if kind not in ("sum", "expression"):
                     raise _Unread(f"type {kind}")
                 self._only(element, "list", "coeffs")
-                terms = self._terms(element, None)
+                terms, self._constant = self._terms(element, None)
                 if kind == "expression" and len(terms) != 1:
                     raise _Unread("an expression")
                 self._sums.set_objective(terms, element.tag == "maximize")
