@@ -158,7 +158,7 @@ def propagate_round(
     return better
 
 
-@jit
+@inline
 def _propagate_row(
     rows: Any, row: Any, old_lower: Any, old_upper: Any, lower: Any, upper: Any, again: Any, rounding: Any, found: Any
 ) -> Any:
@@ -168,11 +168,13 @@ def _propagate_row(
     is_exact = kind != REAL_ROW
     low, low_size, low_infinite = 0.0, 0.0, 0
     high, high_size, high_infinite = 0.0, 0.0, 0
+    widest = 0.0
     for entry in range(first, last):
         v, a = rows.columns[entry], rows.coefficients[entry]
         least, most = a * old_lower[v], a * old_upper[v]
         if a < 0:
             least, most = most, least
+        widest = max(widest, most - least)
         if math.isinf(least):
             low_infinite += 1
         else:
@@ -204,9 +206,12 @@ def _propagate_row(
     # A side that every assignment keeps, or that two infinite terms are between, bounds nothing.
     by_high = side_high < math.inf and low_infinite <= 1 and not (high_infinite == 0 and high + high_error <= side_high)
     by_low = side_low > -math.inf and high_infinite <= 1 and not (low_infinite == 0 and low - low_error >= side_low)
+    # A term that varies by less than the room that the cheapest terms leave keeps its bounds.
+    room_high = side_high - low if low_infinite == 0 else -math.inf
+    room_low = high - side_low if high_infinite == 0 else -math.inf
     if is_violated:
         found.row[0] = row
-    elif not (by_high or by_low):
+    elif not ((by_high and widest >= room_high) or (by_low and widest >= room_low)):
         return 0
     better, was_marked = 0, again[row]
     for entry in range(first, last):
@@ -216,14 +221,14 @@ def _propagate_row(
         if a < 0:
             least, most = most, least
         new_low, new_high = -math.inf, math.inf
-        if by_high:
+        if by_high and most - least >= room_high:
             rest = _residual(low, least, low_infinite)
             bound, error = _quotient(side_high, rest, low_error, is_exact, a, is_integral, rounding)
             if a > 0:
                 new_high = -_as_lower(-bound, error, is_integral, slack)
             else:
                 new_low = _as_lower(bound, error, is_integral, slack)
-        if by_low:
+        if by_low and most - least >= room_low:
             rest = _residual(high, most, high_infinite)
             bound, error = _quotient(side_low, rest, high_error, is_exact, a, is_integral, rounding)
             if a > 0:
