@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, ProblemFile, TimeLimitFlag, check_targets, options_from
+from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, ProblemFile, check_targets, options_from
 from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ def propagate(
         float | None,
         typer.Option("--tolerance", metavar="NUMBER", help="Tolerance of linear rows, instead of outward rounding."),
     ] = None,
-    time_limit: TimeLimitFlag = None,
+    time_limit: Annotated[
+        str | None, typer.Option("--time-limit", metavar="SECONDS", help="Then end with what was reached.")
+    ] = None,
     format: FormatFlag = None,
     debug: DebugFlag = False,
 ) -> int:

@@ -207,6 +207,16 @@ def test_json_and_exit_codes(tmp_path):
     assert done.exit_code == 20 and "limit of 0 rounds" in done.output
 
 
+def test_inspect_describes_files_as_they_are_written(data):
+    runner = CliRunner()
+    done = runner.invoke(app, ["inspect", str(data("mps/egout.mps.gz")), "--json"])
+    content = json.loads(done.stdout)
+    assert (content["kind"], content["rows"], content["non_zeros"]) == ("linear system", 98, 282)
+    done = runner.invoke(app, ["inspect", str(data("xcsp/Amaze-Amaze_2012-03-07.xml.gz")), "--json"])
+    content = json.loads(done.stdout)
+    assert (content["variables"], content["short_tables"]) == (121, 65) and content["left_out"]
+
+
 def test_ctrl_c_ends_with_what_is_known():
     # Each makes the other larger by one, for ever.
     rows = [({0: 1, 1: -1}, 1, math.inf), ({1: 1, 0: -1}, 0, math.inf)]
