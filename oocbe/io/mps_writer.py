@@ -58,12 +58,20 @@ def _lines(system: LinearSystem, rows: list[str], objective: str) -> Iterator[st
     yield "RANGES"
     for name, (low, high) in zip(rows, sides, strict=True):
         if math.isfinite(low) and math.isfinite(high) and low != high:
-            yield f" RANGES {name} {high - low!r}"
+            yield f" RANGES {name} {_width(low, high)!r}"
     yield "BOUNDS"
     for name, low, high in zip(system.names, system.lower.tolist(), system.upper.tolist(), strict=True):
         yield f" {'MI' if math.isinf(low) else 'LO'} BOUND {name}" + ("" if math.isinf(low) else f" {low!r}")
         yield f" {'PL' if math.isinf(high) else 'UP'} BOUND {name}" + ("" if math.isinf(high) else f" {high!r}")
     yield "ENDATA"
+
+
+def _width(low: float, high: float) -> float:
+    """A range with which the lower side that is read is no larger than it was: no solution is lost by rounding."""
+    width = high - low
+    while high - width > low:
+        width = math.nextafter(width, math.inf)
+    return width
 
 
 def _kind(low: float, high: float) -> str:

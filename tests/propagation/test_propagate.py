@@ -116,6 +116,7 @@ def test_mps_files_of_systems_read_the_same(tmp_path, systems):
         assert again.lower.tolist() == system.lower.tolist() and again.upper.tolist() == system.upper.tolist()
         assert again.integral.tolist() == system.integral.tolist()
         assert again.row_lower.tolist() == pytest.approx(system.row_lower[kept].tolist(), abs=1e-12)
+        assert (again.row_lower <= system.row_lower[kept]).all()
         assert again.row_upper.tolist() == system.row_upper[kept].tolist()
         assert sorted(again.coefficients) == sorted(system.coefficients)
 
