@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag
+from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, load_model
 from oocbe.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
@@ -62,11 +62,10 @@ def describe_folder(folder: Path) -> dict[str, object]:
 
 def describe_file(path: Path, format_name: str | None) -> dict[str, object]:
     """Figures about what a file holds, as it is written: domains may be endless, and tables short."""
-    from oocbe.io import read_model
     from oocbe.model.linear_system import LinearSystem
     from oocbe.model.problem import Problem
 
-    model = read_model(path, format_name)
+    model = load_model(path, format_name)
     if isinstance(model, LinearSystem):
         return describe_system(model)
     if isinstance(model, Problem):

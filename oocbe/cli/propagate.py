@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, ProblemFile, check_targets, options_from
+from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, ProblemFile, check_targets, load_model, options_from
 from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ def propagate(
     was reached. Constraints of FILE that have no form here are named and left out; what is removed holds all the same.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
-    from oocbe.io import read_model
     from oocbe.propagation.propagate import propagate as run
     from oocbe.system.deadline import Deadline
 
@@ -56,7 +55,7 @@ def propagate(
     check_targets(file, solution=output)
     begin = time.perf_counter()
     with Deadline(options.time_limit):
-        model = read_model(file, format)
+        model = load_model(file, format)
         reading = time.perf_counter() - begin
         result = run(model, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe)
     result = replace(result, seconds=result.seconds + reading)
