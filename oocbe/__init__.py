@@ -30,9 +30,11 @@ if TYPE_CHECKING:
         UsageError,
         ValueRangeError,
     )
-    from oocbe.facade import bound, plan, solve, verify
-    from oocbe.io import read, write
+    from oocbe.facade import bound, plan, propagate, solve, verify
+    from oocbe.io import read, read_model, write
     from oocbe.junction_trees.tree import JunctionTree
+    from oocbe.model.compact_problem import CompactProblem, ShortTable
+    from oocbe.model.linear_system import LinearSystem
     from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
     from oocbe.model.problem import Problem
     from oocbe.model.semiring import (
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     )
     from oocbe.results.bound_result import BoundResult
     from oocbe.results.interrupted import Interrupted
+    from oocbe.results.propagation_result import PropagationResult
     from oocbe.results.result import Result
     from oocbe.results.task_result import TaskResult
     from oocbe.settings.options import SolveOptions
@@ -84,6 +87,7 @@ __all__ = [
     "SEMIRINGS",
     "SUM_PRODUCT",
     "BoundResult",
+    "CompactProblem",
     "CompleteTable",
     "Constraint",
     "CorruptDataError",
@@ -94,14 +98,17 @@ __all__ = [
     "Layout",
     "LimitError",
     "LinearConstraint",
+    "LinearSystem",
     "ModelError",
     "Observer",
     "OocbeError",
     "PackedTable",
     "Problem",
+    "PropagationResult",
     "ResourceError",
     "Result",
     "Semiring",
+    "ShortTable",
     "SolveOptions",
     "StoredCompleteTable",
     "StoredTable",
@@ -125,7 +132,9 @@ __all__ = [
     "min_marginals",
     "most_probable_explanation",
     "plan",
+    "propagate",
     "read",
+    "read_model",
     "result_memory",
     "solve",
     "to_complete",
@@ -141,15 +150,18 @@ _HOMES = {
         "UsageError ValueRangeError"
     ),
     "oocbe.results.bound_result": "BoundResult",
-    "oocbe.facade": "bound plan solve verify",
+    "oocbe.facade": "bound plan propagate solve verify",
     "oocbe.results.interrupted": "Interrupted",
-    "oocbe.io": "read write",
+    "oocbe.io": "read read_model write",
     "oocbe.junction_trees.tree": "JunctionTree",
     "oocbe.elimination.observer": "Observer",
     "oocbe.table_algebra": "join_maximise join_sum maximise to_complete to_rows",
     "oocbe.table_algebra.result_memory": "result_memory",
     "oocbe.settings.options": "SolveOptions",
+    "oocbe.model.compact_problem": "CompactProblem ShortTable",
+    "oocbe.model.linear_system": "LinearSystem",
     "oocbe.model.problem": "Constraint Function LinearConstraint Problem Variable",
+    "oocbe.results.propagation_result": "PropagationResult",
     "oocbe.results.result": "Result",
     "oocbe.model.semiring": "COUNTING LOG_SUM_EXP MAX_PRODUCT MAX_SUM MIN_SUM SEMIRINGS SUM_PRODUCT Semiring",
     "oocbe.tables.complete": "CompleteTable",

@@ -15,8 +15,12 @@ from oocbe.system.deadline import Deadline
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
     from oocbe.elimination.plan.plan import Plan
+    from oocbe.io.evidence import Evidence
+    from oocbe.model.compact_problem import CompactProblem
+    from oocbe.model.linear_system import LinearSystem
     from oocbe.model.problem import Problem
     from oocbe.results.bound_result import BoundResult
+    from oocbe.results.propagation_result import PropagationResult
     from oocbe.results.result import Result
     from oocbe.results.task_result import TaskResult
     from oocbe.solutions.verification import Verdict
@@ -114,15 +118,69 @@ def verify(problem: Problem | str | Path, solution: str | Path) -> Verdict:
     return verify_solution(load_problem(problem), read_solution(solution))
 
 
+def propagate(
+    problem: Problem | LinearSystem | CompactProblem | str | Path,
+    *,
+    rounds: int = 1000,
+    progress: float = 1e-9,
+    tolerance: float | None = None,
+    probe: bool = False,
+    time_limit: float | None = None,
+) -> PropagationResult:
+    """Remove from domains, or cut off bounds, what no solution has, until nothing more goes.
+
+    Parameters
+    ----------
+    problem : a problem, a linear system, or a path.
+    rounds : rounds at most. progress : part of itself by which a bound of a real variable must get better.
+    tolerance : of linear systems: None rounds outwards, so that no solution is lost; a number (1e-9) does as solvers.
+    probe : whether to try each value of each variable, too, which needs finite domains.
+    time_limit : seconds, reading included; what was reached then is valid.
+
+    Returns
+    -------
+    PropagationResult : status, what was removed, and the problem that is left.
+
+    Raises
+    ------
+    UsageError : limits that make no sense. FormatError, UnsupportedError : the file.
+    """
+    begin = time.perf_counter()
+
+    with interruptible() as interruption, Deadline(time_limit):
+        if isinstance(problem, str | Path):
+            from oocbe.io import read_model
+
+            problem = read_model(problem)
+        reading = time.perf_counter() - begin
+        from oocbe.propagation.propagate import propagate as run
+
+        result = run(problem, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe)
+    return carried(replace(result, seconds=result.seconds + reading), interruption)
+
+
 def settings_from(options: SolveOptions | None, overrides: dict[str, Any]) -> SolveOptions:
     """The options given, or those of the environment, with single ones overridden."""
     return (SolveOptions.from_environment() if options is None else options).with_overrides(**overrides)
 
 
 def load_problem(problem: Problem | str | Path) -> Problem:
-    """The problem, read where a path is given."""
+    """The problem, read where a path is given; where only propagation makes its domains finite, what that leaves."""
     if isinstance(problem, str | Path):
-        from oocbe.io import read
-
-        return read(problem)
+        return read_finite(problem)
     return problem
+
+
+def read_finite(path: str | Path, format: str | None = None, evidence: Evidence | None = None) -> Problem:
+    """The problem in a file, as :func:`oocbe.read`; where its domains are endless, what propagation leaves of them."""
+    from oocbe.io import naming, read_model
+    from oocbe.io.evidence import evidence_of
+    from oocbe.model.problem import Problem
+
+    model = read_model(path, format)
+    if not isinstance(model, Problem):
+        from oocbe.propagation.propagate import finite  # which loads Numba
+
+        with naming(path):
+            model = finite(model)
+    return model if evidence is None else model.with_evidence(evidence_of(evidence, model))

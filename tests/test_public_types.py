@@ -31,6 +31,10 @@ for task in (oocbe.count, oocbe.count_optimal, oocbe.k_best, oocbe.log_partition
 assert_type(oocbe.verify(problem, "solution").accepted, bool)
 oocbe.plan(problem).buckets
 oocbe.write(problem, "problem.uai")
+model = oocbe.read_model("model.mps")
+assert_type(model, oocbe.Problem | oocbe.LinearSystem | oocbe.CompactProblem)
+assert_type(oocbe.propagate(model, probe=True), oocbe.PropagationResult)
+short = oocbe.CompactProblem(problem, (oocbe.ShortTable((0,), np.array([[-1]])),))
 walk = oocbe.Problem(
     variables=(oocbe.Variable("a", 2),),
     functions=(oocbe.Function((0,), np.array([[0], [1]]), np.array([1, 2])),),
@@ -75,7 +79,7 @@ with oocbe.trace("run.json"), oocbe.result_memory("1GiB"):
     try:
         oocbe.solve(problem, observer=Told())
     except oocbe.Interrupted as stopped:
-        assert_type(stopped.result, oocbe.Result | oocbe.TaskResult | oocbe.BoundResult)
+        assert_type(stopped.result, oocbe.Result | oocbe.TaskResult | oocbe.BoundResult | oocbe.PropagationResult)
     except (oocbe.CorruptDataError, oocbe.FormatError, oocbe.LimitError, oocbe.ModelError) as error:
         print(error)
     except (oocbe.ResourceError, oocbe.UnsupportedError, oocbe.UsageError, oocbe.ValueRangeError) as error:

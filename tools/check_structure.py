@@ -22,7 +22,7 @@ LAYERS = (
     ("elimination",),
     ("pruning",),
     ("bucket_engine", "table_algebra"),
-    ("complete_tables",),
+    ("complete_tables", "propagation"),
     ("streaming",),
     ("tables",),
     ("io", "solutions"),

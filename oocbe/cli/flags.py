@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from oocbe.io import Model
     from oocbe.model.problem import Problem
     from oocbe.settings.options import SolveOptions
 
@@ -131,9 +132,16 @@ def options_from(parameters: Mapping[str, object]) -> SolveOptions:
 
 def load(path: Path, format_name: str | None, evidence: list[str] | None = None) -> Problem:
     """Read a problem for a command."""
-    from oocbe.io import read
+    from oocbe.facade import read_finite
 
-    return read(path, format_name, evidence or None)
+    return read_finite(path, format_name, evidence or None)
+
+
+def load_model(path: Path, format_name: str | None) -> Model:
+    """Read what a file holds, as it is written, for a command."""
+    from oocbe.io import read_model
+
+    return read_model(path, format_name)
 
 
 def check_targets(

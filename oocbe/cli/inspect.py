@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, load
+from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, load_model
 from oocbe.cli.output import print_json, print_rows
 
 if TYPE_CHECKING:
+    from oocbe.model.linear_system import LinearSystem
     from oocbe.model.problem import Problem
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
@@ -29,7 +30,7 @@ def inspect(
     debug: DebugFlag = False,
 ) -> None:
     """Describe a problem file, a stored table, or what a run directory holds."""
-    described = describe_folder(target) if target.is_dir() else describe_problem(load(target, format))
+    described = describe_folder(target) if target.is_dir() else describe_file(target, format)
     if json:
         print_json({"schema_version": 1, **described})
     else:
@@ -57,6 +58,34 @@ def describe_folder(folder: Path) -> dict[str, object]:
             f"{folder}: neither a stored table (no zarr.json, no manifest.json) nor a run directory (no run.json)"
         )
     return describe_stored(open_table(folder))
+
+
+def describe_file(path: Path, format_name: str | None) -> dict[str, object]:
+    """Figures about what a file holds, as it is written: domains may be endless, and tables short."""
+    from oocbe.model.linear_system import LinearSystem
+    from oocbe.model.problem import Problem
+
+    model = load_model(path, format_name)
+    if isinstance(model, LinearSystem):
+        return describe_system(model)
+    if isinstance(model, Problem):
+        return describe_problem(model)
+    more = {"short_tables": len(model.short_tables), "left_out": list(model.left_out)}
+    return describe_problem(model.problem) | more
+
+
+def describe_system(system: LinearSystem) -> dict[str, object]:
+    """Figures about a linear system, as JSON types."""
+    return {
+        "kind": "linear system",
+        "name": system.name,
+        "sense": "max" if system.maximises else "min",
+        "variables": system.variables,
+        "integral_variables": int(system.integral.sum()),
+        "rows": system.rows,
+        "non_zeros": len(system.coefficients),
+        "largest_integers": "beyond 64-bit floats" if system.is_exact else "within 64-bit floats",
+    }
 
 
 def describe_problem(problem: Problem) -> dict[str, object]:

@@ -20,6 +20,7 @@ from oocbe.cli.convert import convert
 from oocbe.cli.failures import EXIT_TERMINATED
 from oocbe.cli.inspect import inspect
 from oocbe.cli.plan import plan
+from oocbe.cli.propagate import propagate
 from oocbe.cli.solve import solve
 from oocbe.cli.stress import stress
 from oocbe.cli.synth import synth_app
@@ -49,6 +50,7 @@ app = typer.Typer(
 app.command(epilog="Example: oocbe solve examples/daily.spot --order-seconds 2 --solution daily.sol")(solve)
 app.command(epilog="Example: oocbe bound examples/daily.spot --z 4 --z auto")(bound)
 app.command(epilog="Example: oocbe plan examples/daily.spot --order min-fill")(plan)
+app.command(epilog="Example: oocbe propagate model.mps.gz --json --output tighter.mps")(propagate)
 app.command(epilog="Example: oocbe verify examples/daily.spot daily.sol")(verify)
 app.command(epilog="Example: oocbe inspect examples/grid.wcsp")(inspect)
 app.command(epilog="Example: oocbe convert examples/daily.spot daily.wcsp.gz")(convert)

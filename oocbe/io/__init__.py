@@ -1,5 +1,5 @@
 """Reading and writing problems: one module a format, one registry."""
 
-from oocbe.io.registry import Format, formats, read, write
+from oocbe.io.registry import Format, Model, as_problem, formats, naming, read, read_model, write
 
-__all__ = ["Format", "formats", "read", "write"]
+__all__ = ["Format", "Model", "as_problem", "formats", "naming", "read", "read_model", "write"]

@@ -99,6 +99,11 @@ class Lexer:
             return False
         return words is None or self._tokens[self.place] in words
 
+    @property
+    def next_word(self) -> str:
+        """The next token where it is a word or string; nothing otherwise."""
+        return self._tokens[self.place] if self.sees_word() else ""
+
     def take(self, marks: str, what: str) -> str:
         """Take a mark that must be there."""
         if not self.sees(marks):

@@ -8,11 +8,12 @@ from typing import TypeVar
 
 from oocbe.errors import RequestedEndError
 from oocbe.results.bound_result import BoundResult
+from oocbe.results.propagation_result import PropagationResult
 from oocbe.results.result import Result
 from oocbe.results.task_result import TaskResult
 from oocbe.system.interruption import Interruption, listening
 
-Answer = TypeVar("Answer", Result, TaskResult, BoundResult)
+Answer = TypeVar("Answer", Result, TaskResult, BoundResult, PropagationResult)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -23,7 +24,7 @@ class Interrupted(KeyboardInterrupt):
     result : what the verb would have returned, with the status ``interrupted`` (or its own, where it had just ended).
     """
 
-    def __init__(self, message: str, result: Result | TaskResult | BoundResult) -> None:
+    def __init__(self, message: str, result: Result | TaskResult | BoundResult | PropagationResult) -> None:
         super().__init__(message)
         self.result = result
 

@@ -47,7 +47,7 @@ FAILURES = [
 def test_a_failure_of_a_command(
     error: BaseException, code: int, part: str, debug: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspect, "load", raiser(error))
+    monkeypatch.setattr(inspect, "load_model", raiser(error))
     done = CliRunner().invoke(app, ["inspect", GRID, *(["--debug"] if debug else [])])
     assert done.exit_code == code
     assert done.stdout == ""
@@ -170,10 +170,10 @@ def test_an_interrupted_command_prints_what_is_known(command, number, code, inte
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), Terminated()])
-@pytest.mark.parametrize("command", ["inspect", "plan", "verify", "solve", "bound"])
+@pytest.mark.parametrize("command", ["inspect", "propagate", "plan", "verify", "solve", "bound"])
 def test_an_interrupted_command_that_knows_nothing_says_so_in_json(command, error, monkeypatch):
     module = import_module(f"oocbe.cli.{command}")
-    monkeypatch.setattr(module, "load", raiser(error))
+    monkeypatch.setattr(module, "load_model" if hasattr(module, "load_model") else "load", raiser(error))
     more = [GRID] if command == "verify" else []
     done = CliRunner().invoke(app, [command, GRID, *more, "--json"])
     assert done.exit_code == exit_code_of(error)

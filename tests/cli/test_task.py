@@ -127,13 +127,13 @@ def test_ten_assignments_at_temperature_one_where_nothing_is_said():
 
 
 def test_the_time_to_read_the_problem_counts(monkeypatch):
-    read = oocbe.read
+    read_model = oocbe.read_model
 
     def slow(*arguments):
         time.sleep(0.2)
-        return read(*arguments)
+        return read_model(*arguments)
 
-    monkeypatch.setattr("oocbe.io.read", slow)
+    monkeypatch.setattr("oocbe.io.read_model", slow)
     seconds = answer(GRID, "count")["seconds"]
     assert seconds["read"] >= 0.2
     assert seconds["total"] >= sum(spent for phase, spent in seconds.items() if phase != "total") - 1e-6

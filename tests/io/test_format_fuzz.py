@@ -26,12 +26,25 @@ VALID = {
     b'"functions": {\n"f": {"scope": ["x", "y"], "costs": "g"},\n "h": {scope: [z x], defaultcost: -1.5 '
     b"costs: [0 a 3, 1 1 30]}\n"
     b'"g": {"scope": [x, y] "costs": [1, 2, 3, 4, 5, 6.25]},\n"c": {"scope": [], "costs": [0.5]}} }\n',
+    "mps": b"NAME n\nOBJSENSE\n MAX\nROWS\n N C\n E R\n L S\nCOLUMNS\n M 'MARKER' 'INTORG'\n X C 1 R 2\n X S -1.5\n"
+    b" Y R 1 S 4\n M 'MARKER' 'INTEND'\nRHS\n RHS R 3 S 8\nRANGES\n RNG R -2\nBOUNDS\n UP B X 3\n LI B Y -1\n"
+    b" UI B Y 2\nENDATA\n",
+    "opb": b"* #variable= 3 #constraint= 2\nmin: +1 x1 -2 ~x2 x3 ;\n+1 x1 +2 ~x2 >= 1 ;\n* note\n-3 x1 +4 x3 <= 2 ;\n",
+    "xml": b'<?xml version="1.0"?>\n<instance format="XCSP3" type="COP">\n<variables> <array id="x" size="[2][2]">'
+    b' 0..2 </array>\n<var id="y"> 1 4..5 </var> </variables>\n<constraints> <group> <extension> <list> %0 %1 </list>\n'
+    b"<supports> (0,1)(1,*)(2..2,0) </supports> </extension> <args> x[0][] </args> <args> x[][1] </args> </group>\n"
+    b"<block> <sum> <list> x[][] y </list> <coeffs> 1 1 1 2 -1 </coeffs> <condition> (le,3) </condition> </sum>\n"
+    b"<allDifferent> x[0][0] x[1][0] </allDifferent> </block> <!-- note --> <instantiation> <list> x[1][1] </list>\n"
+    b'<values> 1 </values> </instantiation> </constraints>\n<objectives> <minimize type="sum"> <list> x[][] </list>\n'
+    b"</minimize> </objectives> </instance>\n",
     "evid": b"2\n2 1\n0 1\n",
     "uai.gz": gzip.compress(b"MARKOV\n1\n2\n1\n1 0\n2\n0.25 0.75\n", mtime=0),
 }
 TOKENS = [b"-1", b"0", b"1", b"99999999999999999999", b"9223372036854775807", b"-9223372036854775808", b"nan", b"1e5",
           b"knapsack", b"x", b"-", b"+", b"", b"1\n2", b"\xff",
-          b"{", b"}", b"]", b'"', b"/*", b"#", b";", b"<5", b"default"]  # fmt: skip
+          b"{", b"}", b"]", b'"', b"/*", b"#", b";", b"<5", b"default",
+          b"1e30", b"'MARKER'", b"~x1", b">=", b"&a;", b"<list>", b"</list>", b"0..99999999",
+          b"*", b"%9", b"[]"]  # fmt: skip
 
 
 @st.composite

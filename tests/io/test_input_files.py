@@ -19,14 +19,18 @@ from oocbe.io.files import read_bytes, write_bytes
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 
-SUFFIXES = ["bif", "cfn", "spot", "uai", "wcsp"]
+SUFFIXES = ["bif", "cfn", "mps", "opb", "spot", "uai", "wcsp", "xml"]
 BOMB_BLOCKS = 96
 SMALL = {
     "bif": b"network n { } variable x { type discrete [ 2 ] { 0, 1 }; } probability ( x ) { table 0.5, 0.5; }\n",
     "cfn": b"{{p <9} {x 2} {f {[x] [0 5]}}}\n",
+    "mps": b"NAME s\nROWS\n N C\nCOLUMNS\n X C 5\nBOUNDS\n BV B X\nENDATA\n",
+    "opb": b"min: +5 x1 ;\n",
     "spot": b"1\n0 5 1 2 0\n0\n",
     "uai": b"MARKOV 1 2 1 1 0 2 0.25 0.75\n",
     "wcsp": b"p 1 2 1 9\n2\n1 0 0 1\n1 5\n",
+    "xml": b'<instance format="XCSP3" type="COP"> <variables> <var id="x"> 0 5 </var> </variables> <objectives>'
+    b"<minimize> x </minimize> </objectives> </instance>\n",
 }
 
 
@@ -162,10 +166,12 @@ def test_format_by_name_and_by_suffix(tmp_path):
     path = tmp_path / "p.txt"
     path.write_bytes(SMALL["wcsp"])
     assert read(path, format="wcsp").evaluate((1,)) == 5
-    with pytest.raises(UsageError, match="suffix tells no format; known formats: bif, cfn, spot, uai, wcsp"):
+    with pytest.raises(
+        UsageError, match="suffix tells no format; known formats: bif, cfn, mps, opb, spot, uai, wcsp, xml"
+    ):
         read(path)
-    with pytest.raises(UsageError, match="unknown format 'xml'"):
-        read(path, format="xml")
+    with pytest.raises(UsageError, match="unknown format 'json'"):
+        read(path, format="json")
     (tmp_path / "P.WCSP").write_bytes(SMALL["wcsp"])
     assert read(tmp_path / "P.WCSP").evaluate((1,)) == 5
 

@@ -1,0 +1,90 @@
+"""``oocbe propagate``: what no solution has is removed from a file's domains, and the rest can be written."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oocbe.cli.failures import guarded
+from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, ProblemFile, check_targets, load_model, options_from
+from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
+
+if TYPE_CHECKING:
+    from oocbe.results.propagation_result import PropagationResult
+
+SHOWN_NAMES = 5
+"""Parts that were left out that are named to people; JSON names all."""
+
+
+@guarded
+def propagate(
+    file: ProblemFile,
+    json: JsonFlag = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Write the problem that is left to this file.")
+    ] = None,
+    probe: Annotated[bool, typer.Option("--probe", help="Try each value of each variable, too.")] = False,
+    rounds: Annotated[int, typer.Option("--rounds", metavar="INTEGER", help="Rounds at most.")] = 1000,
+    progress: Annotated[
+        float, typer.Option("--progress", metavar="NUMBER", help="Least part by which a real bound must get better.")
+    ] = 1e-9,
+    tolerance: Annotated[
+        float | None,
+        typer.Option("--tolerance", metavar="NUMBER", help="Tolerance of linear rows, instead of outward rounding."),
+    ] = None,
+    time_limit: Annotated[
+        str | None, typer.Option("--time-limit", metavar="SECONDS", help="Then end with what was reached.")
+    ] = None,
+    format: FormatFlag = None,
+    debug: DebugFlag = False,
+) -> int:
+    """Remove what no solution of FILE has from its domains, or bounds, until nothing more goes.
+
+    Ends with 0 at a fixpoint, 10 when FILE turns out infeasible (with the constraint that shows it), 20 when a limit
+    was reached. Constraints of FILE that have no form here are named and left out; what is removed holds all the same.
+    """
+    given = dict(locals())  # the parameters: nothing else has a name yet
+    from oocbe.propagation.propagate import propagate as run
+    from oocbe.system.deadline import Deadline
+
+    options = options_from(given)
+    check_targets(file, solution=output)
+    begin = time.perf_counter()
+    with Deadline(options.time_limit):
+        model = load_model(file, format)
+        reading = time.perf_counter() - begin
+        result = run(model, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe)
+    result = replace(result, seconds=result.seconds + reading)
+    defer_signals()
+    if output is not None and result.reduced is not None:
+        from oocbe.io import write
+
+        write(result.reduced, output)
+        note(f"wrote {output}: {result.reduced!r}")
+    if json:
+        print_json(result.to_json())
+    print_rows(_rows(result), err=json)
+    if output is not None and result.reduced is None:
+        note(f"oocbe: {result.status}; there is no problem to write to {output}")
+    return result.exit_code
+
+
+def _rows(result: PropagationResult) -> list[tuple[str, object]]:
+    probes = f"{result.probes}, {result.failures} of them contradictions" if result.probes else None
+    left_out = [*result.left_out[:SHOWN_NAMES]]
+    more = len(result.left_out) - len(left_out)
+    return [
+        ("problem", result.problem),
+        ("status", result.status),
+        ("reason", result.reason),
+        ("left", None if result.reduced is None else repr(result.reduced)),
+        ("removed", f"{result.removed} in {len(result.rounds)} rounds"),
+        ("probes", probes),
+        *(("left out", text) for text in left_out),
+        ("left out", f"and {more} more" if more else None),
+        ("time", seconds(result.seconds)),
+    ]

@@ -1,0 +1,103 @@
+"""Linear systems in the free MPS format, the writing side (:mod:`oocbe.io.mps` has the other)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from oocbe.errors import UnsupportedError
+from oocbe.model.linear_system import LinearSystem
+
+OBJECTIVE = "objective"
+"""What the objective's row is called, with ``'`` behind where a row is called so."""
+
+
+def render(system: LinearSystem) -> str:
+    """The file's text: what is read from it is this system, its numbers to the last digit.
+
+    Raises
+    ------
+    UnsupportedError : names with blanks, which the free format ends at, or numbers that are no doubles.
+    """
+    if system.is_exact:
+        raise UnsupportedError(f"{system.name}: has integers of 2^53 and beyond, and the mps format is read as doubles")
+    rows = [system.row_name(row).replace(" ", "_") for row in range(system.rows)]
+    for names in (rows, system.names):
+        if len(set(names)) != len(names):
+            raise UnsupportedError(
+                f"{system.name}: two names are alike, blanks as underlines; the mps format needs others"
+            )
+    for name in system.names:
+        if not name or name.split() != [name]:
+            raise UnsupportedError(f"{system.name}: the name {name!r} has blanks, which the free mps format does not")
+    objective = OBJECTIVE
+    while objective in rows:
+        objective += "'"
+    return "\n".join(_lines(system, rows, objective)) + "\n"
+
+
+def _lines(system: LinearSystem, rows: list[str], objective: str) -> Iterator[str]:
+    yield f"NAME {system.name}"
+    if system.maximises:
+        yield "OBJSENSE\n MAX"
+    yield f"ROWS\n N {objective}"
+    sides = list(zip(system.row_lower.tolist(), system.row_upper.tolist(), strict=True))
+    for name, (low, high) in zip(rows, sides, strict=True):
+        yield f" {_kind(low, high)} {name}"
+    yield "COLUMNS"
+    yield from _columns(system, rows, objective)
+    yield "RHS"
+    if system.constant:
+        yield f" RHS {objective} {-system.constant!r}"
+    for name, (low, high) in zip(rows, sides, strict=True):
+        side = high if math.isfinite(high) else low
+        if math.isfinite(side) and side:
+            yield f" RHS {name} {side!r}"
+    yield "RANGES"
+    for name, (low, high) in zip(rows, sides, strict=True):
+        if math.isfinite(low) and math.isfinite(high) and low != high:
+            yield f" RANGES {name} {_width(low, high)!r}"
+    yield "BOUNDS"
+    for name, low, high in zip(system.names, system.lower.tolist(), system.upper.tolist(), strict=True):
+        yield f" {'MI' if math.isinf(low) else 'LO'} BOUND {name}" + ("" if math.isinf(low) else f" {low!r}")
+        yield f" {'PL' if math.isinf(high) else 'UP'} BOUND {name}" + ("" if math.isinf(high) else f" {high!r}")
+    yield "ENDATA"
+
+
+def _width(low: float, high: float) -> float:
+    """A range with which the lower side that is read is no larger than it was: no solution is lost by rounding."""
+    width = high - low
+    while high - width > low:
+        width = math.nextafter(width, math.inf)
+    return width
+
+
+def _kind(low: float, high: float) -> str:
+    """A row's letter; a side on both ends is written as an upper one with a range."""
+    if low == high:
+        return "E"
+    if math.isfinite(high):
+        return "L"
+    return "G" if math.isfinite(low) else "N"
+
+
+def _columns(system: LinearSystem, rows: list[str], objective: str) -> Iterator[str]:
+    order = np.argsort(system.columns, kind="stable")
+    owners = np.repeat(np.arange(system.rows), np.diff(system.starts))[order].tolist()
+    coefficients = system.coefficients[order].tolist()
+    starts = system.rows_of_variables[0].tolist()
+    costs = system.objective.tolist() or [0.0] * system.variables
+    is_integral = False
+    for v, name in enumerate(system.names):
+        if bool(system.integral[v]) != is_integral:
+            is_integral = not is_integral
+            yield f" MARKER 'MARKER' 'INT{'ORG' if is_integral else 'END'}'"
+        entries = range(starts[v], starts[v + 1])
+        if costs[v] or not entries:
+            yield f" {name} {objective} {float(costs[v])!r}"
+        for entry in entries:
+            yield f" {name} {rows[owners[entry]]} {coefficients[entry]!r}"
+    if is_integral:
+        yield " MARKER 'MARKER' 'INTEND'"

@@ -1,0 +1,191 @@
+"""Pseudo-Boolean problems in the OPB format: linear constraints and an objective over variables that are 0 or 1.
+
+An objective, if any, comes first (``min:`` or ``max:``); each constraint is terms, a relation (``>=``, ``<=`` or
+``=``) and an integer, and both end with ``;``. A term is an integer and one or more literals: ``~x`` is 1 - x, and
+several are a *product*, which gets a variable of its own here that is 1 where all of them are. Lines that begin with
+``*`` are comments; the first may say how many variables there are, ``x1`` to the last, also such as occur nowhere.
+Integers have up to 255 bits. Soft constraints (``soft:``, ``[weight]``) raise :class:`~oocbe.errors.UnsupportedError`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+
+from oocbe.errors import UnsupportedError
+from oocbe.io.lexer import Lexer
+from oocbe.io.text import Text
+from oocbe.model.linear_system import LinearSystem, as_numbers, needs_integers
+
+LARGEST_INTEGER = 2**255
+"""Sizes of integers at most."""
+
+MOST_DIGITS = 80
+"""Characters of an integer at most: one of megabytes would take hours to convert."""
+
+MOST_VARIABLES = 2**24
+"""Variables that a comment may promise; more are damage."""
+
+_TOKENS = re.compile(r"\s+|^[ \t]*\*[^\n]*|(?P<mark>[;:]|>=|<=|=)|(?P<word>[^\s;:<>=]+)", re.MULTILINE)
+"""Tokens, and what lies between them."""
+
+_HEADER = re.compile(rb"\s*\*[^\n]*#variable=\s*([0-9]+)")
+"""The comment that says how many variables there are."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_LITERAL = re.compile(r"~?[A-Za-z_][^~*]*")
+_NUMBERED = re.compile(r"x([1-9][0-9]*)")
+
+
+def parse(text: Text) -> LinearSystem:
+    """Read a problem; FormatError with the line where it is malformed, UnsupportedError for soft constraints."""
+    return _Reader(text).read()
+
+
+class _Reader:
+    """What has been read so far."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._lexer = Lexer(text, _TOKENS)
+        self._variables: dict[str, int] = {}
+        self._products: dict[tuple[str, ...], int] = {}
+        self._rows: list[tuple[dict[int, int], int | float, int | float]] = []
+        self._row_names: list[str] = []
+        self._constraints = 0
+
+    def read(self) -> LinearSystem:
+        """Read the objective and all constraints."""
+        promised = self._promised()
+        objective: dict[int, int] = {}
+        constant, maximises, is_first = 0, False, True
+        while not self._lexer.ended:
+            if self._lexer.sees_word(("min", "max", "soft")):
+                maximises = self._sense(is_first)
+                objective, constant = self._sum()
+                self._lexer.take(";", "a term or ';'")
+            else:
+                self._constraint()
+            is_first = False
+        self._add_promised(promised)
+        count = len(self._variables)
+        costs = [objective.get(v, 0) for v in range(count)]
+        return LinearSystem.from_rows(
+            self._rows,
+            [0] * count,
+            [1] * count,
+            names=tuple(self._variables),
+            row_names=tuple(self._row_names),
+            objective=as_numbers(costs, needs_integers(costs)) if objective else np.zeros(0),
+            constant=constant,
+            maximises=maximises,
+            name=self._text.stem,
+        )
+
+    def _promised(self) -> int:
+        """How many variables the comment at the beginning promises."""
+        header = _HEADER.match(self._text.data)
+        digits = header[1] if header else b"0"
+        if len(digits) > MOST_DIGITS or int(digits) > MOST_VARIABLES:
+            raise UnsupportedError(
+                f"{self._text.path}, line 1: {digits[:MOST_DIGITS].decode()} variables; at most {MOST_VARIABLES:,} are "
+                "supported"
+            )
+        return int(digits)
+
+    def _add_promised(self, promised: int) -> None:
+        """Make variables that occur nowhere, on which a count of solutions depends, where all are called x1, x2, …"""
+        products = {"*".join(literals) for literals in self._products}
+        numbers = [_NUMBERED.fullmatch(name) for name in self._variables if name not in products]
+        if all(m is not None and len(m[1]) <= MOST_DIGITS and int(m[1]) <= promised for m in numbers):
+            for number in range(1, promised + 1):
+                self._variables.setdefault(f"x{number}", len(self._variables))
+
+    def _sense(self, is_first: bool) -> bool:
+        """Whether the objective that begins here is to be large."""
+        word = self._lexer.word("an objective")
+        if word == "soft":
+            self._lexer.place -= 1
+            raise UnsupportedError(f"{self._here()}: soft constraints are not supported; put them into the objective")
+        self._lexer.take(":", f"':' after {word}")
+        if not is_first:
+            raise self._lexer.error("found an objective here, expected it before all constraints")
+        return word == "max"
+
+    def _constraint(self) -> None:
+        terms, constant = self._sum()
+        relation = self._lexer.take("<=>=", "a term or a relation: >=, <= or =")
+        right = self._integer("the right-hand side") - constant
+        self._lexer.take(";", "';' at the end of a constraint")
+        low = -math.inf if relation == "<=" else right
+        high = math.inf if relation == ">=" else right
+        self._rows.append((terms, low, high))
+        self._constraints += 1
+        self._row_names.append(f"constraint {self._constraints}")
+
+    def _sum(self) -> tuple[dict[int, int], int]:
+        """Coefficients of variables, and what negated ones add."""
+        terms: dict[int, int] = {}
+        constant = 0
+        while self._lexer.sees_word():
+            coefficient = self._integer("a coefficient")
+            literals = [self._literal()]
+            while self._lexer.sees_word() and not _INTEGER.fullmatch(self._lexer.next_word):
+                literals.append(self._literal())
+            if len(set(literals)) == 1:
+                name = literals[0]
+                v = self._variables.setdefault(name.lstrip("~"), len(self._variables))
+                if name.startswith("~"):
+                    constant += coefficient
+                    coefficient = -coefficient
+            else:
+                v = self._product(tuple(sorted(set(literals))))
+            terms[v] = terms.get(v, 0) + coefficient
+        return terms, constant
+
+    def _product(self, literals: tuple[str, ...]) -> int:
+        """The variable that is 1 where all literals are; made where it is new, with the rows that say so."""
+        known = self._products.get(literals)
+        if known is not None:
+            return known
+        factors = [
+            (self._variables.setdefault(name.lstrip("~"), len(self._variables)), name.startswith("~"))
+            for name in literals
+        ]
+        made = self._products[literals] = self._variables["*".join(literals)] = len(self._variables)
+        what = f"product {'*'.join(literals)}"
+        together: dict[int, int] = {made: -1}
+        negated = 0
+        for v, is_negated in factors:
+            # product <= literal
+            self._rows.append(({made: 1, v: 1 if is_negated else -1}, -math.inf, int(is_negated)))
+            together[v] = together.get(v, 0) + (-1 if is_negated else 1)
+            negated += is_negated
+        # the literals' sum is at most one less than their number, where the product is 0
+        self._rows.append((together, -math.inf, len(literals) - 1 - negated))
+        self._row_names += [what] * (len(factors) + 1)
+        return made
+
+    def _literal(self) -> str:
+        name = self._lexer.word("a literal")
+        if not _LITERAL.fullmatch(name):
+            self._lexer.place -= 1
+            raise self._lexer.expected("a literal such as x1 or ~x1")
+        return name
+
+    def _integer(self, what: str) -> int:
+        word = self._lexer.word(f"{what}, an integer")
+        self._lexer.place -= 1
+        if word.startswith("["):
+            raise UnsupportedError(f"{self._here()}: soft constraints are not supported; put them into the objective")
+        if not _INTEGER.fullmatch(word):
+            raise self._lexer.expected(f"{what}, an integer")
+        if len(word) > MOST_DIGITS or abs(int(word)) > LARGEST_INTEGER:
+            raise self._lexer.expected(f"{what} of at most 255 bits")
+        self._lexer.place += 1
+        return int(word)
+
+    def _here(self) -> str:
+        return f"{self._text.path}, line {self._lexer.line()}"

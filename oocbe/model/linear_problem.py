@@ -1,0 +1,148 @@
+"""A problem with finite domains from a linear system: what every value of a variable takes, in exact integers.
+
+Real variables and endless domains have no such form. Coefficients that are decimal fractions become integers with a
+common denominator. A row is written so that its least consumption is 0; a value that takes more than there is takes one
+more than there is, whatever the coefficient was, so that even large coefficients may fit 64 bits.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import UnsupportedError
+from oocbe.model.linear_system import LinearSystem
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_SUM, MIN_SUM
+from oocbe.system.deadline import look
+
+LARGEST_DOMAIN = 2**24
+"""Values of a variable at most."""
+
+MOST_COEFFICIENTS = 2**26
+"""Coefficients of all rows together at most: one for each value of each entry's variable."""
+
+INT64 = 2**63
+"""What an integer of 64 bits with a sign stays below."""
+
+
+def problem_of(system: LinearSystem) -> Problem:
+    """The problem whose solutions are the integer points of a system, value k of a variable being its lower bound + k.
+
+    Raises
+    ------
+    UnsupportedError : names the real or endless variable, or the row with numbers that have no room.
+    """
+    origins: list[int] = []
+    variables = []
+    for v, name in enumerate(system.names):
+        size = _size(system, v)
+        low = math.ceil(system.lower[v]) if size else 0
+        labels = None if low == 0 else tuple(str(low + k) for k in range(size))
+        origins.append(low)
+        variables.append(Variable(name, max(1, size), labels))
+    sizes = [v.size for v in variables]
+    cells = sum(sizes[v] for v in system.columns.tolist())
+    if cells > MOST_COEFFICIENTS:
+        raise UnsupportedError(
+            f"{system.name}: the rows' variables have {cells:,} values together; at most {MOST_COEFFICIENTS:,} are "
+            "supported"
+        )
+    is_empty = any(_size(system, v) == 0 for v in range(system.variables))
+    nothing = (Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True),)
+    constant, functions = _objective(system, sizes, origins)
+    return Problem(
+        tuple(variables),
+        functions,
+        nothing if is_empty else (),
+        tuple(part for row in range(system.rows) for part in _parts_of(system, row, sizes, origins)),
+        constant=constant,
+        semiring=MAX_SUM if system.maximises else MIN_SUM,
+        name=system.name,
+    )
+
+
+def _size(system: LinearSystem, v: int) -> int:
+    """Values of a variable; 0 where it has none."""
+    name, low, high = system.names[v], system.lower[v], system.upper[v]
+    if not system.integral[v]:
+        raise UnsupportedError(f"{system.name}: variable {name} is real; elimination needs integers")
+    if math.isinf(low) or math.isinf(high):
+        raise UnsupportedError(f"{system.name}: variable {name} has no bound {'below' if math.isinf(low) else 'above'}")
+    size = int(max(0, math.floor(high) - math.ceil(low) + 1))
+    if size > LARGEST_DOMAIN:
+        raise UnsupportedError(f"{system.name}: variable {name} has {size:,} values; at most {LARGEST_DOMAIN:,} are")
+    return size
+
+
+def _exact(number: int | float) -> Fraction:
+    """A number as the file says it: a double's shortest decimal."""
+    return Fraction(repr(float(number))) if isinstance(number, float) else Fraction(int(number))
+
+
+def _parts_of(system: LinearSystem, row: int, sizes: list[int], origins: list[int]) -> list[LinearConstraint]:
+    """The inequalities of a row; those that every assignment keeps are left out."""
+    look()
+    entries = slice(system.starts[row], system.starts[row + 1])
+    columns = system.columns[entries].tolist()
+    terms = [_exact(a) for a in system.coefficients[entries].tolist()]
+    made = []
+    for side, sign in ((system.row_upper[row], 1), (system.row_lower[row], -1)):
+        if math.isinf(side):
+            continue
+        scale = math.lcm(*(a.denominator for a in terms))
+        whole = [int(sign * a * scale) for a in terms]
+        shared = math.gcd(*whole) or 1
+        room = math.floor(sign * _exact(side) * scale / shared)
+        whole = [a // shared for a in whole]
+        # Consumption from 0 on: what the cheapest value takes comes off the room.
+        room -= sum(a * origins[v] + min(0, a * (sizes[v] - 1)) for a, v in zip(whole, columns, strict=True))
+        if room >= 0 and sum(abs(a) * (sizes[v] - 1) for a, v in zip(whole, columns, strict=True)) <= room:
+            continue
+        if room + 1 >= INT64:
+            raise UnsupportedError(
+                f"{system.name}: {system.row_name(row)}: as integers, its numbers leave 64 bits; elimination needs less"
+            )
+        limit = max(0, room + 1)
+        coefficients = tuple(_consumption(a, sizes[v], limit) for a, v in zip(whole, columns, strict=True))
+        made.append(LinearConstraint(tuple(columns), coefficients, max(-1, room), system.row_name(row)))
+    return made
+
+
+def _consumption(coefficient: int, size: int, limit: int) -> NDArray[np.int64]:
+    """What each value takes more than the cheapest one, at most ``limit``."""
+    if abs(coefficient) * (size - 1) < INT64:
+        steps = np.arange(size, dtype=np.int64)
+        taken = np.minimum(steps * abs(coefficient), limit)
+    else:
+        taken = np.array([min(k * abs(coefficient), limit) for k in range(size)], dtype=np.int64)
+    return taken if coefficient > 0 else taken[::-1].copy()
+
+
+def _objective(system: LinearSystem, sizes: list[int], origins: list[int]) -> tuple[int | float, tuple[Function, ...]]:
+    """The constant and the function of each variable that the objective has a coefficient for."""
+    costs = system.objective.tolist()
+    constant = system.constant
+    is_whole = all(float(c).is_integer() for c in [*costs, constant] if isinstance(c, float))
+    total = int(constant) if is_whole else float(constant)
+    functions = []
+    for v, cost in enumerate(costs):
+        if cost == 0:
+            continue
+        if not is_whole:
+            total += cost * origins[v]
+            values = cost * np.arange(sizes[v], dtype=np.float64)
+        else:
+            total += int(cost) * origins[v]
+            if abs(int(cost)) * sizes[v] >= INT64:
+                name = system.names[v]
+                raise UnsupportedError(
+                    f"{system.name}: the objective's coefficient of {name} leaves 64 bits; scale it down"
+                )
+            values = int(cost) * np.arange(sizes[v], dtype=np.int64)
+        functions.append(Function((v,), np.arange(sizes[v])[:, None], values))
+    return total, tuple(functions)

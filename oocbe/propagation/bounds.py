@@ -1,0 +1,213 @@
+"""Bounds of a linear system's variables, propagated to their fixpoint (Sofranac, Gleixner and Pokutta 2021).
+
+Rounds go over the rows whose variables have changed. Integers are computed exactly, by doubles as long as sums stay
+below 2^53 and by Python's integers beyond; with fractions bounds are moved outwards by what rounding may be off, so
+that no feasible point is lost, those of the decimals in a file included. The paper's way, which takes an improvement
+where it is more than a tolerance and forgets rounding, is an option to compare with.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import RequestedEndError, TimeLimitError, UsageError
+from oocbe.kernels.cpu.propagation.linear_rows import (
+    INTEGER_COEFFICIENTS,
+    INTEGER_ROW,
+    REAL_ROW,
+    Found,
+    LinearRows,
+    Rounding,
+    propagate_round,
+)
+from oocbe.model.linear_system import EXACT_LIMIT, LinearSystem, Numbers
+from oocbe.propagation.exact_bounds import exact_round
+from oocbe.system.deadline import current_flag, look
+
+ROUNDS = 1000
+"""Rounds at most where no other limit is given: convergence may take for ever, and few instances need a hundred."""
+
+PROGRESS = 1e-9
+"""Part of itself (or of 1) by which a real bound must get better to count, where nothing else is said."""
+
+FIXPOINT, INFEASIBLE, LIMIT, INTERRUPTED = "fixpoint", "infeasible", "limit", "interrupted"
+"""How a propagation ended."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Bounds that were reached.
+
+    Attributes
+    ----------
+    status : ``fixpoint``, ``infeasible``, ``limit`` or ``interrupted`` (by a signal).
+    reason : why it ended so, for people; empty for a fixpoint.
+    lower, upper : (variables,), in the form of the system's numbers.
+    rounds : how often a bound got better in each round.
+    row, variable : that show infeasibility, None where a row alone, or a variable alone, does.
+    """
+
+    status: str
+    reason: str
+    lower: Numbers
+    upper: Numbers
+    rounds: tuple[int, ...] = ()
+    row: int | None = None
+    variable: int | None = None
+
+
+def propagate_bounds(
+    system: LinearSystem,
+    *,
+    rounds: int = ROUNDS,
+    progress: float = PROGRESS,
+    tolerance: float | None = None,
+    simultaneous: bool = False,
+    marked: NDArray[np.uint8] | None = None,
+) -> Bounds:
+    """Tighten a system's bounds until no row can.
+
+    Parameters
+    ----------
+    rounds : rounds at most.
+    progress : part of itself by which a real bound must get better; at least 0. Integers always count.
+    tolerance : None: outward rounding; a number: what integers may be off and bounds may cross, and no care of
+        rounding, as in the paper (1e-9 there).
+    simultaneous : whether all rows of a round see the bounds before it (algorithm 2 of the paper, for many processors)
+        and not those that rows before them found (algorithm 1).
+    marked : uint8 (rows,), rows to begin with; None: all.
+
+    Returns
+    -------
+    Bounds : the bounds reached when the time was up or a limit was reached are valid, too.
+    """
+    if rounds < 0 or not progress >= 0 or (tolerance is not None and not tolerance >= 0):
+        raise UsageError("propagation: limits on rounds and progress, and the tolerance, must be at least 0")
+    waiting = np.ones(system.rows, dtype=np.uint8) if marked is None else marked.copy()
+    if system.is_exact:
+        return _exactly(system, system.lower.astype(object), system.upper.astype(object), waiting, rounds, ())
+    lower, upper = _rounded_bounds(system, tolerance or 0.0)
+    crossing = np.flatnonzero(lower > upper + (tolerance or 0.0))
+    if len(crossing):
+        return _crossing(system, lower, upper, int(crossing[0]))
+    rows = _linear_rows(system)
+    rounding = Rounding(tolerance is None, tolerance or 0.0, progress)
+    found = Found(*(np.full(1, start, dtype=np.int64) for start in (-1, -1, 0)))
+    counts: list[int] = []
+    stop = current_flag()
+    while waiting.any():
+        if len(counts) >= rounds:
+            return Bounds(LIMIT, f"the limit of {rounds} rounds was reached", lower, upper, tuple(counts))
+        again = np.zeros_like(waiting) if simultaneous else waiting
+        before = (lower.copy(), upper.copy()) if simultaneous else (lower, upper)
+        counts.append(propagate_round(rows, *before, lower, upper, waiting, again, rounding, found, stop))
+        if found.row[0] >= 0:
+            variable = int(found.variable[0]) if found.variable[0] >= 0 else None
+            return _infeasible(system, lower, upper, tuple(counts), int(found.row[0]), variable)
+        if (ended := how_time_ended()) is not None:
+            return Bounds(*ended, lower, upper, tuple(counts))
+        waiting = again
+    if found.inexact[0] and tolerance is None and (rows.kinds == INTEGER_ROW).all():
+        # Sums left 2^53: the bounds so far hold, and Python's integers go on from them.
+        everything = np.ones(system.rows, dtype=np.uint8)
+        return _exactly(system, _integers(lower), _integers(upper), everything, rounds, tuple(counts))
+    return Bounds(FIXPOINT, "", lower, upper, tuple(counts))
+
+
+def _exactly(
+    system: LinearSystem,
+    lower: NDArray[np.object_],
+    upper: NDArray[np.object_],
+    waiting: NDArray[np.uint8],
+    rounds: int,
+    counts: tuple[int, ...],
+) -> Bounds:
+    """Go on with Python's integers."""
+    for v, (low, high) in enumerate(zip(lower, upper, strict=True)):
+        if low > high:
+            return _crossing(system, lower, upper, v)
+    while waiting.any():
+        if len(counts) >= rounds:
+            return Bounds(LIMIT, f"the limit of {rounds} rounds was reached", lower, upper, counts)
+        better, row, variable = exact_round(system, lower, upper, waiting)
+        counts = (*counts, better)
+        if row is not None:
+            return _infeasible(system, lower, upper, counts, row, variable)
+        if (ended := how_time_ended()) is not None:
+            return Bounds(*ended, lower, upper, counts)
+    return Bounds(FIXPOINT, "", lower, upper, counts)
+
+
+def how_time_ended() -> tuple[str, str] | None:
+    """Status and reason where the deadline of the block that this runs in has come; None otherwise."""
+    try:
+        look()
+    except TimeLimitError as error:
+        return INTERRUPTED if isinstance(error, RequestedEndError) else LIMIT, str(error)
+    return None
+
+
+def _infeasible(
+    system: LinearSystem, lower: Numbers, upper: Numbers, counts: tuple[int, ...], row: int, variable: int | None
+) -> Bounds:
+    if variable is None:
+        reason = f"{system.row_name(row)} cannot be satisfied within the bounds of its variables"
+    else:
+        name = system.names[variable]
+        reason = f"{system.row_name(row)} leaves {name} no value: at least {lower[variable]}, at most {upper[variable]}"
+    return Bounds(INFEASIBLE, reason, lower, upper, counts, row, variable)
+
+
+def _crossing(system: LinearSystem, lower: Numbers, upper: Numbers, variable: int) -> Bounds:
+    name = system.names[variable]
+    kind = "integer" if system.integral[variable] else "value"
+    reason = f"{name} has no {kind} between its bounds {system.lower[variable]} and {system.upper[variable]}"
+    return Bounds(INFEASIBLE, reason, lower, upper, (), None, variable)
+
+
+def _rounded_bounds(system: LinearSystem, tolerance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Copies of the bounds, those of integers rounded inwards."""
+    lower, upper = system.lower.astype(np.float64), system.upper.astype(np.float64)
+    lower = np.where(system.integral, np.ceil(lower - tolerance), lower)
+    upper = np.where(system.integral, np.floor(upper + tolerance), upper)
+    return lower, upper
+
+
+def _linear_rows(system: LinearSystem) -> LinearRows:
+    """The loop's arrays; sides of rows of integers are rounded to integers."""
+    coefficients = system.coefficients.astype(np.float64, copy=False)
+    is_integer = (coefficients == np.floor(coefficients)) & (np.abs(coefficients) < EXACT_LIMIT)
+    has_integers = _all_of_rows(system, is_integer)
+    only_integers = has_integers & _all_of_rows(system, system.integral[system.columns])
+    kinds = np.where(only_integers, INTEGER_ROW, np.where(has_integers, INTEGER_COEFFICIENTS, REAL_ROW))
+    row_lower, row_upper = (side.astype(np.float64, copy=False) for side in (system.row_lower, system.row_upper))
+    row_lower = np.where(only_integers, np.ceil(row_lower), row_lower)
+    row_upper = np.where(only_integers, np.floor(row_upper), row_upper)
+    return LinearRows(
+        system.starts,
+        system.columns,
+        coefficients,
+        row_lower,
+        row_upper,
+        kinds.astype(np.uint8),
+        system.integral.astype(np.uint8),
+        *system.rows_of_variables,
+    )
+
+
+def _all_of_rows(system: LinearSystem, flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether a flag of every entry of each row is set."""
+    missing = np.zeros(len(flags) + 1, dtype=np.int64)
+    np.cumsum(~flags, out=missing[1:])
+    result: NDArray[np.bool_] = missing[system.starts[1:]] == missing[system.starts[:-1]]
+    return result
+
+
+def _integers(bounds: NDArray[np.float64]) -> NDArray[np.object_]:
+    made = np.empty(len(bounds), dtype=object)
+    made[:] = [int(b) if math.isfinite(b) else b for b in bounds.tolist()]
+    return made

@@ -1,0 +1,126 @@
+"""Propagation of whatever a file may hold, and the smaller problem that it leaves."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from oocbe.errors import UnsupportedError, UsageError
+from oocbe.io import Model, as_problem
+from oocbe.model.compact_problem import CompactProblem
+from oocbe.model.linear_system import LinearSystem, Numbers
+from oocbe.model.parts import Constraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.propagation.bounds import INFEASIBLE, PROGRESS, ROUNDS, propagate_bounds
+from oocbe.propagation.fixpoint import Network
+from oocbe.propagation.probing import Probed, probe
+from oocbe.propagation.reduction import reduced
+from oocbe.results.propagation_result import PropagationResult
+from oocbe.system.deadline import unlimited
+
+BIT_SET_BYTES = 2**29
+"""Memory for tables as bit sets where values are tried one after the other."""
+
+
+def propagate(
+    model: Model,
+    *,
+    rounds: int = ROUNDS,
+    progress: float = PROGRESS,
+    tolerance: float | None = None,
+    probing: bool = False,
+) -> PropagationResult:
+    """Remove what no solution has, until nothing more goes.
+
+    A linear system's bounds are tightened (:func:`~oocbe.propagation.bounds.propagate_bounds`, also for progress and
+    tolerance); of a problem, values go that some constraint has no support for (:mod:`oocbe.propagation.fixpoint`).
+
+    Parameters
+    ----------
+    rounds : rounds at most, at least 0. probing : whether to try each value of each variable afterwards; a system is
+        then taken as a problem, which needs integers with bounds.
+    """
+    begin = time.perf_counter()
+    if rounds < 0:
+        raise UsageError(f"propagation: at least 0 rounds, not {rounds}")
+    if isinstance(model, LinearSystem) and not probing:
+        result = _of_system(model, rounds, progress, tolerance)
+    else:
+        result = _of_problem(finite(model) if isinstance(model, LinearSystem) else model, rounds, probing)
+    return replace(result, seconds=time.perf_counter() - begin)
+
+
+def _of_system(system: LinearSystem, rounds: int, progress: float, tolerance: float | None) -> PropagationResult:
+    found = propagate_bounds(system, rounds=rounds, progress=progress, tolerance=tolerance)
+    smaller = None
+    if found.status != INFEASIBLE:
+        with unlimited():  # also where the time was up: what was reached is valid
+            smaller = with_bounds(system, found.lower, found.upper)
+    return PropagationResult(
+        status=found.status,
+        reason=found.reason,
+        problem=system.name,
+        rounds=found.rounds,
+        removed=int(np.count_nonzero(found.lower != system.lower) + np.count_nonzero(found.upper != system.upper)),
+        constraint=None if found.row is None else system.row_name(found.row),
+        variable=None if found.variable is None else system.names[found.variable],
+        reduced=smaller,
+    )
+
+
+def with_bounds(system: LinearSystem, lower: Numbers, upper: Numbers) -> LinearSystem:
+    """A system with other bounds, rounded outwards where these are integers that its numbers do not have."""
+    if not system.is_exact:
+        rounded = [bounds.astype(np.float64) for bounds in (lower, upper)]
+        lower = np.where(rounded[0] > lower, np.nextafter(rounded[0], -np.inf), rounded[0])
+        upper = np.where(rounded[1] < upper, np.nextafter(rounded[1], np.inf), rounded[1])
+    return replace(system, lower=lower, upper=upper)
+
+
+def _of_problem(model: Problem | CompactProblem, rounds: int, probing: bool) -> PropagationResult:
+    compact = model if isinstance(model, CompactProblem) else CompactProblem(model)
+    network = Network(compact, BIT_SET_BYTES if probing else 0)
+    found = network.propagate(rounds)
+    probed = probe(network, found) if probing else Probed(found)
+    smaller: Problem | CompactProblem | None = None
+    if found.status != INFEASIBLE:
+        with unlimited():
+            smaller = reduced(compact, found.domains)
+        if isinstance(model, Problem):
+            smaller = smaller.problem
+    return PropagationResult(
+        status=found.status,
+        reason=found.reason,
+        problem=compact.problem.name,
+        rounds=tuple(found.rounds),
+        removed=int(sum(compact.problem.sizes) - found.domains.counts.sum()),
+        constraint=found.constraint,
+        variable=None if found.variable is None else compact.problem.variables[found.variable].name,
+        reduced=smaller,
+        left_out=compact.left_out,
+        probes=probed.probes,
+        failures=probed.failures,
+    )
+
+
+def finite(model: Model) -> Problem:
+    """The problem with finite domains that a model is, or that propagation leaves of it; UnsupportedError otherwise."""
+    try:
+        return as_problem(model)
+    except UnsupportedError:
+        if isinstance(model, Problem) or (isinstance(model, CompactProblem) and model.left_out):
+            raise
+        found = propagate(model)
+        if found.reduced is None:
+            return _infeasible(model)
+        return as_problem(found.reduced)
+
+
+def _infeasible(model: LinearSystem | CompactProblem) -> Problem:
+    """A problem over variables of the same names that has no solution."""
+    names = model.names if isinstance(model, LinearSystem) else tuple(v.name for v in model.problem.variables)
+    nothing = Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True)
+    name = model.name if isinstance(model, LinearSystem) else model.problem.name
+    return Problem(tuple(Variable(n, 1) for n in names), constraints=(nothing,), name=name)

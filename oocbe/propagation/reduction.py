@@ -1,0 +1,95 @@
+"""What is left of a problem whose variables have lost values: the same variables, with smaller domains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.propagation.domains import Domains
+from oocbe.system.deadline import look
+
+Table = TypeVar("Table", Constraint, ShortTable)
+
+
+def reduced(model: CompactProblem, domains: Domains) -> CompactProblem:
+    """The problem over the values left, of which every variable has one at least; labels say which these were.
+
+    Rows with removed values are left out, and so are constraints that forbid nothing any more. Solutions, values and
+    the meaning of labels stay.
+    """
+    problem = model.problem
+    if (domains.counts == np.diff(domains.offsets)).all():
+        return model
+    places = _Places(domains)
+    variables = tuple(_shrunk(variable, domains.values(v)) for v, variable in enumerate(problem.variables))
+    tables = (places.table(c) for c in problem.constraints)
+    linear = []
+    for constraint in problem.linear_constraints:
+        columns = tuple(
+            column[domains.values(v)] for v, column in zip(constraint.scope, constraint.coefficients, strict=True)
+        )
+        smaller = replace(constraint, coefficients=columns)
+        if smaller.can_bind:
+            linear.append(smaller)
+    left = Problem(
+        variables,
+        tuple(places.function(f) for f in problem.functions),
+        tuple(c for c in tables if c.allowed or len(c.tuples)),
+        tuple(linear),
+        constant=problem.constant,
+        semiring=problem.semiring,
+        upper_bound=problem.upper_bound,
+        name=problem.name,
+    )
+    short = tuple(t for t in map(places.table, model.short_tables) if t.allowed or len(t.tuples))
+    return CompactProblem(left, short, model.left_out)
+
+
+class _Places:
+    """Where each value is in the smaller domain of its variable, or -1."""
+
+    def __init__(self, domains: Domains) -> None:
+        self._domains = domains
+        self._is_whole = domains.counts == np.diff(domains.offsets)
+        flags = domains.alive.astype(np.int64)
+        numbers = np.cumsum(flags) - flags
+        first = np.repeat(numbers[domains.offsets[:-1]], np.diff(domains.offsets)) if len(flags) else numbers
+        self._place = np.where(flags > 0, numbers - first, -1)
+
+    def rows(self, scope: tuple[int, ...], tuples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Rows in the smaller domains, and which of the rows they were."""
+        look()
+        stays = np.ones(len(tuples), dtype=bool)
+        if not scope or self._is_whole[list(scope)].all():
+            return tuples, stays
+        columns = []
+        for axis, v in enumerate(scope):
+            column = tuples[:, axis]
+            place = self._place[self._domains.offsets[v] + np.maximum(column, 0)]
+            stays &= (column == ANY) | (place >= 0)
+            columns.append(np.where(column == ANY, ANY, place))
+        return np.stack(columns, axis=1)[stays], stays
+
+    def table(self, table: Table) -> Table:
+        """A constraint over the values left."""
+        tuples, _ = self.rows(table.scope, table.tuples)
+        return table if tuples is table.tuples else replace(table, tuples=tuples)
+
+    def function(self, function: Function) -> Function:
+        """A function over the values left."""
+        tuples, stays = self.rows(function.scope, function.tuples)
+        if tuples is function.tuples:
+            return function
+        return replace(function, tuples=tuples, values=function.values[stays])
+
+
+def _shrunk(variable: Variable, values: NDArray[np.int64]) -> Variable:
+    if len(values) == variable.size:
+        return variable
+    return Variable(variable.name, len(values), tuple(variable.label(value) for value in values.tolist()))

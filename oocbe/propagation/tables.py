@@ -1,0 +1,229 @@
+"""Constraints that remove values from domains: tables of allowed or forbidden rows, and linear inequalities.
+
+Each is asked by :meth:`Propagator.filter` to remove what it forbids by itself, and says which of its variables lost
+values. What it remembers (the rows left) only ever shrinks with the domains, so it serves one descent of domains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.kernels.cpu.propagation.table_rows import count_forbidden, filter_linear, scan_table
+from oocbe.model.compact_problem import ANY
+from oocbe.model.parts import LinearConstraint
+from oocbe.propagation.domains import Domains
+from oocbe.system.deadline import current_flag, look
+
+EXACT_SUMS = 2**62
+"""Sums of coefficients below it are computed with integers of 64 bits."""
+
+
+class Propagator(Protocol):
+    """A constraint that removes values."""
+
+    scope: tuple[int, ...]
+    name: str
+    is_idempotent: bool
+    """Whether asking again, with nothing changed by others, removes nothing."""
+
+    @property
+    def cost(self) -> int:
+        """About how many steps a call takes; cheap ones are asked first."""
+
+    def push(self) -> None:
+        """Remember what is left, for a trial."""
+
+    def pop(self) -> None:
+        """Go back to what was left at the last :meth:`push` that has not been gone back to."""
+
+    def filter(self, domains: Domains) -> list[int] | None:
+        """Remove values; the variables that lost some, or None where nothing satisfies the constraint.
+
+        A variable may be left without values: that is a contradiction, too. TimeLimitError at the deadline.
+        """
+
+
+class _RowTable:
+    """A table's rows as codes, and which of them are left: the first so many of a permutation.
+
+    rows_left : how many; set back to what it was, the same rows are left again.
+    """
+
+    def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
+        self.scope, self.name = scope, name
+        self.rows_left = len(codes)
+        self._codes = codes
+        self._offsets = domains.offsets[list(scope)]
+        self._sizes = domains.offsets[np.array(scope, dtype=np.int64) + 1] - self._offsets
+        self._rows: NDArray[Any] | None = None
+        self._levels: list[int] = []
+
+    @property
+    def cost(self) -> int:
+        """Cells of the rows left."""
+        return self.rows_left * len(self.scope)
+
+    def push(self) -> None:
+        """Remember how many rows are left."""
+        self._levels.append(self.rows_left)
+
+    def pop(self) -> None:
+        """Set back how many rows are left."""
+        self.rows_left = self._levels.pop()
+
+    def _taken(self) -> tuple[NDArray[Any], NDArray[Any], int, bool, NDArray[np.int64], NDArray[np.int64]]:
+        """What the loops need: codes, rows, how many are left, whether they are to be numbered, places of the flags."""
+        is_whole = self._rows is None
+        if self._rows is None:
+            self._rows = np.empty(self.rows_left, dtype=np.int32 if self.rows_left < 2**31 else np.int64)
+        return self._codes, self._rows, self.rows_left, is_whole, self._offsets, self._sizes
+
+
+class AllowedRows(_RowTable):
+    """A table of all feasible rows, short or not: values stay that some row has, by one pass over the rows left."""
+
+    is_idempotent = True
+
+    def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str) -> None:
+        super().__init__(scope, codes, domains, name)
+        self._removed = np.zeros(len(scope), dtype=np.int64)
+
+    def filter(self, domains: Domains) -> list[int] | None:
+        """Remove the values that no row has."""
+        stop = current_flag()
+        self.rows_left = scan_table(*self._taken(), domains.alive, domains.scratch, self._removed, stop)
+        if stop[0] != 0:
+            look()
+        return reduce_counts(self.scope, self._removed, domains) if self.rows_left else None
+
+
+class ForbiddenRows(_RowTable):
+    """A table of forbidden rows without repetition: a value goes where these hold all assignments of the others."""
+
+    is_idempotent = False
+
+    def filter(self, domains: Domains) -> list[int] | None:
+        """Remove the values all of whose assignments are forbidden."""
+        sizes = [int(domains.counts[v]) for v in self.scope]
+        changed: list[int] = []
+        if math.prod(sizes) // max(sizes, default=1) > self.rows_left:
+            return changed  # too few rows for any value
+        stop = current_flag()
+        self.rows_left = count_forbidden(*self._taken(), domains.alive, domains.counters, stop)
+        if stop[0] != 0:
+            look()
+        if math.prod(sizes) == self.rows_left:
+            return None
+        for v, size in zip(self.scope, sizes, strict=True):
+            counts = domains.counters[domains.offsets[v] : domains.offsets[v + 1]]
+            if domains.keep(v, counts < math.prod(sizes) // size):
+                changed.append(v)
+        return changed
+
+
+class _WithoutMemory:
+    """What goes by the domains alone."""
+
+    def push(self) -> None:
+        """Nothing has to be remembered."""
+
+    def pop(self) -> None:
+        """Nothing was remembered."""
+
+
+class ForbiddenPatterns(_WithoutMemory):
+    """Forbidden rows with cells for every value, too many to be written out: each row is taken by itself.
+
+    A value goes where one row forbids it whatever the others are; several rows together may forbid more.
+    """
+
+    is_idempotent = False
+
+    def __init__(self, scope: tuple[int, ...], tuples: NDArray[np.int64], name: str) -> None:
+        self.scope, self.name = scope, name
+        self._tuples = tuples
+        self.cost = tuples.size
+
+    def filter(self, domains: Domains) -> list[int] | None:
+        """Remove values that a row with one open cell forbids."""
+        changed = []
+        columns = self._tuples.T
+        covers = np.empty(columns.shape, dtype=bool)
+        for axis, v in enumerate(self.scope):
+            left = domains.values(v)
+            covers[axis] = (columns[axis] == ANY) | ((len(left) == 1) & (columns[axis] == left[:1].sum()))
+        open_cells = (~covers).sum(axis=0)
+        if (open_cells == 0).any():
+            return None
+        for axis, v in enumerate(self.scope):
+            values = columns[axis][(open_cells == 1) & ~covers[axis]]
+            kept = np.ones(domains.offsets[v + 1] - domains.offsets[v], dtype=bool)
+            kept[values] = False
+            if domains.keep(v, kept):
+                changed.append(v)
+        return changed
+
+
+class LinearFilter(_WithoutMemory):
+    """A linear inequality over values: one goes that takes more than the cheapest values of the others leave."""
+
+    is_idempotent = True
+
+    def __init__(self, linear: LinearConstraint, domains: Domains) -> None:
+        self.scope, self.name = linear.scope, linear.name
+        self._capacity = linear.capacity
+        self._columns = linear.coefficients
+        self._offsets = domains.offsets[list(linear.scope)]
+        self._starts = np.cumsum([0, *map(len, linear.coefficients)], dtype=np.int64)
+        self.cost = int(self._starts[-1])
+        largest = sum(max(abs(int(c.min())), abs(int(c.max()))) for c in linear.coefficients)
+        self._is_small = 2 * largest + abs(linear.capacity) < EXACT_SUMS
+        self._flat = np.concatenate([np.zeros(0, dtype=np.int64), *linear.coefficients]) if self._is_small else None
+        self._least = np.zeros(len(self.scope), dtype=np.int64)
+        self._removed = np.zeros(len(self.scope), dtype=np.int64)
+
+    def filter(self, domains: Domains) -> list[int] | None:
+        """Remove what takes too much."""
+        if (domains.counts[list(self.scope)] == 0).any():
+            return None
+        if self._flat is None:
+            return self._filter_large(domains)
+        room = filter_linear(
+            self._flat, self._starts, self._offsets, self._capacity, domains.alive, self._least, self._removed
+        )
+        return reduce_counts(self.scope, self._removed, domains) if room >= 0 else None
+
+    def _filter_large(self, domains: Domains) -> list[int] | None:
+        """The same with Python's integers, for sums that leave 64 bits."""
+        least = [int(c[domains.values(v)].min()) for v, c in zip(self.scope, self._columns, strict=True)]
+        room = self._capacity - sum(least)
+        if room < 0:
+            return None
+        changed = []
+        for v, column, low in zip(self.scope, self._columns, least, strict=True):
+            kept = np.array([int(c) - low <= room for c in column.tolist()], dtype=bool)
+            if domains.keep(v, kept):
+                changed.append(v)
+        return changed
+
+
+def codes_of(tuples: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[Any]:
+    """Rows as the loops read them: the smallest unsigned integers, a variable's size for every value."""
+    dtype = np.min_scalar_type(max(sizes, default=0))
+    limits = np.array(sizes, dtype=np.int64)
+    return np.where(tuples == ANY, limits, tuples).astype(dtype)
+
+
+def reduce_counts(scope: tuple[int, ...], removed: NDArray[np.int64], domains: Domains) -> list[int]:
+    """Take what a loop removed off the counts; the variables that lost something."""
+    changed = []
+    for v, lost in zip(scope, removed.tolist(), strict=True):
+        if lost:
+            domains.counts[v] -= lost
+            changed.append(v)
+    return changed

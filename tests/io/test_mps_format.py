@@ -1,0 +1,248 @@
+"""Reading MPS: meaning, both layouts, conventions, and every kind of damage with its line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from oocbe.errors import FormatError, UnsupportedError
+from oocbe.io.files import read_bytes
+from oocbe.io.mps import parse
+from oocbe.io.text import Text
+
+INF = np.inf
+PROGRAM = """* a comment
+NAME          sample
+OBJSENSE
+    MAX
+ROWS
+ N  COST
+ E  EQ
+ L  LE
+ G  GE
+ N  OTHER
+COLUMNS
+    X         COST              1.5    EQ                2.0
+    X         LE               -1.0    OTHER             3.0
+    MARKER                 'MARKER'                 'INTORG'
+    Y         EQ                1.0    GE                1e1
+    Z         GE                4.0    LE                0.0
+    B         LE                7.0
+    MARKER                 'MARKER'                 'INTEND'
+    W         GE               .125
+RHS
+    RHS       COST             -9.0    EQ                4.0
+    RHS       LE                8.0    GE               -1.0
+RANGES
+    RNG       EQ               -2.5    LE                3.0
+    RNG       GE                5.0
+BOUNDS
+ UP BND       X                 4.0
+ LO BND       Y                -3.0
+ UI BND       Y                 6.0
+ FR BND       W
+ UP BND       Z                -2.0
+ENDATA
+what follows counts no more
+"""
+
+
+def read_text(content, path="program.mps"):
+    return parse(Text(path, content.encode() if isinstance(content, str) else content))
+
+
+def row(system, name):
+    number = system.row_names.index(name)
+    entries = range(system.starts[number], system.starts[number + 1])
+    terms = {system.names[system.columns[e]]: float(system.coefficients[e]) for e in entries}
+    return terms, float(system.row_lower[number]), float(system.row_upper[number])
+
+
+def bounds(system, name):
+    number = system.names.index(name)
+    return float(system.lower[number]), float(system.upper[number]), bool(system.integral[number])
+
+
+def check_meaning(system):
+    assert (system.name, system.maximises, system.constant) == ("sample", True, 9)
+    assert system.names == ("X", "Y", "Z", "B", "W") and system.row_names == ("EQ", "LE", "GE")
+    assert system.objective.tolist() == [1.5, 0, 0, 0, 0]
+    assert row(system, "EQ") == ({"X": 2, "Y": 1}, 1.5, 4)
+    assert row(system, "LE") == ({"X": -1, "B": 7}, 5, 8)
+    assert row(system, "GE") == ({"Y": 10, "Z": 4, "W": 0.125}, -1, 4)
+    assert bounds(system, "X") == (0, 4, False)
+    assert bounds(system, "Y") == (-3, 6, True)
+    assert bounds(system, "Z") == (-INF, -2, True)
+    assert bounds(system, "B") == (0, 1, True)
+    assert bounds(system, "W") == (-INF, INF, False)
+
+
+def test_meaning_in_both_layouts():
+    check_meaning(read_text(PROGRAM))
+    free = "\n".join(line if not line[:1].isspace() else " " + " ".join(line.split()) for line in PROGRAM.split("\n"))
+    check_meaning(read_text(free))
+    check_meaning(read_text(PROGRAM.replace("\n", "\r\n")))
+    without_vectors = (
+        PROGRAM.replace("    RHS  ", "         ").replace("    RNG  ", "         ").replace(" BND ", "     ")
+    )
+    check_meaning(read_text(without_vectors))
+
+
+def test_names_with_blanks_are_read_by_columns():
+    content = PROGRAM.replace(" LE               -1.0", " LE               -1.0").replace(
+        "    X         ", "    X 1       "
+    )
+    content = content.replace("       X      ", "       X 1    ").replace(" EQ   ", " E Q  ").replace("E  EQ", "E  E Q")
+    system = read_text(content)
+    assert system.names[0] == "X 1" and system.row_names[0] == "E Q"
+    assert row(system, "E Q") == ({"X 1": 2, "Y": 1}, 1.5, 4)
+    assert bounds(system, "X 1") == (0, 4, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (" MI BND X", (-INF, INF)),
+        (" PL BND X", (0, INF)),
+        (" BV BND X", (0, 1)),
+        (" BV BND X 1", (0, 1)),
+        (" FX BND X 2.5", (2.5, 2.5)),
+        (" LI BND X 2", (2, INF)),
+        (" UP BND X 1e30", (0, INF)),
+        (" UP BND X Inf", (0, INF)),
+        (" LO BND X -1e20", (-INF, INF)),
+        (" LO BND X -Infinity", (-INF, INF)),
+        (" UP BND X 0", (0, 0)),
+        (" UP BND X -1", (-INF, -1)),
+        (" LO BND X -5\n UP BND X -1", (-5, -1)),
+        (" UP X 4", (0, 4)),
+        (" FR X", (-INF, INF)),
+    ],
+)
+def test_bounds(line, expected):
+    content = f"NAME a\nROWS\n N C\n L R\nCOLUMNS\n X R 1\nRHS\nBOUNDS\n{line}\nENDATA\n"
+    assert bounds(read_text(content), "X")[:2] == expected
+
+
+DAMAGES = [
+    (("NAME          sample", "NUMBER sample"), 2, "expected a section"),
+    (("    MAX", "    MOST"), 4, "expected MIN or MAX"),
+    (("ROWS\n", "LINES\n"), 5, "expected a section"),
+    ((" E  EQ", " E  EQ 7 8"), 7, "found 4 fields"),
+    ((" E  EQ", " X  EQ"), 7, "expected a row's kind"),
+    ((" L  LE", " L  EQ"), 8, "a second time"),
+    (("COLUMNS\n", "RHS\n"), 11, "expected COLUMNS before it"),
+    (("ROWS\n", "COLUMNS\n"), 5, "expected ROWS before it"),
+    (("EQ                2.0", "EK                2.0"), 12, "found 'EK', expected a row"),
+    (("EQ                2.0", "EQ                two"), 12, "found 'two', expected a finite number"),
+    (("EQ                2.0", "EQ                nan"), 12, "expected a finite number"),
+    (("EQ                2.0", "EQ                inf"), 12, "expected a finite number"),
+    (("EQ                2.0", "EQ              1_000"), 12, "expected a finite number"),
+    (("EQ                2.0", "EQ"), 12, "found 4 fields"),
+    (("LE               -1.0", "EQ               -1.0"), 13, "found the row 'EQ' twice"),
+    (("    Z         GE", "    X         GE"), 16, "expected all its entries together"),
+    (("'INTORG'", "'INTOUT'"), 14, "expected 'INTORG' or 'INTEND'"),
+    (("'INTEND'", "'INTORG'"), 18, "in turn"),
+    (("'INTORG'", "'INTEND'"), 14, "in turn"),
+    (("    RHS       LE                8.0", "    RHS       EQ                8.0"), 22, "a second right-hand side"),
+    (("    RHS       LE                8.0", "    RHS       LE                8.0 GE"), 22, "found 6 fields"),
+    (("    RHS       LE                8.0    GE               -1.0", "    RHS       LX 8"), 22, "expected a row"),
+    (("RNG       EQ", "RNG       OTHER"), 24, "expected a row that is not of kind N"),
+    (("RNG       GE", "RNG       EQ"), 25, "a second range"),
+    ((" LO BND       Y", " LW BND       Y"), 28, "expected a bound's type"),
+    ((" LO BND       Y", " LO BND       V"), 28, "expected a variable of the section COLUMNS"),
+    ((" LO BND       Y                -3.0", " LO BND       Y                many"), 28, "expected a number"),
+    ((" LO BND       Y                -3.0", " LO BND       Y                nan"), 28, "expected a number"),
+    ((" LO BND       Y                -3.0", " LO BND       Y                1e30"), 28, "leaves it a value"),
+    ((" UP BND       X                 4.0", " UP BND       X                -inf"), 27, "leaves it a value"),
+    ((" FR BND       W", " FR"), 30, "found 1 fields"),
+    ((" FR BND       W", " FR BND       W 1 2"), 30, "found 5 fields"),
+    (("ENDATA\nwhat follows counts no more\n", "* no end"), 31, "the file ends, expected ENDATA"),
+    (("RANGES", "RHS"), 23, "the section RHS a second time"),
+    (("sample", "sam\0ple"), 2, "binary data"),
+]
+
+
+@pytest.mark.parametrize(("damage", "line", "message"), DAMAGES)
+def test_damage_is_named_with_its_line(damage, line, message):
+    assert damage[0] in PROGRAM
+    with pytest.raises(FormatError, match=rf"program.mps, line {line}: .*{message}"):
+        read_text(PROGRAM.replace(*damage, 1))
+
+
+@pytest.mark.parametrize("content", ["ENDATA\n", "NAME x\n", " X 1\n", "\n\n", "ROWS\n N C\nENDATA\n"])
+def test_files_with_little_in_them(content):
+    with pytest.raises(FormatError):
+        read_text(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "line", "what"),
+    [
+        ((" UP BND       X", " SC BND       X"), 27, "semicontinuous"),
+        ((" UP BND       X", " SI BND       X"), 27, "semicontinuous"),
+        (("RANGES", "SOS1"), 23, "special ordered sets"),
+        (("RANGES", "QUADOBJ"), 23, "quadratic objective"),
+        (("RANGES", "INDICATORS"), 23, "indicator constraints"),
+        (("'INTORG'", "'SOSORG'"), 14, "special ordered set"),
+        (("    RHS       LE", "    RHT       LE"), 22, "a second vector of right-hand sides"),
+        ((" LO BND       Y", " LO BNE       Y"), 28, "a second vector of bounds"),
+    ],
+)
+def test_what_is_not_linear_is_refused_by_name(damage, line, what):
+    assert damage[0] in PROGRAM
+    with pytest.raises(UnsupportedError, match=rf"program.mps, line {line}: .*{what}"):
+        read_text(PROGRAM.replace(*damage, 1))
+
+
+HIGHS = """
+import json, sys, highspy
+highs = highspy.Highs()
+highs.silent()
+highs.readModel(sys.argv[1])
+lp = highs.getLp()
+by_columns = lp.a_matrix_.format_ == highspy.MatrixFormat.kColwise
+kinds = [kind == highspy.HighsVarType.kInteger for kind in lp.integrality_] or [False] * lp.num_col_
+print(json.dumps([list(lp.col_names_), list(lp.row_names_), list(lp.col_lower_), list(lp.col_upper_),
+    list(lp.row_lower_), list(lp.row_upper_), kinds, list(lp.col_cost_), lp.offset_, by_columns,
+    list(lp.a_matrix_.start_), list(lp.a_matrix_.index_), list(lp.a_matrix_.value_)]))
+"""
+"""A program of its own: HiGHS and other solvers do not bear one another in one process."""
+
+
+@pytest.mark.parametrize("name", ["bell3a", "bore3d", "dsbmip", "egout", "mod011", "rentacar", "stocfor3", "gt2"])
+def test_real_instances_read_as_by_highs(data, tmp_path, name):
+    pytest.importorskip("highspy")
+    import json
+
+    path = data(f"mps/{name}.mps.gz")
+    content = read_bytes(path, None)
+    (tmp_path / "p.mps").write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, "-c", HIGHS, str(tmp_path / "p.mps")], capture_output=True, text=True, check=True
+    )
+    names, row_names, lower, upper, row_lower, row_upper, kinds, costs, offset, by_columns, *matrix = json.loads(
+        done.stdout
+    )
+    system = read_text(content)
+    assert (system.names, system.row_names) == (tuple(names), tuple(row_names))
+    for ours, theirs in (
+        (system.lower, lower),
+        (system.upper, upper),
+        (system.row_lower, row_lower),
+        (system.row_upper, row_upper),
+    ):
+        assert ours.tolist() == [x if abs(x) < 1e20 else float(np.copysign(INF, x)) for x in theirs]
+    assert system.integral.tolist() == kinds and system.objective.tolist() == costs and system.constant == offset
+    starts, indices, values = matrix
+    owners = np.repeat(np.arange(len(starts) - 1), np.diff(starts)).tolist()
+    pairs = zip(indices, owners, strict=True) if by_columns else zip(owners, indices, strict=True)
+    theirs = dict(zip(pairs, values, strict=True))
+    owners = np.repeat(np.arange(system.rows), np.diff(system.starts)).tolist()
+    assert (
+        dict(zip(zip(owners, system.columns.tolist(), strict=True), system.coefficients.tolist(), strict=True))
+        == theirs
+    )
