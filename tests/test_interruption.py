@@ -139,7 +139,9 @@ def test_assignments_found_beside_elimination_under_a_time_limit_are_returned(mo
 
 @pytest.mark.parametrize("task", ["count", "count_optimal", "k_best", "log_partition", "marginals", "min_marginals"])
 def test_a_task_says_that_it_was_interrupted(task):
-    result = interrupted(getattr(oocbe, task), clique(9, 3), observer=Pressing(bucket=3))
+    # The junction tree that answers marginals has one clique.
+    bucket = 1 if task == "marginals" else 3
+    result = interrupted(getattr(oocbe, task), clique(9, 3), observer=Pressing(bucket=bucket))
     content = result.to_json()
     assert (result.status, result.exit_code) == ("interrupted", 130)
     assert (content["value"], content["notes"]) == (None, ["interrupted by Ctrl-C"])

@@ -18,7 +18,7 @@ from oocbe.errors import ModelError
 from oocbe.junction_trees.arrays import Places, TreeArrays, tree_arrays
 from oocbe.junction_trees.cliques import Clique, cliques_of
 from oocbe.junction_trees.programs import TreeShape
-from oocbe.junction_trees.support import CliqueRows, clique_rows
+from oocbe.junction_trees.support import CliqueDone, CliqueRows, clique_rows
 from oocbe.junction_trees.weights import Weights, WeightTable, weights_of
 from oocbe.model.problem import Problem
 from oocbe.system.deadline import Deadline, current
@@ -141,6 +141,7 @@ def compile_tree(
     seed: int,
     is_log: bool = False,
     merge: bool = True,
+    clique_done: CliqueDone | None = None,
 ) -> CompiledTree:
     """Make a problem's tree.
 
@@ -149,7 +150,7 @@ def compile_tree(
     problem : its values are weights that are multiplied, or (log-sum-exp) logarithms of such.
     order : see :func:`find_order`. memory : bytes that the tree's rows may take.
     is_log : whether to use logarithms in any case; else where weights leave the range of float64.
-    merge : see :func:`oocbe.junction_trees.cliques.cliques_of`.
+    merge : see :func:`oocbe.junction_trees.cliques.cliques_of`. clique_done : told of progress.
 
     Raises
     ------
@@ -159,7 +160,9 @@ def compile_tree(
     begin = time.perf_counter()
     choice = find_order(problem, order, order_seconds, seed)
     spent = time.perf_counter() - begin
-    tree = tree_of(problem, choice.order, choice.separators, memory, is_log=is_log, merge=merge)
+    tree = tree_of(
+        problem, choice.order, choice.separators, memory, is_log=is_log, merge=merge, clique_done=clique_done
+    )
     return replace(tree, seconds={"order": spent, **tree.seconds})
 
 
@@ -172,6 +175,7 @@ def tree_of(
     is_log: bool = False,
     merge: bool = True,
     inputs: Sequence[WeightTable] = (),
+    clique_done: CliqueDone | None = None,
 ) -> CompiledTree:
     """Make a problem's tree from an order and the separators of its buckets; else as :func:`compile_tree`.
 
@@ -183,11 +187,11 @@ def tree_of(
     weights = replace(weights, tables=(*weights.tables, *inputs))
     rows: list[CliqueRows] = []
     if weights.logarithm > -np.inf:
-        rows = clique_rows(problem.sizes, cliques, weights, memory // ROW_BYTES, problem.name)
+        rows = clique_rows(problem.sizes, cliques, weights, memory // ROW_BYTES, problem.name, clique_done)
         if not is_log and _leaves_range(weights, rows):
             weights = weights_of(problem, order, True)
             weights = replace(weights, tables=(*weights.tables, *inputs))
-            rows = clique_rows(problem.sizes, cliques, weights, memory // ROW_BYTES, problem.name)
+            rows = clique_rows(problem.sizes, cliques, weights, memory // ROW_BYTES, problem.name, clique_done)
     is_possible = bool(rows) and all(r.rows for r in rows)
     if not is_possible and problem.variables:
         rows = []

@@ -8,7 +8,7 @@ join, so after one pass in each direction every row left is part of a full assig
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +61,17 @@ class _Trie:
     starts: tuple[int, ...]
 
 
+CliqueDone = Callable[[int, int, Clique, int], None]
+"""Told, as each clique has its rows: its number from 1, how many cliques there are, the clique, and its rows."""
+
+
 def clique_rows(
-    sizes: Sequence[int], cliques: Sequence[Clique], weights: Weights, most_rows: int, name: str
+    sizes: Sequence[int],
+    cliques: Sequence[Clique],
+    weights: Weights,
+    most_rows: int,
+    name: str,
+    clique_done: CliqueDone | None = None,
 ) -> list[CliqueRows]:
     """The rows of every clique, none of any where nothing has a weight.
 
@@ -106,6 +115,9 @@ def clique_rows(
         }
         maps = dict(zip(children[number], rest[len(entered) :], strict=True))
         found.append(CliqueRows(values, groups, maps, inputs, product))
+        if clique_done is not None:
+            clique_done(number + 1, len(cliques), clique, values.shape[1])
+    look()
     _semi_join(cliques, found)
     return found
 

@@ -23,7 +23,8 @@ from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.calibration import Calibration
-from oocbe.junction_trees.compiled import compile_tree
+from oocbe.junction_trees.cliques import Clique
+from oocbe.junction_trees.compiled import ROW_BYTES, compile_tree
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.results.task_result import TaskResult
@@ -64,7 +65,7 @@ def marginals(
     may lie on disk.
     """
     energies = at_temperature(problem, temperature)
-    by_tree = _marginals_by_tree(problem, energies, options, temperature)
+    by_tree = _marginals_by_tree(problem, energies, options, temperature, observer)
     if by_tree is not None:
         return by_tree
     tables = compute_tables(energies, options, observer)
@@ -86,7 +87,7 @@ def marginals(
 
 
 def _marginals_by_tree(
-    problem: Problem, energies: Problem, options: SolveOptions, temperature: float
+    problem: Problem, energies: Problem, options: SolveOptions, temperature: float, observer: Observer | None
 ) -> TaskResult | None:
     """The marginals from a junction tree of what evidence leaves of the problem; None where there can be no tree."""
     if options.backend == "cuda" or options.resume:
@@ -97,6 +98,12 @@ def _marginals_by_tree(
         found = [np.zeros(size) for size in problem.sizes]
         if left.problem is None:
             return finished_by_tree("marginals", problem, left, None, -math.inf, {}, temperature=temperature)
+
+        def clique_done(number: int, total: int, clique: Clique, rows: int) -> None:
+            if observer is not None:
+                name = problem.variables[left.variables[clique.own[-1]]].name
+                observer.bucket_done(number, total, name, rows, ROW_BYTES * rows)
+
         try:
             tree = compile_tree(
                 left.problem,
@@ -104,6 +111,7 @@ def _marginals_by_tree(
                 message_memory(options),
                 order_seconds=options.order_seconds,
                 seed=options.seed,
+                clique_done=clique_done,
             )
         except (ResourceError, UnsupportedError):
             return None  # messages may go to disk, and what is wrong with the problem is said there
