@@ -80,6 +80,7 @@ LOOPS = {
     "cliques.violated_cliques": LITERALS,
     "clique_rows.trie_children": ONE_PASS,
     "clique_rows.walk": FLAG,
+    "clique_rows._moved": FLAG,
     "complete_copy._copy_runs": PIECES,
     "complete_dense._runs": PIECES,
     "complete_dense._join_flat": WITHIN_PIECE,

@@ -26,6 +26,9 @@ parent."""
 STRIDE = 1 << 16
 """Assignments of all variables but the last tried between two looks at the flag."""
 
+BLOCK = 1 << 18
+"""Rows moved to longer arrays between two looks at the flag: tens of millions of rows take seconds."""
+
 
 @jit
 def trie_children(values: Any, sizes: Any) -> Any:
@@ -65,6 +68,20 @@ def trie_children(values: Any, sizes: Any) -> Any:
             here[level + 1] += 1
             children[starts[level] + here[level] * sizes[level] + values[level, row]] = here[level + 1]
     return children, starts
+
+
+@jit
+def _moved(old: Any, used: Any, capacity: Any, stop: Any) -> Any:
+    """The first ``used`` columns in an array of ``capacity`` columns; not all of them where the flag is set."""
+    moved = np.empty((old.shape[0], capacity), dtype=old.dtype)
+    for begin in range(0, used, BLOCK):
+        if stop[0] != 0:
+            break
+        end = min(begin + BLOCK, used)
+        for i in range(old.shape[0]):
+            for row in range(begin, end):
+                moved[i, row] = old[i, row]
+    return moved
 
 
 @jit
@@ -109,11 +126,11 @@ def walk(
         capacity = max(capacity, 2 * sizes[level])
     values = np.empty((width, capacity), dtype=kind.dtype)
     numbers = np.empty((len(listed), capacity), dtype=np.int32)
-    groups = np.empty(capacity + 1, dtype=np.int64)
+    groups = np.empty((1, capacity + 1), dtype=np.int64)
     if width == 0:
-        groups[0] = 0
-        groups[1] = 1
-        return values[:, :1].copy(), np.zeros((len(listed), 1), dtype=np.int32), groups[:2].copy(), True
+        groups[0, 0] = 0
+        groups[0, 1] = 1
+        return values[:, :1].copy(), np.zeros((len(listed), 1), dtype=np.int32), groups[0, :2].copy(), True
     last = width - 1
     first_step, last_step = step_start[last], step_start[last + 1]
     place = np.full(tables + 1, -1, dtype=np.int64)  # in the list, of each table
@@ -162,20 +179,16 @@ def walk(
         # The last variable: what does not depend on it is written for all of its values at once.
         tried += 1
         if tried % STRIDE == 0 and stop[0] != 0:
-            return values[:, :0].copy(), numbers[:, :0].copy(), groups[:1].copy(), False
+            return values[:, :0].copy(), numbers[:, :0].copy(), groups[0, :1].copy(), False
         if rows + sizes[last] > capacity:
             if rows >= most:
-                return values[:, :0].copy(), numbers[:, :0].copy(), groups[:1].copy(), False
+                return values[:, :0].copy(), numbers[:, :0].copy(), groups[0, :1].copy(), False
             capacity *= 2
-            more_values = np.empty((width, capacity), dtype=kind.dtype)
-            more_values[:, :rows] = values[:, :rows]
-            values = more_values
-            more_numbers = np.empty((len(listed), capacity), dtype=np.int32)
-            more_numbers[:, :rows] = numbers[:, :rows]
-            numbers = more_numbers
-            more_groups = np.empty(capacity + 1, dtype=np.int64)
-            more_groups[:count] = groups[:count]
-            groups = more_groups
+            values = _moved(values, rows, capacity, stop)
+            numbers = _moved(numbers, rows, capacity, stop)
+            groups = _moved(groups, count, capacity + 1, stop)
+            if stop[0] != 0:
+                return values[:, :0].copy(), numbers[:, :0].copy(), groups[0, :1].copy(), False
         begin = rows
         for x in range(sizes[last]):
             fits = True
@@ -190,7 +203,7 @@ def walk(
             if not fits:
                 continue
             if separator == width or prefix != grouped:
-                groups[count] = rows
+                groups[0, count] = rows
                 count += 1
                 grouped = prefix
             values[last, rows] = x
@@ -209,5 +222,7 @@ def walk(
                         numbers[i, row] = nodes[listed[i], depths[listed[i]]]
         value[last] = -1
         level -= 1
-    groups[count] = rows
-    return values[:, :rows].copy(), numbers[:, :rows].copy(), groups[: count + 1].copy(), rows <= most
+    groups[0, count] = rows
+    values = _moved(values, rows, rows, stop)
+    numbers = _moved(numbers, rows, rows, stop)
+    return values, numbers, groups[0, : count + 1].copy(), rows <= most and stop[0] == 0
