@@ -19,6 +19,7 @@ from oocbe.errors import UnsupportedError
 from oocbe.io.xml import Element
 from oocbe.model.model_checks import INT64
 from oocbe.model.parts import Variable
+from oocbe.model.row_numbers import MOST_AXES
 
 LARGEST_DOMAIN = 2**22
 """Values of a variable at most."""
@@ -102,6 +103,8 @@ class Variables:
         if not _SIZES.fullmatch(text) or len(text) > 200:
             raise element.error(f"found the size {text[:40]!r}, expected such as [3][4]")
         sizes = tuple(int(size) for size in re.findall(r"[0-9]+", text))
+        if len(sizes) > MOST_AXES:
+            raise element.error(f"found an array of {len(sizes)} dimensions; at most {MOST_AXES} are supported")
         self._count(element, math.prod(sizes))
         start = element.attributes.get("startIndex", "0")
         if not re.fullmatch(r"[0-9]{1,9}", start):

@@ -61,6 +61,8 @@ def _from_json(path: str | Path, text: str, problem: Problem) -> NDArray[np.int6
         given = json.loads(text)
     except json.JSONDecodeError as error:
         raise FormatError(path, error.lineno, f"is no JSON: {error.msg}") from None
+    except ValueError as error:
+        raise FormatError(path, None, f"has a number that is too long: {error}") from None
     except RecursionError:
         raise FormatError(path, None, "is nested too deeply; expected a list of objects") from None
     if not isinstance(given, list):

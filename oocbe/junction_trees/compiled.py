@@ -23,10 +23,6 @@ from oocbe.junction_trees.weights import Weights, WeightTable, weights_of
 from oocbe.model.problem import Problem
 from oocbe.system.deadline import Deadline, current
 
-ROW_BYTES = 96
-"""What a row may take while a tree is made: its weight, values, and numbers of rows of functions and messages, in
-arrays that have grown beyond what they hold."""
-
 LEAST_WEIGHT = 2.0**-600
 """Where a clique has a smaller weight, relative to its greatest, the tree is made in log space."""
 
@@ -187,11 +183,11 @@ def tree_of(
     weights = replace(weights, tables=(*weights.tables, *inputs))
     rows: list[CliqueRows] = []
     if weights.logarithm > -np.inf:
-        rows = clique_rows(problem.sizes, cliques, weights, memory // ROW_BYTES, problem.name, clique_done)
+        rows = clique_rows(problem.sizes, cliques, weights, memory, problem.name, clique_done)
         if not is_log and _leaves_range(weights, rows):
             weights = weights_of(problem, order, True)
             weights = replace(weights, tables=(*weights.tables, *inputs))
-            rows = clique_rows(problem.sizes, cliques, weights, memory // ROW_BYTES, problem.name, clique_done)
+            rows = clique_rows(problem.sizes, cliques, weights, memory, problem.name, clique_done)
     is_possible = bool(rows) and all(r.rows for r in rows)
     if not is_possible and problem.variables:
         rows = []

@@ -61,6 +61,9 @@ class _Trie:
     starts: tuple[int, ...]
 
 
+ROW_BYTES = 96
+"""Bytes of memory that a row is counted as: its values, weight, maps, and what a sweep holds of it."""
+
 CliqueDone = Callable[[int, int, Clique, int], None]
 """Told, as each clique has its rows: its number from 1, how many cliques there are, the clique, and its rows."""
 
@@ -69,7 +72,7 @@ def clique_rows(
     sizes: Sequence[int],
     cliques: Sequence[Clique],
     weights: Weights,
-    most_rows: int,
+    memory: int,
     name: str,
     clique_done: CliqueDone | None = None,
 ) -> list[CliqueRows]:
@@ -77,7 +80,7 @@ def clique_rows(
 
     Raises
     ------
-    ResourceError : more rows than ``most_rows`` in all.
+    ResourceError : rows, or the tries that they are found by, take more than ``memory`` bytes in all.
     """
     assigned, covered = _places(cliques, weights.tables)
     tries: dict[int, _Trie] = {}
@@ -86,10 +89,19 @@ def clique_rows(
         if clique.parent is not None:
             children[clique.parent].append(number)
     found: list[CliqueRows] = []
-    left = most_rows
+    left = memory
+    too_large = (
+        f"{name}: the cliques of this order have more rows than memory has room for, {memory:,} bytes; allow more "
+        "memory, find a better order (order_seconds), or observe variables before the tree is made"
+    )
     for number, clique in enumerate(cliques):
         look()
         own = [weights.tables[t] for t in assigned[number]]
+        wide = [weights.tables[t] for t in {*assigned[number], *covered[number]} - tries.keys()]
+        left -= sum(_trie_bytes(t.scope, t.values.shape[1], sizes) for t in wide if t.values is not None)
+        scopes = [(cliques[c].variables[: cliques[c].separator], found[c].separator_rows) for c in children[number]]
+        if left - sum(_trie_bytes(scope, rows, sizes) for scope, rows in scopes) < 0:
+            raise ResourceError(too_large)
         joined = [_trie_of(tries, t, weights.tables, sizes) for t in [*assigned[number], *covered[number]]]
         below = [
             _separator_trie(cliques[c].variables[: cliques[c].separator], found[c], sizes) for c in children[number]
@@ -98,14 +110,14 @@ def clique_rows(
         entered = [i for i, table in enumerate(own) if table.input is not None]
         first = len(joined)
         wanted = [*listed, *entered, *range(first, first + len(below))]
-        values, numbers, groups, finished = _walk(clique, [*joined, *below], wanted, sizes, left)
+        row_bytes = len(clique.variables) * value_kind(sizes).itemsize + 4 * len(wanted) + 16
+        # While a walk makes room, rows are held in the arrays before and in those of twice the length.
+        most_rows = left // max(ROW_BYTES, 3 * row_bytes)
+        values, numbers, groups, finished = _walk(clique, [*joined, *below], wanted, sizes, most_rows)
         look()
         if not finished:
-            raise ResourceError(
-                f"{name}: the cliques of this order have more rows than memory has room for, {most_rows:,}; allow more "
-                "memory, find a better order (order_seconds), or observe variables before the tree is made"
-            )
-        left -= values.shape[1]
+            raise ResourceError(too_large)
+        left -= values.shape[1] * max(ROW_BYTES, row_bytes)
         product = _product([own[i] for i in listed], numbers[: len(listed)], values.shape[1], weights.is_log)
         rest = numbers[len(listed) :]
         inputs = {
@@ -151,6 +163,15 @@ def _separator_trie(scope: tuple[int, ...], rows: CliqueRows, sizes: Sequence[in
     if rows.separator_rows == math.prod(sizes[v] for v in scope):
         return _complete(scope)
     return _trie(scope, np.ascontiguousarray(rows.values[: len(scope), rows.groups[:-1]]), sizes)
+
+
+def _trie_bytes(scope: Sequence[int], rows: int, sizes: Sequence[int]) -> int:
+    """Bytes that a trie may take: at each level as many children as the domain has values, for each node."""
+    nodes, cells = 1, 0
+    for v in scope:
+        cells += nodes * sizes[v]
+        nodes = min(rows, nodes * sizes[v])
+    return 4 * cells
 
 
 def _complete(scope: tuple[int, ...]) -> _Trie:

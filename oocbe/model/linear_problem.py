@@ -24,7 +24,7 @@ LARGEST_DOMAIN = 2**24
 """Values of a variable at most."""
 
 MOST_COEFFICIENTS = 2**26
-"""Coefficients of all rows together at most: one for each value of each entry's variable."""
+"""Values of all variables, and coefficients of all rows, one a value of an entry's variable, together at most."""
 
 INT64 = 2**63
 """What an integer of 64 bits with a sign stays below."""
@@ -37,22 +37,23 @@ def problem_of(system: LinearSystem) -> Problem:
     ------
     UnsupportedError : names the real or endless variable, or the row with numbers that have no room.
     """
+    values = [_size(system, v) for v in range(system.variables)]
+    cells = sum(values) + sum(values[v] for v in system.columns.tolist())
+    if cells > MOST_COEFFICIENTS:
+        raise UnsupportedError(
+            f"{system.name}: the variables, by themselves and in rows, have {cells:,} values together; at most "
+            f"{MOST_COEFFICIENTS:,} are supported"
+        )
     origins: list[int] = []
     variables = []
-    for v, name in enumerate(system.names):
-        size = _size(system, v)
-        low = math.ceil(system.lower[v]) if size else 0
+    for name, size, lower in zip(system.names, values, system.lower, strict=True):
+        look()
+        low = math.ceil(lower) if size else 0
         labels = None if low == 0 else tuple(str(low + k) for k in range(size))
         origins.append(low)
         variables.append(Variable(name, max(1, size), labels))
     sizes = [v.size for v in variables]
-    cells = sum(sizes[v] for v in system.columns.tolist())
-    if cells > MOST_COEFFICIENTS:
-        raise UnsupportedError(
-            f"{system.name}: the rows' variables have {cells:,} values together; at most {MOST_COEFFICIENTS:,} are "
-            "supported"
-        )
-    is_empty = any(_size(system, v) == 0 for v in range(system.variables))
+    is_empty = 0 in values
     nothing = (Constraint((), np.zeros((0, 0), dtype=np.int64), allowed=True),)
     constant, functions = _objective(system, sizes, origins)
     return Problem(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from oocbe.elimination.buckets.bucket_rows import Evaluated
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.orders.order import HEURISTICS
 from oocbe.elimination.preparation.ranges import INT64_LIMIT
 from oocbe.elimination.preparation.restrict import restrict
 from oocbe.elimination.preparation.temperature import at_temperature
@@ -24,7 +25,8 @@ from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.cliques import Clique
-from oocbe.junction_trees.compiled import ROW_BYTES, compile_tree
+from oocbe.junction_trees.compiled import compile_tree
+from oocbe.junction_trees.support import ROW_BYTES
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.results.task_result import TaskResult
@@ -92,6 +94,8 @@ def _marginals_by_tree(
     """The marginals from a junction tree of what evidence leaves of the problem; None where there can be no tree."""
     if options.backend == "cuda" or options.resume:
         return None
+    if options.order != "auto" and options.order not in HEURISTICS:
+        return None  # a file that names all variables, also those that evidence fixes
     begin = time.perf_counter()
     with Deadline(options.time_limit):
         left = restrict(energies, ())
@@ -113,7 +117,7 @@ def _marginals_by_tree(
                 seed=options.seed,
                 clique_done=clique_done,
             )
-        except (ResourceError, UnsupportedError):
+        except (ResourceError, UnsupportedError, MemoryError):
             return None  # messages may go to disk, and what is wrong with the problem is said there
         calibration = Calibration(tree) if tree.is_possible else None
         value = -math.inf if calibration is None else calibration.log_evidence

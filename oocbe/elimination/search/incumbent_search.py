@@ -127,4 +127,7 @@ class IncumbentSearch:
     def search_a_moment(self) -> None:
         """Look for an assignment where time was too short even to begin a search: one is worth being a moment late."""
         with suppress(OocbeError), Deadline(LAST_SECONDS):  # not every problem has such a search
-            self._best = find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
+            found = find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
+            with self._changed:  # the search's own thread may have come to one meanwhile
+                if found is not None and (self._best is None or found.value < self._best.value):
+                    self._best = found

@@ -199,9 +199,9 @@ class Race:
 
     def _begun(self, choice: OrderChoice, cap: int | None) -> Attempt:
         """An attempt with an order, whose forward pass has not been run yet."""
+        pruner = None if self._pruner is None else self._pruner.for_order(choice.order, cap)
         store = self._run.make_store()
         prepared = prepare(self._problem, self._semiring, choice.order)
-        pruner = None if self._pruner is None else self._pruner.for_order(choice.order, cap)
         forward = Forward(prepared, self._dominance, store, cap, self._engine, pruner, self._tables)
         return Attempt(choice, prepared, store, forward, self._run)
 

@@ -19,7 +19,7 @@ from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.search.race import RaceWinner
 from oocbe.elimination.search.scope import Scope
 from oocbe.elimination.search.search_statistics import Statistics
-from oocbe.errors import ResourceError, TimeLimitError
+from oocbe.errors import DiskError, ResourceError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.pruning.bounds import ascended_source
 from oocbe.pruning.estimators import AdditiveSource
@@ -104,16 +104,21 @@ class TableBounds:
         for part in (self._part, self._part / 2):
             limit = threshold
             if part < 1 and lower is not None:
-                limit = lower + part * (threshold - lower)
-                limit = math.ceil(limit) if problem.is_integral else limit
+                # The distance alone is scaled: sums beyond 2**53 as floats could come out above the threshold.
+                ahead = part * (threshold - lower)
+                limit = min(threshold, lower + (math.ceil(ahead) if problem.is_integral else ahead))
             bounds = self.below(problem, limit)
             if bounds is None:
                 break
-            with suppress(ResourceError):  # others may do with the memory
+            try:
                 winner = run([choice], RowPruner(problem, source, limit, bounds), cap)
-                if winner is not None:
-                    self._part = min(1.0, 2 * part)
-                    return winner, limit
+            except DiskError:
+                raise  # of a run that is resumed when there is space
+            except ResourceError:
+                winner = None  # others may do with the memory
+            if winner is not None:
+                self._part = min(1.0, 2 * part)
+                return winner, limit
             self._part = part / 2
         return None, threshold
 
@@ -147,7 +152,7 @@ class TablesBelow:
         tables, begin = self._tables, time.perf_counter()
         made = None
         try:
-            with suppress(TimeLimitError), Deadline(tables.patience):
+            with suppress(TimeLimitError, MemoryError), Deadline(tables.patience):
                 if self._source is not None and self._source.root < self.threshold:
                     room = int(MEMORY_SHARE * tables.options.memory_limit) // (4 * max(1, len(order)))
                     cells = room if cap is None else min(cap // ROWS_A_CELL, room)

@@ -229,7 +229,8 @@ def distribute(
                         posteriors[i, b] += product[b]
                 if len(expected):
                     for b in range(width):
-                        expected[row] += product[b]
+                        if product[b] < np.inf:  # else the case is done again, in logarithms
+                            expected[row] += product[b]
         for place in range(first, last):
             edge = writes[place]
             begin, end = edge_message[edge], edge_message[edge] + edge_rows[edge]

@@ -1,0 +1,78 @@
+"""What a tree may take, and what becomes of marginals where there can be none."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.errors import FormatError, ResourceError
+from oocbe.junction_trees.case_files import read_cases
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import SUM_PRODUCT
+
+
+def chain(sizes):
+    """A product of random functions of neighbours."""
+    random = np.random.default_rng(3)
+    functions = [
+        Function.from_array((v, v + 1), random.random((a, b))) for v, (a, b) in enumerate(itertools.pairwise(sizes))
+    ]
+    return Problem(tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes)), tuple(functions), semiring=SUM_PRODUCT)
+
+
+def test_an_order_file_may_name_variables_with_one_value(tmp_path):
+    """The tree is of what is left of the problem, and the file names all of it."""
+    (tmp_path / "order.txt").write_text("x2 x1 x0 x3\n".replace(" ", "\n"))
+    problem = chain([2, 1, 3, 2])
+    given = oocbe.marginals(problem, order=str(tmp_path / "order.txt"))
+    found = oocbe.marginals(problem)
+    for own, other in zip(given.marginals, found.marginals, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-12)
+
+
+def test_tries_of_sparse_tables_over_large_domains_are_counted_before_they_are_made():
+    """A permutation of 20,000 values would take 20,000 times 20,000 children."""
+    size = 20_000
+    tuples = np.stack([np.arange(size), np.arange(size)[::-1]], axis=1)
+    function = Function((0, 1), tuples, np.ones(size), default=0.0)
+    problem = Problem((Variable("x", size), Variable("y", size)), (function,), semiring=SUM_PRODUCT)
+    with pytest.raises(ResourceError, match="memory has room for"):
+        oocbe.JunctionTree(problem, memory="1GiB", order_seconds=0)
+
+
+def test_rows_are_counted_with_the_maps_of_all_their_functions():
+    """A clique of 16 variables has 120 functions, each with a number of 4 bytes a row while the tree is made."""
+    random = np.random.default_rng(1)
+    pairs = [(a, b) for a in range(16) for b in range(a + 1, 16)]
+    functions = [Function.from_array(pair, 1 + random.random((2, 2))) for pair in pairs]
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(16)), tuple(functions), semiring=SUM_PRODUCT)
+    with pytest.raises(ResourceError, match="memory has room for"):
+        oocbe.JunctionTree(problem, memory=2**16 * 120 * 4, order_seconds=0)
+    assert oocbe.JunctionTree(problem, memory="1GiB", order_seconds=0).log_evidence > 0
+
+
+def test_counts_of_cases_that_overflow_are_no_nan():
+    """Thirty messages, each near 2**100, multiply to infinity; such cases are done again in logarithms."""
+    sizes, functions = [2], []
+    for _ in range(30):
+        y = len(sizes)
+        sizes.append(2)
+        functions.append(Function.from_array((0, y), np.ones((2, 2))))
+        for _ in range(12):
+            functions.append(Function.from_array((y, len(sizes)), np.ones((2, 256))))
+            sizes.append(256)
+    problem = Problem(tuple(Variable(f"x{v}", n) for v, n in enumerate(sizes)), tuple(functions), semiring=SUM_PRODUCT)
+    tree = oocbe.JunctionTree(problem, order_seconds=0)
+    counts = tree.expected_counts([{}, {"x0": 0}])
+    assert all(np.isfinite(own).all() for own in counts)
+    np.testing.assert_allclose([own.sum() for own in counts], 2.0, rtol=1e-9)
+
+
+def test_a_number_of_thousands_of_digits_in_cases_is_a_malformed_file(tmp_path):
+    (tmp_path / "cases.json").write_text('[{"x0": ' + "1" * 5000 + "}]")
+    with pytest.raises(FormatError, match=r"cases\.json"):
+        read_cases(tmp_path / "cases.json", chain([2, 2]))
