@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 import time
 from contextlib import suppress
@@ -112,6 +113,9 @@ def _make_locked(parent: Path) -> tuple[Path, FolderLock]:
                 path.rmdir()
                 raise
             continue
+        except BaseException:  # a signal: nobody has the folder yet
+            shutil.rmtree(path, ignore_errors=True)
+            raise
         if isinstance(lock, FolderLock):
             return path, lock
     raise OSError(f"{ATTEMPTS} folders were removed while being made")

@@ -148,3 +148,13 @@ def test_a_folder_of_a_writer_that_was_killed_as_it_began(tmp_path, age, is_empt
     os.utime(begun, (past, past))
     remove_partial_folders(tmp_path / "table")
     assert begun.exists() == stays
+
+
+def test_a_signal_while_the_lock_is_taken_leaves_no_folder(tmp_path, monkeypatch):
+    def pressed(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(FolderLock, "try_take", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        ScratchFolder(tmp_path)
+    assert list(tmp_path.iterdir()) == []
