@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from oocbe.elimination.buckets.bucket_rows import Evaluated
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.orders.order import HEURISTICS
+from oocbe.elimination.orders.order import is_order_file
 from oocbe.elimination.preparation.ranges import INT64_LIMIT
 from oocbe.elimination.preparation.restrict import restrict
 from oocbe.elimination.preparation.temperature import at_temperature
@@ -94,7 +94,7 @@ def _marginals_by_tree(
     """The marginals from a junction tree of what evidence leaves of the problem; None where there can be no tree."""
     if options.backend == "cuda" or options.resume:
         return None
-    if options.order != "auto" and options.order not in HEURISTICS:
+    if is_order_file(options.order):
         return None  # a file that names all variables, also those that evidence fixes
     begin = time.perf_counter()
     with Deadline(options.time_limit):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oocbe.elimination.observer import Observer
-from oocbe.elimination.orders.order import HEURISTICS
+from oocbe.elimination.orders.order import is_order_file
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.preparation.restrict import Restriction, restrict
@@ -50,7 +50,7 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
     logs = in_logarithms(problem.in_semiring(MAX_PRODUCT))
     options = replace(options, semiring=None)
     # Variables with one value left are none: evidence makes many, and orders are better without them.
-    left = restrict(logs, ()) if options.order in ("auto", *HEURISTICS) else None
+    left = None if is_order_file(options.order) else restrict(logs, ())
     if left is None or left.problem is None:
         result = solve(logs, options, observer)
     else:

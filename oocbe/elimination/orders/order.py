@@ -96,6 +96,11 @@ HEURISTICS: dict[str, Heuristic] = {
 """Ways to make one order from a seed."""
 
 
+def is_order_file(wanted: str) -> bool:
+    """Whether a wish for an order is the path of a file: neither ``auto`` nor one of :data:`HEURISTICS`."""
+    return wanted not in ("auto", *HEURISTICS)
+
+
 @spanning(ELIMINATION, "search for orders")
 def search_orders(
     problem: Problem,
@@ -128,7 +133,7 @@ def search_orders(
     FormatError : a file that does not list every variable once.
     """
     graph = PrimalGraph(problem)
-    if wanted != "auto" and wanted not in HEURISTICS:
+    if is_order_file(wanted):
         return [_judged(graph, np.array(read_order(problem, wanted), dtype=np.int64), wanted, 1, seed)]
     names = list(HEURISTICS) if wanted == "auto" else [wanted]
     finalists: dict[str, list[tuple[float, int, NDArray[np.int64]]]] = {name: [] for name in names}

@@ -21,7 +21,7 @@ from typing import Any
 from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.elimination.buckets.forms import expected_work, possible_tables
 from oocbe.elimination.orders.elimination_speed import CPU_SPEED, EliminationSpeed, order_cell_work
-from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, longest_search, search_orders
+from oocbe.elimination.orders.order import CRITERIA, HEURISTICS, is_order_file, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.linear import carried_in_rows
@@ -162,7 +162,7 @@ class AttemptsWithoutBounds:
     @cached_property
     def _complete_seconds(self) -> float:
         """What elimination would take with complete tables only: that is known without counting any rows."""
-        if self._tables == INCOMPLETE or self._options.order not in ("auto", *HEURISTICS):
+        if self._tables == INCOMPLETE or is_order_file(self._options.order):
             return math.inf
         graph = PrimalGraph(self._problem)
         names = CRITERIA if self._options.order == "auto" else [self._options.order]

@@ -22,7 +22,7 @@ from typing import Any
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.elimination.buckets.assignment import backward_pass
-from oocbe.elimination.orders.order import HEURISTICS, judge_order, search_orders
+from oocbe.elimination.orders.order import is_order_file, judge_order, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.order_file import read_order
 from oocbe.elimination.preparation.linear import left_out
@@ -96,7 +96,7 @@ class BoundedSolve:
         self._run = run
         self._start = start
         self._given: list[int] | None = None
-        if options.order != "auto" and options.order not in HEURISTICS:
+        if is_order_file(options.order):
             self._given = read_order(problem, options.order)
         self._bounds = 0
         self._width: int | float = 0
