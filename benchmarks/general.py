@@ -7,7 +7,8 @@
 *warm* is ``oocbe.solve`` in a process that has solved a small problem before, so that compiled code is loaded; *cpu* is
 the processor time of that, all threads together; *process* is the whole command ``oocbe solve`` from start to finish.
 *1 s*, *10 s* and *60 s* are bound and incumbent so long after the warm solve began. A peer's time runs from the file or
-the problem in memory to its answer, starting Python excluded. Explanations are solved as sums of negative logarithms.
+the problem in memory to its answer, starting Python excluded; toulbar2's processor time stands behind it in brackets.
+Explanations are solved as sums of negative logarithms.
 CP-SAT takes problems of integers only.
 
 Every assignment is evaluated by the problem itself. The exit code is 1 where two proven optima differ, an assignment
@@ -127,7 +128,8 @@ def solve_peer(name: str, path: str, seconds: str) -> Run:
     value = None if found["assignment"] is None else problem.evaluate(found["assignment"])
     # Its bounds on explanations are in its own rounded costs.
     bound = found["bound"] if problem.is_integral else None
-    return {"seconds": found["seconds"], "proven": found["proven"], "value": value, "bound": bound}
+    times = {"seconds": found["seconds"], "processor": found["processor"]}
+    return {**times, "proven": found["proven"], "value": value, "bound": bound}
 
 
 CHILDREN = {"warm": solve_warm, "peer": solve_peer}
@@ -182,6 +184,11 @@ def _seconds(answer: Run) -> str:
     return "failed" if "why" in answer else f"limit, {_number(answer['value'])}"
 
 
+def _peer_seconds(answer: Run) -> str:
+    processor = f" ({answer['processor']:.2f})" if answer["proven"] and "processor" in answer else ""
+    return _seconds(answer) + processor
+
+
 def measure(path: Path, arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
     """A row of the table, and contradictions."""
     problem = read(path)
@@ -203,7 +210,7 @@ def measure(path: Path, arguments: argparse.Namespace) -> tuple[list[str], list[
         f"{own.get('rows', 0):,}",
         f"{own.get('bytes', 0) / 2**20:,.0f}",
         *moments,
-        *(_seconds(peers[name]) if name in peers else "" for name in arguments.peers),
+        *(_peer_seconds(peers[name]) if name in peers else "" for name in arguments.peers),
     ]
     for name, answer in {"oocbe": own, **peers}.items():
         if "why" in answer:

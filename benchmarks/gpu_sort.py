@@ -1,8 +1,8 @@
-"""The device's own radix sort beside NVIDIA's, for :file:`gpu_kernels.py --sorts`.
+"""The operators' sort on the device beside the library that it calls, for :file:`gpu_kernels.py --sorts`.
 
 Rows are a uint64 key word and an int32 or int64 value, sorted by all 64 bits of the key, or by 32 of them. The peers
-are ``cuda.compute.radix_sort`` of the Python package ``cuda-cccl``, and CUB's pair sort as nvcc compiles it; each is
-left out where it is not there. They sort into buffers that are there before, with temporary memory that is there
+are ``cuda.compute.radix_sort`` of the Python package ``cuda-cccl``, called directly, and CUB's pair sort as nvcc
+compiles it, where there is one. They sort into buffers that are there before, with temporary memory that is there
 before; ours takes its results from CuPy's pool each time, as operators do. All are timed in turns.
 """
 

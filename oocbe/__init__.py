@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from oocbe.table_algebra.join_sum import join_sum
     from oocbe.table_algebra.maximise import maximise
     from oocbe.table_algebra.result_memory import result_memory
+    from oocbe.table_algebra.semi_join import semi_join
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.layout import Layout
     from oocbe.tables.packed import PackedTable
@@ -136,6 +137,7 @@ __all__ = [
     "read",
     "read_model",
     "result_memory",
+    "semi_join",
     "solve",
     "to_complete",
     "to_rows",
@@ -155,7 +157,7 @@ _HOMES = {
     "oocbe.io": "read read_model write",
     "oocbe.junction_trees.tree": "JunctionTree",
     "oocbe.elimination.observer": "Observer",
-    "oocbe.table_algebra": "join_maximise join_sum maximise to_complete to_rows",
+    "oocbe.table_algebra": "join_maximise join_sum maximise semi_join to_complete to_rows",
     "oocbe.table_algebra.result_memory": "result_memory",
     "oocbe.settings.options": "SolveOptions",
     "oocbe.model.compact_problem": "CompactProblem ShortTable",

@@ -15,9 +15,8 @@ from oocbe.system.deadline import Deadline
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
     from oocbe.elimination.plan.plan import Plan
+    from oocbe.io import Model
     from oocbe.io.evidence import Evidence
-    from oocbe.model.compact_problem import CompactProblem
-    from oocbe.model.linear_system import LinearSystem
     from oocbe.model.problem import Problem
     from oocbe.results.bound_result import BoundResult
     from oocbe.results.propagation_result import PropagationResult
@@ -119,13 +118,14 @@ def verify(problem: Problem | str | Path, solution: str | Path) -> Verdict:
 
 
 def propagate(
-    problem: Problem | LinearSystem | CompactProblem | str | Path,
+    problem: Model | str | Path,
     *,
     rounds: int = 1000,
     progress: float = 1e-9,
     tolerance: float | None = None,
     probe: bool = False,
     time_limit: float | None = None,
+    backend: str | None = None,
 ) -> PropagationResult:
     """Remove from domains, or cut off bounds, what no solution has, until nothing more goes.
 
@@ -136,6 +136,7 @@ def propagate(
     tolerance : of linear systems: None rounds outwards, so that no solution is lost; a number (1e-9) does as solvers.
     probe : whether to try each value of each variable, too, which needs finite domains.
     time_limit : seconds, reading included; what was reached then is valid.
+    backend : of large systems and tables: ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND`` says.
 
     Returns
     -------
@@ -143,7 +144,8 @@ def propagate(
 
     Raises
     ------
-    UsageError : limits that make no sense. FormatError, UnsupportedError : the file.
+    UsageError : limits that make no sense, or no CUDA device where one is asked for.
+    FormatError, UnsupportedError : the file.
     """
     begin = time.perf_counter()
 
@@ -155,7 +157,7 @@ def propagate(
         reading = time.perf_counter() - begin
         from oocbe.propagation.propagate import propagate as run
 
-        result = run(problem, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe)
+        result = run(problem, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe, backend=backend)
     return carried(replace(result, seconds=result.seconds + reading), interruption)
 
 
@@ -173,11 +175,20 @@ def load_problem(problem: Problem | str | Path) -> Problem:
 
 def read_finite(path: str | Path, format: str | None = None, evidence: Evidence | None = None) -> Problem:
     """The problem in a file, as :func:`oocbe.read`; where its domains are endless, what propagation leaves of them."""
-    from oocbe.io import naming, read_model
+    from oocbe.io import read_model
+
+    return finite_problem(read_model(path, format), path, evidence)
+
+
+def finite_problem(model: Model, path: str | Path, evidence: Evidence | None = None) -> Problem:
+    """The problem that was read from a path; where its domains are endless, what propagation leaves of them."""
+    from oocbe.io import naming
     from oocbe.io.evidence import evidence_of
+    from oocbe.model.dcop import Dcop
     from oocbe.model.problem import Problem
 
-    model = read_model(path, format)
+    if isinstance(model, Dcop):
+        model = model.problem
     if not isinstance(model, Problem):
         from oocbe.propagation.propagate import finite  # which loads Numba
 

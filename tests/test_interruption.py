@@ -125,13 +125,13 @@ def test_assignments_found_beside_elimination_under_a_time_limit_are_returned(mo
         found()
 
     incumbents = []
-    search = oocbe.elimination.solve.IncumbentSearch
+    search = oocbe.elimination.search.incumbent_search.IncumbentSearch
 
     def remembered(*arguments):
         incumbents.append(search(*arguments))
         return incumbents[-1]
 
-    monkeypatch.setattr("oocbe.elimination.solve.IncumbentSearch", remembered)
+    monkeypatch.setattr("oocbe.elimination.search.incumbent_search.IncumbentSearch", remembered)
     pressing.press = when_found
     result = interrupted(oocbe.solve, problem, observer=pressing, bounds="none", time_limit=10 * LONG)
     assert (result.status, problem.evaluate(result.assignment)) == ("interrupted", result.value)

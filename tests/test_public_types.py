@@ -20,6 +20,7 @@ from typing import assert_type
 import numpy as np
 
 import oocbe
+from oocbe import dcop
 
 problem: oocbe.Problem = oocbe.read("problem.wcsp")
 options: oocbe.SolveOptions = oocbe.SolveOptions(seed=1)
@@ -32,7 +33,7 @@ assert_type(oocbe.verify(problem, "solution").accepted, bool)
 oocbe.plan(problem).buckets
 oocbe.write(problem, "problem.uai")
 model = oocbe.read_model("model.mps")
-assert_type(model, oocbe.Problem | oocbe.LinearSystem | oocbe.CompactProblem)
+assert_type(model, oocbe.Problem | oocbe.LinearSystem | oocbe.CompactProblem | dcop.Dcop)
 assert_type(oocbe.propagate(model, probe=True), oocbe.PropagationResult)
 short = oocbe.CompactProblem(problem, (oocbe.ShortTable((0,), np.array([[-1]])),))
 walk = oocbe.Problem(
@@ -45,6 +46,7 @@ walk = oocbe.Problem(
 table = oocbe.Table.from_rows({"a": 2}, [[0]], [5])
 assert_type(table.layout, oocbe.Layout)
 oocbe.join_sum(table, table)
+oocbe.semi_join(table, table)
 oocbe.maximise(table, "a")
 oocbe.join_maximise(table, table, "a")
 oocbe.to_rows(oocbe.to_complete(table))
@@ -79,7 +81,10 @@ with oocbe.trace("run.json"), oocbe.result_memory("1GiB"):
     try:
         oocbe.solve(problem, observer=Told())
     except oocbe.Interrupted as stopped:
-        assert_type(stopped.result, oocbe.Result | oocbe.TaskResult | oocbe.BoundResult | oocbe.PropagationResult)
+        assert_type(
+            stopped.result,
+            oocbe.Result | oocbe.TaskResult | oocbe.BoundResult | oocbe.PropagationResult | dcop.DcopResult,
+        )
     except (oocbe.CorruptDataError, oocbe.FormatError, oocbe.LimitError, oocbe.ModelError) as error:
         print(error)
     except (oocbe.ResourceError, oocbe.UnsupportedError, oocbe.UsageError, oocbe.ValueRangeError) as error:

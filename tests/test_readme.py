@@ -22,6 +22,12 @@ def test_snippets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.failed == 0
 
 
+def test_snippets_of_agents() -> None:
+    outcome = doctest.testfile(str(ROOT / "docs" / "agents.md"), module_relative=False)
+    assert outcome.attempted >= 8
+    assert outcome.failed == 0
+
+
 def test_the_package_s_own_snippet() -> None:
     outcome = doctest.testmod(oocbe)
     assert outcome.attempted >= 4

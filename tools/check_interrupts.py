@@ -110,6 +110,9 @@ def commands(made: Path, only: str | None) -> list[Command]:
         Command("task-mpe", ["solve", str(network), "--json", "--task", "mpe", *solution], network),
         Command("bound", ["bound", str(dense), "--json", *solution, *(f"--z={z}" for z in range(2, 9))], dense),
         Command("bound-auto", ["bound", str(hard), "--json", *solution, "--cost-shifting"], hard),
+        Command("dcop", ["dcop", str(dense), "--json", *solution, "--metrics", "{folder}/metrics.json"], dense),
+        Command("dcop-bounds", ["dcop", str(made / "wide.wcsp"), "--json", *solution, "--z", "8"], made / "wide.wcsp"),
+        Command("dcop-workers", ["dcop", str(dense), "--json", *solution, "--workers", "2"], dense),
         Command("plan", ["plan", str(hard), "--json", "--order-seconds", "3"]),
         Command("verify", ["verify", str(large), str(made / "large.sol"), "--json"]),
         Command("inspect", ["inspect", str(large), "--json"]),
@@ -197,7 +200,7 @@ def measure(command: Command) -> None:
         try:
             attempt.process.wait(LONGEST_SECONDS)
         except subprocess.TimeoutExpired:
-            attempt.process.kill()
+            attempt.process.terminate()  # which ends its own processes, too, before the folder is removed
             attempt.process.wait()
         command.seconds, command.code = time.monotonic() - begin, attempt.process.returncode
         attempt.printed()

@@ -18,7 +18,7 @@ LAYERS = (
     ("synth",),
     ("tasks", "certificates"),
     ("facade",),
-    ("junction_trees",),
+    ("junction_trees", "dcop"),
     ("elimination",),
     ("pruning",),
     ("bucket_engine", "table_algebra"),

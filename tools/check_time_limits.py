@@ -36,9 +36,12 @@ from oocbe.model.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[1]
 
-TASKS = ("solve", "mpe", "count", "count-optimal", "marginals", "min-marginals", "logz", "kbest", "bound")
+TASKS = (
+    "solve", "mpe", "count", "count-optimal", "marginals", "min-marginals", "logz", "kbest", "bound", "propagate",
+    "dcop",
+)  # fmt: skip
 
-SUFFIXES = (".wcsp", ".uai", ".spot", ".bif", ".cfn")
+SUFFIXES = (".wcsp", ".uai", ".spot", ".bif", ".cfn", ".mps", ".opb", ".xml", ".yaml")
 
 GIVE_UP_FACTOR, GIVE_UP_SECONDS = 5.0, 20.0
 """A command that takes so many times its limit, and so many seconds more, is killed."""
@@ -62,8 +65,10 @@ class Job:
     @property
     def arguments(self) -> list[str]:
         """For the program ``oocbe``."""
-        if self.task == "bound":
-            return ["bound", self.file, "--time-limit", str(self.limit), "--quiet"]
+        if self.task in ("bound", "dcop"):
+            return [self.task, self.file, "--time-limit", str(self.limit), "--quiet"]
+        if self.task == "propagate":
+            return ["propagate", self.file, "--probe", "--time-limit", str(self.limit)]
         task = [] if self.task == "solve" else ["--task", self.task]
         return ["solve", self.file, *task, "--time-limit", str(self.limit), "--quiet"]
 

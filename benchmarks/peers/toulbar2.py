@@ -29,7 +29,7 @@ _WORKER = """
 import json, sys, time
 import pytoulbar2
 path, mode, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3])
-begin = time.perf_counter()
+begin, processor = time.perf_counter(), time.process_time()
 network = pytoulbar2.CFN()
 if mode == "tree decomposition":
     network.Option.btdMode = 1
@@ -45,6 +45,7 @@ try:
 except network.Contradiction:
     answer["proven"] = True
 answer["seconds"] = time.perf_counter() - begin
+answer["processor"] = time.process_time() - processor
 print("\\n" + json.dumps(answer))
 """
 
@@ -70,7 +71,8 @@ def solve(problem: Problem, seconds: float, mode: str = "default") -> PeerResult
 
 
 def run(path: Path, seconds: float, mode: str) -> dict[str, Any] | None:
-    """Have a file solved: ``assignment``, ``proven``, ``bound`` and ``seconds``; None where it had to be ended."""
+    """Have a file solved: ``assignment``, ``proven``, ``bound``, ``seconds`` and, of the processor, ``processor``; None
+    where it had to be ended."""
     # The limit inside is in whole seconds of processor time: only a help to end in good order, with bounds.
     command = [sys.executable, "-c", _WORKER, str(path), mode, str(max(1, round(seconds)))]
     try:

@@ -28,6 +28,8 @@ from oocbe.model.problem import Problem
 MOST_BITS = 32
 """Bits that the packed consumption may take: beside it, any variable still fits the lowest word of a key."""
 
+INT64 = np.iinfo(np.int64)
+
 
 @dataclass(frozen=True)
 class _Resource:
@@ -40,20 +42,41 @@ class _Resource:
     @property
     def bits(self) -> int:
         """Of its field, the one to spare included."""
-        return self.limit.bit_length() + 1
+        return _bits(self.limit)
 
     @staticmethod
     def of(linear: LinearConstraint) -> _Resource:
         """The constraint in units of what its coefficients have in common; the limit may be negative."""
-        taken, least = {}, 0
-        for v, coefficients in zip(linear.scope, linear.coefficients, strict=True):
-            own: list[int] = coefficients.tolist()
-            least += min(own)
-            if min(own) < max(own):
-                taken[v] = [amount - min(own) for amount in own]
-        unit = math.gcd(*(amount for own in taken.values() for amount in own)) or 1
-        scaled = {v: [amount // unit for amount in own] for v, own in taken.items()}
-        return _Resource(scaled, (linear.capacity - least) // unit, unit)
+        unit = _unit(linear)
+        taken = {
+            v: [(amount - low) // unit for amount in own.tolist()]
+            for v, own, low, high in zip(linear.scope, linear.coefficients, *linear.ends, strict=True)
+            if low < high
+        }
+        return _Resource(taken, _limit(linear, unit), unit)
+
+
+def _unit(linear: LinearConstraint) -> int:
+    """The greatest common divisor of what values of a variable take more than its cheapest one."""
+    unit = 0
+    for own, low, high in zip(linear.coefficients, *linear.ends, strict=True):
+        if low < high <= INT64.max + min(0, low):
+            unit = math.gcd(unit, int(np.gcd.reduce(own - low)))
+        elif low < high:
+            unit = math.gcd(unit, *(amount - low for amount in own.tolist()))
+        if unit == 1:
+            break
+    return unit or 1
+
+
+def _limit(linear: LinearConstraint, unit: int) -> int:
+    """What is left of the capacity beyond the cheapest values, in units; negative where these exceed it."""
+    return (linear.capacity - linear.least) // unit
+
+
+def _bits(limit: int) -> int:
+    """Of a field for numbers up to a limit, and the sum of two of them."""
+    return limit.bit_length() + 1
 
 
 @dataclass(frozen=True)
@@ -172,19 +195,17 @@ def consumption_of(problem: Problem, numbers: Sequence[int]) -> Consumption | No
     return Consumption(tuple(numbers), limits, units, shifts, widths, tuple(own))
 
 
-def is_impossible(linear: LinearConstraint) -> bool:
-    """Whether not even the least left-hand side is within the capacity."""
-    return sum(int(own.min()) for own in linear.coefficients) > linear.capacity
-
-
 def carried(problem: Problem, numbers: Iterable[int]) -> tuple[int, ...]:
     """Those of some constraints, by index, that fit into a key together: in the order given, as long as there is room.
 
-    They must be possible (:func:`is_impossible`).
+    They must be possible (:attr:`~oocbe.model.parts.LinearConstraint.is_impossible`).
     """
     found, room = [], MOST_BITS
     for number in numbers:
-        bits = _Resource.of(problem.linear_constraints[number]).bits
+        if not room:
+            break
+        linear = problem.linear_constraints[number]
+        bits = _bits(_limit(linear, _unit(linear)))
         if bits <= room:
             found.append(number)
             room -= bits

@@ -150,6 +150,7 @@ def check_targets(
     solution: Path | None = None,
     trace: Path | None = None,
     certificate: Path | None = None,
+    metrics: Path | None = None,
 ) -> None:
     """Refuse before a run, which may take hours, what would lose its result or its input, or get in its way.
 
@@ -161,7 +162,12 @@ def check_targets(
     """
     from oocbe.errors import UsageError
 
-    named = (("--solution", solution), ("--trace", trace), ("--certificate", certificate))
+    named = (
+        ("--solution", solution),
+        ("--trace", trace),
+        ("--certificate", certificate),
+        ("--metrics", metrics),
+    )
     targets = [(flag, target) for flag, target in named if target is not None]
     for flag, target in targets:
         if workdir is not None and target.resolve().is_relative_to(workdir.resolve()):

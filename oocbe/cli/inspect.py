@@ -62,6 +62,7 @@ def describe_folder(folder: Path) -> dict[str, object]:
 
 def describe_file(path: Path, format_name: str | None) -> dict[str, object]:
     """Figures about what a file holds, as it is written: domains may be endless, and tables short."""
+    from oocbe.model.dcop import Dcop
     from oocbe.model.linear_system import LinearSystem
     from oocbe.model.problem import Problem
 
@@ -70,6 +71,8 @@ def describe_file(path: Path, format_name: str | None) -> dict[str, object]:
         return describe_system(model)
     if isinstance(model, Problem):
         return describe_problem(model)
+    if isinstance(model, Dcop):
+        return describe_problem(model.problem) | {"agents": len(model.agents)}
     more = {"short_tables": len(model.short_tables), "left_out": list(model.left_out)}
     return describe_problem(model.problem) | more
 

@@ -17,6 +17,7 @@ from oocbe import __version__
 from oocbe.cli import failures
 from oocbe.cli.bound import bound
 from oocbe.cli.convert import convert
+from oocbe.cli.dcop import dcop
 from oocbe.cli.failures import EXIT_TERMINATED
 from oocbe.cli.inspect import inspect
 from oocbe.cli.plan import plan
@@ -56,6 +57,7 @@ app.command(epilog="Example: oocbe inspect examples/grid.wcsp")(inspect)
 app.command(epilog="Example: oocbe convert examples/daily.spot daily.wcsp.gz")(convert)
 app.command("compile", epilog="Example: oocbe compile network.bif network.tree")(compile_tree)
 app.command(epilog="Example: oocbe query network.tree --cases cases.csv --targets rain,wind -o answers.csv")(query)
+app.command(epilog="Example: oocbe dcop agents.yaml --z 5 --metrics metrics.json")(dcop)
 app.command(epilog="Example: oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch")(stress)
 app.command(epilog="Example: oocbe trace run.json.gz --png run.png")(trace)
 app.add_typer(synth_app, name="synth")

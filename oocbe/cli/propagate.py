@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, FormatFlag, JsonFlag, ProblemFile, check_targets, load_model, options_from
+from oocbe.cli.flags import (
+    BackendFlag,
+    DebugFlag,
+    FormatFlag,
+    JsonFlag,
+    ProblemFile,
+    check_targets,
+    load_model,
+    options_from,
+)
 from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
 
 if TYPE_CHECKING:
@@ -39,6 +48,7 @@ def propagate(
     time_limit: Annotated[
         str | None, typer.Option("--time-limit", metavar="SECONDS", help="Then end with what was reached.")
     ] = None,
+    backend: BackendFlag = None,
     format: FormatFlag = None,
     debug: DebugFlag = False,
 ) -> int:
@@ -57,7 +67,9 @@ def propagate(
     with Deadline(options.time_limit):
         model = load_model(file, format)
         reading = time.perf_counter() - begin
-        result = run(model, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe)
+        result = run(
+            model, rounds=rounds, progress=progress, tolerance=tolerance, probing=probe, backend=options.backend
+        )
     result = replace(result, seconds=result.seconds + reading)
     defer_signals()
     if output is not None and result.reduced is not None:

@@ -79,7 +79,9 @@ def query(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="A .csv file, or .MAR, .PR, .MPE as in UAI; else printed."),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="A .csv or .parquet file, .zarr folder, or UAI .MAR, .PR, .MPE."
+        ),
     ] = None,
     memory: MemoryFlag = None,
     debug: DebugFlag = False,
@@ -87,28 +89,44 @@ def query(
     """Answer cases from a junction tree: posteriors of variables, and how probable what each case observes is."""
     from oocbe.errors import UsageError
     from oocbe.io.files import without_compression, write_bytes
-    from oocbe.junction_trees.answer_files import UAI_SUFFIXES, table_of, uai_answer
+    from oocbe.junction_trees.answer_files import (
+        UAI_SUFFIXES,
+        check_parquet,
+        parquet_of,
+        table_of,
+        uai_answer,
+        write_zarr,
+    )
     from oocbe.junction_trees.case_files import read_cases
     from oocbe.junction_trees.tree import JunctionTree
 
     suffix = "" if out is None else without_compression(out).suffix.lower()
-    if out is not None and suffix not in (".csv", *UAI_SUFFIXES):
-        raise UsageError(f"--out {out}: the name's suffix tells no kind of answers; known: .csv, .MAR, .PR, .MPE")
+    if out is not None and suffix not in (".csv", ".parquet", ".zarr", *UAI_SUFFIXES):
+        raise UsageError(
+            f"--out {out}: the name's suffix tells no kind of answers; known: .csv, .parquet, .zarr, .MAR, .PR, .MPE"
+        )
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: the folder {out.absolute().parent} does not exist; make it first")
     if suffix in UAI_SUFFIXES and (targets is not None or joint):
         raise UsageError(f"--out {out}: this format is about all variables; --targets and --joint go with .csv")
+    if suffix == ".parquet":
+        check_parquet()
+    if suffix == ".zarr" and out is not None and (out.exists() or out.suffix.lower() != suffix):
+        raise UsageError(f"--out {out}: expected the name of a new folder that ends in .zarr")
     made = JunctionTree.open(tree, memory)
     known = read_cases(cases, made.problem)
-    if suffix in UAI_SUFFIXES:
-        text = uai_answer(made, known, suffix[1:])
+    if out is not None and suffix in UAI_SUFFIXES:
+        write_bytes(out, uai_answer(made, known, suffix[1:]).encode())
     else:
         wanted = None if targets is None else _names(targets)
-        text = table_of(made, made.batch(known, wanted, [_names(group) for group in joint or []]))
-    if out is None:
-        typer.echo(text, nl=False)
-        return
-    write_bytes(out, text.encode())
+        found = made.batch(known, wanted, [_names(group) for group in joint or []])
+        if out is None:
+            typer.echo(table_of(made, found), nl=False)
+            return
+        if suffix == ".zarr":
+            write_zarr(made, found, out)
+        else:
+            write_bytes(out, parquet_of(made, found) if suffix == ".parquet" else table_of(made, found).encode())
     note(f"wrote {out}: {len(known):,} cases")
 
 

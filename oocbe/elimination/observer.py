@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -53,3 +54,36 @@ class Observer(Protocol):
     def finished(self, result: Result) -> None:
         """The solve ended with this result; not called where it ends with an exception."""
         return
+
+
+class PassingOn(Observer):
+    """Tells another observer what it is told, but for the result; subclasses change what they translate.
+
+    Parameters
+    ----------
+    told : who is told.
+    """
+
+    def __init__(self, told: Observer) -> None:
+        self._told = told
+
+    def started(self, plan: Plan) -> None:
+        """Passed on: the plan is about what is solved."""
+        self._told.started(plan)
+
+    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
+        """Passed on."""
+        self._told.bucket_done(number, total, variable, rows, bytes)
+
+
+def begin_telling(told: Observer, plan: Plan, names: Sequence[str]) -> Callable[[int, int, int], None]:
+    """Tell that an order's elimination begins; returns what tells about its buckets, by number, rows and bytes.
+
+    names : of the variables in that order.
+    """
+    told.started(plan)
+
+    def bucket_done(number: int, rows: int, size: int) -> None:
+        told.bucket_done(number, len(names), names[number - 1], rows, size)
+
+    return bucket_done

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from oocbe.elimination.plan.plan import Plan, make_plan
+from oocbe.elimination.preparation.arity import narrowed
+from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.propagated import propagated, what_went
 from oocbe.elimination.search.row_rounds import FEW_ROWS, rows_to_come
+from oocbe.elimination.search.smaller import smaller
+from oocbe.elimination.search.sums_of_logarithms import prefers_logarithms
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.pruning.dominance import applies_to
@@ -14,13 +19,24 @@ from oocbe.settings.options import SolveOptions
 
 
 def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
-    """Choose an order, predict what it costs, and try some rows; errors as for :func:`make_plan`."""
-    plan = make_plan(problem, options)
+    """Propagate, reduce, choose an order, predict what it costs, and try some rows; errors as for :func:`make_plan`."""
     semiring = options.semiring or problem.semiring
+    problem, left = propagated(narrowed(problem.in_semiring(semiring)), options)
+    if prefers_logarithms(problem, options):
+        problem = in_logarithms(problem)
+        options, semiring = replace(options, semiring=None), problem.semiring
+    plan = replace(make_plan(problem, options), propagation=what_went(left))
     if options.bounds != "auto" or not plan.bounds or not applies_to(semiring):
         return plan
     if sum(plan.choice.predicted_rows) <= FEW_ROWS:
         return plan
     target = problem.in_semiring(semiring)
+    if (reduced := smaller(target, options, [plan.choice])) is not None:
+        target = reduced.problem
+        plan = replace(
+            make_plan(target, options), propagation="; ".join(filter(None, (plan.propagation, reduced.said)))
+        )
+        if sum(plan.choice.predicted_rows) <= FEW_ROWS:
+            return plan
     rows = rows_to_come(negated(target) if semiring.marginalisation is Marginalisation.MAX else target, options)
     return replace(plan, bounds=f"first {rows}; then {plan.bounds}") if rows else plan

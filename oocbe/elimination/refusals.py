@@ -29,14 +29,17 @@ def checked(problem: Problem, semiring: Semiring, options: SolveOptions) -> Prob
             f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and the "
             f"{semiring} semiring cannot tell them apart; solve it in min-sum, or without the upper bound"
         )
-    relaxed = left_out(problem)
-    if relaxed and not semiring.selects:
-        raise UnsupportedError(
-            f"{problem.name}: the {semiring} semiring needs every constraint enforced; {why_left_out(relaxed)}"
-        )
     if options.ub is None or (problem.upper_bound is not None and problem.upper_bound <= options.ub):
         return problem
     return problem.below(options.ub)
+
+
+def check_linear(problem: Problem, semiring: Semiring) -> None:
+    """Refuse linear constraints that elimination leaves out, where every one must be enforced."""
+    if not semiring.selects and (relaxed := left_out(problem)):
+        raise UnsupportedError(
+            f"{problem.name}: the {semiring} semiring needs every constraint enforced; {why_left_out(relaxed)}"
+        )
 
 
 def check_disk(

@@ -7,40 +7,43 @@ off the predicted rows of the first orders found.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.lifting import Lifting, lifted
+from oocbe.elimination.observer import Observer, begin_telling
 from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import longest_search
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.arity import narrowed
-from oocbe.elimination.preparation.logarithms import in_logarithms, log_weights
 from oocbe.elimination.preparation.negate import negated
-from oocbe.elimination.preparation.ranges import rounding_margin, value_dtype
-from oocbe.elimination.refusals import check_disk, checked, has_logarithms
+from oocbe.elimination.preparation.propagated import propagated
+from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.preparation.restrict import Restriction
+from oocbe.elimination.refusals import check_disk, check_linear, checked, has_logarithms
 from oocbe.elimination.runs.durability import Run, open_run
+from oocbe.elimination.search import sums_of_logarithms
 from oocbe.elimination.search.attempts_without_bounds import AttemptsWithoutBounds
 from oocbe.elimination.search.bounded import BoundedSolve
 from oocbe.elimination.search.claims import check_claim
-from oocbe.elimination.search.incumbent_search import IncumbentSearch
+from oocbe.elimination.search.incumbent_search import beside_elimination
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.outcome import (
     result_of_bounds,
     result_of_elimination,
-    result_of_logarithms,
     result_of_nothing,
 )
 from oocbe.elimination.search.race import Race, RaceWinner
 from oocbe.elimination.search.row_rounds import RowRounds, result_by_rows
 from oocbe.elimination.search.search_statistics import Statistics
+from oocbe.elimination.search.smaller import Smaller, smaller
 from oocbe.errors import (
     FloatRangeError,
     RequestedEndError,
@@ -60,19 +63,11 @@ from oocbe.system.deadline import Deadline, unlimited
 from oocbe.system.interruption import Interruption, listening
 from oocbe.tables.faults import passing
 
-if TYPE_CHECKING:
-    from oocbe.elimination.observer import Observer
-
-
-SHORTEST_LIMIT = 1e-3
-"""Seconds that an attempt has at least, where one before it has used up the time limit."""
-
 
 def solve(
     problem: Problem,
     options: SolveOptions,
     observer: Observer | None = None,
-    choices: list[OrderChoice] | None = None,
 ) -> Result:
     """Solve a problem exactly by bucket elimination.
 
@@ -80,7 +75,6 @@ def solve(
     ----------
     problem : what to solve; ``options.semiring`` overrides the semiring that its values mean by themselves.
     options : settings. observer : told about the plan, every bucket, what is known about the optimum, and the result.
-    choices : orders that were searched for already, for elimination without bounds; None: they are searched for here.
 
     Returns
     -------
@@ -93,26 +87,46 @@ def solve(
     ------
     ResourceError : messages do not fit the memory limit, and no bound and no assignment is known.
     DiskError : the disk, or what may be used of it, is full.
-    UsageError, CorruptDataError : the work folder is in use, holds another run, or its record is damaged.
+    UsageError, CorruptDataError : the work folder is in use, or holds another run; its record is damaged.
+    UsageError : ``options.ub`` in any semiring but min-sum.
     TimeLimitError : the time limit was reached in a semiring without bounds.
     ValueRangeError : values that no supported dtype can combine exactly; products of floats beyond the range of
         float64 where a value is negative, or in a work folder (others are solved by their logarithms).
     UnsupportedError : a linear constraint that can bind, in a semiring that sums over assignments, or an upper bound
         that can bind, in any semiring but min-sum.
-    UsageError : ``options.ub`` in any semiring but min-sum.
     FormatError : the file named by ``options.order`` is no order of this problem.
     InternalError : an assignment found is not worth its value (:mod:`oocbe.elimination.search.claims`).
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
-    problem = narrowed(checked(problem, semiring, options).in_semiring(semiring))
+    whole = narrowed(checked(problem, semiring, options).in_semiring(semiring))
+    left = Restriction.of_all(whole)
     with listening() as interruption:
         try:
-            result = _solved(problem, semiring, options, observer, choices, begin, interruption)
-        except FloatRangeError:
-            if options.workdir is not None or not has_logarithms(problem):
+            problem, left = propagated(whole, options)
+            check_linear(problem, semiring)
+            told: Observer | None = None if observer is None else Lifting(observer, left)
+            result = None
+            why = sums_of_logarithms.UNBOUNDED
+            if not sums_of_logarithms.prefers_logarithms(problem, options):
+                try:
+                    result = _solved(problem, semiring, options, told, begin, interruption)
+                except FloatRangeError:
+                    if options.workdir is not None or not has_logarithms(problem):
+                        raise
+                    why = sums_of_logarithms.OUT_OF_RANGE
+            if result is None:
+                sums, given = sums_of_logarithms.as_sums(problem, options, time.perf_counter() - begin)
+                told = sums_of_logarithms.telling_products(told, problem)
+                found = _solved(sums, sums.semiring, given, told, begin, interruption)
+                result = sums_of_logarithms.as_products(problem, sums, found, why)
+        except BaseException as error:
+            if not interruption.caused(error):
                 raise
-            result = _solved_in_logarithms(problem, options, observer, begin, interruption)
+            result = result_of_nothing(whole, semiring, options, interruption.reason, "cpu")
+    result = lifted(result, left)
+    if left.problem is not whole:
+        check_claim(whole, result.value, result.assignment, "what propagation left")
     if observer is not None:
         observer.finished(result)
     return result
@@ -123,15 +137,16 @@ def _solved(
     semiring: Semiring,
     options: SolveOptions,
     observer: Observer | None,
-    choices: list[OrderChoice] | None,
     begin: float,
     interruption: Interruption,
 ) -> Result:
     """The result of a problem that was checked, kept in the work folder where there is one."""
     with open_run(problem, options) as run:
         if run.result is None:
-            with Deadline(options.time_limit) as deadline:
-                solving = _Solving(problem, semiring, options, observer, deadline, run, choices)
+            # Where propagation has left no variable, the answer is there, and no limit that came since takes it away.
+            limited = nullcontext() if problem.variables else unlimited()
+            with limited, Deadline(options.time_limit if problem.variables else None) as deadline:
+                solving = _Solving(problem, semiring, options, observer, deadline, run)
                 result = solving.solve_interruptibly(interruption)
             check_claim(problem, result.value, result.assignment, result.bounds or "elimination")
             seconds = {**result.seconds, "total": time.perf_counter() - begin}
@@ -144,23 +159,9 @@ def _solved(
     return result
 
 
-def _solved_in_logarithms(
-    problem: Problem, options: SolveOptions, observer: Observer | None, begin: float, interruption: Interruption
-) -> Result:
-    """The result of a product problem by sums of logarithms, in the time that is left."""
-    logarithms = in_logarithms(problem) if problem.semiring.selects else log_weights(problem)
-    spent = time.perf_counter() - begin
-    limit = None if options.time_limit is None else max(SHORTEST_LIMIT, options.time_limit - spent)
-    options = replace(options, semiring=None, time_limit=limit)
-    result = _solved(logarithms, logarithms.semiring, options, observer, None, begin, interruption)
-    result = result_of_logarithms(problem, result, rounding_margin(logarithms))
-    check_claim(problem, result.value, result.assignment, "elimination of logarithms")
-    return result
-
-
 @dataclass
 class _Solving:
-    """One solve: what it works on, and the ways through it."""
+    """One solve: what it works on, and the ways through it. is_reduced : the problem is what is left of another."""
 
     problem: Problem
     semiring: Semiring
@@ -168,7 +169,7 @@ class _Solving:
     observer: Observer | None
     deadline: Deadline
     run: Run
-    choices: list[OrderChoice] | None = None
+    is_reduced: bool = False
 
     def __post_init__(self) -> None:
         self._engine = engine_for(self.options, self.deadline)
@@ -177,6 +178,7 @@ class _Solving:
         self._sign = -1 if self.semiring.marginalisation is Marginalisation.MAX else 1
         self._known: Knowledge | None = None
         self._statistics = Statistics()
+        self._within: tuple[Smaller, _Solving] | None = None
 
     def solve_interruptibly(self, interruption: Interruption) -> Result:
         """The result, or what is known of it where a signal asks to end."""
@@ -195,6 +197,9 @@ class _Solving:
 
     def _unfinished(self, interruption: Interruption) -> Result:
         """What is known where a signal has ended the work."""
+        if self._within is not None:
+            left, within = self._within
+            return left.lifted(within._unfinished(interruption))
         problem, options, why = self.problem, self.options, interruption.reason
         if self._known is None:
             return result_of_nothing(problem, self.semiring, options, why, self._backend)
@@ -212,13 +217,16 @@ class _Solving:
         bounded = bounded and options.tables != "complete"
         begin = time.perf_counter()
         if not bounded:
-            choices = self.run.orders(lambda: self.choices or self._orders())
+            choices = self.run.orders(self._orders)
             return self._eliminate(choices, time.perf_counter() - begin)
         found: list[Incumbent] = []
         spent, rows = 0.0, RowRounds(self._target, options, self.deadline)
         if options.bounds == "auto":
             try:
                 choices = self.run.orders(lambda: easy_orders(problem, options))
+                left = None if self.is_reduced else smaller(problem, options, choices)
+                if left is not None:
+                    return self._solved_smaller(left, time.perf_counter() - begin)
             except TimeLimitError:
                 choices = []  # the search with bounds says what is known, and finds an assignment
             spent = time.perf_counter() - begin
@@ -256,6 +264,14 @@ class _Solving:
             return replace(result, notes=(*result.notes, note), seconds=seconds)
         result = result_of_bounds(problem, options, known, search.statistics, dtype.name, self._backend)
         return replace(result, seconds=seconds)
+
+    def _solved_smaller(self, left: Smaller, seconds: float) -> Result:
+        """The result by what is left of the problem; ``seconds`` : that finding it has taken."""
+        told = None if self.observer is None else Lifting(self.observer, left)
+        within = replace(self, problem=left.problem, observer=told, is_reduced=True)
+        self._within = left, within
+        result = left.lifted(within.solve())
+        return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
 
     def _attempt(self, choices: list[OrderChoice], deadline: Deadline) -> Result:
         """Elimination without bounds that ends in an answer, or in TimeLimitError with a deadline of its own."""
@@ -309,7 +325,8 @@ class _Solving:
         if options.tables != INCOMPLETE and predictions_are_exact(problem):
             choices = choices[:1]
         is_request = False
-        with self._incumbents() as incumbents:
+        beside = beside_elimination(lambda: self._target, options) if applies_to(self.semiring) else nullcontext()
+        with beside as incumbents:
             try:
                 check_disk(problem, self.semiring, choices, options, self.run.disk_available)
                 race = Race(
@@ -358,17 +375,6 @@ class _Solving:
         }
         return replace(result, seconds=seconds)
 
-    @contextmanager
-    def _incumbents(self) -> Iterator[IncumbentSearch | None]:
-        """The search for assignments where a limit may end elimination early."""
-        options = self.options
-        wanted = options.time_limit is not None and options.incumbent_seconds > 0 and applies_to(self.semiring)
-        if not wanted:
-            yield None
-            return
-        with IncumbentSearch(self._target, options.incumbent_seconds, options.seed) as incumbents:
-            yield incumbents
-
     @cached_property
     def _target(self) -> Problem:
         """The problem in min-sum, in which bounds and searches for assignments work."""
@@ -388,13 +394,7 @@ class _Solving:
 
     def _start(self, problem: Problem, choice: OrderChoice, bounds: str) -> Callable[[int, int, int], None] | None:
         """Tell the observer that a run begins; returns what tells it about the run's buckets."""
-        told = self.observer
-        if told is None:
+        if self.observer is None:
             return None
-        told.started(plan_for(problem, self.semiring, choice, bounds, self.options))
-        names = [problem.variables[v].name for v in choice.order]
-
-        def bucket_done(number: int, rows: int, size: int) -> None:
-            told.bucket_done(number, len(names), names[number - 1], rows, size)
-
-        return bucket_done
+        plan = plan_for(problem, self.semiring, choice, bounds, self.options)
+        return begin_telling(self.observer, plan, [problem.variables[v].name for v in choice.order])

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from oocbe.errors import FormatError, OocbeError, TimeLimitError, UnsupportedError, UsageError
-from oocbe.io import bif, cfn, mps, mps_writer, opb, spot, spot_writer, uai, wcsp, wcsp_writer, xcsp
 from oocbe.io.evidence import Evidence, evidence_of
 from oocbe.io.files import check_there, read_bytes, without_compression, write_bytes
 from oocbe.io.text import Text
 from oocbe.model.compact_problem import CompactProblem
-from oocbe.model.linear_problem import problem_of
+from oocbe.model.dcop import Dcop
 from oocbe.model.linear_system import LinearSystem
 from oocbe.model.problem import Problem
 
-Model: TypeAlias = Problem | LinearSystem | CompactProblem
-"""What a file may hold: a problem, a linear system, or a problem with short tables and parts that were not read."""
+Model: TypeAlias = Problem | LinearSystem | CompactProblem | Dcop
+"""What a file may hold: a problem, a linear system, a problem with short tables and parts that were not read, or a
+problem whose variables belong to agents."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Format:
     parse : tokens to what the file holds; raises FormatError or UnsupportedError only.
     render : problem to the file's text, or None where no problem is written in the format.
     render_system : linear system to the file's text, or None where none is written in the format.
+    render_dcop : problem with agents to the file's text, or None where the format knows none.
     """
 
     name: str
@@ -40,17 +42,47 @@ class Format:
     parse: Callable[[Text], Model]
     render: Callable[[Problem], str] | None = None
     render_system: Callable[[LinearSystem], str] | None = None
+    render_dcop: Callable[[Dcop], str] | None = None
 
+    @property
+    def writes_problems(self) -> bool:
+        """Whether problems are written in the format."""
+        return self.render is not None or self.render_dcop is not None
+
+
+def _late(module: str, function: str) -> Callable[[Any], Any]:
+    """A function of a module of this package that is loaded when it is called: a run reads one format of many."""
+    return lambda given: getattr(import_module(f"oocbe.io.{module}"), function)(given)
+
+
+def _parse_xml(text: Text) -> Model:
+    """What an XML file holds: a constraint problem, or one with agents."""
+    from oocbe.io import frodo, xcsp
+    from oocbe.io.xml import parse_xml
+
+    root = parse_xml(text)
+    return frodo.parse(text, root) if frodo.is_frodo(root) else xcsp.parse(text, root)
+
+
+_OTHER_SUFFIXES = {"yml": "yaml"}
+"""Suffixes of files beside the names of their formats."""
 
 _FORMATS = (
-    Format("bif", "belief networks in the Bayesian interchange format", bif.parse),
-    Format("cfn", "toulbar2's cost function networks in JSON", cfn.parse),
-    Format("mps", "linear and mixed-integer programs", mps.parse, render_system=mps_writer.render),
-    Format("opb", "pseudo-Boolean problems", opb.parse),
-    Format("spot", "SPOT5 daily management instances", spot.parse, spot_writer.render),
-    Format("uai", "UAI Markov and belief networks", uai.parse, uai.render),
-    Format("wcsp", "toulbar2's weighted CSPs", wcsp.parse, wcsp_writer.render),
-    Format("xml", "constraint problems in XCSP3", xcsp.parse),
+    Format("bif", "belief networks in the Bayesian interchange format", _late("bif", "parse")),
+    Format("cfn", "toulbar2's cost function networks in JSON", _late("cfn", "parse")),
+    Format(
+        "mps", "linear and mixed-integer programs", _late("mps", "parse"), render_system=_late("mps_writer", "render")
+    ),
+    Format("opb", "pseudo-Boolean problems", _late("opb", "parse")),
+    Format("spot", "SPOT5 daily management instances", _late("spot", "parse"), _late("spot_writer", "render")),
+    Format("uai", "UAI Markov and belief networks", _late("uai", "parse"), _late("uai", "render")),
+    Format("wcsp", "toulbar2's weighted CSPs", _late("wcsp", "parse"), _late("wcsp_writer", "render")),
+    Format(
+        "xml", "constraint problems in XCSP3, and FRODO's with agents", _parse_xml, render_dcop=_late("frodo", "render")
+    ),
+    Format(
+        "yaml", "pyDcop's problems with agents", _late("pydcop", "parse"), render_dcop=_late("pydcop_writer", "render")
+    ),
 )
 """All formats, in the order in which they are listed."""
 
@@ -103,7 +135,11 @@ def naming(path: str | Path) -> Iterator[None]:
 def as_problem(model: Model) -> Problem:
     """The problem with finite domains and all rows written out; UnsupportedError where there is none."""
     if isinstance(model, LinearSystem):
+        from oocbe.model.linear_problem import problem_of  # with fractions, which other models do without
+
         return problem_of(model)
+    if isinstance(model, Dcop):
+        return model.problem
     return model.expanded() if isinstance(model, CompactProblem) else model
 
 
@@ -133,7 +169,8 @@ def _parse(chosen: Format, text: Text) -> Model:
 def write(model: Model, path: str | Path, format: str | None = None) -> None:
     """Write a problem or linear system to a file, compressed where the name ends in ``.gz`` or ``.xz``.
 
-    A format of problems gets a system with finite domains as a problem, and short tables written out.
+    A format of problems gets a system with finite domains as a problem, and short tables written out; one of problems
+    with agents gives each variable one of its own where there is none.
 
     Raises
     ------
@@ -144,10 +181,12 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
     chosen = _format_of(path, format)
     if chosen.render_system is not None and isinstance(model, LinearSystem):
         content = chosen.render_system(model)
+    elif chosen.render_dcop is not None:
+        content = chosen.render_dcop(model if isinstance(model, Dcop) else Dcop.of(as_problem(model)))
     elif chosen.render is not None:
         content = chosen.render(as_problem(model))
     else:
-        writable = ", ".join(f.name for f in _FORMATS if f.render is not None)
+        writable = ", ".join(f.name for f in _FORMATS if f.writes_problems)
         what = "is only read" if chosen.render_system is None else "is written of linear systems only"
         raise UnsupportedError(f"{path}: the {chosen.name} format {what}; formats to write: {writable}")
     write_bytes(path, content.encode("utf-8"))
@@ -156,6 +195,7 @@ def write(model: Model, path: str | Path, format: str | None = None) -> None:
 def _format_of(path: str | Path, name: str | None) -> Format:
     known = formats()
     wanted = name if name is not None else without_compression(path).suffix.lstrip(".").lower()
+    wanted = _OTHER_SUFFIXES.get(wanted, wanted)
     if wanted not in known:
         found = f"unknown format {name!r}" if name is not None else f"{path}: the name's suffix tells no format"
         raise UsageError(f"{found}; known formats: {', '.join(known)}")

@@ -61,9 +61,11 @@ class Text:
             offset = int(np.argmax(control))
             line = data.count(b"\n", 0, offset) + 1
             raise FormatError(path, line, f"found the byte 0x{data[offset]:02x}: binary data, expected text")
+        look()
         inside = np.zeros(len(data) + 2, dtype=np.int8)
         inside[1:-1] = ~_SPACES[self._codes]
         change = np.diff(inside)
+        look()
         self.starts: NDArray[np.int64] = np.flatnonzero(change == 1)
         self.ends: NDArray[np.int64] = np.flatnonzero(change == -1)
 
@@ -84,7 +86,10 @@ class Text:
         """1-based line of a token; past the last one, the last line that has any."""
         if len(self) == 0:
             return 1
-        offset = self.starts[min(token, len(self) - 1)]
+        return self.line_of(int(self.starts[min(token, len(self) - 1)]))
+
+    def line_of(self, offset: int) -> int:
+        """1-based line of a byte; lines are counted once, whatever is asked."""
         return int(np.searchsorted(self._newlines, offset)) + 1
 
     def error(self, token: int, message: str) -> FormatError:
@@ -193,6 +198,7 @@ class Text:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
         signs = codes[starts]
         signed = (signs == ord("-")) | (signs == ord("+"))
+        look()
         digits = codes - np.uint8(ord("0"))  # wraps for bytes below "0", which are then no digits either
         strange = (digits > 9) & ~_SPACES[codes]
         strange[starts[signed]] = False
@@ -202,6 +208,7 @@ class Text:
         values = np.zeros(len(starts), dtype=np.int64)
         active = np.flatnonzero(good & (lengths <= SHORT_DIGITS))
         for place in range(SHORT_DIGITS):
+            look()
             active = active[lengths[active] > place]
             if len(active) == 0:
                 break

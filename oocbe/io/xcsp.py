@@ -20,7 +20,7 @@ from oocbe.io.text import Text
 from oocbe.io.xcsp_sums import Sums, Term
 from oocbe.io.xcsp_tables import as_indices, read_tuples
 from oocbe.io.xcsp_variables import Variables, read_integer
-from oocbe.io.xml import Element, parse_xml
+from oocbe.io.xml import Element
 from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable, distinct
 from oocbe.model.parts import Constraint
 from oocbe.model.problem import Problem
@@ -45,9 +45,8 @@ class _Unread(Exception):  # noqa: N818  (no error: what is raised for a constra
     """A part of a constraint that has no form here; its message says which."""
 
 
-def parse(text: Text) -> CompactProblem:
-    """Read a problem; FormatError with the line where it is malformed."""
-    root = parse_xml(text)
+def parse(text: Text, root: Element) -> CompactProblem:
+    """Read a problem; FormatError with the line where it is malformed. ``root`` is that of the file ``text``."""
     if root.tag != "instance" or root.attributes.get("format") != "XCSP3":
         raise root.error(f'found <{root.tag}>, expected <instance format="XCSP3">')
     return _Reader(text, root).read()

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from oocbe.errors import FormatError
 from oocbe.io.text import Text
 from oocbe.io.xcsp_variables import LARGEST_DOMAIN, Domain, read_range
-from oocbe.io.xml import Element, line_of
+from oocbe.io.xml import Element
 from oocbe.model.compact_problem import ANY
+from oocbe.system.deadline import look
 
 STAR = np.iinfo(np.int64).min
 """What a star is read as: an integer that no domain has."""
@@ -48,7 +49,7 @@ def read_tuples(element: Element, arity: int) -> NDArray[np.int64]:
     try:
         return parsed.integers(0, rows * arity, "a value of a tuple").reshape(rows, arity)
     except FormatError as error:
-        line = line_of(element.file, element.start) + (error.line or 1) - 1
+        line = element.file.line_of(element.start) + (error.line or 1) - 1
         raise FormatError(error.path, line, str(error).partition(": ")[2]) from None
 
 
@@ -71,7 +72,7 @@ def _tuple_error(element: Element, text: bytes, arity: int) -> FormatError:
         place = match.end()
     place += len(text[place:]) - len(text[place:].lstrip())
     shown = text[place : place + 40].decode("utf-8", "replace").strip()
-    line = line_of(element.file, element.start) + text.count(b"\n", 0, place)
+    line = element.file.line_of(element.start) + text.count(b"\n", 0, place)
     return FormatError(element.file.path, line, f"found {shown!r}, expected a tuple of {arity} values in brackets")
 
 
@@ -114,6 +115,7 @@ def as_indices(rows: NDArray[np.int64], domains: list[Domain]) -> NDArray[np.int
     columns = []
     fits = np.ones(len(rows), dtype=bool)
     for column, domain in zip(rows.T, domains, strict=True):
+        look()
         values = domain.values
         place = np.minimum(np.searchsorted(values, column), len(values) - 1)
         is_star = column == STAR

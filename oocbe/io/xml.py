@@ -58,7 +58,7 @@ class Element:
     @property
     def line(self) -> int:
         """1-based line on which it begins."""
-        return line_of(self.file, self.offset)
+        return self.file.line_of(self.offset)
 
     def error(self, message: str) -> FormatError:
         """The error to raise about it."""
@@ -77,11 +77,6 @@ class Element:
         if found is None:
             raise self.error(f"found a <{self.tag}> without <{tag}>, expected one")
         return found
-
-
-def line_of(file: Text, offset: int) -> int:
-    """1-based line of a byte."""
-    return file.data.count(b"\n", 0, offset) + 1
 
 
 def parse_xml(file: Text) -> Element:
@@ -191,7 +186,7 @@ def _replaced(file: Text, content: bytes, offset: int) -> bytes:
 
 
 def _error(file: Text, offset: int, message: str) -> FormatError:
-    return FormatError(file.path, line_of(file, offset), message)
+    return FormatError(file.path, file.line_of(offset), message)
 
 
 def _shown(content: bytes) -> str:

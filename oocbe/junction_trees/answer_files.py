@@ -1,11 +1,14 @@
 """Answers about cases as text: tables for people and programs, and the formats of the UAI competitions.
 
-=========  ====================================================================================
-``.csv``   a line a case: status, logarithm of the evidence's probability, posteriors of values
-``.mar``   UAI: the marginals of all variables
-``.pr``    UAI: the decimal logarithm of the evidence's probability
-``.mpe``   UAI: the most probable values of all variables
-=========  ====================================================================================
+============  =================================================================================
+``.csv``      a line a case: status, logarithm of the evidence's probability, posteriors of values
+``.parquet``  the same columns, typed; needs pyarrow
+``.zarr``     a group of arrays: ``is_possible``, ``log_evidence``, and ``posteriors/0`` and so on, with an axis of
+              cases and one a variable, whose names and labels are attributes
+``.mar``      UAI: the marginals of all variables
+``.pr``       UAI: the decimal logarithm of the evidence's probability
+``.mpe``      UAI: the most probable values of all variables
+============  =================================================================================
 
 UAI files have the number of samples in the second line where there are several; what is asked of an impossible sample
 has no answer in these formats, and is refused.
@@ -18,14 +21,20 @@ import io
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.errors import UsageError
+from oocbe.errors import DiskError, UsageError
 from oocbe.junction_trees.batches import IMPOSSIBLE, BatchResult
 from oocbe.junction_trees.tree import JunctionTree
+from oocbe.tables import disk
+
+CASE_COLUMNS = ("case", "status", "log_evidence")
+"""Columns before those of posteriors."""
 
 UAI_SUFFIXES = (".mar", ".pr", ".mpe")
 """What files in UAI formats end in, in any case."""
@@ -33,21 +42,86 @@ UAI_SUFFIXES = (".mar", ".pr", ".mpe")
 
 def table_of(tree: JunctionTree, result: BatchResult) -> str:
     """A batch as comma-separated values; a column a value is named like ``rain=yes``, or ``rain=yes,wind=no``."""
-    variables = {v.name: v for v in tree.problem.variables}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns = ["case", "status", "log_evidence"]
-    numbers: list[NDArray[Any]] = []
-    groups = [*(((name,), found) for name, found in result.marginals.items()), *result.joints.items()]
-    for names, found in groups:
-        labels = [[f"{name}={variables[name].label(i)}" for i in range(variables[name].size)] for name in names]
-        columns += [",".join(combined) for combined in itertools.product(*labels)]
-        numbers.append(found.reshape(len(found), -1))
-    writer.writerow(columns)
-    rows = np.concatenate(numbers, axis=1) if numbers else np.zeros((len(result.status), 0))
+    columns, rows = _posteriors(tree, result)
+    writer.writerow([*CASE_COLUMNS, *columns])
     for case, (status, logarithm, row) in enumerate(zip(result.status, result.log_evidence, rows, strict=True)):
         writer.writerow([case, status, repr(float(logarithm)), *map(repr, row.tolist())])
     return out.getvalue()
+
+
+def check_parquet() -> None:
+    """Raise UsageError where pyarrow is missing: before cases are swept over, and not after."""
+    if find_spec("pyarrow") is None:
+        raise UsageError("a .parquet file needs pyarrow, which is missing; install oocbe[parquet], or write a .csv")
+
+
+def parquet_of(tree: JunctionTree, result: BatchResult) -> bytes:
+    """A batch as a Parquet file with the columns of :func:`table_of`: int64, string, and float64 all others.
+
+    Raises
+    ------
+    UsageError : pyarrow is missing.
+    """
+    check_parquet()
+    import pyarrow
+    import pyarrow.parquet
+
+    columns, rows = _posteriors(tree, result)
+    cases = [np.arange(len(rows)), result.status.tolist(), result.log_evidence]
+    table = pyarrow.Table.from_arrays(
+        [pyarrow.array(own) for own in (*cases, *np.ascontiguousarray(rows.T))], names=[*CASE_COLUMNS, *columns]
+    )
+    out = io.BytesIO()
+    pyarrow.parquet.write_table(table, out)
+    return out.getvalue()
+
+
+def write_zarr(tree: JunctionTree, result: BatchResult, folder: Path) -> None:
+    """Write a batch to a new Zarr group (format 3); see the module for its arrays.
+
+    Raises
+    ------
+    UsageError : there is something of that name. DiskError : it cannot be written.
+    """
+    if folder.exists() or folder.is_symlink():
+        raise UsageError(f"{folder}: exists already; remove it, or name another folder for the answers")
+    import zarr
+
+    variables = {v.name: v for v in tree.problem.variables}
+    partial = folder.with_name(disk.partial_name(folder.name))
+    try:
+        try:
+            group = zarr.open_group(partial, mode="w-", zarr_format=3)
+            group.create_array("log_evidence", data=result.log_evidence)
+            group.create_array("is_possible", data=result.status != IMPOSSIBLE)
+            for number, (names, found) in enumerate(_groups(result)):
+                labels = [[variables[name].label(i) for i in range(variables[name].size)] for name in names]
+                attributes = {"variables": list(names), "labels": labels}
+                group.create_array(f"posteriors/{number}", data=found, attributes=attributes)
+            disk.rename(partial, folder)
+        finally:
+            disk.remove(partial)
+    except OSError as error:
+        raise DiskError(f"{folder}: the answers cannot be written ({error.strerror or error})") from error
+
+
+def _groups(result: BatchResult) -> list[tuple[tuple[str, ...], NDArray[np.float64]]]:
+    """Names of variables, and their posteriors: of each target, then of each group."""
+    return [*(((name,), found) for name, found in result.marginals.items()), *result.joints.items()]
+
+
+def _posteriors(tree: JunctionTree, result: BatchResult) -> tuple[list[str], NDArray[np.float64]]:
+    """Names of the columns of posteriors, and float64 (cases, columns)."""
+    variables = {v.name: v for v in tree.problem.variables}
+    columns: list[str] = []
+    numbers = [np.zeros((len(result.status), 0))]
+    for names, found in _groups(result):
+        labels = [[f"{name}={variables[name].label(i)}" for i in range(variables[name].size)] for name in names]
+        columns += [",".join(combined) for combined in itertools.product(*labels)]
+        numbers.append(found.reshape(len(found), -1))
+    return columns, np.concatenate(numbers, axis=1)
 
 
 def uai_answer(tree: JunctionTree, cases: NDArray[np.int64], kind: str) -> str:

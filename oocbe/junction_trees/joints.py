@@ -6,6 +6,7 @@ their values. The probability of that evidence, relative to that of the case, ti
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,9 +16,13 @@ from oocbe.errors import LimitError
 from oocbe.junction_trees.batches import sweep_cases
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
+from oocbe.system.deadline import look
 
 MOST_NUMBERS = 1 << 27
-"""Numbers of a joint posterior, all cases together: one GiB."""
+"""Numbers of a joint posterior, all cases together: one GiB; making it takes as much again."""
+
+PIECE_NUMBERS = 1 << 22
+"""Numbers of the evidence that is swept over at a time: 32 MiB, a number for each variable of the problem a case."""
 
 
 def joint_of_cases(tree: CompiledTree, cases: Cases, variables: Sequence[int]) -> NDArray[np.float64]:
@@ -25,7 +30,7 @@ def joint_of_cases(tree: CompiledTree, cases: Cases, variables: Sequence[int]) -
 
     Raises
     ------
-    LimitError : more numbers than :data:`MOST_NUMBERS`.
+    LimitError : more numbers than :data:`MOST_NUMBERS`. TimeLimitError : the deadline came.
     """
     sizes = tree.problem.sizes
     shape = [sizes[v] for v in variables]
@@ -37,26 +42,28 @@ def joint_of_cases(tree: CompiledTree, cases: Cases, variables: Sequence[int]) -
         )
     asked = max(variables, key=lambda v: sizes[v])
     others = [v for v in variables if v != asked]
-    combinations = np.indices([sizes[v] for v in others]).reshape(len(others), -1).T
-    many = len(combinations)
-    observed = np.repeat(cases.observed, many, axis=0)
-    likelihoods = {v: np.repeat(given, many, axis=0) for v, given in cases.likelihoods.items()}
-    contradicts = np.zeros(len(observed), dtype=bool)
-    for v, values in zip(others, np.tile(combinations, (len(cases), 1)).T, strict=True):
-        contradicts |= (observed[:, v] != UNOBSERVED) & (observed[:, v] != values)
-        observed[:, v] = values
-    found = np.zeros((len(observed), sizes[asked]))
-    logarithms = np.full(len(observed), -np.inf)
-    left = np.flatnonzero(~contradicts)
-    part = Cases(observed[left], {v: given[left] for v, given in likelihoods.items()})
-    found[left], logarithms[left] = sweep_cases(tree, part, [asked])
+    many = math.prod(sizes[v] for v in others)
+    found = np.zeros((len(cases) * many, sizes[asked]))
+    logarithms = np.full(len(found), -np.inf)
+    length = max(1, PIECE_NUMBERS // len(sizes))
+    for first in range(0, len(found), length):
+        look()
+        rows = np.arange(first, min(first + length, len(found)))
+        own, combinations = np.divmod(rows, many)
+        part = cases.some(own)
+        contradicts = np.zeros(len(rows), dtype=bool)
+        for v in reversed(others):
+            combinations, values = np.divmod(combinations, sizes[v])
+            contradicts |= (part.observed[:, v] != UNOBSERVED) & (part.observed[:, v] != values)
+            part.observed[:, v] = values
+        left = np.flatnonzero(~contradicts)
+        found[rows[left]], logarithms[rows[left]] = sweep_cases(tree, part.some(left), [asked])
     weights = logarithms.reshape(len(cases), many)
     greatest = weights.max(axis=1, keepdims=True)
     shares = np.exp(weights - np.where(greatest == -np.inf, 0.0, greatest))
     total = shares.sum(axis=1, keepdims=True)
     shares = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
-    joint = (shares[:, :, None] * found.reshape(len(cases), many, -1)).reshape(
-        len(cases), *(sizes[v] for v in others), sizes[asked]
-    )
+    found *= shares.reshape(-1, 1)
+    joint = found.reshape(len(cases), *(sizes[v] for v in others), sizes[asked])
     axes = [*others, asked]
     return np.ascontiguousarray(joint.transpose(0, *(1 + axes.index(v) for v in variables)))

@@ -20,6 +20,8 @@ from oocbe.junction_trees.arrays import tree_arrays
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.compiled import CompiledTree, shape_of, sharing
 from oocbe.junction_trees.support import CliqueRows
+from oocbe.junction_trees.weights import value_kind
+from oocbe.model.model_checks import as_number
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import semiring_by_name
@@ -35,6 +37,16 @@ FORMAT_NAME = "oocbe-tree"
 
 FORMAT_VERSION = 1
 """Version of the format."""
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "groups": np.dtype(np.int64),
+    "numbers": np.dtype(np.int32),
+    "weights": np.dtype(np.float64),
+    "function_tuples": np.dtype(np.int64),
+    "function_values": np.dtype(np.float64),
+    "constraint_tuples": np.dtype(np.int64),
+}
+"""Of the stored arrays, but for ``values``, which are of the smallest dtype for the domains."""
 
 LARGEST_RECORD = 1 << 28
 """Bytes above which a record is not even read."""
@@ -132,13 +144,13 @@ def _arrays_of(tree: CompiledTree) -> dict[str, NDArray[Any]]:
     children = tree.shape.children
     numbers = [own.numbers[c] for own, below in zip(rows, children, strict=False) for c in below]
     return {
-        "values": _flat([r.values for r in rows], np.uint8 if not rows else rows[0].values.dtype),
-        "groups": _flat([r.groups for r in rows], np.int64),
-        "numbers": _flat(numbers, np.int32),
-        "weights": _flat([r.weights for r in rows], np.float64),
-        "function_tuples": _flat([f.tuples for f in functions], np.int64),
-        "function_values": _flat([f.values for f in functions], np.float64),
-        "constraint_tuples": _flat([c.tuples for c in constraints], np.int64),
+        "values": _flat([r.values for r in rows], value_kind(tree.problem.sizes)),
+        "groups": _flat([r.groups for r in rows], DTYPES["groups"]),
+        "numbers": _flat(numbers, DTYPES["numbers"]),
+        "weights": _flat([r.weights for r in rows], DTYPES["weights"]),
+        "function_tuples": _flat([f.tuples for f in functions], DTYPES["function_tuples"]),
+        "function_values": _flat([f.values for f in functions], DTYPES["function_values"]),
+        "constraint_tuples": _flat([c.tuples for c in constraints], DTYPES["constraint_tuples"]),
     }
 
 
@@ -192,6 +204,11 @@ def _made(record: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CompiledTr
     takers = {name: _Taker(array) for name, array in arrays.items()}
     problem = _problem(record, takers)
     sizes = problem.sizes
+    for name, dtype in {**DTYPES, "values": value_kind(sizes)}.items():
+        if arrays[name].dtype != dtype:
+            raise ValueError(f"{name} are {arrays[name].dtype}, expected {dtype}")
+    if not isinstance(record["is_log"], bool):
+        raise ValueError("is_log is neither true nor false")
     if sorted(record["order"]) != list(range(len(sizes))):
         raise ValueError("the order does not have each variable once")
     cliques = tuple(Clique(tuple(v), int(separator), parent) for v, separator, parent in record["cliques"])
@@ -200,6 +217,8 @@ def _made(record: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CompiledTr
         parent = clique.parent
         if not 0 <= clique.separator < len(clique.variables) or len(set(clique.variables)) < len(clique.variables):
             raise ValueError(f"clique {number} is none")
+        if parent is None and clique.separator:
+            raise ValueError(f"clique {number} has a separator and no parent")
         if parent is not None:
             if not number < parent < len(cliques):
                 raise ValueError(f"clique {number} comes after its parent")
@@ -226,18 +245,23 @@ def _made(record: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CompiledTr
         if any(values[i].max() >= sizes[v] for i, v in enumerate(clique.variables)):
             raise ValueError(f"clique {number} has values that its variables have not")
         weights = takers["weights"].take(count)
+        if not np.isfinite(weights).all() or (not record["is_log"] and (weights.min() < 0 or weights.max() <= 0)):
+            raise ValueError(f"clique {number} has weights that are none")
         rows.append(CliqueRows(values, groups, maps, {}, weights))
     for taker in takers.values():
         taker.end()
-    is_log = bool(record["is_log"])
+    is_log = record["is_log"]
     made, places, _ = tree_arrays(sizes, cliques, rows, is_log)  # weights were divided when the tree was made
-    logarithm = -math.inf if record["logarithm"] is None else float(record["logarithm"])
+    logarithm = -math.inf if record["logarithm"] is None else float(as_number("the logarithm", record["logarithm"]))
     shape = shape_of(cliques, places)
     shared = tuple(sharing(rows, made, places))
     return CompiledTree(problem, tuple(record["order"]), shape, shared, made, logarithm, is_log, {})
 
 
 def _problem(record: dict[str, Any], takers: dict[str, _Taker]) -> Problem:
+    for name, _, labels in record["variables"]:
+        if not all(isinstance(text, str) for text in (name, *(labels or ()))):
+            raise ValueError(f"variable {name!r} has a name or a label that is no text")
     variables = tuple(
         Variable(name, size, None if labels is None else tuple(labels)) for name, size, labels in record["variables"]
     )

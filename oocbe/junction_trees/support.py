@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ResourceError
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
-from oocbe.kernels.cpu.trees.clique_rows import COMPLETE, trie_children, walk
+from oocbe.kernels.cpu.trees.clique_rows import COMPLETE, keep_groups, trie_children, walk
 from oocbe.system.deadline import current_flag, look
 
 
@@ -94,6 +94,8 @@ def clique_rows(
         f"{name}: the cliques of this order have more rows than memory has room for, {memory:,} bytes; allow more "
         "memory, find a better order (order_seconds), or observe variables before the tree is made"
     )
+    if ROW_BYTES * _certain_rows(sizes, cliques, weights.tables, assigned, covered) > memory:
+        raise ResourceError(too_large)
     for number, clique in enumerate(cliques):
         look()
         own = [weights.tables[t] for t in assigned[number]]
@@ -135,7 +137,10 @@ def clique_rows(
 
 
 def _places(cliques: Sequence[Clique], tables: Sequence[WeightTable]) -> tuple[list[list[int]], list[list[int]]]:
-    """By clique, the tables that it multiplies, and others with zeros that it covers."""
+    """By clique, the tables that it multiplies, and others with zeros that it covers and none of its children does.
+
+    What a child covers is in the rows of its separator.
+    """
     home = {v: number for number, clique in enumerate(cliques) for v in clique.own}
     having: dict[int, set[int]] = {v: set() for v in home}
     for number, clique in enumerate(cliques):
@@ -147,9 +152,28 @@ def _places(cliques: Sequence[Clique], tables: Sequence[WeightTable]) -> tuple[l
         own = home[table.scope[-1]]
         assigned[own].append(t)
         if table.values is not None:
-            for number in set.intersection(*(having[v] for v in table.scope)) - {own}:
+            covering = set.intersection(*(having[v] for v in table.scope))
+            for number in covering - {own} - {cliques[c].parent for c in covering}:
                 covered[number].append(t)
     return assigned, covered
+
+
+def _certain_rows(
+    sizes: Sequence[int],
+    cliques: Sequence[Clique],
+    tables: Sequence[WeightTable],
+    assigned: Sequence[Sequence[int]],
+    covered: Sequence[Sequence[int]],
+) -> int:
+    """Rows of the cliques in whose subtrees nothing is zero: these are known before any is made."""
+    has_zeros, rows = [False] * len(cliques), 0
+    for number, clique in enumerate(cliques):
+        has_zeros[number] |= any(tables[t].values is not None for t in (*assigned[number], *covered[number]))
+        if not has_zeros[number]:
+            rows += math.prod(sizes[v] for v in clique.variables)
+        elif clique.parent is not None:
+            has_zeros[clique.parent] = True
+    return rows
 
 
 def _trie_of(tries: dict[int, _Trie], t: int, tables: Sequence[WeightTable], sizes: Sequence[int]) -> _Trie:
@@ -213,13 +237,18 @@ def _walk(
 
 def _product(tables: Sequence[WeightTable], numbers: NDArray[np.int32], rows: int, is_log: bool) -> NDArray[np.float64]:
     """Combined weights of a clique's factors, row by row."""
-    product = np.full(rows, 0.0 if is_log else 1.0)
+    product: NDArray[np.float64] | None = None
     for table, rows_of in zip(tables, numbers, strict=True):
         assert table.weights is not None
-        if is_log:
-            product += table.weights[rows_of]
+        own = table.weights[rows_of]
+        if product is None:
+            product = own
+        elif is_log:
+            product += own
         else:
-            product *= table.weights[rows_of]
+            product *= own
+    if product is None:
+        product = np.full(rows, 0.0 if is_log else 1.0)
     return product
 
 
@@ -237,12 +266,17 @@ def _semi_join(cliques: Sequence[Clique], found: list[CliqueRows]) -> None:
             continue
         renumbered = (np.cumsum(alive) - 1).astype(np.int32)
         above.numbers[number] = renumbered[above.numbers[number]]
-        lengths = np.diff(rows.groups)
-        keep = np.repeat(alive, lengths)
+        lengths = np.diff(rows.groups)[alive]
+        groups = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+        def kept(lines: NDArray[Any], all_groups: Any = rows.groups, alive: Any = alive, groups: Any = groups) -> Any:
+            return keep_groups(lines, all_groups, alive, groups[-1], current_flag())
+
         found[number] = CliqueRows(
-            np.ascontiguousarray(rows.values[:, keep]),
-            np.concatenate([[0], np.cumsum(lengths[alive])]).astype(np.int64),
-            {child: own[keep] for child, own in rows.numbers.items()},
-            {number: own[keep] for number, own in rows.inputs.items()},
-            rows.weights[keep],
+            kept(rows.values),
+            groups,
+            {child: kept(own[None])[0] for child, own in rows.numbers.items()},
+            {child: kept(own[None])[0] for child, own in rows.inputs.items()},
+            kept(rows.weights[None])[0],
         )
+        look()

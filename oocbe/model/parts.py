@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -165,12 +166,14 @@ class LinearConstraint:
     coefficients : one int64 array (domain size,) a scope variable.
     capacity : the right-hand side.
     name : what the constraint is called in messages, such as "recorder capacity".
+    taken : what variables that are gone took of the capacity before, for messages.
     """
 
     scope: tuple[int, ...]
     coefficients: tuple[NDArray[np.int64], ...]
     capacity: int
     name: str = "linear constraint"
+    taken: int = 0
 
     def __post_init__(self) -> None:
         if len(self.scope) != len(self.coefficients):
@@ -184,18 +187,46 @@ class LinearConstraint:
         """Left-hand side under an assignment of all the problem's variables."""
         return sum(int(c[assignment[v]]) for v, c in zip(self.scope, self.coefficients, strict=True))
 
+    def usage(self, assignment: Sequence[int]) -> str:
+        """How much an assignment uses, for messages, with what variables that are gone took."""
+        return f"{self.consumption(assignment) + self.taken} of {self.capacity + self.taken}"
+
     def permits(self, assignment: Sequence[int]) -> bool:
         """Whether an assignment of all the problem's variables satisfies the constraint."""
         return self.consumption(assignment) <= self.capacity
 
+    @cached_property
+    def ends(self) -> tuple[list[int], list[int]]:
+        """The least and the greatest coefficient of each scope variable."""
+        if not self.coefficients:
+            return [], []
+        flat = np.concatenate(self.coefficients)  # two calls for all variables: rows over hundreds are common
+        starts = np.cumsum([0, *map(len, self.coefficients[:-1])], dtype=np.int64)
+        return np.minimum.reduceat(flat, starts).tolist(), np.maximum.reduceat(flat, starts).tolist()
+
+    @cached_property
+    def least(self) -> int:
+        """The least left-hand side of any assignment."""
+        return sum(self.ends[0])
+
+    @cached_property
+    def greatest(self) -> int:
+        """The greatest left-hand side of any assignment."""
+        return sum(self.ends[1])
+
     @property
     def can_bind(self) -> bool:
-        """False where even the largest left-hand side satisfies the constraint."""
-        return sum(int(c.max()) for c in self.coefficients) > self.capacity
+        """False where even the greatest left-hand side satisfies the constraint."""
+        return self.greatest > self.capacity
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether not even the least left-hand side is within the capacity."""
+        return self.least > self.capacity
 
     def to_array(self) -> NDArray[np.bool_]:
         """Dense form: True where permitted, one axis a scope variable; exact, even where sums leave 64 bits."""
-        bound = sum(max(-int(c.min()), int(c.max())) for c in self.coefficients)
+        bound = sum(max(-low, high) for low, high in zip(*self.ends, strict=True))
         dtype = np.dtype(np.int64 if bound <= INT64.max else object)
         total: NDArray[Any] = np.zeros((), dtype=dtype)
         for coefficients in self.coefficients:

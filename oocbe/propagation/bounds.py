@@ -4,6 +4,9 @@ Rounds go over the rows whose variables have changed. Integers are computed exac
 below 2^53 and by Python's integers beyond; with fractions bounds are moved outwards by what rounding may be off, so
 that no feasible point is lost, those of the decimals in a file included. The paper's way, which takes an improvement
 where it is more than a tolerance and forgets rounding, is an option to compare with.
+
+Rounds that take all rows at once (algorithm 2) may be a CUDA device's; they are the processor's bit for bit. A round
+that shows infeasibility there is made again here, to say which row and variable it was.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import RequestedEndError, TimeLimitError, UsageError
+from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.propagation.linear_rows import (
     INTEGER_COEFFICIENTS,
     INTEGER_ROW,
@@ -34,6 +38,10 @@ ROUNDS = 1000
 PROGRESS = 1e-9
 """Part of itself (or of 1) by which a real bound must get better to count, where nothing else is said."""
 
+ENTRIES_A_ROW = 64
+"""Non-zeros that say as much for a device as a row of a table does, where the backend is ``auto``: a round over 4
+million takes the processor some 20 ms, and a device has to be woken and given them first."""
+
 FIXPOINT, INFEASIBLE, LIMIT, INTERRUPTED = "fixpoint", "infeasible", "limit", "interrupted"
 """How a propagation ended."""
 
@@ -47,7 +55,7 @@ class Bounds:
     status : ``fixpoint``, ``infeasible``, ``limit`` or ``interrupted`` (by a signal).
     reason : why it ended so, for people; empty for a fixpoint.
     lower, upper : (variables,), in the form of the system's numbers.
-    rounds : how often a bound got better in each round.
+    rounds : how often a bound got better in each round; with all rows at once, how many bounds did.
     row, variable : that show infeasibility, None where a row alone, or a variable alone, does.
     """
 
@@ -68,6 +76,7 @@ def propagate_bounds(
     tolerance: float | None = None,
     simultaneous: bool = False,
     marked: NDArray[np.uint8] | None = None,
+    backend: str | None = None,
 ) -> Bounds:
     """Tighten a system's bounds until no row can.
 
@@ -80,31 +89,50 @@ def propagate_bounds(
     simultaneous : whether all rows of a round see the bounds before it (algorithm 2 of the paper, for many processors)
         and not those that rows before them found (algorithm 1).
     marked : uint8 (rows,), rows to begin with; None: all.
+    backend : ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND`` says. On a device all rows are propagated
+        at once; ``auto`` takes one for many non-zeros, where ``marked`` is None.
 
     Returns
     -------
     Bounds : the bounds reached when the time was up or a limit was reached are valid, too.
+
+    Raises
+    ------
+    UsageError : wrong limits, or there is no CUDA device that can be used. ResourceError : its memory ran out.
     """
     if rounds < 0 or not progress >= 0 or (tolerance is not None and not tolerance >= 0):
         raise UsageError("propagation: limits on rounds and progress, and the tolerance, must be at least 0")
     waiting = np.ones(system.rows, dtype=np.uint8) if marked is None else marked.copy()
     if system.is_exact:
         return _exactly(system, system.lower.astype(object), system.upper.astype(object), waiting, rounds, ())
-    lower, upper = _rounded_bounds(system, tolerance or 0.0)
+    lower, upper = rounded_bounds(system, tolerance or 0.0)
     crossing = np.flatnonzero(lower > upper + (tolerance or 0.0))
     if len(crossing):
         return _crossing(system, lower, upper, int(crossing[0]))
-    rows = _linear_rows(system)
+    rows = linear_rows_of(system)
     rounding = Rounding(tolerance is None, tolerance or 0.0, progress)
     found = Found(*(np.full(1, start, dtype=np.int64) for start in (-1, -1, 0)))
     counts: list[int] = []
     stop = current_flag()
+    if waiting.all() and len(waiting) and backend_for(len(rows.columns) // ENTRIES_A_ROW, backend).name == "cuda":
+        from oocbe.kernels.cuda.propagation.linear_rows import DeviceRows
+
+        simultaneous = True
+        reached = DeviceRows(rows).propagate(lower, upper, rounding, rounds)
+        lower, upper, counts = reached.lower, reached.upper, list(reached.changes)
+        found.inexact[0] = reached.is_inexact
+        waiting[:] = not reached.is_fixpoint
+        if waiting.any() and (ended := how_time_ended()) is not None:
+            return Bounds(*ended, lower, upper, tuple(counts))
     while waiting.any():
         if len(counts) >= rounds:
             return Bounds(LIMIT, f"the limit of {rounds} rounds was reached", lower, upper, tuple(counts))
         again = np.zeros_like(waiting) if simultaneous else waiting
         before = (lower.copy(), upper.copy()) if simultaneous else (lower, upper)
-        counts.append(propagate_round(rows, *before, lower, upper, waiting, again, rounding, found, stop))
+        better = propagate_round(rows, *before, lower, upper, waiting, again, simultaneous, rounding, found, stop)
+        if simultaneous:  # several rows may have made a bound better
+            better = sum(int(np.count_nonzero(a != b)) for a, b in zip((lower, upper), before, strict=True))
+        counts.append(better)
         if found.row[0] >= 0:
             variable = int(found.variable[0]) if found.variable[0] >= 0 else None
             return _infeasible(system, lower, upper, tuple(counts), int(found.row[0]), variable)
@@ -169,15 +197,15 @@ def _crossing(system: LinearSystem, lower: Numbers, upper: Numbers, variable: in
     return Bounds(INFEASIBLE, reason, lower, upper, (), None, variable)
 
 
-def _rounded_bounds(system: LinearSystem, tolerance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def rounded_bounds(system: LinearSystem, tolerance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Copies of the bounds, those of integers rounded inwards."""
     lower, upper = system.lower.astype(np.float64), system.upper.astype(np.float64)
     lower = np.where(system.integral, np.ceil(lower - tolerance), lower)
     upper = np.where(system.integral, np.floor(upper + tolerance), upper)
-    return lower, upper
+    return lower + 0.0, upper + 0.0  # no zero is a negative one
 
 
-def _linear_rows(system: LinearSystem) -> LinearRows:
+def linear_rows_of(system: LinearSystem) -> LinearRows:
     """The loop's arrays; sides of rows of integers are rounded to integers."""
     coefficients = system.coefficients.astype(np.float64, copy=False)
     is_integer = (coefficients == np.floor(coefficients)) & (np.abs(coefficients) < EXACT_LIMIT)

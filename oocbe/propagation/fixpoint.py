@@ -6,6 +6,7 @@ no less from smaller domains: the fixpoint is the same in whatever order they ar
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +21,9 @@ from oocbe.model.semiring import Combination
 from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, LIMIT, how_time_ended
 from oocbe.propagation.compact_table import CompactTable, bytes_of
 from oocbe.propagation.domains import Domains
+from oocbe.propagation.large_tables import allowed_rows
+from oocbe.propagation.table_batch import Table, TableBatch
 from oocbe.propagation.tables import (
-    AllowedRows,
     ForbiddenPatterns,
     ForbiddenRows,
     LinearFilter,
@@ -63,10 +65,19 @@ class Network:
     ----------
     bit_set_bytes : memory for tables as bit sets, which pay where tables are asked again and again; tables that have no
         room there, and all by default, are scanned. bit_set_rows : tables with fewer rows are scanned anyway.
+    batch_rows : tables of at most so many rows are asked all at once; none, where it matters which of them fails, or
+        where values are tried.
+    backend : where tables of feasible rows are scanned: ``cpu``, ``cuda``, ``auto``: large ones on a CUDA device where
+        there is one, or None for what ``OOCBE_BACKEND`` says.
     """
 
     def __init__(
-        self, model: Problem | CompactProblem, bit_set_bytes: int = 0, bit_set_rows: int = BIT_SET_ROWS
+        self,
+        model: Problem | CompactProblem,
+        bit_set_bytes: int = 0,
+        bit_set_rows: int = BIT_SET_ROWS,
+        batch_rows: int = -1,
+        backend: str | None = "cpu",
     ) -> None:
         compact = model if isinstance(model, CompactProblem) else CompactProblem(model)
         self.problem = compact.problem
@@ -75,6 +86,9 @@ class Network:
         self.is_infeasible = False
         self._bit_set_bytes = bit_set_bytes
         self._bit_set_rows = bit_set_rows
+        self._batch_rows = batch_rows
+        self._batch: list[Table] = []
+        self._backend = backend
         self._asked: set[int] | None = None  # within a trial, who has been asked and has to go back
         # With the rows, whose identity is the key, so that they live as long.
         self._codes: dict[tuple[int, tuple[int, ...]], tuple[NDArray[np.int64], NDArray[Any]]] = {}
@@ -88,6 +102,8 @@ class Network:
             if linear.scope:
                 self.propagators.append(LinearFilter(linear, self.domains))
             self.is_infeasible |= not linear.scope and linear.capacity < 0
+        if self._batch:
+            self.propagators.append(TableBatch(self._batch, self.domains))
         self._uses: list[list[int]] = [[] for _ in self.problem.variables]
         for number, propagator in enumerate(self.propagators):
             for v in propagator.scope:
@@ -97,13 +113,14 @@ class Network:
         """A function without a default is a table of its rows; in products, an assignment worth 0 is infeasible."""
         rows = function.tuples
         semiring = self.problem.semiring
-        if semiring.combination is Combination.MULTIPLY and not semiring.counts and (function.values == 0).any():
+        multiplies = semiring.combination is Combination.MULTIPLY and not semiring.counts
+        if multiplies and (function.values == 0).any():
             if function.default is None or function.default == 0:
                 rows = rows[function.values != 0]
             else:
                 self._add_table(name, Constraint(function.scope, rows[function.values == 0]))
                 return
-        if function.default is None:
+        if function.default is None or (multiplies and function.default == 0):
             self._add_table(name, Constraint(function.scope, rows, allowed=True))
 
     def _add_table(self, name: str, table: Constraint | ShortTable) -> None:
@@ -118,6 +135,9 @@ class Network:
             except UnsupportedError:
                 self.propagators.append(ForbiddenPatterns(scope, tuples, name))
                 return
+        if isinstance(table, Constraint) and len(tuples) <= self._batch_rows:
+            self._batch.append((scope, tuples, table.allowed))
+            return
         # Constraints that share their rows, as in a group, share their codes.
         key = (id(tuples), sizes)
         if key not in self._codes:
@@ -133,7 +153,7 @@ class Network:
             if needed <= self._bit_set_bytes:
                 self._bit_set_bytes -= needed
                 return CompactTable(scope, codes, self.domains, name)
-        return AllowedRows(scope, codes, self.domains, name)
+        return allowed_rows(scope, codes, self.domains, name, self._backend)
 
     def propagate(self, rounds: int | None = None) -> Fixpoint:
         """Ask all constraints until nothing changes, or a limit is reached (rounds: at most; None: any number)."""
@@ -143,6 +163,17 @@ class Network:
             return found
         self._continue(found, set(range(len(self.propagators))), rounds)
         return found
+
+    def propagate_without(self, removed: Iterable[tuple[int, int]]) -> Fixpoint:
+        """Remove some values (pairs of variable and value) of domains that are whole, and all that goes then."""
+        domains = self.domains
+        for v, value in removed:
+            domains.counts[v] -= domains.alive[domains.offsets[v] + value]
+            domains.alive[domains.offsets[v] + value] = 0
+        if (domains.counts == 0).any():
+            v = int(domains.counts.argmin())
+            return Fixpoint(INFEASIBLE, f"{self.problem.variables[v].name} has no value left", domains, variable=v)
+        return self.propagate()
 
     def tried(self, v: int, value: int) -> Fixpoint:
         """Where giving a variable a value would lead; its domains are gone, and these here are as before."""

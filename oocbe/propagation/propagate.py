@@ -10,6 +10,7 @@ import numpy as np
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.io import Model, as_problem
 from oocbe.model.compact_problem import CompactProblem
+from oocbe.model.dcop import Dcop
 from oocbe.model.linear_system import LinearSystem, Numbers
 from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
@@ -31,6 +32,7 @@ def propagate(
     progress: float = PROGRESS,
     tolerance: float | None = None,
     probing: bool = False,
+    backend: str | None = None,
 ) -> PropagationResult:
     """Remove what no solution has, until nothing more goes.
 
@@ -41,19 +43,25 @@ def propagate(
     ----------
     rounds : rounds at most, at least 0. probing : whether to try each value of each variable afterwards; a system is
         then taken as a problem, which needs integers with bounds.
+    backend : of a system's rows and of large tables: ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND``
+        says.
     """
     begin = time.perf_counter()
     if rounds < 0:
         raise UsageError(f"propagation: at least 0 rounds, not {rounds}")
+    if isinstance(model, Dcop):
+        model = model.problem  # who owns a variable says nothing about its values
     if isinstance(model, LinearSystem) and not probing:
-        result = _of_system(model, rounds, progress, tolerance)
+        result = _of_system(model, rounds, progress, tolerance, backend)
     else:
-        result = _of_problem(finite(model) if isinstance(model, LinearSystem) else model, rounds, probing)
+        result = _of_problem(finite(model) if isinstance(model, LinearSystem) else model, rounds, probing, backend)
     return replace(result, seconds=time.perf_counter() - begin)
 
 
-def _of_system(system: LinearSystem, rounds: int, progress: float, tolerance: float | None) -> PropagationResult:
-    found = propagate_bounds(system, rounds=rounds, progress=progress, tolerance=tolerance)
+def _of_system(
+    system: LinearSystem, rounds: int, progress: float, tolerance: float | None, backend: str | None
+) -> PropagationResult:
+    found = propagate_bounds(system, rounds=rounds, progress=progress, tolerance=tolerance, backend=backend)
     smaller = None
     if found.status != INFEASIBLE:
         with unlimited():  # also where the time was up: what was reached is valid
@@ -79,9 +87,9 @@ def with_bounds(system: LinearSystem, lower: Numbers, upper: Numbers) -> LinearS
     return replace(system, lower=lower, upper=upper)
 
 
-def _of_problem(model: Problem | CompactProblem, rounds: int, probing: bool) -> PropagationResult:
+def _of_problem(model: Problem | CompactProblem, rounds: int, probing: bool, backend: str | None) -> PropagationResult:
     compact = model if isinstance(model, CompactProblem) else CompactProblem(model)
-    network = Network(compact, BIT_SET_BYTES if probing else 0)
+    network = Network(compact, BIT_SET_BYTES if probing else 0, backend=backend)
     found = network.propagate(rounds)
     probed = probe(network, found) if probing else Probed(found)
     smaller: Problem | CompactProblem | None = None
@@ -110,7 +118,7 @@ def finite(model: Model) -> Problem:
     try:
         return as_problem(model)
     except UnsupportedError:
-        if isinstance(model, Problem) or (isinstance(model, CompactProblem) and model.left_out):
+        if isinstance(model, Problem | Dcop) or (isinstance(model, CompactProblem) and model.left_out):
             raise
         found = propagate(model)
         if found.reduced is None:

@@ -26,7 +26,7 @@ def reduced(model: CompactProblem, domains: Domains) -> CompactProblem:
     problem = model.problem
     if (domains.counts == np.diff(domains.offsets)).all():
         return model
-    places = _Places(domains)
+    places = Places(domains)
     variables = tuple(_shrunk(variable, domains.values(v)) for v, variable in enumerate(problem.variables))
     tables = (places.table(c) for c in problem.constraints)
     linear = []
@@ -51,34 +51,40 @@ def reduced(model: CompactProblem, domains: Domains) -> CompactProblem:
     return CompactProblem(left, short, model.left_out)
 
 
-class _Places:
+class Places:
     """Where each value is in the smaller domain of its variable, or -1."""
 
     def __init__(self, domains: Domains) -> None:
         self._domains = domains
-        self._is_whole = domains.counts == np.diff(domains.offsets)
+        self._is_whole: list[bool] = (domains.counts == np.diff(domains.offsets)).tolist()
         flags = domains.alive.astype(np.int64)
         numbers = np.cumsum(flags) - flags
         first = np.repeat(numbers[domains.offsets[:-1]], np.diff(domains.offsets)) if len(flags) else numbers
         self._place = np.where(flags > 0, numbers - first, -1)
 
-    def rows(self, scope: tuple[int, ...], tuples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def is_whole(self, scope: tuple[int, ...]) -> bool:
+        """Whether some variables have all their values."""
+        return all(self._is_whole[v] for v in scope)
+
+    def rows(
+        self, scope: tuple[int, ...], tuples: NDArray[np.int64], is_short: bool = False
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Rows in the smaller domains, and which of the rows they were."""
         look()
-        stays = np.ones(len(tuples), dtype=bool)
-        if not scope or self._is_whole[list(scope)].all():
-            return tuples, stays
-        columns = []
-        for axis, v in enumerate(scope):
-            column = tuples[:, axis]
-            place = self._place[self._domains.offsets[v] + np.maximum(column, 0)]
-            stays &= (column == ANY) | (place >= 0)
-            columns.append(np.where(column == ANY, ANY, place))
-        return np.stack(columns, axis=1)[stays], stays
+        if self.is_whole(scope):
+            return tuples, np.ones(len(tuples), dtype=bool)
+        offsets = self._domains.offsets[list(scope)]
+        if is_short:
+            places = np.where(tuples == ANY, ANY, self._place[offsets + np.maximum(tuples, 0)])
+            stays = ((tuples == ANY) | (places >= 0)).all(axis=1)
+        else:
+            places = self._place[offsets + tuples]
+            stays = (places >= 0).all(axis=1)
+        return places[stays], stays
 
     def table(self, table: Table) -> Table:
         """A constraint over the values left."""
-        tuples, _ = self.rows(table.scope, table.tuples)
+        tuples, _ = self.rows(table.scope, table.tuples, isinstance(table, ShortTable))
         return table if tuples is table.tuples else replace(table, tuples=tuples)
 
     def function(self, function: Function) -> Function:

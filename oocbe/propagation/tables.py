@@ -175,13 +175,14 @@ class LinearFilter(_WithoutMemory):
     is_idempotent = True
 
     def __init__(self, linear: LinearConstraint, domains: Domains) -> None:
+        look()  # a system has thousands
         self.scope, self.name = linear.scope, linear.name
         self._capacity = linear.capacity
         self._columns = linear.coefficients
         self._offsets = domains.offsets[list(linear.scope)]
         self._starts = np.cumsum([0, *map(len, linear.coefficients)], dtype=np.int64)
         self.cost = int(self._starts[-1])
-        largest = sum(max(abs(int(c.min())), abs(int(c.max()))) for c in linear.coefficients)
+        largest = sum(max(-low, high) for low, high in zip(*linear.ends, strict=True))
         self._is_small = 2 * largest + abs(linear.capacity) < EXACT_SUMS
         self._flat = np.concatenate([np.zeros(0, dtype=np.int64), *linear.coefficients]) if self._is_small else None
         self._least = np.zeros(len(self.scope), dtype=np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +112,7 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     for sets in besides:
         larger.setdefault(sets.shape[1], []).append(sets)
     for linear in problem.linear_constraints:
+        look()
         _add_linear(linear, first, pairs, removed)
     for literals in larger.pop(1, []):
         removed[literals[:, 0]] = 1
@@ -163,6 +164,7 @@ def _variable(first: NDArray[np.int64], literal: int) -> int:
 
 def _irredundant(sets: NDArray[np.int64], removed: NDArray[np.uint8], pairs: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Each set once, without those that contain a smaller forbidden set."""
+    look()
     keep = ~removed[sets].any(axis=1)
     for one, other in itertools.combinations(range(sets.shape[1]), 2):
         keep &= ~pairs[sets[:, one], sets[:, other]]
@@ -183,27 +185,30 @@ def _split(problem: Problem) -> tuple[list[Constraint], list[Constraint]]:
 
 def _forbidding_parts(
     problem: Problem, largest_arity: int | None, constraints: list[Constraint] | None = None
-) -> list[tuple[tuple[int, ...], NDArray[np.bool_]]]:
+) -> Iterator[tuple[tuple[int, ...], NDArray[np.bool_]]]:
     """Scopes and dense arrays, True where forbidden, of the parts that forbid anything."""
+    found = _dense_parts(problem, largest_arity, problem.constraints if constraints is None else constraints)
+    return ((scope, cells) for scope, cells in found if cells.any())
+
+
+def _dense_parts(
+    problem: Problem, largest_arity: int | None, constraints: Sequence[Constraint]
+) -> Iterator[tuple[tuple[int, ...], NDArray[np.bool_]]]:
+    """What parts forbid, as dense arrays, of parts that are not too large."""
     sizes = problem.sizes
     limit = cost_limits(problem)
-    parts: list[tuple[tuple[int, ...], NDArray[np.bool_]]] = []
-    for c in problem.constraints if constraints is None else constraints:
-        if _is_too_large(c.scope, sizes, largest_arity):
-            continue
-        parts.append((c.scope, ~c.to_array(sizes)))
-    parts += [
-        (linear.scope, ~linear.to_array())
-        for linear in problem.linear_constraints
-        if linear.can_bind and not _is_too_large(linear.scope, sizes, largest_arity)
-    ]
+    for c in constraints:
+        if not _is_too_large(c.scope, sizes, largest_arity):
+            yield c.scope, ~c.to_array(sizes)
+    for linear in problem.linear_constraints:
+        if linear.can_bind and not _is_too_large(linear.scope, sizes, largest_arity):
+            yield linear.scope, ~linear.to_array()
     for number, f in enumerate(problem.functions):
         if _is_too_large(f.scope, sizes, largest_arity):
             continue
         values, feasible = f.to_array(sizes)
         costly = values >= limit[number] if limit else np.zeros(values.shape, dtype=bool)
-        parts.append((f.scope, np.asarray(~feasible | costly)))
-    return [(scope, cells) for scope, cells in parts if cells.any()]
+        yield f.scope, np.asarray(~feasible | costly)
 
 
 def _is_too_large(scope: tuple[int, ...], sizes: tuple[int, ...], largest_arity: int | None) -> bool:

@@ -23,7 +23,7 @@ from oocbe.kernels.cpu.pruning.search_state import State
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.pruning.incumbent_model import SearchModel, search_model
-from oocbe.system.deadline import current
+from oocbe.system.deadline import current, current_flag
 
 TENURE, LEAST_TENURE, TENURE_SHARE = 40, 10, 8
 """Iterations for which a value given up is tabu, at least (at most twice as many). Where most variables cannot give
@@ -132,7 +132,7 @@ def find_incumbent(
         steps = int(min(chunk, left))
         left -= steps
         call_seed = np.random.SeedSequence((seed, call)).generate_state(1)[0]
-        if search(found.model, found.soft, found.hard, state, settings, call_seed, steps):
+        if search(found.model, found.soft, found.hard, state, settings, call_seed, steps, current_flag()):
             found_at = time.perf_counter()
         call += 1
     if not found_at:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,9 @@ LARGEST_DENSE = 1 << 20
 
 DENSE_ENTRIES = 1 << 26
 """Entries of all dense tables of one kind together; factors beyond that are searched by key."""
+
+TUPLES_AT_ONCE = 1 << 19
+"""Tuples written into dense tables between two looks at the deadline: some tenth of a second's work."""
 
 LARGEST_INDEX = 1 << 62
 """Factors with more entries than that get random strides: an index is then a hash of the tuple."""
@@ -141,7 +144,8 @@ def _fill_tables(
                 by_arity.setdefault(len(part.scope), []).append((number, part))
                 if part.default:
                     table[offsets[number] : offsets[number] + dense_size[number]] += part.default
-    for group in by_arity.values():
+    for group in (piece for same in by_arity.values() for piece in _pieces(same)):
+        look()
         numbers = [number for number, _ in group]
         stride = np.array([strides[number] for number in numbers])
         given = np.array([part.scope for _, part in group])
@@ -152,6 +156,17 @@ def _fill_tables(
         index = np.repeat(offsets[numbers], rows) + (tuples * np.repeat(own_stride, rows, axis=0)).sum(axis=1)
         values = np.concatenate([part.values for _, part in group])
         np.add.at(table, index, values - np.repeat([part.default for _, part in group], rows))
+
+
+def _pieces(parts: list[tuple[int, ListedFactor]]) -> Iterator[list[tuple[int, ListedFactor]]]:
+    """Parts in their order, as many at a time as have :data:`TUPLES_AT_ONCE` tuples together, or one."""
+    first = tuples = 0
+    for place, (_, part) in enumerate(parts):
+        if tuples + len(part.tuples) > TUPLES_AT_ONCE and place > first:
+            yield parts[first:place]
+            first, tuples = place, 0
+        tuples += len(part.tuples)
+    yield parts[first:]
 
 
 def harmful_slots(parts: Sequence[ListedFactor], start: NDArray[np.int64], sizes: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -155,12 +155,14 @@ def search_model(problem: Problem) -> SearchModel:
         look()
         parts.add_function(f)
     for linear in problem.linear_constraints:
-        parts.is_infeasible |= sum(int(c.min()) for c in linear.coefficients) > linear.capacity
+        look()
+        parts.is_infeasible |= linear.is_impossible
     if problem.upper_bound is not None and sign > 0:
         parts.forbid_from(float(problem.upper_bound))
     linears = _lay_out_linear(problem)
     frugal = np.ones(slots, dtype=bool)
     for v in range(len(sizes)):
+        look()
         own = parts.slots(v)
         for use in range(int(linears[0][v]), int(linears[0][v + 1])):
             consumption = linears[3][linears[2][use] : linears[2][use] + sizes[v]]

@@ -33,10 +33,22 @@ from oocbe.pruning.row_bounds import BoundSource, RowBound, ValueGrid
 from oocbe.tables.table import Table
 
 
+class OrderSource(BoundSource, Protocol):
+    """A source of bounds for one elimination order.
+
+    Attributes
+    ----------
+    nbytes : of its tables.
+    """
+
+    @property
+    def nbytes(self) -> int: ...  # noqa: D102
+
+
 class OrderBounds(Protocol):
     """Bounds made for one elimination order, beside those that are the same for all."""
 
-    def source(self, order: Sequence[int], cap: int | None) -> BoundSource | None:
+    def source(self, order: Sequence[int], cap: int | None) -> OrderSource | None:
         """A source of bounds for an order, a message of which may have so many rows; None where it would not pay."""
         ...
 
@@ -54,6 +66,10 @@ class RowPruner:
     source : bounds the rows while they are made.
     upper_bound : only assignments with a value strictly below it are wanted.
     bounds : for one order, which rows are held against when they are made.
+
+    Attributes
+    ----------
+    nbytes : of tables made for one order.
     """
 
     def __init__(
@@ -61,6 +77,7 @@ class RowPruner:
     ) -> None:
         self._problem, self._bounds = problem, bounds
         self._own: RowPruner | None = None
+        self.nbytes = 0
         self.source = source
         self.upper_bound = upper_bound
         self._wanted = ValueGrid.of(problem).largest_below(upper_bound)
@@ -73,7 +90,7 @@ class RowPruner:
         if own is None:
             return self
         made = RowPruner(self._problem, self.source, self.upper_bound, self._bounds)
-        made._own = RowPruner(self._problem, own, self.upper_bound)
+        made._own, made.nbytes = RowPruner(self._problem, own, self.upper_bound), own.nbytes
         return made
 
     def held(self, message: Table, eliminated: int, separator: Sequence[int]) -> Table:

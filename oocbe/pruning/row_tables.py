@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.pruning.row_ascent import Network
 from oocbe.model.model_checks import Values
-from oocbe.model.parts import Constraint, LinearConstraint
+from oocbe.model.parts import Constraint, Function, LinearConstraint
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
 from oocbe.pruning.incumbent_lookups import starts_of
@@ -24,6 +24,9 @@ LARGEST_PART = 1 << 16
 
 MOST_CELLS = 1 << 22
 """Cells of all functions together."""
+
+LISTED_SHARE = 0.25
+"""Of the memory for messages that functions may take which list all cells, as elimination needs them."""
 
 PAIR_COST = 1 / 16
 """What a cell of a function over two variables costs, in cells of others: loops over it use vector instructions."""
@@ -138,6 +141,18 @@ class Tables:
         """Cells that a pass over all functions looks at, in cells of functions over more than two variables."""
         cells = [(part.values.size, len(part.scope)) for part in self.parts if len(part.scope) > 1]
         return sum(size * arity * (PAIR_COST if arity == 2 else 1) for size, arity in cells)
+
+    @property
+    def listed_bytes(self) -> int:
+        """Bytes that functions take which list all cells: 8 for each variable's value, and for the cost."""
+        return sum(8 * part.values.size * (len(part.scope) + 1) for part in self.parts)
+
+    def as_problem(self) -> Problem:
+        """The tables as a problem's functions, which list what they permit."""
+        functions = tuple(
+            Function(part.scope, np.argwhere(part.permitted), part.values[part.permitted]) for part in self.parts
+        )
+        return Problem(self.problem.variables, functions, constant=self.constant, name=self.problem.name)
 
     @cached_property
     def layout(self) -> Layout:

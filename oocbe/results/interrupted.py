@@ -8,12 +8,13 @@ from typing import TypeVar
 
 from oocbe.errors import RequestedEndError
 from oocbe.results.bound_result import BoundResult
+from oocbe.results.dcop_result import DcopResult
 from oocbe.results.propagation_result import PropagationResult
 from oocbe.results.result import Result
 from oocbe.results.task_result import TaskResult
 from oocbe.system.interruption import Interruption, listening
 
-Answer = TypeVar("Answer", Result, TaskResult, BoundResult, PropagationResult)
+Answer = TypeVar("Answer", Result, TaskResult, BoundResult, PropagationResult, DcopResult)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -24,7 +25,9 @@ class Interrupted(KeyboardInterrupt):
     result : what the verb would have returned, with the status ``interrupted`` (or its own, where it had just ended).
     """
 
-    def __init__(self, message: str, result: Result | TaskResult | BoundResult | PropagationResult) -> None:
+    def __init__(
+        self, message: str, result: Result | TaskResult | BoundResult | PropagationResult | DcopResult
+    ) -> None:
         super().__init__(message)
         self.result = result
 

@@ -93,6 +93,10 @@ class Tuning:
     slow_lookups : what a lookup among rows or on disk counts for beside one of a complete table in memory, of which
         many are gathered at once; a cautious choice, not a measurement.
 
+    propagates : whether propagation takes what it can from a problem before the search for an order.
+    narrows : whether values that a message has no row for go from the buckets to come. Not by itself: messages on a
+        device, in pieces or found by a run that is resumed do not tell theirs yet, so rows would depend on the way.
+
     message_bytes : that messages may take, whatever the process itself does: so a run can be repeated on any machine;
         None: what the memory limit leaves.
     least_bytes, least_share : of the memory limit, that messages may take even where the process itself has used it up.
@@ -155,6 +159,9 @@ class Tuning:
     most_streams: int = 16
     most_lookups: int = 256
     slow_lookups: int = 16
+
+    propagates: bool = True
+    narrows: bool = False
 
     message_bytes: int | None = None
     least_bytes: int = 1 << 24

@@ -5,5 +5,6 @@ from oocbe.table_algebra.drop_forbidden import drop_forbidden
 from oocbe.table_algebra.join_maximise import join_maximise
 from oocbe.table_algebra.join_sum import join_sum
 from oocbe.table_algebra.maximise import maximise
+from oocbe.table_algebra.semi_join import semi_join
 
-__all__ = ["drop_forbidden", "join_maximise", "join_sum", "maximise", "to_complete", "to_rows"]
+__all__ = ["drop_forbidden", "join_maximise", "join_sum", "maximise", "semi_join", "to_complete", "to_rows"]

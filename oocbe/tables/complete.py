@@ -22,11 +22,15 @@ from oocbe.kernels.interface import CompleteFunction, steps_of
 from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.settings.machine import default_memory_limit
+from oocbe.system.deadline import look
 from oocbe.tables.feasible_values import check_feasible, dtype_of_rows, holds
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table, format_bytes
 
 COMPLETE_DTYPES = tuple(np.dtype(t) for t in (np.int16, np.int32, np.int64, np.float32, np.float64))
+
+CELLS_BETWEEN_LOOKS = 1 << 22
+"""Cells counted between two looks at the deadline, some milliseconds' work; their marks take so many bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,10 +157,19 @@ class CompleteTable:
 
     @cached_property
     def rows(self) -> int:
-        """Number of feasible assignments: rows of the incomplete table."""
+        """Number of feasible assignments: rows of the incomplete table.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came while they were counted.
+        """
         values: Any = self.values
         if not is_device_array(values):
-            return int(np.count_nonzero(self.feasible()))
+            counted = 0
+            for start in range(0, len(values), CELLS_BETWEEN_LOOKS):
+                look()
+                counted += int(np.count_nonzero(self.is_feasible(values[start : start + CELLS_BETWEEN_LOOKS])))
+            return counted
         from oocbe.kernels.cuda.complete.complete_rows import count_feasible
 
         return count_feasible(values, self.semiring)

@@ -18,6 +18,7 @@ from oocbe.elimination.buckets.bucket_rows import Evaluated
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order import is_order_file
+from oocbe.elimination.plan.plan import plan_for
 from oocbe.elimination.preparation.ranges import INT64_LIMIT
 from oocbe.elimination.preparation.restrict import restrict
 from oocbe.elimination.preparation.temperature import at_temperature
@@ -25,7 +26,7 @@ from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.cliques import Clique
-from oocbe.junction_trees.compiled import compile_tree
+from oocbe.junction_trees.compiled import find_order, tree_of
 from oocbe.junction_trees.support import ROW_BYTES
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
@@ -67,10 +68,10 @@ def marginals(
     may lie on disk.
     """
     energies = at_temperature(problem, temperature)
-    by_tree = _marginals_by_tree(problem, energies, options, temperature, observer)
-    if by_tree is not None:
-        return by_tree
-    tables = compute_tables(energies, options, observer)
+    found_by_tree = _marginals_by_tree(problem, energies, options, temperature, observer)
+    if isinstance(found_by_tree, TaskResult):
+        return found_by_tree
+    tables = compute_tables(energies, options, observer, known=found_by_tree)
     found = [np.zeros(size) for size in problem.sizes]
 
     def share(bucket: Bucket, _: NDArray[np.int64], weights: NDArray[Any], evaluated: Evaluated) -> NDArray[Any]:
@@ -90,12 +91,15 @@ def marginals(
 
 def _marginals_by_tree(
     problem: Problem, energies: Problem, options: SolveOptions, temperature: float, observer: Observer | None
-) -> TaskResult | None:
-    """The marginals from a junction tree of what evidence leaves of the problem; None where there can be no tree."""
+) -> TaskResult | tuple[int, ...]:
+    """The marginals from a junction tree of what evidence leaves of the problem.
+
+    Where there can be no tree, the order that was found for one, of all variables; empty where none was searched for.
+    """
     if options.backend == "cuda" or options.resume:
-        return None
+        return ()
     if is_order_file(options.order):
-        return None  # a file that names all variables, also those that evidence fixes
+        return ()  # a file that names all variables, also those that evidence fixes
     begin = time.perf_counter()
     with Deadline(options.time_limit):
         left = restrict(energies, ())
@@ -108,20 +112,21 @@ def _marginals_by_tree(
                 name = problem.variables[left.variables[clique.own[-1]]].name
                 observer.bucket_done(number, total, name, rows, ROW_BYTES * rows)
 
+        order: tuple[int, ...] = ()
         try:
-            tree = compile_tree(
-                left.problem,
-                options.order,
-                message_memory(options),
-                order_seconds=options.order_seconds,
-                seed=options.seed,
-                clique_done=clique_done,
-            )
+            choice = find_order(left.problem, options.order, options.order_seconds, options.seed)
+            fixed = set(range(len(problem.variables))) - set(left.variables)
+            order = (*sorted(fixed), *(left.variables[v] for v in choice.order))
+            order_seconds = time.perf_counter() - begin
+            if observer is not None:
+                observer.started(plan_for(left.problem, left.problem.semiring, choice, "", options))
+            memory = message_memory(options)
+            tree = tree_of(left.problem, choice.order, choice.separators, memory, clique_done=clique_done)
         except (ResourceError, UnsupportedError, MemoryError):
-            return None  # messages may go to disk, and what is wrong with the problem is said there
+            return order  # messages may go to disk, and what is wrong with the problem is said there
         calibration = Calibration(tree) if tree.is_possible else None
         value = -math.inf if calibration is None else calibration.log_evidence
-        seconds = {"order": tree.seconds["order"], "forward": time.perf_counter() - begin - tree.seconds["order"]}
+        seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
         if calibration is None:
             return finished_by_tree("marginals", problem, left, tree, value, seconds, temperature=temperature)
         for v, own in zip(left.variables, calibration.posteriors(range(len(left.variables))), strict=True):

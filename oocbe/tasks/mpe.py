@@ -13,22 +13,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oocbe.elimination.observer import Observer
-from oocbe.elimination.orders.order import is_order_file
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.ranges import rounding_margin
-from oocbe.elimination.preparation.restrict import Restriction, restrict
 from oocbe.elimination.search.claims import check_claim
 from oocbe.elimination.solve import solve
 from oocbe.errors import UnsupportedError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, Combination
-from oocbe.results.result import Result
 from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
 
 if TYPE_CHECKING:
-    from oocbe.elimination.plan.plan import Plan
+    from oocbe.elimination.observer import Observer
 
 
 def most_probable_explanation(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
@@ -49,13 +45,7 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
         )
     logs = in_logarithms(problem.in_semiring(MAX_PRODUCT))
     options = replace(options, semiring=None)
-    # Variables with one value left are none: evidence makes many, and orders are better without them.
-    left = None if is_order_file(options.order) else restrict(logs, ())
-    if left is None or left.problem is None:
-        result = solve(logs, options, observer)
-    else:
-        told = None if observer is None else _Lifting(observer, left)
-        result = _lifted(solve(left.problem, options, told), left)
+    result = solve(logs, options, observer)
     check_claim(logs, result.value, result.assignment, "elimination")
     value = None if result.value is None else -float(result.value)
     return TaskResult(
@@ -79,39 +69,6 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
         tolerance=rounding_margin(logs),
         evidence=_evidence(problem),
     )
-
-
-class _Lifting(Observer):
-    """Tells an observer of the whole problem what is told about what evidence has left of it."""
-
-    def __init__(self, told: Observer, left: Restriction) -> None:
-        self._told, self._left = told, left
-
-    def started(self, plan: Plan) -> None:
-        self._told.started(plan)
-
-    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
-        self._told.bucket_done(number, total, variable, rows, bytes)
-
-    def bounds_changed(
-        self,
-        lower: int | float | None,
-        value: int | float | None,
-        why: str,
-        assignment: tuple[int, ...] | None,
-    ) -> None:
-        self._told.bounds_changed(lower, value, why, None if assignment is None else self._left.lift(assignment))
-
-    def finished(self, result: Result) -> None:
-        self._told.finished(_lifted(result, self._left))
-
-
-def _lifted(result: Result, left: Restriction) -> Result:
-    """The result with the original's variables; those with one value come first in the order."""
-    order = tuple(left.variables[v] for v in result.order)
-    fixed = sorted(set(range(len(left.original.variables))) - set(left.variables))
-    assignment = None if result.assignment is None else left.lift(result.assignment)
-    return replace(result, order=(*fixed, *order), assignment=assignment)
 
 
 def _evidence(problem: Problem) -> dict[str, str]:

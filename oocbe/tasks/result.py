@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.preparation.propagated import what_went
 from oocbe.model.problem import Problem
 from oocbe.results.task_result import TaskResult
 from oocbe.settings.machine import peak_memory
@@ -90,6 +95,36 @@ def finished_by_tree(
         peak_memory_bytes=peak_memory(),
         **more,
     )
+
+
+def lifted(result: TaskResult, left: Restriction) -> TaskResult:
+    """The result of what propagation left of a problem, told as that of the whole problem; what went is a note."""
+    if left.problem is left.original:
+        return result
+    return replace(
+        result,
+        variables=left.original.variables,
+        order=left.lift_order(result.order),
+        assignments=tuple((value, left.lift(assignment)) for value, assignment in result.assignments),
+        marginals=_lifted_marginals(result, left),
+        notes=(*result.notes, what_went(left)) if what_went(left) else result.notes,
+    )
+
+
+def _lifted_marginals(result: TaskResult, left: Restriction) -> tuple[NDArray[Any], ...]:
+    """Marginals of all variables: those of one value have what the whole problem has, values that are gone nothing."""
+    if result.task not in ("marginals", "min-marginals") or result.status != "exact":
+        return ()
+    is_best = result.task == "min-marginals"
+    certain, nothing = (result.value, math.nan) if is_best else (1.0, 0.0)
+    dtype = object if is_best and isinstance(result.value, int) else np.float64
+    number = {v: i for i, v in enumerate(left.variables)}
+    marginals = []
+    for v, kept in enumerate(left.kept):
+        found = np.full(left.original.variables[v].size, nothing, dtype=dtype)
+        found[kept] = result.marginals[number[v]] if v in number else certain
+        marginals.append(found)
+    return tuple(marginals)
 
 
 def unsatisfiable(task: str, problem: Problem, tables: Tables, value: float | None, **more: Any) -> TaskResult:

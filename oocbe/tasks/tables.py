@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -60,13 +60,19 @@ class Tables:
 
 
 def compute_tables(
-    problem: Problem, options: SolveOptions, observer: Observer | None = None, *, carries: bool = False
+    problem: Problem,
+    options: SolveOptions,
+    observer: Observer | None = None,
+    *,
+    carries: bool = False,
+    known: Sequence[int] = (),
 ) -> Tables:
     """Run the forward pass in the problem's semiring, every feasible row kept.
 
     Parameters
     ----------
     carries : whether the task can do with rows that carry what they consume of linear constraints.
+    known : an order that was searched for before, in place of a long search.
 
     Raises
     ------
@@ -91,17 +97,19 @@ def compute_tables(
         raise UnsupportedError("resume: only the optimum or value of a problem can be resumed, not other tasks yet")
     deadline = Deadline(options.time_limit)
     try:
-        return _computed(problem, options, observer, deadline)
+        return _computed(problem, options, observer, deadline, known)
     except BaseException:
         deadline.close()
         raise
 
 
-def _computed(problem: Problem, options: SolveOptions, observer: Observer | None, deadline: Deadline) -> Tables:
+def _computed(
+    problem: Problem, options: SolveOptions, observer: Observer | None, deadline: Deadline, known: Sequence[int]
+) -> Tables:
     """The tables of a problem whose constraints can all be enforced."""
     begin = time.perf_counter()
     unpruned = replace(options, semiring=problem.semiring, dominance=False, bounds="none")
-    plans = candidate_plans(problem, unpruned, deadline)
+    plans = candidate_plans(problem, unpruned, deadline, known)
     refusals = [plan.disk_refusal for plan in plans]
     if all(refusals):
         raise DiskError(refusals[0])

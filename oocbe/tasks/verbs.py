@@ -88,18 +88,21 @@ def answered(
         raise UsageError(f"temperature: {temperature} is not above 0")
     from oocbe.elimination.buckets.resources import memory_warning
     from oocbe.elimination.preparation.arity import narrowed
+    from oocbe.elimination.preparation.propagated import propagated
+    from oocbe.elimination.preparation.restrict import Restriction
     from oocbe.tasks import count_optimal as optimal
     from oocbe.tasks import k_best as best
     from oocbe.tasks import marginals as weights
     from oocbe.tasks import mpe as explanation
     from oocbe.tasks.count import count as count_feasible
-    from oocbe.tasks.result import unfinished
+    from oocbe.tasks.result import lifted, unfinished
 
     begin = time.perf_counter()
-    loaded = narrowed(problem.in_semiring(settings.semiring or problem.semiring))
+    whole = narrowed(problem.in_semiring(settings.semiring or problem.semiring))
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
-    warning = "" if task == "mpe" else memory_warning(settings)  # mpe is a solve, which warns itself
+    is_solve = task == "mpe"  # which warns and propagates itself
+    warning = "" if is_solve else memory_warning(settings)
     ways: dict[str, Callable[[], TaskResult]] = {
         "mpe": lambda: explanation.most_probable_explanation(loaded, settings, observer),
         "count": lambda: count_feasible(loaded, settings, observer),
@@ -111,12 +114,13 @@ def answered(
     }
     with listening() as interruption:
         try:
-            result = ways[task]()
+            loaded, left = (whole, Restriction.of_all(whole)) if is_solve else propagated(whole, settings)
+            result = lifted(ways[task](), left)
         except BaseException as error:
             if not interruption.caused(error):
                 raise
             asked = temperature if task in ("logz", "marginals") else None
-            result = unfinished(task, loaded, interruption.reason, temperature=asked)
+            result = unfinished(task, whole, interruption.reason, temperature=asked)
     known = sum(result.seconds.values())
     total = time.perf_counter() - begin
     seconds = {**result.seconds, "backward": max(0.0, total - known), "total": total}

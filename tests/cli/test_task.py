@@ -136,4 +136,5 @@ def test_the_time_to_read_the_problem_counts(monkeypatch):
     monkeypatch.setattr("oocbe.io.read_model", slow)
     seconds = answer(GRID, "count")["seconds"]
     assert seconds["read"] >= 0.2
-    assert seconds["total"] >= sum(spent for phase, spent in seconds.items() if phase != "total") - 1e-6
+    # Each phase is rounded to a microsecond, so their sum may be half of one too high for every phase.
+    assert seconds["total"] >= sum(spent for phase, spent in seconds.items() if phase != "total") - 1e-6 * len(seconds)

@@ -7,10 +7,12 @@ import math
 
 import numpy as np
 import pytest
+import zarr
 from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
+from oocbe.junction_trees import answer_files
 
 NETWORK = """network weather { }
 variable season { type discrete [ 2 ] { winter, summer }; }
@@ -49,6 +51,39 @@ def test_a_table_of_cases(tree, tmp_path):
     assert [float(row["rain=yes"]) for row in rows] == pytest.approx([1, 0, 0.375, 1])
     assert float(rows[2]["season=winter,rain=yes"]) == pytest.approx(0.25)
     assert float(rows[1]["season=summer,rain=no"]) == pytest.approx(0.6)
+
+
+def test_answers_as_arrays_and_as_parquet(tree, tmp_path):
+    """The numbers of the .csv file, to the last bit."""
+    (tmp_path / "cases.csv").write_text("season,rain,grass\nwinter,,wet\n,yes,dry\n,,\n")
+    arguments = ("--cases", tmp_path / "cases.csv", "--targets", "rain,grass", "--joint", "season,rain", "-o")
+    for name in ("a.csv", "a.zarr"):
+        assert run("query", tree, *arguments, tmp_path / name).exit_code == 0
+    with (tmp_path / "a.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    group = zarr.open_group(tmp_path / "a.zarr", mode="r")
+    assert group["is_possible"][:].tolist() == [row["status"] == "exact" for row in rows] == [True, False, True]
+    assert group["log_evidence"][:].tolist() == [float(row["log_evidence"]) for row in rows]
+    joint = group["posteriors/2"]
+    assert joint.attrs.asdict() == {"variables": ["season", "rain"], "labels": [["winter", "summer"], ["yes", "no"]]}
+    assert joint[:, 1, 0].tolist() == [float(row["season=summer,rain=yes"]) for row in rows]
+    assert group["posteriors/1"].shape == (3, 3)
+    again = run("query", tree, *arguments, tmp_path / "a.zarr")
+    assert (again.exit_code, "new folder" in again.stderr) == (2, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.zarr", "cases.csv"]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert run("query", tree, *arguments, tmp_path / "a.parquet").exit_code == 0
+    table = parquet.read_table(tmp_path / "a.parquet")
+    assert table.column_names == list(rows[0])
+    for name in table.column_names:
+        kind = {"case": int, "status": str}.get(name, float)
+        assert table[name].to_pylist() == [kind(row[name]) for row in rows]
+
+
+def test_a_missing_pyarrow_is_said_before_anything_is_computed(tree, tmp_path, monkeypatch):
+    monkeypatch.setattr(answer_files, "find_spec", lambda _: None)
+    done = run("query", tree, "--cases", tmp_path / "none.csv", "-o", tmp_path / "a.parquet")
+    assert (done.exit_code, "oocbe[parquet]" in done.stderr) == (2, True)
 
 
 def test_impossible_cases_have_a_status(tmp_path):

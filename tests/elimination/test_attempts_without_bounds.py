@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe.elimination import solve as solving
 from oocbe.elimination.search import attempts_without_bounds as attempts
-from oocbe.elimination.search import bounded, mini_bucket_rounds, row_rounds
+from oocbe.elimination.search import bounded, mini_bucket_rounds
 from oocbe.errors import DiskError, TimeLimitError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
+from oocbe.pruning.row_tables import Tables
 from oocbe.synth import grid_network, scale_free_network
 from tests.helpers.fake_clock import Clock
 from tests.helpers.small_problems import brute_force, check, make_problem, structures
@@ -28,7 +29,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr(attempts, "PATIENCE_SHARE", 0.0)
     monkeypatch.setattr(mini_bucket_rounds, "TIME_SHARE", 0.0)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
-    monkeypatch.setattr(row_rounds.Tables, "of", lambda _: None)  # else rows end it first
+    monkeypatch.setattr(Tables, "of", lambda _: None)  # else rows end it first
 
 
 SETTINGS = {"order_seconds": 0, "incumbent_seconds": 0.002, "bound_seconds": 0.05}
@@ -70,7 +71,7 @@ def test_the_optimum_is_the_same(structure, gives_up):
         for name in ("LEAST_PATIENCE", "PATIENCE_SHARE", *(["LEAST_ALLOWANCE"] if gives_up else [])):
             patch.setattr(attempts, name, 0.0)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
-        patch.setattr(row_rounds.Tables, "of", lambda _: None)  # else rows end it first
+        patch.setattr(Tables, "of", lambda _: None)  # else rows end it first
         result = oocbe.solve(problem, **SETTINGS)
     if expected is None:
         assert (result.status, result.value) == ("infeasible", None)

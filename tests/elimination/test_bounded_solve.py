@@ -14,6 +14,7 @@ from oocbe.elimination import solve as solving
 from oocbe.elimination.runs.run_description import describe_run
 from oocbe.elimination.search import bounded, incumbent_search
 from oocbe.elimination.search.race import Race
+from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -190,6 +191,7 @@ def test_what_is_found_before_time_ends_is_known_to_bounds(monkeypatch):
     problem = chain(60, 6)
     found = out_of_time_after(2, monkeypatch)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: True)
+    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
     result = solve(problem, time_limit=60, incumbent_seconds=1)
     assert result.status == "limit"
     assert result.bound is not None
@@ -204,7 +206,8 @@ def test_a_time_limit_stops_what_has_no_incumbent():
 
 
 @pytest.mark.parametrize("gap", ["100%", 100_000])
-def test_a_gap_ends_the_search(gap):
+def test_a_gap_ends_the_search(gap, monkeypatch):
+    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)  # it would close the gap at once
     problem = chain(60, 6)
     result = solve(problem, gap=gap, incumbent_seconds=0.5, tables="incomplete")
     assert (result.status, result.exit_code) == ("limit", 20)

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
+from oocbe.elimination.mini_buckets import join_graph
 from oocbe.elimination.mini_buckets.join_graph import JoinGraph
 from oocbe.elimination.mini_buckets.mini_buckets_complete import best_of_rising
-from oocbe.errors import ResourceError
+from oocbe.errors import ResourceError, TimeLimitError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
@@ -136,6 +137,40 @@ def test_z_rises_while_that_gains():
     assert chosen(bounds) == (12, [2, 4, 6, 8, 10, 12])
     assert chosen(bounds, most=6) == (4, [2, 4, 6])
     assert chosen(bounds, error=ResourceError("full")) == (2, [2, 4])
+
+
+def test_what_is_proven_stays_when_time_is_up(monkeypatch):
+    """At whichever look of all passes the limit comes: only before the first pass is done there is no bound."""
+    problem = random_network(9, 3, 0.8, tightness=0.1, seed=5)
+    optimum = brute_force(problem)
+    options = SolveOptions(order_seconds=0.0, backend="cpu", incumbent_seconds=0.0)
+    looks = []
+    monkeypatch.setattr(join_graph, "look", lambda: looks.append(len(looks)))
+    whole = oocbe.bound(problem, 3, options, cost_shifting=True).entries[0]
+    count = len(looks)
+
+    def found(last):
+        left = iter(range(last))
+
+        def look():
+            if next(left, None) is None:
+                raise TimeLimitError("the time limit was reached")
+
+        monkeypatch.setattr(join_graph, "look", look)
+        try:
+            return oocbe.bound(problem, 3, options, cost_shifting=True)
+        except TimeLimitError:
+            return None
+
+    results = [found(last) for last in range(0, count, 7)]
+    first = next(number for number, result in enumerate(results) if result is not None)
+    assert 0 < first < len(results) / 3
+    assert all(result is not None for result in results[first:])
+    entries = [result.entries[0] for result in results[first:]]
+    assert all(entry.bound <= whole.bound <= optimum for entry in entries)
+    assert all(entry.incumbent is None or entry.incumbent >= optimum for entry in entries)
+    assert entries[0].bound < whole.bound
+    assert "until the time was up" in results[-1].notes[0]
 
 
 def test_bound_says_what_was_done():

@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from functools import cache
 
 import numpy as np
 import pytest
@@ -47,17 +48,20 @@ def selection_problem(bits: int, seed: int, semiring=MIN_SUM) -> Problem:
 
 def feasible_selections(problem: Problem) -> list[tuple[int, ...]]:
     """Every feasible set of variables that are on, by plain backtracking over the pairs."""
-    count = len(problem.variables)
-    clash = {frozenset(c.scope) for c in problem.constraints}
+    return selections_without(len(problem.variables), frozenset(frozenset(c.scope) for c in problem.constraints))
+
+
+@cache
+def selections_without(count: int, clash: frozenset[frozenset[int]]) -> list[tuple[int, ...]]:
+    """Every set of variables from 1 on, below ``count``, without both of a pair that clashes."""
     found: list[tuple[int, ...]] = []
 
-    def extend(chosen: tuple[int, ...], start: int) -> None:
+    def extend(chosen: tuple[int, ...], left: list[int]) -> None:
         found.append(chosen)
-        for v in range(start, count):
-            if all(frozenset((u, v)) not in clash for u in chosen):
-                extend((*chosen, v), v + 1)
+        for place, v in enumerate(left, 1):
+            extend((*chosen, v), [u for u in left[place:] if frozenset((u, v)) not in clash])
 
-    extend((), 1)
+    extend((), list(range(1, count)))
     return found
 
 

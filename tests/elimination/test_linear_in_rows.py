@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
+from oocbe.bucket_engine import consumption as consumption_module
 from oocbe.bucket_engine.consumption import consumption_of
 from oocbe.elimination.preparation import linear as enforcement
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out
@@ -311,3 +313,27 @@ def test_rows_that_are_not_cut_have_no_limit_of_pieces():
     options = {"bounds": "none", "order_seconds": 0, "backend": "cpu"}
     whole = oocbe.solve(problem, **options)
     assert oocbe.solve(problem, piece_rows=2, **options).value == whole.value
+
+
+def test_ends_units_and_limits_of_the_widest_integers():
+    least, most = -(2**63), 2**63 - 1
+    wide = LinearConstraint((0, 1), ([least, most], [6, 0]), 5)
+    assert (wide.least, wide.greatest) == (least, most + 6)
+    assert consumption_module._unit(wide) == math.gcd(most - least, 6)
+    even = LinearConstraint((0, 1, 2), ([-4, 8, 2], [3, 3], [0, 6]), 20)
+    assert consumption_module._unit(even) == 6
+    assert consumption_module._limit(even, 6) == (20 + 4 - 3) // 6
+    assert LinearConstraint((), (), 3).ends == ([], [])
+
+
+def test_rows_with_many_values_are_judged_without_a_list_of_them(monkeypatch):
+    """Whether the keys have room is asked again and again; lists of a million values would take a second each time."""
+
+    def listed(linear):
+        raise AssertionError("listed")
+
+    rng = np.random.default_rng(0)
+    rows = tuple(LinearConstraint((v,), (rng.integers(0, 10**6, 50000),), 3 * 10**5) for v in range(9))
+    problem = Problem(tuple(Variable(f"x{v}", 50000) for v in range(9)), linear_constraints=rows)
+    monkeypatch.setattr(consumption_module._Resource, "of", listed)
+    assert consumption_module.carried(problem, range(9)) == (0,)

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.elimination import solve as solving
-from oocbe.elimination.search import bounded, mini_bucket_rounds, row_rounds
+from oocbe.elimination.mini_buckets import mini_buckets_bound
+from oocbe.elimination.search import bounded, mini_bucket_rounds
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.mini_bucket_rounds import MiniBucketRounds
 from oocbe.errors import TimeLimitError
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
+from oocbe.pruning.row_tables import Tables
 from oocbe.settings.option_values import Gap
 from oocbe.synth import grid_network
 from tests.helpers.fake_clock import Clock
@@ -54,7 +56,7 @@ def test_the_optimum_is_the_same(structure, least):
         for name in ("TIME_SHARE", "LONGEST_SHARE"):
             patch.setattr(mini_bucket_rounds, name, 1e9)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
-        patch.setattr(row_rounds.Tables, "of", lambda _: None)  # else rows end it first
+        patch.setattr(Tables, "of", lambda _: None)  # else rows end it first
         result = oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0.01)
     if expected is None:
         assert (result.status, result.value) == ("infeasible", None)
@@ -66,7 +68,7 @@ def test_the_optimum_is_the_same(structure, least):
 def test_their_time_is_told_apart(monkeypatch):
     problem = grid_network(5, 3, tightness=0.0, seed=1)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
-    monkeypatch.setattr(row_rounds.Tables, "of", lambda _: None)  # else rows end it first
+    monkeypatch.setattr(Tables, "of", lambda _: None)  # else rows end it first
     with monkeypatch.context() as patch:
         patch.setattr(mini_bucket_rounds, "TIME_SHARE", 0.0)
         assert "mini-buckets" not in oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0).seconds
@@ -84,7 +86,7 @@ def test_a_pass_that_takes_too_long_is_the_last_one(monkeypatch):
         tried.append((z, deadline.remaining))
         raise TimeLimitError("the time limit was reached")
 
-    monkeypatch.setattr(mini_bucket_rounds.Bounding, "with_z", with_z)
+    monkeypatch.setattr(mini_buckets_bound.Bounding, "with_z", with_z)
     clock, heard, known, made = rounds(monkeypatch, grid_network(4, 3, seed=1))
     clock.now = 100.0
     made.improve(known)

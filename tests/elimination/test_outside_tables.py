@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,21 +14,29 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe.bucket_engine.row_pruning import JointTable, RowPruning, held
 from oocbe.elimination import solve as solving
+from oocbe.elimination.buckets.resources import engine_for
 from oocbe.elimination.mini_buckets.outside_tables import OutsideTables
-from oocbe.elimination.search import bounded, row_rounds, table_bounds
+from oocbe.elimination.orders.order import search_orders
+from oocbe.elimination.runs.durability import Run
+from oocbe.elimination.search import bounded, table_bounds
+from oocbe.elimination.search.race import Race
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.elimination.search.table_bounds import TableBounds
+from oocbe.errors import ResourceError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
-from oocbe.pruning.bounds import ascended_source
+from oocbe.pruning.bounds import ascended_source, constant_source
 from oocbe.pruning.pruner import RowPruner
+from oocbe.pruning.row_tables import Tables
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
 from oocbe.system.deadline import Deadline
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
 from tests.helpers.small_problems import brute_force, check, make_problem, structures
+
+MEMORY = 1 << 30
 
 
 def messages_of(problem, order):
@@ -48,7 +57,7 @@ def check_rows(problem, limit, order, cells):
     source = ascended_source(problem, 0.01, limit)
     if source is None or source.root >= limit or any(c.can_bind for c in problem.linear_constraints):
         return 0
-    tables, told = OutsideTables(problem, source, limit, order, cells), 0
+    tables, told = OutsideTables(problem, source, limit, order, cells, MEMORY), 0
     dense = [(f.scope, f.to_array(problem.sizes)[0]) for f in problem.functions]
     counted = [(a, problem.evaluate(a)) for a in itertools.product(*map(range, problem.sizes))]
     counted = [(a, value) for a, value in counted if value is not None and value < limit]
@@ -97,10 +106,43 @@ def test_tables_rule_out_most_rows_of_a_grid():
     order = list(range(36))
     source = ascended_source(problem, 0.2, best + 1)
     rows = []
-    for own in (source, OutsideTables(problem, source, best + 1, order, 81)):
+    for own in (source, OutsideTables(problem, source, best + 1, order, 81, MEMORY)):
         pruner = RowPruner(problem, own, best + 1)
         rows.append(sum(len(pruner.for_message((1 << k) - 1, list(range(k, k + 6))).joint) for k in range(1, 30)))
     assert rows[0] == 0 < rows[1]
+
+
+def test_tables_keep_to_their_memory():
+    """As many cells as their number gives each bucket were several times the memory: a bucket has many tables."""
+    problem = random_network(24, 4, 0.9, tightness=0.0, seed=2)
+    source = ascended_source(problem, 0.05, 10_000)
+    memory = 1 << 20
+    tracemalloc.start()
+    try:
+        tables = OutsideTables(problem, source, 10_000, range(24), memory // (4 * 24), memory)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    found = {id(t): t.values.nbytes for made in tables._tables.values() for t in made}
+    assert 0 < sum(found.values()) == tables.nbytes < memory
+    assert peak < 2 * memory  # what is no table included
+    with pytest.raises(ResourceError, match=r"take more than 1\.0 KiB; raise --memory"):
+        OutsideTables(problem, source, 10_000, range(24), 100, 1 << 10)
+
+
+def test_messages_are_given_what_tables_leave():
+    problem, options = random_network(8, 4, 0.8, tightness=0.0, seed=2), SolveOptions(backend="cpu")
+    (choice, *_) = search_orders(problem, "min-fill", 0.0, 0)
+    run = Run(problem, options)
+    run.set_memory(1 << 24)
+    with Deadline() as deadline:
+        below = TableBounds(options, deadline).below(problem, 10_000)
+        pruner = RowPruner(problem, constant_source(problem), 10_000, below)
+        race = Race(problem, MIN_SUM, [choice], True, run, engine_for(options, deadline), pruner)
+        attempt = next(race.round(1 << 20))
+        tables = below.source(choice.order, 1 << 20)
+        assert (1 << 24) - attempt.store.free == tables.nbytes > 0
+        attempt.store.close()
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float64])
@@ -139,7 +181,7 @@ def test_the_optimum_is_the_same(structure):
         patch.setattr(bounded, "QUICK_CAP", 1)
         patch.setattr(table_bounds, "LEAST_DROPPED", 0.0)
         patch.setattr(solving, "needs_no_bounds", lambda *_: False)
-        patch.setattr(row_rounds.Tables, "of", lambda _: None)  # else rows end it first
+        patch.setattr(Tables, "of", lambda _: None)  # else rows end it first
         result = oocbe.solve(problem, order_seconds=0, incumbent_seconds=0, bound_seconds=0.01)
     if expected is None:
         assert (result.status, result.value) == ("infeasible", None)
@@ -153,7 +195,7 @@ def test_a_search_says_what_tables_did(monkeypatch):
     expected = oocbe.solve(problem).value
     monkeypatch.setattr(bounded, "QUICK_CAP", 32)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
-    monkeypatch.setattr(row_rounds.Tables, "of", lambda _: None)
+    monkeypatch.setattr(Tables, "of", lambda _: None)
     monkeypatch.setattr(bounded.AttemptsWithoutBounds, "try_where_due", lambda *_: False)
     options = {"order_seconds": 0, "incumbent_seconds": 0, "bound_seconds": 0.05, "time_limit": 60}
     with_tables = oocbe.solve(problem, **options)

@@ -14,6 +14,7 @@ from oocbe.errors import UnsupportedError, ValueRangeError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
+from oocbe.settings.tuning import tuned
 from tests.helpers.small_problems import eliminate
 
 
@@ -24,10 +25,11 @@ def problem_of(*arrays, semiring=MIN_SUM, constant=0) -> Problem:
     return Problem(variables, functions, constant=constant, semiring=semiring)
 
 
-# Twice the sum of largest magnitudes must fit: dominance works with differences.
+# Sums in int32 must leave room for what is infeasible in complete tables; in int64, which is the widest, twice the sum
+# of largest magnitudes must fit, as dominance works with differences.
 @pytest.mark.parametrize(
     ("largest", "dtype"),
-    [(2**30 - 1, "int32"), (2**30, "int64"), (2**62 - 1, "int64")],
+    [(2**28 - 1, "int32"), (2**28, "int64"), (2**30 - 1, "int64"), (2**62 - 1, "int64")],
 )
 def test_dtype_follows_from_the_largest_sum(largest, dtype):
     for sign in (1, -1):
@@ -38,6 +40,14 @@ def test_dtype_follows_from_the_largest_sum(largest, dtype):
             sums = [problem.evaluate(a) for a in itertools.product(range(2), repeat=2)]
             assert (result.value, result.dtype) == (choose(sums), dtype)
             assert isinstance(result.value, int)
+
+
+def test_complete_tables_hold_what_rows_of_32_bits_would():
+    """Tables were made of int32, and the option was refused, from a quarter of its range on."""
+    problem = problem_of([2**30 - 20, 7], [3, 0], semiring=MAX_SUM)
+    assert oocbe.solve(problem, tables="complete").value == 2**30 - 17
+    found = oocbe.min_marginals(problem, tables="complete").marginals
+    assert [list(best) for best in found] == [[2**30 - 17, 10], [2**30 - 17, 2**30 - 20]]
 
 
 def test_sums_beyond_are_refused():
@@ -166,7 +176,8 @@ def test_an_underflow_is_not_taken_for_infeasible():
     """1e-200 twice on one value is 1e-400: beyond float64, but feasible."""
     tiny = Function.from_array((0,), [1.0, 1e-200])
     problem = Problem((Variable("x", 2),), (tiny, tiny), (Constraint((0,), [[0]]),), constant=1.0, semiring=MAX_PRODUCT)
-    result = oocbe.solve(problem, order_seconds=0)
+    with tuned(propagates=False):  # which would leave nothing to multiply
+        result = oocbe.solve(problem, order_seconds=0)
     assert result.status == "optimal"
     assert result.assignment == (1,)
     assert result.value == 0

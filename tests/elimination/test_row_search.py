@@ -14,11 +14,12 @@ import oocbe
 from oocbe.elimination import outlook, solve
 from oocbe.elimination.search import row_rounds, row_search, row_walk
 from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.row_search import RowSearch
 from oocbe.elimination.search.row_walk import Ties, Walk
 from oocbe.errors import TimeLimitError
-from oocbe.model.parts import Function, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_tables import Tables
@@ -26,10 +27,16 @@ from oocbe.settings.option_values import Gap
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
 from oocbe.system.deadline import Deadline
-from tests.helpers.bound_problems import anything, costly_photographs, optimum, photographs
+from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
 from tests.helpers.fake_clock import Clock
 
 NO_GAP = SolveOptions().gap
+
+
+@pytest.fixture(autouse=True)
+def rows_alone(monkeypatch):
+    """Without elimination of what reduction leaves, which would come before rows in problems as small as these."""
+    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
 
 
 def search(problem: Problem, memory: int = 1 << 30) -> tuple[Knowledge, RowSearch]:
@@ -51,7 +58,7 @@ def search(problem: Problem, memory: int = 1 << 30) -> tuple[Knowledge, RowSearc
     return known, made
 
 
-@pytest.mark.parametrize("make", [anything, photographs, costly_photographs])
+@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
 @pytest.mark.parametrize("width", [1, 64])
 def test_the_optimum_whatever_the_beam_cuts_off(make, width, monkeypatch):
     monkeypatch.setattr(row_search, "NARROW_WIDTH", width)
@@ -193,6 +200,40 @@ def test_only_where_nothing_else_is_asked_for(changed):
     assert known.lower is None
 
 
+def latin_square(order: int, seed: int) -> Problem:
+    """Preferences of cells, which differ from all others in their row and column."""
+    random = np.random.default_rng(seed)
+    cells = [(row, column) for row in range(order) for column in range(order)]
+    pairs = [
+        (a, b)
+        for a, (row, column) in enumerate(cells)
+        for b, (r, c) in enumerate(cells)
+        if a < b and ((row == r) != (column == c))
+    ]
+    equal = np.repeat(np.arange(order)[:, None], 2, axis=1)
+    return Problem(
+        tuple(Variable(f"x{row}{column}", order) for row, column in cells),
+        tuple(Function.from_array((v,), random.integers(0, 30, order)) for v in range(order**2)),
+        tuple(Constraint(pair, equal) for pair in pairs),
+        name="latin square",
+    )
+
+
+def test_rows_are_tried_where_hard_constraints_leave_no_value_free():
+    problem = latin_square(4, seed=1)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds.first(known, lambda: None, math.inf)
+    assert known.is_closed
+    assert known.value == oocbe.solve(problem, bounds="none").value
+    free = replace(problem, constraints=tuple(Constraint(c.scope, c.tuples[1:]) for c in problem.constraints))
+    capacity = LinearConstraint((0, 1), (np.arange(4), np.arange(4)), 3)
+    for packing in (free, replace(problem, linear_constraints=(capacity,))):
+        rounds = RowRounds(packing, SolveOptions(), Deadline())
+        rounds.first(Knowledge(packing, NO_GAP, lambda *_: None), lambda: None)
+        assert rounds.seconds == 0
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_solve_with_rows_has_the_value_of_elimination(seed, monkeypatch):
     monkeypatch.setattr(row_rounds, "FEW_ROWS", -1.0)
@@ -260,7 +301,7 @@ def test_memory_that_runs_out_ends_rows_and_not_the_solve(monkeypatch):
 def test_rows_that_wait_count_as_memory_for_messages(monkeypatch):
     """A walk that holds little stays, one that holds much is given up, and the search ends all the same."""
     monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
-    problem = dense(10, 6, seed=1)
+    problem = dense(9, 5, seed=1)
     known = Knowledge(problem, NO_GAP, lambda *_: None)
     rounds = RowRounds(problem, SolveOptions(), Deadline())
     assert rounds.make_room(1000) == 1000

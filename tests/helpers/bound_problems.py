@@ -10,6 +10,7 @@ import numpy as np
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_bounds import BoundSource, RowBound
+from oocbe.pruning.row_reduction import Reduction, Removal
 from tests.helpers.small_problems import all_values
 
 MOST_ASSIGNMENTS = 5000
@@ -45,6 +46,24 @@ def costly_photographs(seed: int) -> Problem:
     costs = [random.choice([5, 50, 2500, 5000, 10**6], size=len(c.tuples)) for c in problem.constraints]
     functions = [Function(c.scope, c.tuples, k, 0) for c, k in zip(problem.constraints, costs, strict=True)]
     return replace(problem, functions=(*problem.functions, *functions), constraints=(), upper_bound=None)
+
+
+def hidden_solution(seed: int) -> Problem:
+    """Costs of single variables, and hard constraints over pairs and triples around an assignment that they permit."""
+    random = np.random.default_rng(seed)
+    sizes = _sizes(random, 4, 7, 4)
+    solution = np.array([random.integers(size) for size in sizes])
+    functions = [Function.from_array((v,), random.integers(0, 30, size)) for v, size in enumerate(sizes)]
+    constraints = []
+    for _ in range(int(random.integers(2, 3 * len(sizes)))):
+        arity = int(random.integers(2, min(3, len(sizes)) + 1)) if len(sizes) > 2 else len(sizes)
+        scope = tuple(random.choice(len(sizes), size=arity, replace=False).tolist())
+        shape = tuple(sizes[v] for v in scope)
+        is_listed = random.random(shape) < 0.5
+        is_allowed = bool(random.integers(2))
+        is_listed[tuple(solution[list(scope)])] = is_allowed
+        constraints.append(Constraint(scope, np.argwhere(is_listed), is_allowed))
+    return _finished(random, sizes, functions, constraints, (), f"hidden solution {seed}")
 
 
 def anything(seed: int) -> Problem:
@@ -153,3 +172,12 @@ def check_message(problem: Problem, source: BoundSource, eliminated: list[int], 
         assert float(np.abs(left[np.isfinite(left)]).max(initial=0)) < 2**52
     assert (slack >= 0).all(), (problem.name, source.name, eliminated, separator, slack.min())
     return float(slack.min(initial=math.inf))
+
+
+def kept_of(made: Reduction) -> list[np.ndarray]:
+    """The values that a reduction leaves of each variable left, as they were numbered before."""
+    kept = [np.arange(size) for size in made.sizes]
+    for step in made.steps:
+        if isinstance(step, Removal):
+            kept[step.variable] = kept[step.variable][step.kept]
+    return [kept[v] for v in made.variables]

@@ -34,6 +34,13 @@ from oocbe.tables import faults
 EMBEDDED_BYTES = 150
 """Messages above this many bytes become tables in these runs: some do, some do not."""
 
+WARM = (
+    {"bounds": "none"},
+    {"bounds": "constant"},
+    {"tables": "complete", "embedded_bytes": 0, "order": "linear"},
+)
+"""Settings of runs that take every path of those that are killed."""
+
 FIRST_CAP = 8
 """Row cap of the first round of the race: every order is given up at least once."""
 
@@ -173,10 +180,11 @@ def run_case(asked: list[str] | dict) -> dict:
 
 
 def main() -> None:
-    for settings in ({"bounds": "none"}, {"bounds": "constant"}, {"tables": "complete"}):
-        solve_in(None, **settings)  # compile before forking
-    import oocbe.tables.chunk_store  # noqa: F401  imported once, not in every child
-
+    # What is compiled, loaded or imported before forking is so in every child.
+    with tempfile.TemporaryDirectory() as parent:
+        for number, settings in enumerate(WARM):
+            solve_in(None, **settings)
+            solve_in(Path(parent) / str(number), **settings)
     for line in sys.stdin:
         asked = json.loads(line)
         answer = count_passings() if asked == "passings" else [run_case(case) for case in asked]

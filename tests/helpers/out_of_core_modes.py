@@ -13,6 +13,9 @@ from tests.helpers.memory_disk import memory_folder
 MODES = [(1, 1), (1, 8), (2, 2), (7, 2), (30, 8), (1000, 1), (None, 2)]
 """Rows a piece and streams."""
 
+MOST_CHUNKS = 31
+"""Chunks of a stored input, about: pieces begin and end within some of them, and each is files of its own."""
+
 
 def same_rows(found: StoredTable | Table, expected: Table, exact: bool = True) -> None:
     """Equal layout, dtype, keys, values and order; ``exact`` False: floats may differ in their last bits."""
@@ -35,7 +38,9 @@ def also_out_of_core(operator, *arguments, mode, stored: bool = True, exact: boo
     expected = operator(*arguments)
     with memory_folder() as folder:
         tables = [
-            StoredTable.save(folder / f"input {i}", a, chunk_rows=7) if isinstance(a, Table) and stored else a
+            StoredTable.save(folder / f"input {i}", a, chunk_rows=max(7, a.rows // MOST_CHUNKS))
+            if isinstance(a, Table) and stored
+            else a
             for i, a in enumerate(arguments)
         ]
         found = operator(

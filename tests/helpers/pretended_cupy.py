@@ -32,7 +32,18 @@ def _on_device(make):
 @contextmanager
 def pretended_cupy() -> Iterator[SimpleNamespace]:
     """Within the block, code that asks for CuPy gets this; kernels can be neither compiled nor launched."""
-    names = ("asarray", "empty", "zeros", "cumsum", "concatenate", "ascontiguousarray")
+    names = (
+        "asarray",
+        "empty",
+        "zeros",
+        "cumsum",
+        "concatenate",
+        "ascontiguousarray",
+        "arange",
+        "empty_like",
+        "take",
+        "argsort",
+    )
     pool = SimpleNamespace(
         set_limit=lambda size: None, get_limit=lambda: 0, used_bytes=lambda: 0, free_all_blocks=lambda: None
     )

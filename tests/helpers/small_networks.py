@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -57,27 +56,43 @@ def enumerated(problem, likelihoods=None):
 
     likelihoods : by variable index, numbers for each value that the weights are multiplied by.
     """
-    weights = np.full(problem.sizes, Fraction(0), dtype=object)
-    tables = [
-        (f, {tuple(t): v for t, v in zip(f.tuples.tolist(), f.values.tolist(), strict=True)}) for f in problem.functions
-    ]
-    for assignment in itertools.product(*map(range, problem.sizes)):
-        if not all(c.permits(assignment) for c in problem.constraints):
-            continue
-        weight = Fraction(problem.constant)
-        for f, rows in tables:
-            weight *= Fraction(rows.get(tuple(assignment[v] for v in f.scope), f.default or 0))
-        for v, given in (likelihoods or {}).items():
-            weight *= Fraction(float(given[assignment[v]]))
-        weights[assignment] = weight
-    return weights
+    sizes = problem.sizes
+    # Whole numbers, and how many times all have been doubled: multiplying these needs no greatest common divisor.
+    weights, doubled = np.ones(sizes, dtype=object), 0
+
+    def multiply(scope, listed):
+        nonlocal weights, doubled
+        ratios = [float(value).as_integer_ratio() for value in listed]
+        most = max(below.bit_length() for _, below in ratios)
+        cells = np.empty(len(ratios), dtype=object)
+        cells[:] = [above << most - below.bit_length() for above, below in ratios]
+        cells = cells.reshape([sizes[v] for v in scope]).transpose(np.argsort(scope))
+        weights = weights * cells.reshape([sizes[v] if v in scope else 1 for v in range(len(sizes))])
+        doubled += most - 1
+
+    def dense(scope, tuples, listed, others):
+        shape = [sizes[v] for v in scope]
+        cells = np.full(shape, float(others)).ravel()
+        cells[np.ravel_multi_index(tuple(tuples.T), shape) if scope else slice(len(tuples))] = listed
+        return cells.tolist()
+
+    multiply((), [problem.constant])
+    for f in problem.functions:
+        multiply(f.scope, dense(f.scope, f.tuples, f.values, f.default or 0))
+    for c in problem.constraints:
+        multiply(c.scope, dense(c.scope, c.tuples, c.allowed, not c.allowed))
+    for v, given in (likelihoods or {}).items():
+        multiply((v,), given)
+    return np.array([Fraction(weight, 1 << doubled) for weight in weights.ravel()], dtype=object).reshape(sizes)
 
 
 def summed(weights, variables):
     """Weights added up over all variables but some, given by index; axes in their order, float64, normalised."""
     others = tuple(axis for axis in range(weights.ndim) if axis not in variables)
-    found = weights.sum(axis=others) if others else weights
-    total = weights.sum()
+    most = max(weight.denominator for weight in weights.ravel())  # a power of two, as all of them are
+    whole = np.array([weight.numerator * (most // weight.denominator) for weight in weights.ravel()], dtype=object)
+    found = whole.reshape(weights.shape).sum(axis=others)
+    total = whole.sum()
     present = sorted(variables)
     found = np.asarray(found).transpose([present.index(v) for v in variables])
-    return np.array([[float(x / total)] for x in found.ravel()]).reshape(found.shape)
+    return np.array([x / total for x in found.ravel()]).reshape(found.shape)

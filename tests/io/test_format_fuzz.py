@@ -37,6 +37,16 @@ VALID = {
     b"<allDifferent> x[0][0] x[1][0] </allDifferent> </block> <!-- note --> <instantiation> <list> x[1][1] </list>\n"
     b'<values> 1 </values> </instantiation> </constraints>\n<objectives> <minimize type="sum"> <list> x[][] </list>\n'
     b"</minimize> </objectives> </instance>\n",
+    "frodo.xml": b'<instance>\n<presentation format="XCSP 2.1_FRODO" maximize="false"/>\n<agents> <agent name="a"/>\n'
+    b'</agents> <domains>\n<domain name="D" nbValues="3">0..2</domain> </domains>\n<variables>\n'
+    b'<variable name="x" domain="D" agent="a"/> <variable name="y" domain="D" agent="a"/> </variables>\n<relations>\n'
+    b'<relation name="r" arity="2" semantics="soft" defaultCost="infinity">3: 0 1|1 1|2.5: 2 0</relation>\n'
+    b'</relations> <constraints>\n<constraint name="c" scope="x y" reference="r"/> </constraints> </instance>\n',
+    "yaml": b"objective: min\ndomains:\n  d: {values: [R, G]}\n  e:\n    values: [0 .. 2]\nvariables:\n"
+    b"  x: {domain: d}\n  y: {domain: e, cost_function: 2 * y}\n"
+    b"constraints:\n  c: {type: intention, function: 1 if x == 'R' else y}\n"
+    b"  t:\n    type: extensional\n    variables: [x, y]\n    default: 5\n    values:\n      1: R 0 | G 1\n"
+    b"agents: [a]\n",
     "evid": b"2\n2 1\n0 1\n",
     "uai.gz": gzip.compress(b"MARKOV\n1\n2\n1\n1 0\n2\n0.25 0.75\n", mtime=0),
 }
@@ -44,7 +54,8 @@ TOKENS = [b"-1", b"0", b"1", b"99999999999999999999", b"9223372036854775807", b"
           b"knapsack", b"x", b"-", b"+", b"", b"1\n2", b"\xff",
           b"{", b"}", b"]", b'"', b"/*", b"#", b";", b"<5", b"default",
           b"1e30", b"'MARKER'", b"~x1", b">=", b"&a;", b"<list>", b"</list>", b"0..99999999",
-          b"*", b"%9", b"[]"]  # fmt: skip
+          b"*", b"%9", b"[]",
+          b"2..1", b"|", b"if", b"**", b"&b", b"- "]  # fmt: skip
 
 
 @st.composite

@@ -19,7 +19,7 @@ from oocbe.io.files import read_bytes, write_bytes
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 
-SUFFIXES = ["bif", "cfn", "mps", "opb", "spot", "uai", "wcsp", "xml"]
+SUFFIXES = ["bif", "cfn", "mps", "opb", "spot", "uai", "wcsp", "xml", "yaml"]
 BOMB_BLOCKS = 96
 SMALL = {
     "bif": b"network n { } variable x { type discrete [ 2 ] { 0, 1 }; } probability ( x ) { table 0.5, 0.5; }\n",
@@ -31,6 +31,8 @@ SMALL = {
     "wcsp": b"p 1 2 1 9\n2\n1 0 0 1\n1 5\n",
     "xml": b'<instance format="XCSP3" type="COP"> <variables> <var id="x"> 0 5 </var> </variables> <objectives>'
     b"<minimize> x </minimize> </objectives> </instance>\n",
+    "yaml": b"{objective: min, domains: {d: {values: [0, 1]}}, variables: {x: {domain: d, cost_function: 5 * x}},\n"
+    b"agents: [a]}\n",
 }
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
 
 import oocbe
-from oocbe.errors import FormatError, ResourceError
+from oocbe.elimination.orders.order import judge_order
+from oocbe.elimination.plan import plan
+from oocbe.errors import FormatError, LimitError, ResourceError
+from oocbe.junction_trees import compiled, joints, support
 from oocbe.junction_trees.case_files import read_cases
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
@@ -76,3 +80,77 @@ def test_a_number_of_thousands_of_digits_in_cases_is_a_malformed_file(tmp_path):
     (tmp_path / "cases.json").write_text('[{"x0": ' + "1" * 5000 + "}]")
     with pytest.raises(FormatError, match=r"cases\.json"):
         read_cases(tmp_path / "cases.json", chain([2, 2]))
+
+
+def test_joint_posteriors_take_little_beside_what_they_return(monkeypatch):
+    """Evidence of every case and combination at once was 96 MiB here, several times over, for half a MiB of numbers."""
+    tree = oocbe.JunctionTree(chain([2] * 400), order_seconds=0)
+    names = [f"x{40 * i}" for i in range(10)]
+    cases = [{"x3": i % 2, "x80": 1} for i in range(64)]
+    monkeypatch.setattr(joints, "PIECE_NUMBERS", 1 << 18)
+    pieces = tree.batch(cases[:2], [], [names]).joints[tuple(names)]
+    tracemalloc.start()
+    try:
+        found = tree.batch(cases, [], [names]).joints[tuple(names)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.shape == (64, *[2] * 10)
+    assert peak < 1 << 25
+    monkeypatch.undo()
+    np.testing.assert_allclose(tree.batch(cases[:2], [], [names]).joints[tuple(names)], pieces, rtol=1e-9)
+    np.testing.assert_allclose(found.reshape(64, -1).sum(axis=1), 1.0, rtol=1e-9)
+    assert not found[:, :, :, 0].any()
+    np.testing.assert_allclose(found[:2], pieces, rtol=1e-9)
+    with pytest.raises(LimitError, match="ask for fewer variables"):
+        tree.marginal(*(f"x{i}" for i in range(30)))
+
+
+def test_a_tree_without_zeros_that_cannot_fit_is_refused_before_a_row_is_made(monkeypatch):
+    def no_walk(*_):
+        raise AssertionError("rows were made")
+
+    monkeypatch.setattr(support, "walk", no_walk)
+    with pytest.raises(ResourceError, match="memory has room for"):
+        oocbe.JunctionTree(chain([200] * 5), memory="1MiB", order_seconds=0)
+
+
+def test_an_attempt_with_a_tree_hands_its_order_on(monkeypatch, tune):
+    """The search for an order, most of the time of a small problem, is not paid again where messages take over."""
+    problem = chain([4] * 9)
+    whole = oocbe.marginals(problem, order_seconds=0.0)
+    tune(message_bytes=2000)
+    seconds = []
+    for module in (compiled, plan):
+        search = module.search_orders
+        monkeypatch.setattr(module, "search_orders", lambda *a, s=search, **more: seconds.append(a[2]) or s(*a, **more))
+    judged = []
+    monkeypatch.setattr(plan, "judge_order", lambda *a: judged.append(tuple(a[1])) or judge_order(*a))
+    told = Counting()
+    found = oocbe.marginals(problem, order_seconds=0.01, observer=told)
+    assert seconds == [0.01, 0.0]
+    assert [sorted(order) for order in judged] == [[*range(9)]]
+    assert told.events[0] == "started"
+    np.testing.assert_allclose(found.marginals, whole.marginals, rtol=1e-12)
+
+
+class Counting(oocbe.Observer):
+    """Writes down what it is told."""
+
+    def __init__(self):
+        self.events, self.totals = [], set()
+
+    def started(self, plan):
+        self.events.append("started")
+        assert str(plan)
+
+    def bucket_done(self, number, total, *_):
+        self.events.append(number)
+        self.totals.add(total)
+
+
+def test_observers_are_told_that_a_tree_is_begun():
+    told = Counting()
+    oocbe.marginals(chain([3] * 6), order_seconds=0.0, observer=told)
+    (total,) = told.totals
+    assert told.events == ["started", *range(1, total + 1)]

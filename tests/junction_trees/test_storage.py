@@ -8,6 +8,7 @@ import pytest
 
 import oocbe
 from oocbe.junction_trees.storage import RECORD_NAME
+from oocbe.system.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.records import render_record
 from tests.helpers.small_networks import random_network, random_product
@@ -83,6 +84,10 @@ def test_truncated_missing_and_foreign_files_are_refused(saved, tmp_path):
         lambda r: r["files"].__setitem__("../weights", r["files"].pop("weights")),
         lambda r: r.__setitem__("semiring", "none"),
         lambda r: r.pop("functions"),
+        lambda r: r.__setitem__("is_log", "false"),
+        lambda r: r.__setitem__("logarithm", "nan"),
+        lambda r: r["cliques"][-1].__setitem__(1, 1),
+        lambda r: r["variables"][0].__setitem__(0, 7),
     ],
 )
 def test_records_with_a_checksum_that_describe_no_tree(saved, change):
@@ -90,6 +95,42 @@ def test_records_with_a_checksum_that_describe_no_tree(saved, change):
     change(record)
     (saved / RECORD_NAME).write_bytes(render_record(record))
     with pytest.raises(oocbe.CorruptDataError):
+        oocbe.JunctionTree.open(saved)
+
+
+def written(folder, name, change):
+    """Change a stored array, and the record with it."""
+    record = json.loads((folder / RECORD_NAME).read_bytes())["content"]
+    array = change(np.frombuffer((folder / name).read_bytes(), dtype=record["files"][name][0]).copy())
+    (folder / name).write_bytes(array.tobytes())
+    record["files"][name] = [array.dtype.str, array.nbytes, crc32(array.tobytes())]
+    (folder / RECORD_NAME).write_bytes(render_record(record))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("values", lambda a: a.view(np.int8) - 1, "values are int8"),
+        ("values", lambda a: a.astype(np.uint16), "values are uint16"),
+        ("values", lambda a: a + np.uint8(7), "values that its variables have not"),
+        ("groups", lambda a: a.astype(np.float64), "groups are float64"),
+        ("groups", lambda a: a[::-1].copy(), "groups that are none"),
+        ("numbers", lambda a: a.astype(np.int64), "numbers are int64"),
+        ("numbers", lambda a: a - np.int32(1), "rows of a message that are none"),
+        ("numbers", lambda a: a.view(np.float32), "numbers are float32"),
+        ("weights", lambda a: a.astype(np.complex128), "weights are complex128"),
+        ("weights", lambda a: a * np.nan, "weights that are none"),
+        ("weights", lambda a: -a, "weights that are none"),
+        ("weights", lambda a: a * 0, "weights that are none"),
+        ("function_values", lambda a: a * np.inf, "finite"),
+        ("function_tuples", lambda a: a.astype(">i8"), "function_tuples are >i8"),
+        ("function_tuples", lambda a: a + 9, "not what a tree is made of"),
+    ],
+)
+def test_arrays_with_a_checksum_that_are_no_trees(saved, name, change, message):
+    with np.errstate(invalid="ignore"):
+        written(saved, name, change)
+    with pytest.raises(oocbe.CorruptDataError, match=message):
         oocbe.JunctionTree.open(saved)
 
 

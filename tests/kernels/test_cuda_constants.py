@@ -9,6 +9,7 @@ import pytest
 
 from oocbe.kernels.cpu.buckets import walk_loop as cpu_walk_loop
 from oocbe.kernels.cpu.packing import bit_pack as cpu_bit_pack
+from oocbe.kernels.cpu.propagation import linear_rows as cpu_linear_rows
 from oocbe.kernels.cuda.modules import source_text
 from oocbe.kernels.cuda.packing import bit_pack as cuda_bit_pack
 
@@ -30,14 +31,14 @@ PAIRS = [
     ("groups", "MOST_WORDS", "pairs.selection.MOST_WORDS"),
     ("join", "PAIR_THREADS", "pairs.join.THREADS"),
     ("join_reduce", "THREADS", "pairs.join_reduce.THREADS"),
+    ("linear_rows", "THREADS", "propagation.linear_rows.THREADS"),
     ("prefix", "THREADS", "pairs.selection.PREFIX_THREADS"),
     ("prefix", "TILE", "pairs.selection.PREFIX_TILE"),
     ("reduce", "THREADS", "pairs.reduce.THREADS"),
     ("reduce", "TILE", "pairs.reduce.ROWS_A_BLOCK"),
     ("runs", "THREADS", "pairs.runs.THREADS"),
-    ("sort", "DIGIT_BITS", "pairs.sort.DIGIT_BITS"),
-    ("sort", "BINS", "pairs.sort.BINS"),
-    ("sort", "THREADS", "pairs.sort.THREADS"),
+    ("table_rows", "THREADS", "propagation.table_rows.THREADS"),
+    ("table_rows", "RESIDENT_BLOCKS", "propagation.table_rows.RESIDENT_BLOCKS"),
 ]
 
 
@@ -54,6 +55,11 @@ def value_of(source: str, expression: str) -> int:
 def test_the_source_and_its_launches_agree(source, expression, name):
     module, _, constant = name.rpartition(".")
     assert value_of(source, expression) == getattr(import_module(f"oocbe.kernels.cuda.{module}"), constant)
+
+
+@pytest.mark.parametrize("name", ["CHUNK", "SHORT_ROW", "REAL_ROW", "INTEGER_COEFFICIENTS", "INTEGER_ROW"])
+def test_rows_are_added_up_alike(name):
+    assert value_of("linear_rows", name) == getattr(cpu_linear_rows, name)
 
 
 @pytest.mark.parametrize("struct", ["Source", "Column", "Target"])

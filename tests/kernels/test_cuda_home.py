@@ -99,3 +99,23 @@ def test_a_row_of_a_large_table_on_a_device(cuda):
         low, around = rows_around(keys, np.array([3 * row], dtype=np.uint64))
         assert around[0, row - low] == 3 * row
         assert around.shape[1] <= search.SAMPLES
+
+
+def test_what_lies_together_is_copied_at_once(device, monkeypatch):
+    """Bounds of 63,000 variables came pair by pair: 1.4 s instead of a millisecond."""
+    monkeypatch.setattr(home, "LARGE_BYTES", 1 << 40)
+    copied = []
+
+    def asnumpy(source, out):
+        copied.append(source.shape)
+        np.copyto(out, source)
+
+    device.asnumpy = asnumpy
+    bounds = device.empty(1000, np.float64).reshape(500, 2)
+    bounds[:] = np.arange(1000).reshape(500, 2)
+    part = bounds.reshape(2, 500)[:, :30]
+    found = bring_home([bounds, part, bounds.reshape(-1)[::7]])
+    assert copied == [(1000,), (30,), (30,), (143,)]
+    assert np.array_equal(found[0], bounds)
+    assert np.array_equal(found[1], part)
+    assert np.array_equal(found[2], bounds.reshape(-1)[::7])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 from oocbe.kernels import backend_named
+from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.interface import MatchedGroups
 from oocbe.model.semiring import LOG_SUM_EXP, SEMIRINGS, Combination, Marginalisation
 from oocbe.table_algebra import drop_forbidden, join_maximise, join_sum, maximise
@@ -35,9 +38,7 @@ def same(found, expected, floats: bool = False) -> None:
 
 @pytest.mark.parametrize("rows", [*ROWS, 3_000_000])
 @pytest.mark.parametrize("bits", [1, 9, 33])
-@pytest.mark.parametrize("at_once", [False, True], ids=["a launch a pass", "one launch"])
-def test_sort(cuda, rows, bits, at_once, monkeypatch):
-    monkeypatch.setattr("oocbe.kernels.cuda.pairs.sort.ROWS_AT_ONCE", 1 << 22 if at_once else 0)
+def test_sort(cuda, rows, bits):
     keys, values = random_keys(rows, bits, rows), np.arange(rows, dtype=np.int32)
     same(cuda.sort_rows(keys, values, [(0, 0, 64)]), CPU.sort_rows(keys, values, [(0, 0, 64)]))
     wide = np.concatenate([keys << np.uint64(20), random_keys(rows, 5, 2), keys])
@@ -45,42 +46,46 @@ def test_sort(cuda, rows, bits, at_once, monkeypatch):
     same(cuda.sort_rows(wide, values, ranges), CPU.sort_rows(wide, values, ranges))
 
 
-def test_sort_of_keys_that_differ_in_few_digits(cuda, monkeypatch):
-    """Digits of one value only are passed over, whatever their number leaves of the two buffers' turns."""
-    for at_once in (0, 1 << 22):
-        monkeypatch.setattr("oocbe.kernels.cuda.pairs.sort.ROWS_AT_ONCE", at_once)
-        for mask in (0, 0xFF, 0xFF00FF, 0xF0F0F, 0xFFFFFF << 40, 0x0101010101010101):
-            keys, values = random_keys(20_000, 63, 5) & np.uint64(mask), np.arange(20_000)
-            same(cuda.sort_rows(keys, values, [(0, 0, 64)]), CPU.sort_rows(keys, values, [(0, 0, 64)]))
+def test_sort_of_keys_that_differ_in_few_digits(cuda):
+    for mask in (0, 0xFF, 0xFF00FF, 0xF0F0F, 0xFFFFFF << 40, 0x0101010101010101):
+        keys, values = random_keys(20_000, 63, 5) & np.uint64(mask), np.arange(20_000)
+        same(cuda.sort_rows(keys, values, [(0, 0, 64)]), CPU.sort_rows(keys, values, [(0, 0, 64)]))
 
 
-def test_sort_with_room_for_counts_of_64_bits(cuda, monkeypatch):
-    monkeypatch.setattr("oocbe.kernels.cuda.pairs.sort.ROWS_AT_ONCE", 0)
-    monkeypatch.setattr("oocbe.kernels.cuda.pairs.sort.SHORT_ROWS", 1000)
-    keys, values = random_keys(100_000, 20, 1), np.arange(100_000)
-    same(cuda.sort_rows(keys, values, [(0, 0, 20)]), CPU.sort_rows(keys, values, [(0, 0, 20)]))
-
-
-@pytest.mark.parametrize("mask", [(1 << 30) - 1, (1 << 22) - 1], ids=["four digits", "three digits"])
-@pytest.mark.parametrize("rows", [500_000, 2_000_000])
-def test_owned_keys_in_one_launch(cuda, rows, mask):
-    """More tiles than run at once: a pass that wrote to what it reads would lose rows."""
-    keys, values = random_keys(rows, 30, rows) & np.uint64(mask), np.arange(rows)
-    expected = CPU.sort_rows(keys, values, [(0, 0, 30)])
-    for _ in range(5):
-        given = cuda.backend.upload(keys)
-        found = cuda.backend.sort_rows(given, cuda.backend.upload(values), [(0, 0, 30)], own=True)
-        same([cuda.backend.download(array) for array in found], expected)
-
-
-def test_owned_keys_are_overwritten_and_others_are_not(cuda, monkeypatch):
-    monkeypatch.setattr("oocbe.kernels.cuda.pairs.sort.ROWS_AT_ONCE", 0)
+@pytest.mark.parametrize("ranges", [[(0, 0, 30)], [(0, 20, 10), (0, 0, 20)], [(0, 3, 5)]], ids=str)
+@pytest.mark.parametrize("rows", [1000, 500_000])
+def test_sort_of_owned_keys(cuda, rows, ranges):
+    keys, values = random_keys(rows, 30, rows), np.arange(rows)
+    expected = CPU.sort_rows(keys, values, ranges)
     for own in (False, True):
-        keys = cuda.backend.upload(random_keys(50_000, 30, 3))
-        before, values = keys.copy(), cuda.backend.upload(np.arange(50_000))
-        found, _ = cuda.backend.sort_rows(keys, values, [(0, 0, 30)], own=own)
-        assert bool((keys == before).all()) == (not own)
-        assert bool((found[0, 1:] >= found[0, :-1]).all())
+        given, carried = cuda.backend.upload(keys), cuda.backend.upload(values)
+        found = cuda.backend.sort_rows(given, carried, ranges, own=own)
+        same([cuda.backend.download(array) for array in found], expected)
+        assert own or np.array_equal(cuda.backend.download(given), keys)
+        assert np.array_equal(cuda.backend.download(carried), values)
+
+
+def test_a_sort_keeps_no_memory(cuda):
+    """The compiled sort is kept, and with it what it was called with last."""
+    keys, values = cuda.backend.upload(random_keys(200_000, 30, 3)), cuda.backend.upload(np.arange(200_000))
+    pool = cupy().get_default_memory_pool()
+    before = pool.used_bytes()
+    for own in (False, True):
+        cuda.backend.sort_rows(keys, values, [(0, 0, 30)], own=own)
+        assert pool.used_bytes() == before
+
+
+def test_sorts_by_several_threads_on_streams_of_their_own(cuda):
+    def sorted_there(seed: int):
+        keys = random_keys(100_000 + seed, 40, seed)
+        with cupy().cuda.Stream(non_blocking=True) as stream:
+            found = cuda.sort_rows(keys, np.arange(keys.shape[1]), [(0, 0, 40)])
+            stream.synchronize()
+        return keys, found
+
+    with ThreadPoolExecutor(4) as pool:
+        for keys, found in pool.map(sorted_there, range(24)):
+            same(found, CPU.sort_rows(keys, np.arange(keys.shape[1]), [(0, 0, 40)]))
 
 
 @pytest.mark.parametrize("rows", ROWS)

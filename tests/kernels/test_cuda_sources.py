@@ -87,12 +87,18 @@ def test_source_compiles(compiler, name, place):
         assert "): warning" not in log  # one without a place in the source is about the architecture's age
 
 
-def test_structs_are_as_wide_as_the_host_makes_them(compiler):
-    names = ("LookupArrays", "LeafArrays", "BoundArrays", "Bounds", "Level", "Leaf")
-    asserted = [f'static_assert(sizeof({name}) == {8 * words("bucket_join", name)}, "{name}");' for name in names]
-    definitions = {name: values[0] for name, values in choices("bucket_join").items()}
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("bucket_join", ("LookupArrays", "LeafArrays", "BoundArrays", "Bounds", "Level", "Leaf")),
+        ("linear_rows", ("Rows",)),
+    ],
+)
+def test_structs_are_as_wide_as_the_host_makes_them(compiler, source, names):
+    asserted = [f'static_assert(sizeof({name}) == {8 * words(source, name)}, "{name}");' for name in names]
+    definitions = {name: values[0] for name, values in choices(source).items()}
     options = (*compiler_options(definitions), "--gpu-architecture=sm_80")
-    code, log = compiler.log_of("\n".join([source_text("bucket_join"), *asserted]), options)
+    code, log = compiler.log_of("\n".join([source_text(source), *asserted]), options)
     assert code == 0, log
 
 

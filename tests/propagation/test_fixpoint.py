@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oocbe.errors import TimeLimitError
 from oocbe.io import read_model
 from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable
 from oocbe.model.linear_system import LinearSystem
@@ -277,10 +279,16 @@ def reference(data):
     return {words[0]: dict(zip(words[1::2], words[2::2], strict=False)) for line in lines if (words := line.split())}
 
 
+@pytest.fixture(scope="module")
+def model_of():
+    """The model of a file, which is read once for all tests."""
+    return cache(read_model)
+
+
 @pytest.mark.parametrize("bit_set_bytes", [0, BIT_SET_BYTES])
-def test_positive_tables_of_real_instances(data, bit_set_bytes):
+def test_positive_tables_of_real_instances(data, model_of, bit_set_bytes):
     for name, entry in reference(data).items():
-        model = read_model(data(f"xcsp/{name}.gz"))
+        model = model_of(data(f"xcsp/{name}.gz"))
         # The reference has the tables over several variables that list allowed rows, and nothing else.
         allowed = tuple(c for c in model.problem.constraints if c.allowed and len(c.scope) > 1)
         problem = replace(model.problem, constraints=allowed, functions=(), linear_constraints=())
@@ -290,3 +298,10 @@ def test_positive_tables_of_real_instances(data, bit_set_bytes):
         assert len(network.propagators) == int(entry["positive"]), name
         assert sum(found.rounds) == int(entry["removed"]), name
         assert sum(p.rows_left for p in network.propagators) == int(entry["alive"]), name
+
+
+def test_the_deadline_is_looked_at_while_rows_are_laid_out():
+    rows = tuple(LinearConstraint((v, v + 1), ([0, 1], [0, 1]), 1) for v in range(3))
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(4)), linear_constraints=rows)
+    with Deadline(0.0), pytest.raises(TimeLimitError):
+        Network(problem)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -312,18 +315,23 @@ def reference(data):
     return json.loads(data("mps/linear_reference.json").read_text())
 
 
+@pytest.fixture(scope="module")
+def system_of() -> Callable[[Path], LinearSystem]:
+    """The system of a file, which is read once for all tests."""
+    return cache(lambda path: parse(Text(path, read_bytes(path, None))))
+
+
 def is_close(a, b):
     return abs(a - b) <= 1e-8 + 1e-5 * abs(b)
 
 
 @pytest.mark.parametrize("simultaneous", [False, True])
-def test_root_fixpoints_of_real_instances(data, simultaneous):
+def test_root_fixpoints_of_real_instances(data, system_of, simultaneous):
     """All shipped but pilot87, which has no fixpoint within the reference's hundred rounds."""
     expected = {name: entry for name, entry in reference(data).items() if "pilot87" not in name}
     assert len(expected) >= 30
     for name, entry in expected.items():
-        path = data(name)
-        system = parse(Text(path, read_bytes(path, None)))
+        system = system_of(data(name))
         assert (system.rows, system.variables) == (entry["rows"], entry["cols"])
         assert (len(system.coefficients), system.integral.sum()) == (entry["nnz"], entry["integers"])
         found = propagate_bounds(system, simultaneous=simultaneous)

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oocbe.errors import ModelError, ValueRangeError
+from oocbe.errors import ModelError, TimeLimitError, ValueRangeError
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT, Semiring
+from oocbe.system.deadline import Deadline
 from oocbe.table_algebra import join_sum
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.stored import StoredTable
@@ -139,3 +140,13 @@ def test_operators_on_integers_and_floats_round_as_floats_do(semiring: Semiring)
     half = Table.from_rows({"a": 2}, [[0], [1]], np.array([0.5, 0.25]), semiring)
     complete = join_sum(CompleteTable.from_table(large), CompleteTable.from_table(half), backend="cpu")
     assert complete.to_dict() == join_sum(large, half, backend="cpu").to_dict()
+
+
+def test_counting_rows_of_a_complete_table_looks_at_the_deadline():
+    """Hundreds of millions of cells took most of a second after a time limit had come."""
+    table = CompleteTable.from_array("a", np.arange(6, dtype=np.int32), MIN_SUM)
+    with Deadline(0.0) as deadline:
+        deadline.interrupt()
+        with pytest.raises(TimeLimitError):
+            _ = table.rows
+    assert table.rows == 6

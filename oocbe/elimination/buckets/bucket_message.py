@@ -41,6 +41,7 @@ from oocbe.elimination.buckets.constraint_index import ConstraintIndex
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.piecewise import Finish, PiecewiseBucket
+from oocbe.elimination.buckets.supported_values import SupportedValues
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.ranges import check_product, largest_magnitude, rounding_margin
 from oocbe.elimination.preparation.scaling import rescale
@@ -111,9 +112,14 @@ class MessageMaker:
         problem = prepared.problem
         self._may_cancel = any(f.values.min(initial=0) < 0 or (f.default or 0) < 0 for f in problem.functions)
         is_dominated = dominance and applies_to(prepared.semiring)
-        pools = (prepared.constraints, prepared.functions)
+        self.supported = SupportedValues(prepared)
         self._program = ProgramBuilder(
-            problem.sizes, *pools, prepared.semiring, prepared.consumption, keeps_staircase=is_dominated
+            problem.sizes,
+            self.supported.pool,
+            prepared.functions,
+            prepared.semiring,
+            prepared.consumption,
+            keeps_staircase=is_dominated,
         )
         self._constraints = ConstraintIndex(prepared.constraints, len(problem.variables))
         self._dominance = None
@@ -308,7 +314,7 @@ class MessageMaker:
         program = self._program.build(
             self._scope(bucket, layout),
             [(m.scope, t.layout) for m, t in zip(bucket.messages, tables, strict=True)],
-            task.covered,
+            [*task.covered, *self.supported.constraints(bucket)],
             bucket.functions,
             max((t.rows for t in tables), default=0),
             task.pruning,
@@ -345,6 +351,7 @@ class MessageMaker:
         if self._dominance is not None:
             message = self._dominance.drop_dominated(message, bucket.separator, task.subtree, engine)
         if not is_on_device(message):
+            self.supported.learn(message, bucket.separator)
             store.make_room(message.nbytes)
         return message
 
@@ -362,7 +369,7 @@ class MessageMaker:
             self._program,
             self._scope(bucket, task.layout),
             tuple((m.scope, m.sorted_rows(pieces.cache)) for m in bucket.messages),
-            task.covered,
+            [*task.covered, *self.supported.constraints(bucket)],
             bucket.functions,
             task.pruning,
             prepared.semiring,

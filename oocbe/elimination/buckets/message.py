@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from oocbe.streaming.sources import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import find_row, host_rows, host_values, is_on_device, to_device, to_host
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable
+from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable, open_table
 from oocbe.tables.table import Table
 
 
@@ -81,6 +82,17 @@ class Message:
             return self._table.values.dtype
         assert self._stored is not None
         return self._stored.dtype
+
+    @property
+    def path(self) -> Path | None:
+        """The folder of its table on disk; None where it is in memory."""
+        return None if self._stored is None else self._stored.path
+
+    @classmethod
+    def stored_at(cls, path: Path, scope: tuple[int, ...]) -> Message:
+        """The message whose table another process has stored in a folder; CorruptDataError where that is damaged."""
+        stored = open_table(path)
+        return cls(scope, stored.rows, stored.nbytes, _stored=stored)
 
     @property
     def main_memory(self) -> int:

@@ -100,13 +100,17 @@ class MessageStore:
 
     @property
     def in_memory(self) -> int:
-        """Bytes of messages in main memory."""
+        """Bytes of main memory that messages, and what was set aside, take."""
         return self._held.used
 
     @property
     def free(self) -> int:
         """Bytes of the limit that are free now."""
         return self._held.free
+
+    def set_aside(self, nbytes: int) -> None:
+        """Count bytes of the limit as taken by what lies beside the messages for as long as there are any."""
+        self._held.used += nbytes
 
     def room(self, besides: Sequence[Message]) -> MainMemory:
         """The memory as a decision sees it, which leaves some messages where they are."""

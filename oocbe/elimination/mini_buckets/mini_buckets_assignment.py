@@ -3,7 +3,8 @@
 As in the exact backward pass, variables are assigned against the elimination order, each to the value that its bucket
 (the functions and messages it held) rates best. The messages are bounds only, so the assignment need not be optimal.
 Where constraints forbid every value of a variable, the choices before it are taken back one by one (depth first, the
-next best value each time; Kask and Dechter 2001 search in this way). The search for a way out is limited.
+next best value each time; Kask and Dechter 2001 search in this way). The search for a way out is limited, and there is
+none once the time is up: then only a pass without dead ends has an assignment.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from oocbe.model.parts import LinearConstraint
+from oocbe.system.deadline import current
 
 STEPS, STEPS_A_VARIABLE = 2000, 20
 """Variables assigned before the search gives up: many times what a pass without dead ends takes."""
@@ -33,6 +35,7 @@ def greedy_assignment(
     capacity = _Capacity(relaxed)
     candidates: list[list[int]] = []
     places = list(reversed(variables))
+    deadline = current()
     for _ in range(STEPS + STEPS_A_VARIABLE * len(places)):
         depth = len(chosen)
         if depth == len(places):
@@ -44,7 +47,7 @@ def greedy_assignment(
             candidates.append([value for _, value in sorted(rated, reverse=True)])
         while not candidates[-1]:
             candidates.pop()
-            if not candidates:
+            if not candidates or (deadline is not None and deadline.passed):
                 return None
             variable = places[len(candidates) - 1]
             capacity.release(variable, chosen.pop(variable))

@@ -93,7 +93,7 @@ def bound(
     UnsupportedError : a semiring that does not select, or negative factors.
     ResourceError : messages do not fit the memory limit with any z that was given.
     TimeLimitError : the time limit was reached before the first z was done. (Where a signal ends it instead, there is a
-        result all the same, with the status ``interrupted`` and the entries that were done.)
+        result all the same, with the status ``interrupted`` and the entries that were done, or had proven something.)
     ValueRangeError : sums that could leave 64-bit integers.
     """
     begin = time.perf_counter()
@@ -150,6 +150,7 @@ def _bound_with_each(
             continue
         try:
             entries.append(run.automatic(deadline, notes) if wanted == AUTO else run.with_z(int(wanted), deadline))
+            deadline.check_requested()  # a pass that a signal cut short has an entry: what it had proven
         except TimeLimitError as error:
             if not entries or isinstance(error, RequestedEndError):
                 raise

@@ -50,19 +50,21 @@ class CompletePass:
     Attributes
     ----------
     graph : what was kept. dtype : of its costs. passes : forth and back. tried : divisions.
+    is_cut_short : whether the time limit, or a signal, ended it: what was proven until then holds.
     """
 
     graph: JoinGraph
     dtype: np.dtype[Any]
     passes: int
     tried: int
+    is_cut_short: bool
 
     @property
     def sentence(self) -> str:
         """What was done, for people."""
         return (
             f"complete tables of {self.dtype.name}; costs were shifted in {self.passes} passes forth and back over the "
-            f"best of {self.tried} divisions"
+            f"best of {self.tried} divisions{', until the time was up' if self.is_cut_short else ''}"
         )
 
     @property
@@ -136,7 +138,7 @@ def shifted(
         begin = time.perf_counter()
         try:
             graph = JoinGraph(costs, order, z, memory // MEMORY_PART, seed, temperature, bucket_done)
-        except ResourceError:
+        except (ResourceError, TimeLimitError):
             if best is None:
                 raise
             break
@@ -144,7 +146,8 @@ def shifted(
         if best is None or graph.proven > best.proven:
             best = graph
     assert best is not None
-    return CompletePass(best, costs.dtype, _shift(best, deadline), tried)
+    passes, is_cut_short = _shift(best, deadline)
+    return CompletePass(best, costs.dtype, passes, tried, is_cut_short)
 
 
 def best_of_rising(
@@ -177,15 +180,24 @@ def best_of_rising(
     return max(bounds, key=lambda z: (bounds[z], -z))
 
 
-def _shift(graph: JoinGraph, deadline: Deadline) -> int:
-    """Pass back and forth until little is gained, or the next passes may not end in time; how often."""
+def _shift(graph: JoinGraph, deadline: Deadline) -> tuple[int, bool]:
+    """Pass back and forth until little is gained, or the next passes may not end in time.
+
+    Returns
+    -------
+    How often, and whether time was up in a pass. What a graph has proven holds at any moment of a pass: it grows only
+    once costs are taken from all cells that they are proven by.
+    """
     passes, first, seconds = 0, graph.proven, 0.0
     while graph.is_divided and not graph.is_closed and deadline.remaining > 2 * seconds:
         begin, before = time.perf_counter(), graph.proven
-        graph.back()
-        graph.forth()
+        try:
+            graph.back()
+            graph.forth()
+        except TimeLimitError:
+            return passes, True
         passes += 1
         seconds = time.perf_counter() - begin
         if graph.proven - before <= LITTLE * (graph.proven - first):
             break
-    return passes
+    return passes, False

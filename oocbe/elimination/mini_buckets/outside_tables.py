@@ -33,16 +33,21 @@ from oocbe.elimination.buckets.buckets import elements_of, members_of
 from oocbe.elimination.mini_buckets.join_graph import level
 from oocbe.elimination.mini_buckets.join_graph_partition import Cluster, Partition
 from oocbe.elimination.preparation.prepare import scopes_of
+from oocbe.errors import ResourceError
 from oocbe.model.problem import Problem
 from oocbe.pruning.estimators import AdditiveSource
 from oocbe.pruning.row_bounds import RowBound, ValueGrid
 from oocbe.system.deadline import look
+from oocbe.tables.table import format_bytes
 
 ROOM = 29
 """The cap is below two to the power of this: twice it fits 32 bits."""
 
 LOOKUP_CELLS = 1 << 12
 """Tables are joined for fewer lookups into tables of so many cells: 16 KiB."""
+
+FEWER = 4
+"""So many times fewer cells are tried where tables do not fit."""
 
 TEMPERATURE = 3.0
 """At which losses are sampled (:mod:`oocbe.elimination.mini_buckets.join_graph_partition`), in the mean of what
@@ -56,10 +61,16 @@ class OutsideTables:
     ----------
     problem : in min-sum, without linear constraints that bind. source : with residuals.
     upper_bound : only assignments with a value strictly below it are wanted.
-    order : of elimination. cells : of a mini-bucket at most. seed : of the samples by which buckets are divided.
+    order : of elimination. cells : of a mini-bucket at most; it is lowered until the tables fit.
+    memory : bytes that all tables may take while they are made. seed : of the samples by which buckets are divided.
+
+    Attributes
+    ----------
+    nbytes : that the tables take from then on.
 
     Raises
     ------
+    ResourceError : even the smallest tables do not fit.
     TimeLimitError : the deadline of the block that this runs in came.
     """
 
@@ -70,12 +81,13 @@ class OutsideTables:
         upper_bound: int | float,
         order: Sequence[int],
         cells: int,
+        memory: int,
         seed: int = 0,
     ) -> None:
         assert source.residuals is not None
-        self._source, self._cells = source, cells
+        self._source, self._cells, self._memory = source, cells, memory
         self.name, self.root, self.assignment = source.name, source.root, source.assignment
-        self.why = f"{source.why}; mini-bucket tables of {cells:,} cells bound what it leaves"
+        self.nbytes, self._lookup_cells = 0, LOOKUP_CELLS
         self._sizes = problem.sizes
         self._order = tuple(order)
         self._position = {v: place for place, v in enumerate(order)}
@@ -92,14 +104,28 @@ class OutsideTables:
         residuals = source.residuals()
         functions = [self._table(scope, costs) for scope, costs, _ in residuals]
         self._hard = {id(t) for t, (*_, is_hard) in zip(functions, residuals, strict=True) if is_hard}
-        self._functions = functions  # so that no other table has the identity of a hard one
         first = np.concatenate([[0], np.cumsum(problem.sizes)])
         costs = np.where(source.removed > 0, -1, reduced)
         self._own = [self._table((v,), costs[first[v] : first[v + 1]]) for v in range(len(problem.sizes))]
         largest = [int(t.values[t.values < self._cap].max(initial=0)) for t in functions]
         unit = TEMPERATURE * max(1.0, float(np.mean([x for x in largest if x] or [1])))
         self._partition = Partition(problem.sizes, self._position, len(order), self._cap, unit, seed, True)
-        self._fill(functions, scopes_of(problem))
+        fixed_bytes, scopes = _bytes_of([*functions, *self._own]), scopes_of(problem)
+        while not self._fill(functions, scopes, fixed_bytes):
+            if self._cells == 1:
+                raise ResourceError(
+                    f"{problem.name}: mini-bucket tables of any size take more than {format_bytes(memory)}; "
+                    "raise --memory"
+                )
+            self._cells = max(1, self._cells // FEWER)
+            self._lookup_cells = min(self._lookup_cells, self._cells)
+        del self._own, self._hard, self._partition  # what tables are made from is needed no more
+        self.nbytes = _bytes_of([t for tables in self._tables.values() for t in tables])
+
+    @property
+    def why(self) -> str:
+        """A sentence for the plan: what it is made of."""
+        return f"{self._source.why}; mini-bucket tables of {self._cells:,} cells bound what it leaves"
 
     def for_message(self, eliminated: int, separator: Sequence[int]) -> RowBound:
         """Bound the rows of a message; see :class:`oocbe.pruning.row_bounds.BoundSource`."""
@@ -125,8 +151,12 @@ class OutsideTables:
         turned = scaled.transpose([tuple(scope).index(v) for v in order])
         return CostTable(order, np.ascontiguousarray(turned, dtype=np.int32).ravel())
 
-    def _fill(self, functions: Sequence[CostTable], scopes: Sequence[Sequence[int]]) -> None:
-        """Both passes over the tree of buckets, whose separators follow from all scopes."""
+    def _fill(self, functions: Sequence[CostTable], scopes: Sequence[Sequence[int]], used: int) -> bool:
+        """Both passes over the tree of buckets, whose separators follow from all scopes; whether the tables fit.
+
+        used : bytes of what all tables are made from.
+        """
+        self._tables.clear()
         count, position = len(self._order), self._position
         members = [1 << v for v in self._order]
         for scope in scopes:
@@ -141,8 +171,12 @@ class OutsideTables:
         for place, v in enumerate(self._order):
             look()
             separator = members[place] & ~(1 << v)
-            received = [t for child in children[place] for t in sent[child]]
-            sent.append(self._without([*own[place], *received], separator))
+            pool = [*own[place], *(t for child in children[place] for t in sent[child])]
+            made = self._without(pool, separator, used)
+            if made is None:
+                return False
+            sent.append(made)
+            used += _bytes_of(made, pool)
             if separator:
                 parent = min(position[w] for w in elements_of(separator))
                 children[parent].append(place)
@@ -155,17 +189,29 @@ class OutsideTables:
                 siblings = [t for other in children[place] if other != child for t in sent[other]]
                 separator = members[child] & ~(1 << self._order[child])
                 pool = [*outside[place], *own[place], *siblings]
-                outside[child] = self._without(pool, separator)
-                self._tables[subtree[child]] = tuple(self._gathered(outside[child]))
+                made = self._without(pool, separator, used)
+                if made is None:
+                    return False
+                gathered = self._gathered(made)
+                outside[child], self._tables[subtree[child]] = made, tuple(gathered)
+                used += _bytes_of(made, pool) + _bytes_of(gathered, made)
+                if used > self._memory:
+                    return False
+        return True
 
-    def _without(self, tables: Sequence[CostTable], kept: int) -> list[CostTable]:
-        """Tables over ``kept`` variables that bound the sum of some tables, and of what other variables cost."""
+    def _without(self, tables: Sequence[CostTable], kept: int, used: int) -> list[CostTable] | None:
+        """Tables over ``kept`` variables that bound the sum of some tables, and of what other variables cost.
+
+        None where they, and what is joined on the way, do not fit beside so many bytes that are used.
+        """
         left = list(tables)
         gone = {v for t in left for v in t.scope if not kept >> v & 1}
         for v in sorted(gone, key=lambda v: (sum(v in t.scope for t in left), self._position[v])):
             received = [*(t for t in left if v in t.scope), self._own[v]]
             left = [t for t in left if v not in t.scope]
             made = self._partition.divide(v, [Cluster(v, members_of(t.scope), t) for t in received], self._cells)
+            if used + _bytes_of(left, tables) + sum(c.table.values.nbytes for c in made) > self._memory:
+                return None
             if len(made) > 1:
                 level(made, self._sizes, self._cap, self._cap)
             for cluster in made:
@@ -186,7 +232,7 @@ class OutsideTables:
             own = members_of(t.scope)
             for number, (members, group) in enumerate(groups):
                 union = members | own
-                if union == members or math.prod(self._sizes[v] for v in elements_of(union)) <= LOOKUP_CELLS:
+                if union == members or math.prod(self._sizes[v] for v in elements_of(union)) <= self._lookup_cells:
                     group.append(t)
                     groups[number] = (union, group)
                     break
@@ -203,3 +249,9 @@ class OutsideTables:
                 add(table, t, self._sizes, self._cap)
             made.append(table)
         return made
+
+
+def _bytes_of(tables: Sequence[CostTable], besides: Sequence[CostTable] = ()) -> int:
+    """Bytes of different tables that are none of some others."""
+    counted = {id(t) for t in besides}
+    return sum(t.values.nbytes for t in {id(t): t for t in tables if id(t) not in counted}.values())

@@ -171,9 +171,11 @@ def longest_search(order_seconds: float, remaining: float) -> float:
     return min(LONGER * order_seconds, TIME_SHARE * remaining)
 
 
-def judge_order(problem: Problem, order: Sequence[int], name: str, seed: int) -> OrderChoice:
-    """What a given order is predicted to cost; ``name`` is how it was found."""
-    return _judged(PrimalGraph(problem), np.array(order, dtype=np.int64), name, 1, seed)
+def judge_order(
+    problem: Problem, order: Sequence[int], name: str, seed: int, cell_work: float = math.inf
+) -> OrderChoice:
+    """What a given order is predicted to cost; ``name`` is how it was found, ``cell_work`` as for a search."""
+    return _judged(PrimalGraph(problem), np.array(order, dtype=np.int64), name, 1, seed, cell_work)
 
 
 def _candidates(

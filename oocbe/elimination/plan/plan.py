@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,7 @@ from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, Wishes
 from oocbe.elimination.buckets.forms import expected_work, possible_tables
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
-from oocbe.elimination.orders.order import longest_search, search_orders
+from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
@@ -84,6 +85,7 @@ class Plan:
     memory : bytes that messages may take. disk : bytes that may be written.
     is_certain : whether all predicted rows are made: neither dominance nor bounds drop any, and the prediction knows
         every constraint that forbids much, also by what it leaves of variables that are gone.
+    propagation : what it, and a reduction after it, have removed before; empty where that is nothing.
     """
 
     problem: Problem
@@ -95,6 +97,7 @@ class Plan:
     memory: int = 0
     disk: int = 0
     is_certain: bool = False
+    propagation: str = ""
 
     @cached_property
     def disk_bytes(self) -> int:
@@ -147,6 +150,7 @@ class Plan:
             "dtype": self.dtype,
             "heuristic": self.choice.heuristic,
             "candidates": self.choice.candidates,
+            "propagation": self.propagation,
             "bounds": self.bounds,
             "width": self.width,
             "predicted_rows": sum(b.predicted_rows for b in self.buckets),
@@ -183,6 +187,8 @@ class Plan:
             f"(best of {self.choice.candidates}), induced width {self.width}, {self.semiring} over {self.dtype}",
             f"  predicted without dominance: {_powers(rows)} rows, {_size(size)} in all messages",
         ]
+        if self.propagation:
+            lines.append(f"  {self.propagation}")
         if self.bounds:
             lines.append(f"  bounds: {self.bounds}")
         if self.largest is not None:
@@ -240,12 +246,15 @@ def make_plan(problem: Problem, options: SolveOptions) -> Plan:
     return candidate_plans(problem, options)[0]
 
 
-def candidate_plans(problem: Problem, options: SolveOptions, deadline: Deadline | None = None) -> list[Plan]:
+def candidate_plans(
+    problem: Problem, options: SolveOptions, deadline: Deadline | None = None, known: Sequence[int] = ()
+) -> list[Plan]:
     """The most promising plan of each heuristic that the options allow, the best first.
 
     Parameters
     ----------
     deadline : of everything, of which the search takes a part at most; None: there is none.
+    known : an order that a search has found before; where there is one, each heuristic is tried once beside it.
 
     Raises
     ------
@@ -254,10 +263,15 @@ def candidate_plans(problem: Problem, options: SolveOptions, deadline: Deadline 
     semiring = options.semiring or problem.semiring
     problem = problem.in_semiring(semiring)
     left = math.inf if deadline is None else deadline.remaining
-    longest = longest_search(options.order_seconds, left) if options.bounds == "none" else 0.0
+    options = replace(options, order_seconds=0.0) if known else options
+    longest = longest_search(options.order_seconds, left) if options.bounds == "none" and not known else 0.0
+    choices = thorough_orders(problem, semiring, options, left, longest, deadline)
+    if known:
+        judged = judge_order(problem, known, "known", options.seed, _cell_work(problem, semiring, options))
+        choices = sorted([*choices, judged], key=OrderChoice.cost)
     return [
         plan_for(problem, semiring, choice, bounds_to_come(problem, semiring, choice, options), options)
-        for choice in thorough_orders(problem, semiring, options, left, longest, deadline)
+        for choice in choices
     ]
 
 
@@ -281,10 +295,14 @@ def thorough_orders(
     TimeLimitError : the deadline came. FormatError : the file named by ``options.order`` is no order of this problem.
     ValueRangeError : sums of values may leave 64-bit integers.
     """
-    tables = possible_tables(problem, semiring, value_dtype(problem, semiring), options.tables)
-    cell_work = order_cell_work(speed_of(options.backend), tables)
     search = (problem, options.order, min(options.order_seconds, left), options.seed)
-    return search_orders(*search, cell_work=cell_work, deadline=deadline, longest=longest)
+    return search_orders(*search, cell_work=_cell_work(problem, semiring, options), deadline=deadline, longest=longest)
+
+
+def _cell_work(problem: Problem, semiring: Semiring, options: SolveOptions) -> float:
+    """What a joined cell of complete tables costs, in rows; errors of values as above."""
+    tables = possible_tables(problem, semiring, value_dtype(problem, semiring), options.tables)
+    return order_cell_work(speed_of(options.backend), tables)
 
 
 EASY_ROWS = 500_000.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oocbe.bucket_engine.consumption import MOST_BITS, carried, is_impossible
+from oocbe.bucket_engine.consumption import MOST_BITS, carried
 from oocbe.bucket_engine.factors import LOOKUP_BITS
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
@@ -28,7 +28,7 @@ def _large(problem: Problem) -> list[int]:
     return [
         number
         for number, c in enumerate(problem.linear_constraints)
-        if c.scope and c.can_bind and not is_tabulated(problem, c) and not is_impossible(c)
+        if c.scope and c.can_bind and not is_tabulated(problem, c) and not c.is_impossible
     ]
 
 

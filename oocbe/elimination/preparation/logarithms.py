@@ -60,6 +60,14 @@ def in_logarithms(problem: Problem) -> Problem:
     )
 
 
+def exponential(logarithm: float) -> float:
+    """Exponential; infinite where that is beyond float64."""
+    try:
+        return math.exp(logarithm)
+    except OverflowError:
+        return math.inf
+
+
 def exponential_above(logarithm: float) -> float:
     """Exponential, rounded up by more than it may be off."""
     try:

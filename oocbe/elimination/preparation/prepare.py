@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.bucket_engine.consumption import Consumption, consumption_of, is_impossible
+from oocbe.bucket_engine.consumption import Consumption, consumption_of
 from oocbe.bucket_engine.factors import LOOKUP_BITS, FactorPool, PoolBuilder
 from oocbe.elimination.preparation.linear import carried_in_rows, is_tabulated
 from oocbe.elimination.preparation.ranges import value_dtype
@@ -104,12 +104,20 @@ def _bits(problem: Problem, scope: Sequence[int]) -> int:
     return sum(bits_for(problem.sizes[v]) for v in scope)
 
 
-def prepare(problem: Problem, semiring: Semiring, order: Sequence[int], *, carries: bool = True) -> Prepared:
+def prepare(
+    problem: Problem,
+    semiring: Semiring,
+    order: Sequence[int],
+    *,
+    carries: bool = True,
+    dtype: np.dtype[Any] | None = None,
+) -> Prepared:
     """Pack a problem's factors for an elimination order (see the module).
 
     Parameters
     ----------
     carries : whether rows carry what they consume of large linear constraints; these are left out otherwise.
+    dtype : of values, where the problem is a part of a larger one whose values it holds; None: by the problem alone.
 
     Raises
     ------
@@ -120,7 +128,7 @@ def prepare(problem: Problem, semiring: Semiring, order: Sequence[int], *, carri
     position = [0] * len(order)
     for place, v in enumerate(order):
         position[v] = place
-    dtype = value_dtype(problem, semiring)
+    dtype = dtype or value_dtype(problem, semiring)
     _check_signs(problem, semiring)
     constraints = PoolBuilder(problem.sizes, position, np.uint8, 0)
     functions = PoolBuilder(problem.sizes, position, dtype, semiring.one)
@@ -137,7 +145,7 @@ def prepare(problem: Problem, semiring: Semiring, order: Sequence[int], *, carri
         else:
             prepared.tables.append(_constraint_table(prepared, c))
     for linear in problem.linear_constraints:
-        if is_impossible(linear):
+        if linear.is_impossible:
             prepared.is_infeasible = True
         elif linear.scope and is_tabulated(problem, linear):
             constraints.add(linear.scope, linear.to_array())

@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 
 from oocbe.errors import ValueRangeError
+from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
-
-INT32_LIMIT = 2**31 - 1
-"""Largest number that int32 holds."""
 
 INT64_LIMIT = 2**63 - 1
 """Largest number that int64 holds."""
@@ -35,6 +33,8 @@ ROUNDING = 2.0**-36
 
 def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
     """Dtype of message values: int32 or int64 where everything is an integer, float64 otherwise.
+
+    Sums in int32 leave room for what stands for the infeasible in complete tables (:mod:`oocbe.model.infeasible`).
 
     Raises
     ------
@@ -54,7 +54,7 @@ def value_dtype(problem: Problem, semiring: Semiring) -> np.dtype[Any]:
         return np.dtype(np.int64)
     # Dominance adds penalties, differences of two values of one function: twice the bound leaves room for them.
     bound = 2 * sum_bound(problem)
-    if bound <= INT32_LIMIT:
+    if bound <= 2 * largest_feasible(np.int32):
         return np.dtype(np.int32)
     if bound <= INT64_LIMIT:
         return np.dtype(np.int64)

@@ -13,11 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.preparation.zeros import zeros_forbid
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination
+from oocbe.propagation.domains import Domains
+from oocbe.propagation.table_batch import TableBatch, may_remove
 from oocbe.pruning.row_bounds import BoundSource, RowBound
 from oocbe.system.deadline import look
+
+BATCH_ROWS = 1 << 14
+"""Rows of a table up to which it is propagated together with others: beyond, its rows take longer than a call."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,12 @@ class Restriction:
     variables: tuple[int, ...]
     kept: tuple[NDArray[np.int64], ...]
 
+    @classmethod
+    def of_all(cls, problem: Problem) -> Restriction:
+        """Nothing is removed."""
+        variables = tuple(range(len(problem.variables)))
+        return cls(problem, problem, variables, tuple(np.arange(size) for size in problem.sizes))
+
     @property
     def removed(self) -> int:
         """Values removed, over all variables."""
@@ -48,139 +60,115 @@ class Restriction:
             values[v] = int(self.kept[v][value])
         return tuple(values)
 
+    def lift_order(self, order: Sequence[int]) -> tuple[int, ...]:
+        """An order of the original's variables, those with one value first, from one of those left; () without."""
+        if not order and self.variables:
+            return ()
+        fixed = sorted(set(range(len(self.original.variables))) - set(self.variables))
+        return (*fixed, *(self.variables[v] for v in order))
+
     def source(self, source: BoundSource) -> BoundSource:
         """Bounds on what is left, from bounds on the original."""
         return source if self.problem is self.original else _RestrictedSource(self, source)
 
 
 def restrict(problem: Problem, removed: Iterable[tuple[int, int]]) -> Restriction:
-    """Remove values (pairs of variable and value), and then all that hard constraints over one variable forbid.
-
-    Only for semirings that add: constants of fixed functions are added up. The upper bound stays as it is.
+    """Remove values (pairs of variable and value), and then all that propagation removes because of that, or by itself
+    (:class:`~oocbe.propagation.fixpoint.Network`). The upper bound stays as it is.
     """
-    assert problem.semiring.combination is Combination.ADD
-    allowed = [np.ones(size, dtype=bool) for size in problem.sizes]
-    for v, value in removed:
-        allowed[v][value] = False
-    parts = _PartsLeft(problem)
-    parts.propagate(allowed)
-    kept = tuple(np.flatnonzero(a) for a in allowed)
+    removed = list(removed)
+    if not removed and 1 not in problem.sizes and not may_lose_values(problem):
+        return Restriction.of_all(problem)
+    # Loaded here: most solves have nothing to remove.
+    from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE
+    from oocbe.propagation.fixpoint import Network
+
+    network = Network(problem, batch_rows=BATCH_ROWS)
+    found = network.propagate_without(removed)
+    if found.status not in (FIXPOINT, INFEASIBLE):
+        look()
+    domains = network.domains
+    kept = tuple(domains.values(v) for v in range(len(problem.variables)))
     left = tuple(v for v, k in enumerate(kept) if len(k) > 1)
-    if parts.is_infeasible or any(len(k) == 0 for k in kept):
+    if found.status == INFEASIBLE or (domains.counts == 0).any():
         return Restriction(problem, None, left, kept)
-    if all(len(k) == size for k, size in zip(kept, problem.sizes, strict=True)) and 1 not in problem.sizes:
+    if (domains.counts == problem.sizes).all() and 1 not in problem.sizes:
         return Restriction(problem, problem, left, kept)
-    return Restriction(problem, parts.rebuilt(kept, left), left, kept)
+    return Restriction(problem, _rebuilt(problem, domains, kept, left), left, kept)
 
 
-class _PartsLeft:
-    """A problem's functions and constraints, with the tuples that are still possible."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.is_infeasible = False
-        self._functions = [(f, np.ones(len(f.tuples), dtype=bool)) for f in problem.functions]
-        self._constraints = [(c, np.ones(len(c.tuples), dtype=bool)) for c in problem.constraints]
-        self._parts: list[tuple[Function | Constraint, NDArray[np.bool_]]] = [*self._functions, *self._constraints]
-        self._uses: list[list[int]] = [[] for _ in problem.variables]
-        for number, (part, _) in enumerate(self._parts):
-            for v in part.scope:
-                self._uses[v].append(number)
-
-    def propagate(self, allowed: list[NDArray[np.bool_]]) -> None:
-        """Drop tuples with removed values, and values that a scope with one free variable forbids, until none goes."""
-        waiting = {number for number, (part, _) in enumerate(self._parts) if len(part.scope) < 2 or _lists_all(part)}
-        for v, values in enumerate(allowed):
-            if not values.all() or len(values) == 1:
-                waiting.update(self._uses[v])
-        while waiting:
-            look()
-            number = waiting.pop()
-            for v in self._reduce(*self._parts[number], allowed):
-                waiting.update(self._uses[v])
-                waiting.discard(number)
-
-    def _reduce(
-        self, part: Function | Constraint, alive: NDArray[np.bool_], allowed: list[NDArray[np.bool_]]
-    ) -> list[int]:
-        """One part's step of :meth:`propagate`; the variables that lost values."""
-        for axis, v in enumerate(part.scope):
-            if not allowed[v].all():
-                alive &= allowed[v][part.tuples[:, axis]]
-        changed = []
-        if _lists_all(part):
-            # What no listed tuple has is impossible, for every variable of the scope.
-            self.is_infeasible |= not alive.any()
-            for axis, v in enumerate(part.scope):
-                supported = np.zeros(len(allowed[v]), dtype=bool)
-                supported[part.tuples[alive, axis]] = True
-                if (allowed[v] & ~supported).any():
-                    allowed[v] &= supported
-                    changed.append(v)
-        elif isinstance(part, Constraint) and alive.any():
-            free = [axis for axis, v in enumerate(part.scope) if np.count_nonzero(allowed[v]) > 1]
-            if not free:
-                self.is_infeasible = True
-            elif len(free) == 1:
-                v = part.scope[free[0]]
-                allowed[v][part.tuples[alive, free[0]]] = False
-                alive[:] = False
-                changed.append(v)
-        return changed
-
-    def rebuilt(self, kept: tuple[NDArray[np.int64], ...], left: tuple[int, ...]) -> Problem:
-        """The problem over the variables left."""
-        problem = self.problem
-        number = {v: i for i, v in enumerate(left)}
-        place = []
-        for k, size in zip(kept, problem.sizes, strict=True):
-            places = np.zeros(size, dtype=np.int64)
-            places[k] = np.arange(len(k))
-            place.append(places)
-
-        def shrunk(part: Function | Constraint, alive: NDArray[np.bool_]) -> tuple[tuple[int, ...], NDArray[Any]]:
-            axes = [axis for axis, v in enumerate(part.scope) if v in number]
-            tuples = part.tuples[alive]
-            columns = [place[part.scope[axis]][tuples[:, axis]] for axis in axes]
-            scope = tuple(number[part.scope[axis]] for axis in axes)
-            return scope, np.stack(columns, axis=1) if columns else np.zeros((len(tuples), 0), dtype=np.int64)
-
-        constant = problem.constant
-        functions = []
-        for f, alive in self._functions:
-            scope, tuples = shrunk(f, alive)
-            if scope:
-                functions.append(Function(scope, tuples, f.values[alive], f.default))
-            elif len(tuples):
-                constant += f.values[alive][0].item()
-            else:
-                assert f.default is not None
-                constant += f.default
-        constraints = []
-        for c, alive in self._constraints:
-            scope, tuples = shrunk(c, alive)
-            if scope and (c.allowed or len(tuples)):
-                constraints.append(Constraint(scope, tuples, c.allowed))
-        linears = []
-        for linear in problem.linear_constraints:
-            terms = list(zip(linear.scope, linear.coefficients, strict=True))
-            used = sum(int(a[kept[v][0]]) for v, a in terms if v not in number)
-            rest = [(number[v], a[kept[v]]) for v, a in terms if v in number]
-            scope, coefficients = tuple(v for v, _ in rest), tuple(a for _, a in rest)
-            linears.append(LinearConstraint(scope, coefficients, linear.capacity - used, linear.name))
-        return replace(
-            problem,
-            variables=tuple(_shrunk_variable(problem.variables[v], kept[v]) for v in left),
-            functions=tuple(functions),
-            constraints=tuple(constraints),
-            linear_constraints=tuple(linears),
-            constant=constant,
-        )
+def may_lose_values(problem: Problem) -> bool:
+    """Whether some part may remove a value while all domains are whole, by a look at their rows."""
+    sizes = problem.sizes
+    for linear in problem.linear_constraints:
+        room = linear.capacity - linear.least
+        if any(high - low > room for low, high in zip(*linear.ends, strict=True)) or room < 0:
+            return True
+    forbids = zeros_forbid(problem.semiring)
+    if forbids and any(f.default == 0 or not f.values.all() for f in problem.functions):
+        return True
+    tables = [(c.scope, c.tuples, c.allowed) for c in problem.constraints]
+    tables += [(f.scope, f.tuples, True) for f in problem.functions if f.default is None]
+    first = [table for table in tables if may_remove(table, sizes)]
+    if not first or any(len(rows) > BATCH_ROWS or not scope for scope, rows, _ in first):
+        return bool(first)
+    domains = Domains.of_sizes(sizes)
+    return TableBatch(first, domains).filter(domains) != []
 
 
-def _lists_all(part: Function | Constraint) -> bool:
-    """Whether only listed tuples are feasible."""
-    return part.default is None if isinstance(part, Function) else part.allowed
+def _rebuilt(problem: Problem, domains: Domains, kept: tuple[NDArray[np.int64], ...], left: tuple[int, ...]) -> Problem:
+    """The problem over the variables left; what does not depend on any becomes part of the constant.
+
+    In products it stays a function without variables: a constant has no room for the range of many factors.
+    """
+    from oocbe.propagation.reduction import Places
+
+    number = {v: i for i, v in enumerate(left)}
+    places = Places(domains)
+    adds = problem.semiring.combination is Combination.ADD
+
+    def shrunk(part: Function | Constraint) -> tuple[tuple[int, ...], NDArray[Any], NDArray[np.bool_] | None]:
+        """Scope and rows of what is left of a part, and which of its rows these were; None: all."""
+        if places.is_whole(part.scope) and all(v in number for v in part.scope):
+            return tuple(number[v] for v in part.scope), part.tuples, None
+        tuples, alive = places.rows(part.scope, part.tuples)
+        axes = [axis for axis, v in enumerate(part.scope) if v in number]
+        return tuple(number[part.scope[axis]] for axis in axes), tuples[:, axes], alive
+
+    constant = problem.constant
+    functions = []
+    for f in problem.functions:
+        scope, tuples, alive = shrunk(f)
+        values = f.values if alive is None else f.values[alive]
+        if scope or not adds:
+            functions.append(Function(scope, tuples, values, f.default))
+        elif len(tuples):
+            constant += values[0].item()
+        else:
+            assert f.default is not None
+            constant += f.default
+    constraints = []
+    for c in problem.constraints:
+        scope, tuples, _ = shrunk(c)
+        if scope and (c.allowed or len(tuples)):
+            constraints.append(Constraint(scope, tuples, c.allowed))
+    linears = []
+    for linear in problem.linear_constraints:
+        look()
+        terms = list(zip(linear.scope, linear.coefficients, strict=True))
+        used = sum(int(a[kept[v][0]]) for v, a in terms if v not in number)
+        rest = [(number[v], a[kept[v]]) for v, a in terms if v in number]
+        scope, coefficients = tuple(v for v, _ in rest), tuple(a for _, a in rest)
+        capacity, taken = linear.capacity - used, linear.taken + used
+        linears.append(LinearConstraint(scope, coefficients, capacity, linear.name, taken))
+    return replace(
+        problem,
+        variables=tuple(_shrunk_variable(problem.variables[v], kept[v]) for v in left),
+        functions=tuple(functions),
+        constraints=tuple(constraints),
+        linear_constraints=tuple(linears),
+        constant=constant,
+    )
 
 
 def _shrunk_variable(variable: Variable, kept: NDArray[np.int64]) -> Variable:

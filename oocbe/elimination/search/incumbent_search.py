@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Self
 
 from oocbe.errors import OocbeError
 from oocbe.model.problem import Problem
 from oocbe.pruning.incumbent import Incumbent, find_incumbent
+from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline, unlimited
 
 FIRST_SLICE_SECONDS = 0.1
@@ -26,6 +27,18 @@ LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
 
 LONGEST_SLICE_SECONDS = 2.0
 """Length that slices do not exceed, so that what they find is taken in soon enough."""
+
+
+def beside_elimination(
+    problem: Callable[[], Problem], options: SolveOptions
+) -> AbstractContextManager[IncumbentSearch | None]:
+    """The search beside elimination without bounds: where a limit may end that early; else none.
+
+    problem : makes the problem in min-sum.
+    """
+    if options.time_limit is None or options.incumbent_seconds <= 0:
+        return nullcontext()
+    return IncumbentSearch(problem(), options.incumbent_seconds, options.seed)
 
 
 class IncumbentSearch:

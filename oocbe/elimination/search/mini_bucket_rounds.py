@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from oocbe.elimination.mini_buckets.mini_buckets_bound import Bounding
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.errors import OocbeError
 from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
+
+if TYPE_CHECKING:
+    from oocbe.elimination.mini_buckets.mini_buckets_bound import Bounding
 
 TIME_SHARE = 0.2
 """Part of the time of the search so far that all passes together are to take."""
@@ -60,9 +63,14 @@ class MiniBucketRounds:
             elapsed = begin - self._begin
             if self.seconds + self._next_cost > TIME_SHARE * elapsed:
                 return
+            # Loaded here, as an easy solve ends before, and before a pass has its deadline.
+            from oocbe.elimination.mini_buckets.mini_buckets_bound import Bounding
+
             try:
                 with Deadline(min(self._deadline.remaining, LONGEST_SHARE * elapsed)) as deadline:
-                    self._pass(known, deadline)
+                    if self._bounding is None:
+                        self._bounding = Bounding(self._problem, self._options, "scope", False, None)
+                    self._pass(self._bounding, known, deadline)
             except OocbeError:  # no time or room for more, or a problem that mini-buckets cannot take
                 self._is_open = False
                 self._deadline.check()
@@ -72,10 +80,8 @@ class MiniBucketRounds:
             self._next_cost = GROWTH * taken
             self._z += 1
 
-    def _pass(self, known: Knowledge, deadline: Deadline) -> None:
-        if self._bounding is None:
-            self._bounding = Bounding(self._problem, self._options, "scope", False, None)
-        found = self._bounding.with_z(self._z, deadline)
+    def _pass(self, bounding: Bounding, known: Knowledge, deadline: Deadline) -> None:
+        found = bounding.with_z(self._z, deadline)
         self._is_open = found.split_buckets > 0
         why = f"mini-buckets with z = {self._z}"
         if found.assignment is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from oocbe.elimination.buckets.forward import ForwardPass
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out, why_left_out
+from oocbe.elimination.preparation.logarithms import exponential, exponential_above
 from oocbe.elimination.search.claims import value_of_assignment
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.race import RaceWinner
@@ -142,16 +143,20 @@ def result_of_nothing(problem: Problem, semiring: Semiring, options: SolveOption
     )
 
 
-def result_of_logarithms(problem: Problem, result: Result, tolerance: float) -> Result:
+def result_of_logarithms(problem: Problem, result: Result, tolerance: float, why: str) -> Result:
     """A product problem's result from that of its logarithms, added up in min-sum or in log-sum-exp.
 
-    tolerance : how far below the greatest product's logarithm the one found may be.
+    tolerance : how far below the greatest product's logarithm the one found may be. why : they were solved, a note.
     """
     sign = -1 if problem.semiring.selects else 1
-    value = None if result.value is None else _power(sign * result.value)
+    value = None if result.value is None else exponential(sign * result.value)
     if result.assignment is not None:
         value = value_of_assignment(problem, result.assignment)
-    notes = ["products underflow or overflow float64 on the way: solved by sums of their logarithms"]
+    bound = None
+    if result.bound is not None:
+        # Sums of logarithms may be off by the tolerance, and what the assignment is worth has been computed elsewhere.
+        bound = max(exponential_above(sign * result.bound + tolerance), value or 0.0)
+    notes = [why]
     if problem.semiring.selects and tolerance:
         notes[0] += f", so that no product is greater by more than one part in {1 / tolerance:.3g}"
     if value is not None and result.value is not None and (value == 0 or math.isinf(value)):
@@ -159,19 +164,12 @@ def result_of_logarithms(problem: Problem, result: Result, tolerance: float) -> 
     return replace(
         result,
         value=value,
-        bound=None if result.bound is None else _power(sign * result.bound),
+        bound=bound,
         problem=problem.name,
         semiring=problem.semiring.name,
         sense=problem.sense,
         notes=(*notes, *result.notes),
     )
-
-
-def _power(logarithm: float) -> float:
-    try:
-        return math.exp(logarithm)
-    except OverflowError:
-        return math.inf
 
 
 def _outside(logarithm: float) -> str:
@@ -245,17 +243,14 @@ def linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tup
     if assignment is None:
         return ("shown not to bind" if loose or relaxed else "enforced"), ""
     for c in relaxed:
-        used = c.consumption(assignment)
-        if used > c.capacity:
+        if not c.permits(assignment):
             return "relaxed", (
-                f"{c.name}: the optimum without it uses {used} of {c.capacity}, so the value is a bound only: "
+                f"{c.name}: the optimum without it uses {c.usage(assignment)}, so the value is a bound only: "
                 f"{why_left_out(relaxed)}"
             )
     if relaxed:
         c = relaxed[0]
-        return "shown not to bind", (
-            f"{c.name}: shown not to bind, the optimum without it uses {c.consumption(assignment)} of {c.capacity}"
-        )
+        return "shown not to bind", (f"{c.name}: shown not to bind, the optimum without it uses {c.usage(assignment)}")
     if loose:
         return "shown not to bind", f"{loose[0].name}: cannot bind, whatever is chosen"
     return "enforced", _uses(problem, assignment)
@@ -264,4 +259,4 @@ def linear_handling(problem: Problem, assignment: tuple[int, ...] | None) -> tup
 def _uses(problem: Problem, assignment: tuple[int, ...]) -> str:
     """How much an assignment takes of each large linear constraint; empty where there is none."""
     large = [problem.linear_constraints[number] for number in carried_in_rows(problem)]
-    return "; ".join(f"{c.name}: {c.consumption(assignment)} of {c.capacity} are used" for c in large)
+    return "; ".join(f"{c.name}: {c.usage(assignment)} are used" for c in large)

@@ -201,6 +201,8 @@ class Race:
         """An attempt with an order, whose forward pass has not been run yet."""
         pruner = None if self._pruner is None else self._pruner.for_order(choice.order, cap)
         store = self._run.make_store()
+        if pruner is not None:
+            store.set_aside(pruner.nbytes)
         prepared = prepare(self._problem, self._semiring, choice.order)
         forward = Forward(prepared, self._dominance, store, cap, self._engine, pruner, self._tables)
         return Attempt(choice, prepared, store, forward, self._run)

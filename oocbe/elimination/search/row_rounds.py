@@ -13,21 +13,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.outcome import result_of_bounds
-from oocbe.elimination.search.row_search import RowSearch
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import TimeLimitError
 from oocbe.model.problem import Problem
-from oocbe.pruning.row_ascent import load_loops
-from oocbe.pruning.row_tables import Tables
+from oocbe.pruning.packing import is_packing
 from oocbe.results.result import Result
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
+
+if TYPE_CHECKING:
+    from oocbe.elimination.search.reduced_elimination import ReducedElimination
+    from oocbe.elimination.search.row_search import RowSearch
+    from oocbe.pruning.row_tables import Tables
 
 FIRST_SECONDS = 2.0
 """At most, before anything else."""
@@ -72,14 +76,15 @@ class RowRounds:
         self._problem, self._options, self._deadline = problem, options, deadline
         self._begin = time.perf_counter()
         self._search: RowSearch | None = None
+        self._elimination: ReducedElimination | None = None
         self._is_open = options.bounds == "auto" and options.order == "auto"
-        # Where only single variables cost something, linear programs are the better bound.
-        self._is_open = self._is_open and any(len(f.scope) >= 2 for f in problem.functions)
+        self._is_open = self._is_open and not is_packing(problem)
 
     @property
     def seconds(self) -> float:
-        """That rows have taken."""
-        return 0.0 if self._search is None else self._search.seconds
+        """That rows have taken, and elimination of what is left before them."""
+        parts = (self._search, self._elimination)
+        return sum(part.seconds for part in parts if part is not None)
 
     def make_room(self, memory: int, share: float = HELD_SHARE) -> int:
         """Bytes that are left to messages, of so many, beside what rows hold.
@@ -96,10 +101,14 @@ class RowRounds:
     def load(self) -> None:
         """Have the tables laid out and compiled loops loaded, which is no part of the time."""
         if self._is_open and self._tables is not None:
+            from oocbe.pruning.row_ascent import load_loops
+
             load_loops()
 
     def tell(self, statistics: Statistics) -> None:
         """Say what rows have done, where there were any."""
+        if self._elimination is not None:
+            self._elimination.tell(statistics)
         search = self._search
         if search is None or not self.sentence:
             return
@@ -185,18 +194,30 @@ class RowRounds:
         return known.lower - own > BEHIND * (known.upper_bound - own)
 
     def _work(self, known: Knowledge) -> None:
-        """Go on for a slice."""
+        """Go on for a slice, or eliminate what is left once that is not expected to take longer than all so far."""
         if self._search is None:
             if self._tables is None:
                 self._is_open = False  # the problem is none for rows
                 return
+            # An easy solve ends before these are needed.
+            from oocbe.elimination.search.reduced_elimination import ReducedElimination
+            from oocbe.elimination.search.row_search import RowSearch
+
             memory = int(WORK_SHARE * message_memory(self._options))
             self._search = RowSearch(self._tables, known, memory, self._options.backend)
+            self._elimination = ReducedElimination(self._search.reduction, self._options)
+        elimination = self._elimination
+        if elimination is not None and elimination.is_due(time.perf_counter() - self._begin):
+            elimination.run(known, self.make_room(message_memory(self._options)), self._deadline)
+            if known.is_near_enough:
+                return
         self._search.work(SLICE_SECONDS, self._deadline)
         self._is_open = not self._search.is_over
 
     @cached_property
     def _tables(self) -> Tables | None:
+        from oocbe.pruning.row_tables import Tables
+
         return Tables.of(self._problem)
 
 

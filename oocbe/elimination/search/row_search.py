@@ -67,6 +67,7 @@ class RowSearch:
 
     Attributes
     ----------
+    reduction : of the tables, before any row.
     rows, ruled_out, largest : rows tried, those that their bounds ruled out, and most rows kept at a time.
     seconds, walking : taken, and those of them that walks took which are at an end.
     expected : seconds that a walk below the incumbent would take without a beam, reckoned from the last one with a
@@ -77,8 +78,8 @@ class RowSearch:
     """
 
     def __init__(self, tables: Tables, known: Knowledge, memory: int, backend: str = "cpu") -> None:
-        self._reduction = reduced(tables)
-        self._tables, self._known, self._memory = self._reduction.tables, known, memory
+        self.reduction = reduced(tables)
+        self._tables, self._known, self._memory = self.reduction.tables, known, memory
         self._backend = backend
         self.rows = self.ruled_out = self.largest = 0
         self.seconds = self.walking = 0.0
@@ -138,7 +139,7 @@ class RowSearch:
         part = self.ruled_out / self.rows if self.rows else 0.0
         return (
             f"rows with bounds of their own: {self.rows:,} tried, {part:.0%} of them ruled out by their bounds, "
-            f"{self.largest:,} kept at most, in {self.seconds:.3g} s"
+            f"{self.largest:,} kept at most, in {self.seconds:.3g} s, over {self.reduction.sentence}"
         )
 
     def _rounds(self) -> Generator[None, None, None]:
@@ -236,7 +237,7 @@ class RowSearch:
         self.ruled_out += walked.ruled_out
         self.largest = max(self.largest, walked.largest)
         if walked.value is not None and walked.assignment is not None:
-            assignment = self._reduction.complete(walked.assignment)
+            assignment = self.reduction.complete(walked.assignment)
             known.offer(walked.value, assignment, "rows with bounds of their own")
         lower = threshold if walked.value is None else walked.value
         if walked.cut is not None:

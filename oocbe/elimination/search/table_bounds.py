@@ -13,26 +13,27 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from oocbe.elimination.mini_buckets.outside_tables import OutsideTables
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.search.race import RaceWinner
 from oocbe.elimination.search.scope import Scope
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import DiskError, ResourceError, TimeLimitError
 from oocbe.model.problem import Problem
-from oocbe.pruning.bounds import ascended_source
 from oocbe.pruning.estimators import AdditiveSource
 from oocbe.pruning.pruner import RowPruner
-from oocbe.pruning.row_bounds import BoundSource
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
+
+if TYPE_CHECKING:
+    from oocbe.elimination.mini_buckets.outside_tables import OutsideTables
 
 ROWS_A_CELL = 4
 """Rows that a message may have for each cell of a mini-bucket: a cell is touched some five times, a row costs more."""
 
 MEMORY_SHARE = 0.0625
-"""Of the memory limit that tables may take, were all as large as may be: messages of elimination lie beside them."""
+"""Of the memory limit that tables may take while they are made: messages of elimination lie beside them."""
 
 ASCENT_SECONDS = 0.5
 """At most, for the additive bound that tables are made from."""
@@ -147,18 +148,20 @@ class TablesBelow:
         self._tables, self.problem, self.threshold = tables, problem, threshold
         self._looked_up = self._dropped = 0
 
-    def source(self, order: Sequence[int], cap: int | None) -> BoundSource | None:
-        """Tables for an order; None where they take too long, or there is nothing to make them from."""
+    def source(self, order: Sequence[int], cap: int | None) -> OutsideTables | None:
+        """Tables for an order; None where they take too long or too much, or there is nothing to make them from."""
         tables, begin = self._tables, time.perf_counter()
         made = None
         try:
-            with suppress(TimeLimitError, MemoryError), Deadline(tables.patience):
+            with suppress(TimeLimitError, ResourceError, MemoryError), Deadline(tables.patience):
                 if self._source is not None and self._source.root < self.threshold:
-                    room = int(MEMORY_SHARE * tables.options.memory_limit) // (4 * max(1, len(order)))
-                    cells = room if cap is None else min(cap // ROWS_A_CELL, room)
-                    made = OutsideTables(
-                        self.problem, self._source, self.threshold, order, max(1, cells), tables.options.seed
-                    )
+                    from oocbe.elimination.mini_buckets.outside_tables import OutsideTables  # an easy solve ends before
+
+                    memory = int(MEMORY_SHARE * tables.options.memory_limit)
+                    room = memory // (4 * max(1, len(order)))
+                    cells = max(1, room if cap is None else min(cap // ROWS_A_CELL, room))
+                    given = (self._source, self.threshold, order, cells, memory, tables.options.seed)
+                    made = OutsideTables(self.problem, *given)
         finally:
             tables.seconds += time.perf_counter() - begin
         tables.deadline.check()
@@ -177,4 +180,6 @@ class TablesBelow:
 
     @cached_property
     def _source(self) -> AdditiveSource | None:
+        from oocbe.pruning.bounds import ascended_source
+
         return ascended_source(self.problem, ASCENT_SECONDS, self.threshold)

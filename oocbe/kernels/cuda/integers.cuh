@@ -52,3 +52,15 @@ __device__ __forceinline__ i64 marked_before(const u32 *bits, const i64 *before,
     if (row >= rows) return before[(rows + 31) / 32];
     return before[row >> 5] + __popc(bits[row >> 5] & ((1u << (row & 31)) - 1));
 }
+
+// Waits until all blocks of a cooperative launch have come here `times` times; arrived u32 (1,) is zero at first.
+__device__ __forceinline__ void wait_for_all(u32 *arrived, u32 times) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        atomicAdd(arrived, 1u);
+        while (load_relaxed(arrived) < times * gridDim.x);
+        __threadfence();
+    }
+    __syncthreads();
+}

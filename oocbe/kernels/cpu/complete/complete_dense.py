@@ -63,8 +63,8 @@ def eliminate_dense(
     out = np.empty(runs * run, dtype=dtype)
     limit = largest_feasible(dtype) if dtype.kind == "i" and combination == ADD else 0
     codes = (
-        combination,
-        marginalisation,
+        int(combination),  # plain, as for eliminate_general
+        int(marginalisation),
         infeasible_value(dtype, combination, marginalisation),
         dtype.type(limit if marginalisation == MIN else -limit),
     )

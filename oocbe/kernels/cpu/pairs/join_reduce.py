@@ -62,7 +62,7 @@ def join_reduce(
     shared = (
         *outer, *inner, groups.starts1, groups.counts1, groups.starts2, groups.counts2, largest, table_bits, direct,
         plan.outer_eliminated, plan.inner_eliminated, plan.outer_run, plan.inner_rank, plan.outer_move, plan.inner_move,
-        combination, marginalisation, neutral_value(marginalisation, values.dtype),
+        int(combination), int(marginalisation), neutral_value(marginalisation, values.dtype),  # plain, as for join_rows
     )  # fmt: skip
     no_keys, no_values = np.empty((plan.words, 0), dtype=np.uint64), np.empty(0, dtype=values.dtype)
     counts = run_all(_join_reduce, [(*shared, no_keys, no_values, False, 0, *piece) for piece in pieces])

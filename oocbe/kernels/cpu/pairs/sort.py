@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.pairs.key_digits import Digit
 from oocbe.kernels.cpu.threads import row_ranges, run_all
-from oocbe.kernels.key_digits import Digit
 
 DIGIT_BITS = 8
 """Bits of a digit: 256 write positions fit in the caches."""

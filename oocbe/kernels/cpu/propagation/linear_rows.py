@@ -5,6 +5,10 @@ that the *residual* activity without one of them is known where that is the only
 activity bound the term, and so its variable. Where all numbers are integers and the sizes of the terms add up to less
 than 2^53, doubles compute this exactly. Elsewhere a bound moves outwards by what rounding may be off: that of sums and
 products, and that of each coefficient, bound and side that a file says in decimals.
+
+Sums are rounded, so their order is fixed, and is one that threads of a device can share. Terms of a short row are added
+up from the first to the last. A longer one is cut into chunks: in each, *lanes* take every 32nd term, and are then
+added up in pairs; the chunks' sums are added up from the first to the last.
 """
 
 from __future__ import annotations
@@ -24,6 +28,15 @@ EXACT_LIMIT = 2.0**53
 
 INFINITE = 1e20
 """New bounds of this size and beyond say nothing."""
+
+SHORT_ROW = 32
+"""Terms up to which a row is added up from the first to the last."""
+
+LANES = 32
+"""Sums that terms of a longer row are dealt out to: the threads of a warp."""
+
+CHUNK = 1024
+"""Terms that are dealt out together; what a block of threads has shared memory for."""
 
 REAL_ROW = 0
 """Kind of a row with coefficients that are no integers."""
@@ -129,11 +142,15 @@ def propagate_round(
     upper: Any,
     marked: Any,
     again: Any,
+    simultaneous: Any,
     rounding: Any,
     found: Any,
     stop: Any,
 ) -> Any:
     """Propagate all marked rows once, in their order; returns how often a bound got better.
+
+    With all rows at once, the bounds that are reached do not depend on the rows' order: a new one counts where it is
+    better than that before the round by as much as it must be, and the best of those stays.
 
     Parameters
     ----------
@@ -142,17 +159,21 @@ def propagate_round(
         it found (algorithm 1), others where all rows see the bounds before the round (algorithm 2).
     marked : uint8 (rows,), cleared as rows are propagated. again : uint8 (rows,), where rows with a new bound are
         marked; ``marked`` itself, or one for the next round.
+    simultaneous : whether the bounds before the round are other arrays.
     rounding : :class:`Rounding`. found : :class:`Found`; the round ends where it is infeasible.
     stop : the flag that ends it early; rows that were not propagated stay marked.
     """
     better = 0
+    sums = np.empty((4, LANES))
     for row in range(len(rows.row_lower)):
         if stop[0] != 0:
             break
         if marked[row] == 0:
             continue
         marked[row] = 0
-        better += _propagate_row(rows, row, old_lower, old_upper, lower, upper, again, rounding, found)
+        better += _propagate_row(
+            rows, row, old_lower, old_upper, lower, upper, again, simultaneous, rounding, found, sums
+        )
         if found.row[0] >= 0:
             break
     return better
@@ -160,7 +181,17 @@ def propagate_round(
 
 @inline
 def _propagate_row(
-    rows: Any, row: Any, old_lower: Any, old_upper: Any, lower: Any, upper: Any, again: Any, rounding: Any, found: Any
+    rows: Any,
+    row: Any,
+    old_lower: Any,
+    old_upper: Any,
+    lower: Any,
+    upper: Any,
+    again: Any,
+    simultaneous: Any,
+    rounding: Any,
+    found: Any,
+    sums: Any,
 ) -> Any:
     first, last = rows.starts[row], rows.starts[row + 1]
     side_low, side_high = rows.row_lower[row], rows.row_upper[row]
@@ -169,25 +200,43 @@ def _propagate_row(
     low, low_size, low_infinite = 0.0, 0.0, 0
     high, high_size, high_infinite = 0.0, 0.0, 0
     widest = 0.0
-    for entry in range(first, last):
-        v, a = rows.columns[entry], rows.coefficients[entry]
-        least, most = a * old_lower[v], a * old_upper[v]
-        if a < 0:
-            least, most = most, least
-        widest = max(widest, most - least)
-        if math.isinf(least):
-            low_infinite += 1
-        else:
-            low += least
-            low_size += abs(least)
-        if math.isinf(most):
-            high_infinite += 1
-        else:
-            high += most
-            high_size += abs(most)
-        if kind == INTEGER_COEFFICIENTS:
-            is_exact &= np.floor(least) == least and np.floor(most) == most
-            is_exact &= np.floor(old_lower[v]) == old_lower[v] and np.floor(old_upper[v]) == old_upper[v]
+    lanes = 1 if last - first <= SHORT_ROW else LANES
+    for begin in range(first, last, CHUNK):
+        end = min(begin + CHUNK, last)
+        for lane in range(lanes):
+            lane_low, lane_low_size, lane_high, lane_high_size = 0.0, 0.0, 0.0, 0.0
+            for entry in range(begin + lane, end, lanes):
+                v, a = rows.columns[entry], rows.coefficients[entry]
+                least, most = a * old_lower[v], a * old_upper[v]
+                if a < 0:
+                    least, most = most, least
+                if most - least > widest:
+                    widest = most - least
+                if math.isinf(least):
+                    low_infinite += 1
+                else:
+                    lane_low += least
+                    lane_low_size += abs(least)
+                if math.isinf(most):
+                    high_infinite += 1
+                else:
+                    lane_high += most
+                    lane_high_size += abs(most)
+                if kind == INTEGER_COEFFICIENTS:
+                    is_exact &= np.floor(least) == least and np.floor(most) == most
+                    is_exact &= np.floor(old_lower[v]) == old_lower[v] and np.floor(old_upper[v]) == old_upper[v]
+            sums[0, lane], sums[1, lane] = lane_low, lane_low_size
+            sums[2, lane], sums[3, lane] = lane_high, lane_high_size
+        step = lanes >> 1
+        while step > 0:
+            for part in range(4):
+                for lane in range(step):
+                    sums[part, lane] += sums[part, lane + step]
+            step >>= 1
+        low += sums[0, 0]
+        low_size += sums[1, 0]
+        high += sums[2, 0]
+        high_size += sums[3, 0]
     if low_size >= EXACT_LIMIT or high_size >= EXACT_LIMIT:
         if kind == INTEGER_ROW:
             found.inexact[0] = 1
@@ -236,12 +285,13 @@ def _propagate_row(
             else:
                 new_high = -_as_lower(-bound, error, is_integral, slack)
         is_changed = False
-        if _is_better(new_low, lower[v], is_integral, rounding.progress):
-            lower[v] = new_low
+        # Adding zero makes a zero of a negative one, which compares alike and is not the same bits.
+        if _is_better(new_low, old_lower[v], is_integral, rounding.progress) and new_low > lower[v]:
+            lower[v] = new_low + 0.0
             better += 1
             is_changed = True
-        if _is_better(-new_high, -upper[v], is_integral, rounding.progress):
-            upper[v] = new_high
+        if _is_better(-new_high, -old_upper[v], is_integral, rounding.progress) and new_high < upper[v]:
+            upper[v] = new_high + 0.0
             better += 1
             is_changed = True
         if is_changed:
@@ -251,6 +301,26 @@ def _propagate_row(
                 return better
             for place in range(rows.row_starts[v], rows.row_starts[v + 1]):
                 again[rows.rows_of[place]] = 1
-    if math.isinf(side_low) or math.isinf(side_high):
+    if not simultaneous and (math.isinf(side_low) or math.isinf(side_high)):
         again[row] = was_marked  # what one side tightens is not what it reads
     return better
+
+
+@jit
+def tile_rows(starts: Any, tiles: Any) -> Any:
+    """Cut rows into tiles of neighbours with at most CHUNK entries, and rows, together; longer rows have their own.
+
+    starts : int64 (rows + 1,). tiles : int64, with room for rows + 1 numbers, overwritten: the first row of each, and
+    after the last one how many rows there are. Returns how many tiles.
+    """
+    count, first, rows = 0, 0, len(starts) - 1
+    for row in range(rows):
+        if row > first and (starts[row + 1] - starts[first] > CHUNK or row - first == CHUNK):
+            tiles[count] = first
+            count += 1
+            first = row
+    if rows > 0:
+        tiles[count] = first
+        count += 1
+    tiles[count] = rows
+    return count

@@ -17,6 +17,10 @@ LOOK_STEP = (1 << 16) - 1
 """Rows, less one, after which a scan looks at the flag; ones in the low bits."""
 
 
+BLOCK = 1 << 12
+"""Rows of a large table that go through one column after the other; their codes and flags stay in the first cache."""
+
+
 @jit
 def _keep_rows(
     codes: Any, rows: Any, count: Any, is_whole: Any, offsets: Any, sizes: Any, alive: Any, stop: Any
@@ -98,6 +102,107 @@ def scan_table(
             for value in range(size):
                 alive[offset + value] &= supported[offset + value]
     return left
+
+
+@jit
+def scan_part(
+    codes: Any, arity: Any, rows: Any, low: Any, count: Any, is_whole: Any, width: Any, alive: Any, seen: Any, stop: Any
+) -> Any:
+    """Scan some rows of a large table; returns how many of them are left.
+
+    Blocks of rows are looked at, then reordered, both without a branch: which rows are left cannot be guessed.
+
+    Parameters
+    ----------
+    codes : unsigned integers (rows of the table * arity,), one row after the other.
+    rows : int32 or int64, of which ``count`` from ``low`` on are reordered: those that are left come first.
+    is_whole : whether these are all rows from ``low`` on: what ``rows`` has for them is not read, and is only written
+        where some go, as fresh memory costs more than the scan.
+    width : uint64, flags of a column. alive : uint8 (arity * width,), 1 for each code that is left.
+    seen : uint8 of the same length, zero before: set to 1 for each code that a row has that is left.
+    stop : the flag that ends the scan early; the number is of no use then, and rows are to be scanned again.
+    """
+    flags = np.empty(BLOCK, dtype=np.uint8)
+    is_wanted = np.ones(arity, dtype=np.uint8)
+    length = np.uint64(arity)
+    left: Any = low
+    filled: Any = low if is_whole else low + count
+    for begin in range(low, low + count, BLOCK):
+        if stop[0] != 0:
+            break
+        size = min(BLOCK, low + count - begin)
+        gone: Any = size
+        for i in range(size):
+            flag: Any = np.uint8(1)
+            start: Any = np.uint64(0)
+            place: Any = np.uint64(begin + i if is_whole else rows[begin + i]) * length
+            for _ in range(arity):
+                flag &= alive[start + np.uint64(codes[place])]
+                start += width
+                place += np.uint64(1)
+            flags[i] = flag
+            gone -= flag
+        for c in range(arity):
+            if is_wanted[c] != 0:
+                first, own = np.uint64(c) * width, np.uint64(c)
+                for i in range(size):
+                    place = np.uint64(begin + i if is_whole else rows[begin + i]) * length
+                    seen[first + np.uint64(codes[place + own])] |= flags[i]
+                is_wanted[c] = _is_any_wanted(first, width, alive, seen)
+        if gone == 0 and left == begin:
+            left += size
+            continue
+        for row in range(filled, begin + size):
+            rows[row] = row
+        filled = max(filled, begin + size)
+        for i in range(size):
+            other = rows[begin + i]
+            rows[begin + i] = rows[left]
+            rows[left] = other
+            left += flags[i]
+    return left - low
+
+
+@jit
+def scan_keys(keys: Any, low: Any, high: Any, fields: Any, width: Any, alive: Any, seen: Any, stop: Any) -> Any:
+    """Scan packed rows; returns how many of them have only values that are left.
+
+    Parameters
+    ----------
+    keys : uint64 (words, rows). low, high : the rows. fields : uint64 (columns, 3), word, shift and mask of each.
+    width, alive, seen, stop : as for :func:`scan_part`; no mask is beyond the width.
+    """
+    flags = np.empty(BLOCK, dtype=np.uint8)
+    is_wanted = np.ones(len(fields), dtype=np.uint8)
+    left: Any = 0
+    for begin in range(low, high, BLOCK):
+        if stop[0] != 0:
+            break
+        size = min(BLOCK, high - begin)
+        for i in range(size):
+            flag: Any = np.uint8(1)
+            start: Any = np.uint64(0)
+            for c in range(len(fields)):
+                flag &= alive[start + ((keys[fields[c, 0], begin + i] >> fields[c, 1]) & fields[c, 2])]
+                start += width
+            flags[i] = flag
+            left += flag
+        for c in range(len(fields)):
+            if is_wanted[c] != 0:
+                first, word, shift, mask = np.uint64(c) * width, fields[c, 0], fields[c, 1], fields[c, 2]
+                for i in range(size):
+                    seen[first + ((keys[word, begin + i] >> shift) & mask)] |= flags[i]
+                is_wanted[c] = _is_any_wanted(first, width, alive, seen)
+    return left
+
+
+@jit
+def _is_any_wanted(start: Any, width: Any, alive: Any, seen: Any) -> Any:
+    """Whether a column has a code that is left and was not seen."""
+    for code in range(width):
+        if alive[start + np.uint64(code)] > seen[start + np.uint64(code)]:
+            return 1
+    return 0
 
 
 @jit

@@ -155,8 +155,10 @@ def _record(state: Any) -> Any:
 
 
 @jit
-def search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, seed: Any, iterations: Any) -> Any:
+def search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, seed: Any, iterations: Any, stop: Any) -> Any:
     """Run some iterations of tabu search from ``state``, which is changed; ``seed`` is that of this call.
+
+    It ends early where the deadline's flag ``stop`` is set.
 
     Returns
     -------
@@ -166,6 +168,8 @@ def search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, seed: An
     rebuild(model, soft, hard, state)
     improved = _balance(model, state, 1.0, settings.weight_step) and _record(state)
     for _ in range(iterations):
+        if stop[0] != 0:
+            break
         state.counts[1] += 1
         iteration = state.counts[1]
         best_v, best_b, least = _best_move(model, state)

@@ -7,6 +7,9 @@ where one of them has no such child, the assignment ends there (Veldhuizen 2014:
 children, which cost less than searches as domains are small). Leaves are numbered as rows are, so that at the end of an
 assignment each table's node is the number of its row: the row maps of messages come with the walk.
 
+What a row has of a variable, or of a table, is written where all rows of its node are known, as one run: only the last
+variable is written row by row.
+
 The separator's variables are eliminated after all others of the clique, so that they are assigned first. The rows of
 one row of the separator are therefore neighbours, and the separator's rows come in their order.
 """
@@ -25,6 +28,9 @@ parent."""
 
 STRIDE = 1 << 16
 """Assignments of all variables but the last tried between two looks at the flag."""
+
+FIRST_ROWS = 1 << 22
+"""Rows that there is room for at first, where a clique has so many cells: pages that nobody writes to take none."""
 
 BLOCK = 1 << 18
 """Rows moved to longer arrays between two looks at the flag: tens of millions of rows take seconds."""
@@ -85,6 +91,28 @@ def _moved(old: Any, used: Any, capacity: Any, stop: Any) -> Any:
 
 
 @jit
+def keep_groups(old: Any, groups: Any, kept: Any, rows: Any, stop: Any) -> Any:
+    """The columns of some groups, one after the other; not all of them where the flag is set.
+
+    Parameters
+    ----------
+    old : (lines, columns). groups : int64 (groups + 1,), where the columns of each group begin.
+    kept : bool (groups,). rows : columns of the groups that are kept. stop : int64 (1,), the flag.
+    """
+    new = np.empty((old.shape[0], rows), dtype=old.dtype)
+    for i in range(old.shape[0]):
+        place = 0
+        for g in range(len(kept)):
+            if g % STRIDE == 0 and stop[0] != 0:
+                break
+            if kept[g]:
+                for row in range(groups[g], groups[g + 1]):
+                    new[i, place] = old[i, row]
+                    place += 1
+    return new
+
+
+@jit
 def walk(
     sizes: Any,
     separator: Any,
@@ -121,9 +149,12 @@ def walk(
     finished : False where the walk was given up.
     """
     width, tables = len(sizes), len(depths)
-    capacity = 1024
+    cells: Any = 1.0
+    longest: Any = 1
     for level in range(width):
-        capacity = max(capacity, 2 * sizes[level])
+        cells *= sizes[level]
+        longest = max(longest, sizes[level])
+    capacity: Any = max(np.int64(min(cells, most, FIRST_ROWS)), 2 * longest)
     values = np.empty((width, capacity), dtype=kind.dtype)
     numbers = np.empty((len(listed), capacity), dtype=np.int32)
     groups = np.empty((1, capacity + 1), dtype=np.int64)
@@ -134,20 +165,31 @@ def walk(
     last = width - 1
     first_step, last_step = step_start[last], step_start[last + 1]
     place = np.full(tables + 1, -1, dtype=np.int64)  # in the list, of each table
-    is_last = np.zeros(len(listed), dtype=np.bool_)
     for i in range(len(listed)):
         place[listed[i]] = i
-    for step in range(first_step, last_step):
-        if place[step_table[step]] >= 0:
-            is_last[place[step_table[step]]] = True
+    # Of each variable: the listed tables that have it last, whose row is known there.
+    ending_start = np.zeros(width + 1, dtype=np.int64)
+    ending = np.empty(len(listed), dtype=np.int64)
+    count = 0
+    for level in range(width):
+        for step in range(step_start[level], step_start[level + 1]):
+            t = step_table[step]
+            if place[t] >= 0 and step_depth[step] + 1 == depths[t]:
+                ending[count] = place[t]
+                count += 1
+        ending_start[level + 1] = count
+    for i in range(len(listed)):
+        if depths[listed[i]] == 0:
+            numbers[i] = 0
     rows = 0
     count = 0
     prefix = 0  # changes with each assignment of the separator
     grouped = -1  # the one whose group has begun
     nodes = np.zeros((tables, width + 1), dtype=np.int64)
     begins = np.empty(len(step_table) + 1, dtype=np.int64)  # of each step: where children of its table's node begin
-    found = np.empty(len(step_table) + 1, dtype=np.int64)
+    hit = np.empty(longest, dtype=np.int64)  # values of the last variable that every table has a row for
     value = np.full(width, -1, dtype=np.int64)
+    first_row = np.zeros(width, dtype=np.int64)  # of each variable's value
     level = 0
     tried = 0
     while level >= 0:
@@ -157,6 +199,13 @@ def walk(
                 if step_children[step] >= 0:
                     begins[step] += step_children[step]
         if level < last:
+            begin = first_row[level]
+            if value[level] >= 0 and begin < rows:
+                values[level, begin:rows] = value[level]
+                for e in range(ending_start[level], ending_start[level + 1]):
+                    t = listed[ending[e]]
+                    numbers[ending[e], begin:rows] = nodes[t, depths[t]]
+            first_row[level] = rows
             value[level] += 1
             if value[level] == sizes[level]:
                 value[level] = -1
@@ -176,7 +225,6 @@ def walk(
             if fits:
                 level += 1
             continue
-        # The last variable: what does not depend on it is written for all of its values at once.
         tried += 1
         if tried % STRIDE == 0 and stop[0] != 0:
             return values[:, :0].copy(), numbers[:, :0].copy(), groups[0, :1].copy(), False
@@ -189,40 +237,40 @@ def walk(
             groups = _moved(groups, count, capacity + 1, stop)
             if stop[0] != 0:
                 return values[:, :0].copy(), numbers[:, :0].copy(), groups[0, :1].copy(), False
-        begin = rows
-        for x in range(sizes[last]):
-            fits = True
-            for step in range(first_step, last_step):
-                child = begins[step] + x
-                if step_children[step] >= 0:
-                    child = np.int64(children[child])
-                    if child < 0:
-                        fits = False
-                        break
-                found[step] = child
-            if not fits:
-                continue
-            if separator == width or prefix != grouped:
-                groups[0, count] = rows
-                count += 1
+            for i in range(len(listed)):
+                if depths[listed[i]] == 0:
+                    numbers[i] = 0
+        hits = sizes[last]
+        for x in range(hits):
+            hit[x] = x
+        for step in range(first_step, last_step):
+            if step_children[step] >= 0:
+                left = 0
+                for k in range(hits):
+                    if children[begins[step] + hit[k]] >= 0:
+                        hit[left] = hit[k]
+                        left += 1
+                hits = left
+        if hits:
+            if prefix != grouped or separator == width:
+                for k in range(hits if separator == width else 1):
+                    groups[0, count] = rows + k
+                    count += 1
                 grouped = prefix
-            values[last, rows] = x
+            for k in range(hits):
+                values[last, rows + k] = hit[k]
             for step in range(first_step, last_step):
                 i = place[step_table[step]]
                 if i >= 0:
-                    numbers[i, rows] = found[step]
-            rows += 1
-        if rows > begin:
-            for above in range(last):
-                for row in range(begin, rows):
-                    values[above, row] = value[above]
-            for i in range(len(listed)):
-                if not is_last[i]:
-                    for row in range(begin, rows):
-                        numbers[i, row] = nodes[listed[i], depths[listed[i]]]
-        value[last] = -1
+                    for k in range(hits):
+                        child = begins[step] + hit[k]
+                        numbers[i, rows + k] = children[child] if step_children[step] >= 0 else child
+            rows += hits
         level -= 1
     groups[0, count] = rows
-    values = _moved(values, rows, rows, stop)
-    numbers = _moved(numbers, rows, rows, stop)
-    return values, numbers, groups[0, : count + 1].copy(), rows <= most and stop[0] == 0
+    if rows < capacity:
+        values = _moved(values, rows, rows, stop)
+        numbers = _moved(numbers, rows, rows, stop)
+    if rows > most or stop[0] != 0:
+        return values[:, :0].copy(), numbers[:, :0].copy(), groups[0, :1].copy(), False
+    return values, numbers, groups[0, : count + 1].copy(), True

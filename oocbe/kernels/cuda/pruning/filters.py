@@ -33,7 +33,8 @@ def drop_forbidden(
     else:
         # The sort carries a payload; nothing is made of it here.
         nothing = cupy().zeros(count, dtype=np.int32)
-        ordered, _ = sort_rows(tuples, nothing, [(word, 0, 64) for word in range(tuples.shape[0])])
+        ranges = [(word, 0, min(64, bits - 64 * word)) for word in range(tuples.shape[0])]
+        ordered, _ = sort_rows(tuples, nothing, ranges)
         arguments = parts, rows, ordered, count, tuples.shape[0], marks
         launch(_filter_kernel("mark_absent"), -(-rows // THREADS), THREADS, *arguments)
     staying = counted(marks, rows)

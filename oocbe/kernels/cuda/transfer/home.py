@@ -30,9 +30,7 @@ def bring_home(arrays: Sequence[Any]) -> list[NDArray[Any]]:
     arrays : (items,), or (rows, items).
     """
     found = [np.empty(array.shape, dtype=array.dtype) for array in arrays]
-    # Row by row: those of a part of a table lie apart, and there may be no memory to lay them side by side.
-    sources, rows = ([row for array in some for row in _rows(array)] for some in (arrays, found))
-    pairs = list(zip(sources, rows, strict=True))
+    pairs = [pair for array, copy in zip(arrays, found, strict=True) for pair in _stretches(array, copy)]
     nbytes = sum(array.nbytes for array in arrays)
     if nbytes >= LARGE_BYTES and all(source.flags.c_contiguous for source, _ in pairs):
         try:
@@ -54,5 +52,11 @@ def _through_pinned_memory(pairs: Sequence[tuple[Any, NDArray[Any]]]) -> None:
             conveyor.bring_back([source], [row])
 
 
-def _rows(array: Any) -> list[Any]:
-    return [array] if array.ndim == 1 else list(array)
+def _stretches(array: Any, copy: NDArray[Any]) -> list[tuple[Any, NDArray[Any]]]:
+    """What is copied at a time, and where to: all of an array that lies together, else row by row.
+
+    Rows of a part of a table lie apart, and there may be no memory to lay them side by side.
+    """
+    if array.ndim == 1 or array.flags.c_contiguous:
+        return [(array.reshape(-1), copy.reshape(-1))]
+    return list(zip(array, copy, strict=True))

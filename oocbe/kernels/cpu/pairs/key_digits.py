@@ -1,4 +1,4 @@
-"""Digits of packed keys, by which rows are sorted on either backend, the least significant first."""
+"""Digits of packed keys, by which rows are sorted, the least significant first."""
 
 from __future__ import annotations
 

@@ -1,0 +1,300 @@
+"""What an agent knows and does for one of its variables: joins, eliminates, sends; later chooses a value.
+
+An agent is given its :class:`Share` alone: its variable, the constraints over this one and ancestors in the
+pseudo-tree, and how deep these ancestors are. All else it learns from the UTIL messages of its children. The work is
+the bucket engine's: the share and the messages are one bucket, whose message is the agent's own (Fioretto et al. 2018,
+theorem 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE
+from oocbe.dcop.pseudo_trees import PseudoTree
+from oocbe.elimination.buckets.assignment import value_of
+from oocbe.elimination.buckets.bucket_message import MessageMaker
+from oocbe.elimination.buckets.buckets import Bucket, elements_of, fill_buckets
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.mini_buckets.mini_buckets import ULP
+from oocbe.elimination.mini_buckets.mini_buckets_partition import by_scope, parts_of
+from oocbe.elimination.preparation.prepare import Prepared, prepare
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Semiring
+from oocbe.tables.residence import to_host
+
+
+@dataclass(frozen=True)
+class KnownVariable:
+    """A variable as agents tell one another of it: its name, number of values, and depth in the pseudo-tree."""
+
+    name: str
+    size: int
+    depth: int
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """What an agent is given for one of its variables.
+
+    Attributes
+    ----------
+    problem : over the variable, which comes first, and those ancestors that share a constraint with it; it has the
+        constraints over the variable and ancestors only.
+    known : its variables, in their order.
+    dtype : of all values, which all agents have agreed on.
+    z : most variables of a mini-bucket, the agent's own included; None: buckets are not divided.
+    """
+
+    problem: Problem
+    known: tuple[KnownVariable, ...]
+    dtype: np.dtype[Any]
+    z: int | None
+
+
+@dataclass(eq=False)
+class UtilTable:
+    """One table of a UTIL message: about which variables, the deepest first; rows and bytes as it is stored.
+
+    content : the table, or the folder that it is stored in.
+    """
+
+    scope: tuple[KnownVariable, ...]
+    rows: int
+    nbytes: int
+    content: Message | Path
+
+    @property
+    def cells(self) -> int:
+        """Assignments of its variables: cells that a complete table has."""
+        cells = 1
+        for known in self.scope:
+            cells *= known.size
+        return cells
+
+
+@dataclass(eq=False)
+class Utility:
+    """A UTIL message: what the subtree of its sender is worth, at best, for each assignment of the separator.
+
+    Attributes
+    ----------
+    tables : to be added up: one, or none of a root; several where the sender divided its bucket.
+    constant : to be added, too.
+    is_infeasible : whether the subtree has no feasible assignment; there are no tables then.
+    is_divided : whether it is a bound, as some bucket of the subtree was divided.
+    error, magnitude : what floats may be off by rounding, and what their absolute values do not exceed.
+    """
+
+    tables: list[UtilTable] = field(default_factory=list)
+    constant: int | float = 0
+    is_infeasible: bool = False
+    is_divided: bool = False
+    error: float = 0.0
+    magnitude: float = 0.0
+
+    @property
+    def cells(self) -> int:
+        """Cells of its tables, were they complete."""
+        return sum(t.cells for t in self.tables)
+
+    @property
+    def rows(self) -> int:
+        """Rows of its tables."""
+        return sum(t.rows for t in self.tables)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its tables, as they are stored."""
+        return sum(t.nbytes for t in self.tables)
+
+
+def shares(problem: Problem, tree: PseudoTree, dtype: np.dtype[Any], z: int | None) -> list[Share]:
+    """What the agent of each variable is given: a constraint goes to the deepest of its variables."""
+    functions: list[list[Function]] = [[] for _ in problem.variables]
+    constraints: list[list[Constraint]] = [[] for _ in problem.variables]
+    linear: list[list[LinearConstraint]] = [[] for _ in problem.variables]
+    for f in problem.functions:
+        if f.scope:
+            functions[max(f.scope, key=tree.depth.__getitem__)].append(f)
+    for c in problem.constraints:
+        if c.scope:
+            constraints[max(c.scope, key=tree.depth.__getitem__)].append(c)
+    for inequality in problem.linear_constraints:
+        if inequality.scope:
+            linear[max(inequality.scope, key=tree.depth.__getitem__)].append(inequality)
+    found = []
+    for v in range(len(problem.variables)):
+        scopes = [f.scope for f in functions[v]] + [c.scope for c in constraints[v]] + [c.scope for c in linear[v]]
+        members = {v}.union(*scopes)
+        scope = sorted(members, key=lambda u: -tree.depth[u])
+        known = tuple(KnownVariable(problem.variables[u].name, problem.sizes[u], tree.depth[u]) for u in scope)
+        place = {u: index for index, u in enumerate(scope)}
+        parts = (tuple(functions[v]), tuple(constraints[v]), tuple(linear[v]))
+        found.append(Share(_over(known, place, problem, *parts), known, dtype, z))
+    return found
+
+
+def _over(
+    known: Sequence[KnownVariable],
+    place: Mapping[int, int],
+    like: Problem,
+    functions: tuple[Function, ...],
+    constraints: tuple[Constraint, ...],
+    linear: tuple[LinearConstraint, ...],
+) -> Problem:
+    """A problem over some variables, of parts whose own variables have a ``place`` among these."""
+
+    def moved(scope: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(place[v] for v in scope)
+
+    return Problem(
+        tuple(Variable(k.name, k.size) for k in known),
+        tuple(replace(f, scope=moved(f.scope)) for f in functions),
+        tuple(replace(c, scope=moved(c.scope)) for c in constraints),
+        tuple(replace(c, scope=moved(c.scope)) for c in linear),
+        semiring=like.semiring,
+        name=like.name,
+    )
+
+
+def load_loops(semiring: Semiring, dtype: np.dtype[Any], store: MessageStore, engine: BucketEngine) -> None:
+    """Do a small agent's work, so that no agent's work is measured with the loading, or compiling, of what it runs."""
+    array = np.ones((2, 2), dtype=np.int64 if dtype.kind == "i" else np.float64)
+    two = Problem((Variable("a", 2), Variable("b", 2)), (Function.from_array((0, 1), array),), semiring=semiring)
+    one = Problem((Variable("b", 2),), semiring=semiring)
+    child, parent = KnownVariable("a", 2, 1), KnownVariable("b", 2, 0)
+    for tables in (INCOMPLETE, COMPLETE):
+        sent = Agent(Share(two, (child, parent), dtype, None), store, engine, tables).util([])
+        root = Agent(Share(one, (parent,), dtype, None), store, engine, tables)
+        root.util([sent])
+        root.value({})
+
+
+class Agent:
+    """Works for one variable.
+
+    Parameters
+    ----------
+    share : what it is given. store : where its messages are kept. engine : joins.
+    tables : form of its messages (:mod:`oocbe.elimination.buckets.forms`).
+    """
+
+    def __init__(self, share: Share, store: MessageStore, engine: BucketEngine, tables: str) -> None:
+        self._share = share
+        self._store = store
+        self._engine = engine
+        self._tables = tables
+        self._known: list[KnownVariable] = list(share.known)
+        self._prepared: Prepared | None = None
+        self._bucket = Bucket(0)
+
+    def util(self, received: Sequence[Utility]) -> Utility:
+        """Join the share and the messages of all children, eliminate the variable: the message to the parent.
+
+        Raises
+        ------
+        ResourceError : memory or disk ran out. TimeLimitError : the engine's deadline came.
+        UnsupportedError : a constraint too large to be written out.
+        """
+        sent = Utility(is_infeasible=any(r.is_infeasible for r in received))
+        if sent.is_infeasible:
+            return sent
+        prepared = self._prepare(received)
+        sent.constant = sum((r.constant for r in received), prepared.constant)
+        sent.is_divided = any(r.is_divided for r in received)
+        place = {known.name: index for index, known in enumerate(self._known)}
+        own = self._known[0].name
+        for table in (t for r in received for t in r.tables):
+            if all(known.name != own for known in table.scope):
+                sent.tables.append(table)  # of a divided bucket: its tables go on to the agents that they are about
+                continue
+            self._bucket.messages.append(_message_of(table, tuple(place[known.name] for known in table.scope)))
+        buckets = self._divided()
+        sent.is_divided |= len(buckets) > 1
+        self._bound_errors(sent, received, len(buckets))
+        sent.is_infeasible = prepared.is_infeasible
+        for bucket in buckets:
+            if not sent.is_infeasible:
+                self._add_message(bucket, prepared, sent)
+        if sent.is_infeasible:
+            sent.tables = []
+        for message in self._bucket.messages:
+            message.is_filtered = True  # no further join: the store may move it as all that has been joined
+            self._store.joined(message)
+        return sent
+
+    def value(self, chosen: Mapping[str, int]) -> int | None:
+        """The best value of the variable, given those of ancestors by name; None where each is forbidden."""
+        assert self._prepared is not None
+        assignment = {index: chosen[known.name] for index, known in enumerate(self._known) if index}
+        best: tuple[int | float, int] | None = None
+        for value in range(self._known[0].size):
+            worth = value_of(self._prepared, self._bucket, assignment | {0: value})
+            if worth is not None and (best is None or self._prepared.semiring.is_better(worth, best[0])):
+                best = (worth, value)
+        return None if best is None else best[1]
+
+    def _prepare(self, received: Sequence[Utility]) -> Prepared:
+        """Pack the share for all variables that it and the messages are about, the nearest ancestor first."""
+        own = self._known[0]
+        told = {k for r in received for t in r.tables if own in t.scope for k in t.scope}
+        known = sorted({*self._share.known, *told}, key=lambda k: -k.depth)
+        place = {k: index for index, k in enumerate(known)}
+        given = self._share.problem
+        moves = {index: place[k] for index, k in enumerate(self._share.known)}
+        problem = _over(known, moves, given, given.functions, given.constraints, given.linear_constraints)
+        self._known = known
+        order = range(len(known))
+        self._prepared = prepare(problem, given.semiring, order, carries=False, dtype=self._share.dtype)
+        self._bucket = fill_buckets(self._prepared, self._store)[0]
+        return self._prepared
+
+    def _divided(self) -> list[Bucket]:
+        """The bucket, or its mini-buckets."""
+        z, bucket = self._share.z, self._bucket
+        members = bucket.scope_members()
+        if z is None or members.bit_count() <= z:
+            return [replace(bucket, separator=tuple(elements_of(members & ~1)))]
+        return [
+            Bucket(0, tuple(elements_of(p.members & ~1)), p.functions, p.constraints, p.messages)
+            for p in by_scope(parts_of(bucket, bucket.constraints), z)
+        ]
+
+    def _add_message(self, bucket: Bucket, prepared: Prepared, sent: Utility) -> None:
+        """Make the message of a bucket and add it to what is sent."""
+        maker = MessageMaker(prepared, False, self._store, engine=self._engine, tables=self._tables)
+        message, _ = maker.make(0, bucket, np.zeros(len(self._known), dtype=np.uint8))
+        if message.rows == 0:
+            sent.is_infeasible = True
+        elif bucket.separator:
+            scope = tuple(self._known[v] for v in bucket.separator)
+            sent.tables.append(UtilTable(scope, message.rows, message.nbytes, message))
+        else:
+            value = prepared.semiring.reduce(to_host(message.table()).values).item()
+            sent.constant = sent.constant + value
+
+    def _bound_errors(self, sent: Utility, received: Sequence[Utility], buckets: int) -> None:
+        """Note what floats of the subtree may be off, as mini-bucket elimination does."""
+        if self._share.dtype.kind != "f":
+            return
+        functions = self._share.problem.functions
+        largest = [max(abs(f.default or 0), float(np.abs(f.values).max(initial=0.0))) for f in functions]
+        sent.magnitude = float(sum(largest)) + sum(r.magnitude for r in received)
+        terms = len(functions) + sum(len(r.tables) for r in received) + len(received) + buckets + 1
+        sent.error = sum(r.error for r in received) + terms * ULP * sent.magnitude
+
+
+def _message_of(table: UtilTable, scope: tuple[int, ...]) -> Message:
+    """A table as the bucket of its receiver has it, who knows constraints that its sender did not."""
+    message = table.content if isinstance(table.content, Message) else Message.stored_at(table.content, scope)
+    message.scope, message.is_filtered = scope, False
+    return message

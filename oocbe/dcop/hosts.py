@@ -1,0 +1,287 @@
+"""Where agents are at work: all in this process, one after the other, or some in each of several processes.
+
+Both take requests and give answers, so that :mod:`oocbe.dcop.protocol` sees no difference. A process is sent the shares
+of its own agents and nothing of the others'. UTIL messages between processes are stored tables: what is sent is the
+folder, and the receiver reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from oocbe import errors
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.dcop.agents import Agent, Share, Utility, load_loops
+from oocbe.elimination.buckets.message import Message
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.resources import engine_for, message_memory
+from oocbe.errors import InternalError, OocbeError, ResourceError
+from oocbe.kernels.cpu.threads import thread_count
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
+from oocbe.tables.scratch import ScratchFolder, default_parent
+
+WAIT_SECONDS = 0.05
+"""So often the time limit is looked at while processes are at work."""
+
+PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
+"""Where the package lies, for processes to find it."""
+
+Work: TypeAlias = Sequence[Utility] | Mapping[str, int]
+"""What an agent is to work on: the UTIL messages of all children, or the VALUE message of the parent."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What came of a request: the variable, its UTIL message or value, and the seconds that its agent worked."""
+
+    variable: int
+    content: Utility | int | None
+    seconds: float
+
+
+class Hosts(Protocol):
+    """Places where agents are at work; a context manager."""
+
+    def submit(self, variable: int, work: Work) -> None:
+        """Ask the agent of a variable to do something."""
+
+    def collect(self) -> Answer:
+        """Wait for the next answer; errors as for :class:`oocbe.dcop.agents.Agent`."""
+
+
+def worked(agent: Agent, variable: int, work: Work) -> Answer:
+    """Let an agent do what it is asked for, and measure it."""
+    begin = time.perf_counter()
+    content = agent.value(work) if isinstance(work, Mapping) else agent.util(work)
+    return Answer(variable, content, time.perf_counter() - begin)
+
+
+class InProcess:
+    """All agents in this process; their messages stay in memory while they fit."""
+
+    def __init__(
+        self, shares: Sequence[Share], options: SolveOptions, store: MessageStore, engine: BucketEngine
+    ) -> None:
+        if shares:
+            load_loops(shares[0].problem.semiring, shares[0].dtype, store, engine)
+        self._agents = [Agent(share, store, engine, options.tables) for share in shares]
+        self._requests: deque[tuple[int, Work]] = deque()
+
+    def submit(self, variable: int, work: Work) -> None:
+        """Put a request at the end of the queue."""
+        self._requests.append((variable, work))
+
+    def collect(self) -> Answer:
+        """Do the first request of the queue; errors as for :class:`oocbe.dcop.agents.Agent`."""
+        variable, work = self._requests.popleft()
+        return worked(self._agents[variable], variable, work)
+
+
+@dataclass(frozen=True, eq=False)
+class Contract:
+    """What a process is told at its beginning.
+
+    Attributes
+    ----------
+    shares : of its agents' variables, by index. options : of its messages and joins.
+    memory : bytes for its messages. folder : parent of its scratch folder. seconds : of the time limit that are left.
+    """
+
+    shares: Mapping[int, Share]
+    options: SolveOptions
+    memory: int
+    folder: Path
+    seconds: float | None
+
+
+class InProcesses:
+    """Agents in processes of their own; a context manager that leaves no process and no file.
+
+    Parameters
+    ----------
+    shares : of each variable. owner : agent of each variable; what belongs to one agent goes to one process.
+    workers : processes at most. options : ``memory`` is divided among the processes.
+    deadline : when to give up.
+
+    Raises
+    ------
+    DiskError : there is no place for messages.
+    """
+
+    def __init__(
+        self,
+        shares: Sequence[Share],
+        owner: Sequence[int],
+        workers: int,
+        options: SolveOptions,
+        deadline: Deadline,
+    ) -> None:
+        self._deadline = deadline
+        owners = list(dict.fromkeys(owner))
+        count = max(1, min(workers, len(owners)))
+        process_of_owner = {agent: number % count for number, agent in enumerate(owners)}
+        self._home = [process_of_owner[agent] for agent in owner]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._connections: list[Connection] = []
+        self._contracts: list[Contract] = []
+        # A process gets a request when it has answered the one before: neither side writes where nobody reads.
+        self._requests: list[deque[tuple[int, Work]]] = []
+        self._is_idle: list[bool] = []
+        self._answers: deque[Answer] = deque()
+        self._scratch = ScratchFolder(default_parent() if options.workdir is None else options.workdir)
+        memory = message_memory(options) // count
+        seconds = None if deadline.remaining == float("inf") else deadline.remaining
+        try:
+            for number in range(count):
+                own = {v: share for v, share in enumerate(shares) if self._home[v] == number}
+                self._start(Contract(own, replace(options, workdir=None), memory, self._scratch.path, seconds), count)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> InProcesses:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def submit(self, variable: int, work: Work) -> None:
+        """Send a request to the process of the variable's agent, once it has answered those before."""
+        number = self._home[variable]
+        self._requests[number].append((variable, work))
+        self._send_next(number)
+
+    def collect(self) -> Answer:
+        """Wait for an answer of any process; ResourceError where one has died, else errors as in this process."""
+        while not self._answers:
+            self._deadline.check()
+            for connection in wait(self._connections, WAIT_SECONDS):
+                assert isinstance(connection, Connection)
+                self._receive(self._connections.index(connection))
+        return self._answers.popleft()
+
+    def close(self) -> None:
+        """End the processes and remove their files."""
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            process.kill()  # nothing that it has is needed any more, and it writes nowhere but to the scratch folder
+        for process in self._processes:
+            process.wait()
+        self._scratch.close(interrupted=True)
+
+    def _start(self, contract: Contract, count: int) -> None:
+        ours, theirs = Pipe()
+        environment = dict(os.environ)
+        path = [str(PACKAGE_FOLDER), *filter(None, [environment.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(path)
+        environment["OOCBE_THREADS"] = str(max(1, thread_count() // count))
+        with theirs:
+            number = theirs.fileno()
+            command = [sys.executable, "-m", "oocbe.dcop.worker", str(number), str(os.getpid())]
+            # A session of its own: Ctrl-C reaches this process alone, which ends the others.
+            self._processes.append(
+                subprocess.Popen(command, pass_fds=[number], env=environment, start_new_session=True)
+            )
+        self._connections.append(ours)
+        self._contracts.append(contract)
+        self._requests.append(deque())
+        self._is_idle.append(False)
+
+    def _send_next(self, number: int) -> None:
+        if self._is_idle[number] and self._requests[number]:
+            self._is_idle[number] = False
+            self._send(number, self._requests[number].popleft())
+
+    def _send(self, number: int, content: object) -> None:
+        try:
+            self._connections[number].send(content)
+        except OSError:
+            raise self._died(number) from None
+
+    def _receive(self, number: int) -> None:
+        """Take what a process sends: that it is there, then answers, or what ended it."""
+        try:
+            answer = self._connections[number].recv()
+        except (EOFError, OSError):
+            raise self._died(number) from None
+        if answer is None:
+            self._send(number, self._contracts[number])
+        elif isinstance(answer, Answer):
+            self._answers.append(answer)
+        else:
+            raise _as_error(*answer)
+        self._is_idle[number] = True
+        self._send_next(number)
+
+    def _died(self, number: int) -> ResourceError:
+        code = self._processes[number].wait()
+        self._deadline.check()
+        return ResourceError(
+            f"worker {number + 1} of {len(self._processes)} ended before its agents had (exit code {code}); where it "
+            "was killed for memory, give less --memory or fewer --workers"
+        )
+
+
+def _as_error(kind: str, text: str) -> Exception:
+    """The error that ended a worker, to be raised here."""
+    found = getattr(errors, kind, None)
+    if isinstance(found, type) and issubclass(found, OocbeError):
+        return found(text)
+    return InternalError(f"a worker ended by {kind}: {text}")
+
+
+def serve(connection: Connection) -> None:
+    """What a process does: say that it is there, receive its contract, then requests, until nobody sends any."""
+    try:
+        connection.send(None)
+        contract = connection.recv()
+    except (EOFError, OSError):
+        return
+    assert isinstance(contract, Contract)
+    options = contract.options
+    try:
+        with (
+            Deadline(contract.seconds) as deadline,
+            MessageStore(contract.memory, contract.folder, options.chunk_rows, max_disk=options.max_disk) as store,
+        ):
+            engine = engine_for(options, deadline)
+            share = next(iter(contract.shares.values()))
+            load_loops(share.problem.semiring, share.dtype, store, engine)
+            agents = {v: Agent(share, store, engine, options.tables) for v, share in contract.shares.items()}
+            for variable, work in _requests(connection):
+                answer = worked(agents[variable], variable, work)
+                if isinstance(answer.content, Utility):
+                    _name_folders(answer.content)
+                connection.send(answer)
+    except (BrokenPipeError, ConnectionResetError):
+        return
+    except Exception as error:
+        connection.send((type(error).__name__, str(error)))
+
+
+def _requests(connection: Connection) -> Iterable[tuple[int, Work]]:
+    while True:
+        try:
+            yield connection.recv()
+        except EOFError:
+            return
+
+
+def _name_folders(utility: Utility) -> None:
+    """Put the folders of its tables into a message in the place of the tables."""
+    for table in utility.tables:
+        if isinstance(table.content, Message):
+            assert table.content.path is not None  # the store of a process writes every message
+            table.content = table.content.path

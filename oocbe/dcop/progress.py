@@ -1,0 +1,79 @@
+"""What is known of a run of agents at any time, and the result that it makes when the run ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from oocbe.dcop.pseudo_trees import PseudoTree
+from oocbe.dcop.simulation import simulated_seconds
+from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.model.dcop import Dcop
+from oocbe.results.dcop_result import DcopMetrics, DcopResult, UtilMessage
+from oocbe.settings.machine import peak_memory
+
+
+@dataclass
+class Progress:
+    """What is known of a run at any time."""
+
+    dcop: Dcop
+    z: int | None
+    status: str = "limit"
+    value: int | float | None = None
+    bound: int | float | None = None
+    assignment: tuple[int, ...] | None = None
+    tree: PseudoTree | None = None
+    messages: list[UtilMessage] = field(default_factory=list)
+    util_seconds: list[float] = field(default_factory=list)
+    value_seconds: list[float] = field(default_factory=list)
+    value_messages: int = 0
+    uses_device: bool = False
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("tree", "util", "value", "total"), 0.0))
+    notes: list[str] = field(default_factory=list)
+
+    def begin(self) -> None:
+        """Forget what an earlier attempt has sent."""
+        count = len(self.dcop.problem.variables)
+        self.messages, self.value_messages = [], 0
+        self.util_seconds, self.value_seconds = [0.0] * count, [0.0] * count
+
+    def result(self, workers: int, notes: tuple[str, ...]) -> DcopResult:
+        """All of it."""
+        dcop, tree = self.dcop, self.tree
+        problem = dcop.problem
+        owner_of = {v.name: owner for v, owner in zip(problem.variables, dcop.owner, strict=True)}
+        metrics = DcopMetrics(
+            agents=len(dcop.agents),
+            variables=len(problem.variables),
+            trees=0 if tree is None else len(tree.roots),
+            heuristic="" if tree is None else tree.heuristic,
+            width=0 if tree is None else tree.width,
+            height=0 if tree is None else tree.height,
+            util_messages=len(self.messages),
+            value_messages=self.value_messages,
+            messages_between_agents=sum(owner_of[m.sender] != owner_of[m.receiver] for m in self.messages),
+            messages=tuple(self.messages),
+            simulated_seconds=0.0
+            if tree is None or not self.util_seconds
+            else simulated_seconds(tree, dcop.owner, self.util_seconds, self.value_seconds),
+            work_seconds=sum(self.util_seconds) + sum(self.value_seconds),
+        )
+        return DcopResult(
+            problem=problem.name,
+            semiring=problem.semiring.name,
+            sense=problem.sense,
+            variables=problem.variables,
+            algorithm="dpop" if self.z is None else "adpop",
+            z=self.z,
+            status=self.status,
+            value=self.value,
+            bound=self.bound,
+            assignment=self.assignment,
+            metrics=metrics,
+            dtype=value_dtype(problem, problem.semiring).name,
+            backend="cuda" if self.uses_device else "cpu",
+            workers=workers,
+            seconds=dict(self.seconds),
+            peak_memory_bytes=peak_memory(),
+            notes=notes,
+        )

@@ -1,0 +1,359 @@
+"""DPOP and ADPOP: UTIL messages up the pseudo-tree, VALUE messages down (Petcu and Faltings 2005; Petcu 2007)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oocbe.dcop.agents import Utility, shares
+from oocbe.dcop.forbidding import forbidding
+from oocbe.dcop.hosts import Answer, Hosts, InProcess, InProcesses
+from oocbe.dcop.progress import Progress
+from oocbe.dcop.pseudo_trees import PseudoTree, pseudo_tree
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.preparation.arity import narrowed
+from oocbe.elimination.preparation.linear import is_tabulated
+from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.search.claims import check_claim
+from oocbe.errors import RequestedEndError, TimeLimitError, UnsupportedError, UsageError
+from oocbe.io import Model, naming, read_model
+from oocbe.model.dcop import Dcop
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Combination, Marginalisation
+from oocbe.propagation.propagate import finite
+from oocbe.results.dcop_result import DcopResult, UtilMessage
+from oocbe.results.interrupted import carried, interruptible
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
+from oocbe.system.interruption import listening
+
+if TYPE_CHECKING:
+    from oocbe.elimination.observer import Observer
+
+
+def read_dcop(path: str | Path, format: str | None = None) -> Dcop:
+    """The problem in a file with its agents; of a format that knows none, with an agent for each variable.
+
+    Parameters and errors as for :func:`oocbe.read`.
+    """
+    return as_dcop(read_model(path, format), path)
+
+
+def as_dcop(model: Model, path: str | Path) -> Dcop:
+    """What was read from a path, with an agent for each variable where it has none."""
+    if isinstance(model, Dcop):
+        return model
+    with naming(path):
+        return Dcop.of(finite(model))
+
+
+def dpop(
+    dcop: Dcop | Problem | str | Path,
+    options: SolveOptions | None = None,
+    *,
+    tree: PseudoTree | None = None,
+    workers: int = 0,
+    observer: Observer | None = None,
+    **overrides: Any,
+) -> DcopResult:
+    """Solve a distributed problem exactly by DPOP (Petcu and Faltings 2005; Fioretto et al. 2018, section 4.1).
+
+    Parameters
+    ----------
+    dcop : the problem, or a path; without agents each variable has one.
+    options, overrides : ``memory``, ``max_disk``, ``workdir`` (parent of a scratch folder), ``chunk_rows``, ``tables``,
+        ``backend``, ``device_memory``, ``streams``, ``piece_rows`` and ``time_limit``, as for :func:`oocbe.solve`.
+    tree : from :func:`oocbe.dcop.pseudo_tree` for this problem; None: of the heuristic ``auto``.
+    workers : processes for the agents to work in; 0: all work in this one.
+    observer : told of each UTIL message as of a bucket.
+
+    Returns
+    -------
+    DcopResult : status, value, assignment, and what it took.
+
+    Raises
+    ------
+    UsageError : an option that makes no sense, or another problem's tree. UnsupportedError : values that are not added
+        and minimised or maximised; a large linear constraint. ResourceError : memory or disk ran out.
+    ValueRangeError : sums that could leave 64-bit integers. FormatError : the file.
+    Interrupted : Ctrl-C came; its ``result`` has what is known.
+    """
+    return _verb(dcop, None, options, overrides, tree, workers, observer)
+
+
+def adpop(
+    dcop: Dcop | Problem | str | Path,
+    z: int,
+    options: SolveOptions | None = None,
+    *,
+    tree: PseudoTree | None = None,
+    workers: int = 0,
+    observer: Observer | None = None,
+    **overrides: Any,
+) -> DcopResult:
+    """Bound a distributed problem's optimum by ADPOP (Petcu and Faltings 2005b; Fioretto et al. 2018, section 4.2).
+
+    Agents divide what they join into mini-buckets of at most ``z`` variables, their own included, and send all tables
+    that come of it as one message. The bound is exact where no agent has to; the assignment is found greedily.
+    Parameters and errors as for :func:`dpop`.
+    """
+    if z < 1:
+        raise UsageError(f"z is {z}: the variables of a mini-bucket are at least 1")
+    return _verb(dcop, z, options, overrides, tree, workers, observer)
+
+
+def _verb(
+    dcop: Dcop | Problem | str | Path,
+    z: int | None,
+    options: SolveOptions | None,
+    overrides: dict[str, Any],
+    tree: PseudoTree | None,
+    workers: int,
+    observer: Observer | None,
+) -> DcopResult:
+    begin = time.perf_counter()
+    settings = (SolveOptions.from_environment() if options is None else options).with_overrides(**overrides)
+    with interruptible() as interruption, Deadline(settings.time_limit):
+        if isinstance(dcop, str | Path):
+            dcop = read_dcop(dcop)
+        reading = time.perf_counter() - begin
+        result = run(dcop if isinstance(dcop, Dcop) else Dcop.of(dcop), settings, z, tree, workers, observer)
+        result = with_reading(result, reading)
+    return carried(result, interruption)
+
+
+def with_reading(result: DcopResult, seconds: float) -> DcopResult:
+    """A result with the seconds that reading took beforehand, as ``read`` and in the ``total``."""
+    known = result.seconds
+    return replace(result, seconds={"read": seconds, **known, "total": known["total"] + seconds})
+
+
+def run(
+    dcop: Dcop,
+    options: SolveOptions,
+    z: int | None,
+    tree: PseudoTree | None = None,
+    workers: int = 0,
+    observer: Observer | None = None,
+    heuristic: str = "auto",
+    root: int | str | None = None,
+) -> DcopResult:
+    """DPOP, or ADPOP with a z; arguments and errors as for :func:`dpop`, ``heuristic`` and ``root`` as for pseudo_tree.
+
+    A time limit or signal is no error: the result then says what is known.
+    """
+    begin = time.perf_counter()
+    _check(dcop, options, tree, workers)
+    dcop = replace(dcop, problem=narrowed(dcop.problem))
+    progress = Progress(dcop, z)
+    with listening() as interruption, Deadline(options.time_limit) as deadline:
+        try:
+            progress.tree = pseudo_tree(dcop, heuristic, root) if tree is None else tree
+            progress.seconds["tree"] = time.perf_counter() - begin
+            _solve(progress, options, workers, deadline, observer)
+        except TimeLimitError as error:
+            if isinstance(error, RequestedEndError) and not interruption.caused(error):
+                raise
+            progress.status = "interrupted" if isinstance(error, RequestedEndError) else "limit"
+            progress.notes.append(str(error))
+        except BaseException as error:
+            if not interruption.caused(error):
+                raise
+            progress.status = "interrupted"
+            progress.notes.append(interruption.reason)
+    progress.seconds["total"] = time.perf_counter() - begin
+    warning = memory_warning(options)
+    return progress.result(workers, (*progress.notes, *([warning] if warning else [])))
+
+
+def _check(dcop: Dcop, options: SolveOptions, tree: PseudoTree | None, workers: int) -> None:
+    problem = dcop.problem
+    for name in ("ub", "resume", "semiring"):
+        if getattr(options, name):
+            raise UsageError(f"{name}: agents have no use for it; oocbe.solve has")
+    if workers < 0:
+        raise UsageError(f"workers is {workers}; it must be 0 (no processes of their own) or more")
+    if tree is not None and len(tree.parent) != len(problem.variables):
+        raise UsageError(f"the pseudo-tree has {len(tree.parent)} variables, {problem.name} {len(problem.variables)}")
+    if problem.semiring.combination is not Combination.ADD or not problem.semiring.selects:
+        raise UnsupportedError(
+            f"{problem.name}: agents minimise or maximise a sum, and its semiring is {problem.semiring.name}; "
+            "oocbe solve has tasks for it"
+        )
+    for linear in problem.linear_constraints:
+        if linear.can_bind and linear.scope and not is_tabulated(problem, linear):
+            raise UnsupportedError(
+                f"{problem.name}: {linear.name} over {len(linear.scope)} variables is too large to be an agent's "
+                "table; oocbe solve carries it in the rows"
+            )
+
+
+def _solve(
+    progress: Progress, options: SolveOptions, workers: int, deadline: Deadline, observer: Observer | None
+) -> None:
+    """Run the protocol, with the largest cost forbidden first where it stands for that."""
+    problem = progress.dcop.problem
+    found = forbidding(problem)
+    if found is not None:
+        forbidden, cost = found
+        if _attempt(progress, forbidden, options, workers, deadline, observer):
+            progress.notes.append(f"values of {cost} were taken as forbidden: no assignment without them is as bad")
+            return
+        progress.notes.append(f"no assignment does without values of {cost}")
+    if not _attempt(progress, problem, options, workers, deadline, observer):
+        progress.status = "infeasible"
+
+
+def _attempt(
+    progress: Progress,
+    problem: Problem,
+    options: SolveOptions,
+    workers: int,
+    deadline: Deadline,
+    observer: Observer | None,
+) -> bool:
+    """Run the protocol over a problem; whether anything is feasible."""
+    constant = _own_constant(problem)
+    if constant is None:
+        return False
+    progress.begin()
+    tree, dcop = progress.tree, progress.dcop
+    assert tree is not None
+    small = [c for c in problem.linear_constraints if is_tabulated(problem, c)]
+    part = replace(problem, linear_constraints=tuple(small))
+    own = shares(part, tree, value_dtype(problem, problem.semiring), progress.z)
+    if workers:
+        with InProcesses(own, dcop.owner, workers, options, deadline) as hosts:
+            return _Protocol(progress, problem, tree, hosts, observer).run(constant)
+    engine = engine_for(options, deadline)
+    progress.uses_device = engine.uses_device
+    settings = (message_memory(options), options.workdir, options.chunk_rows)
+    with MessageStore(*settings, max_disk=options.max_disk) as store:
+        return _Protocol(progress, problem, tree, InProcess(own, options, store, engine), observer).run(constant)
+
+
+def _own_constant(problem: Problem) -> int | float | None:
+    """What the parts without variables add up to, with the constant; None where they forbid everything."""
+    total: int | float = problem.constant
+    for f in problem.functions:
+        if not f.scope:
+            value = f.value_at(())
+            if value is None:
+                return None
+            total = total + value
+    lone = [c for c in problem.constraints if not c.scope]
+    impossible = [c for c in problem.linear_constraints if c.is_impossible]
+    return None if impossible or not all(c.permits(()) for c in lone) else total
+
+
+class _Protocol:
+    """The messages of one attempt."""
+
+    def __init__(
+        self, progress: Progress, problem: Problem, tree: PseudoTree, hosts: Hosts, observer: Observer | None
+    ) -> None:
+        self._progress = progress
+        self._problem = problem
+        self._tree = tree
+        self._hosts = hosts
+        self._observer = observer
+        self._itemsize = value_dtype(problem, problem.semiring).itemsize
+
+    def run(self, constant: int | float) -> bool:
+        """Both phases, and what comes of them; whether anything is feasible."""
+        progress, problem = self._progress, self._problem
+        begin = time.perf_counter()
+        roots = self._utilities()
+        middle = time.perf_counter()
+        progress.seconds["util"] += middle - begin
+        if any(r.is_infeasible for r in roots):
+            return False
+        is_divided = any(r.is_divided for r in roots)
+        total = sum((r.constant for r in roots), constant)
+        error = sum(r.error for r in roots) + len(roots) * 2.0**-52 * (abs(constant) + sum(r.magnitude for r in roots))
+        is_max = problem.semiring.marginalisation is Marginalisation.MAX
+        if problem.upper_bound is not None and not is_max and total - error >= problem.upper_bound:
+            return False
+        if is_divided:
+            progress.bound = total if not error else total + error if is_max else total - error
+        values = self._values()
+        progress.seconds["value"] += time.perf_counter() - middle
+        found = None if values is None else progress.dcop.problem.below(None).evaluate(values)
+        if values is not None and not is_divided:
+            check_claim(problem.below(None), total, values, "agents")
+        limit = problem.upper_bound
+        if found is not None and limit is not None and found >= limit:
+            found = None
+            if not is_divided:
+                return False
+        if found is not None:
+            progress.assignment, progress.value = values, found
+        if not is_divided:
+            progress.bound = progress.value
+        progress.status = "optimal" if progress.value == progress.bound else "bounded"
+        return True
+
+    def _utilities(self) -> list[Utility]:
+        """The UTIL phase; what the roots know in the end."""
+        tree, count = self._tree, len(self._tree.parent)
+        received: list[list[Utility]] = [[] for _ in range(count)]
+        missing = [len(children) for children in tree.children]
+        roots: list[Utility] = []
+        for v in range(count):
+            if not missing[v]:
+                self._hosts.submit(v, [])
+        for number in range(count):
+            answer = self._hosts.collect()
+            sent, v = answer.content, answer.variable
+            assert isinstance(sent, Utility)
+            self._progress.util_seconds[v] = answer.seconds
+            if self._observer is not None:
+                name = self._problem.variables[v].name
+                self._observer.bucket_done(number + 1, count, name, sent.rows, sent.nbytes)
+            parent = tree.parent[v]
+            if parent is None:
+                roots.append(sent)
+                continue
+            self._progress.messages.append(self._noted(answer, sent, parent))
+            received[parent].append(sent)
+            missing[parent] -= 1
+            if not missing[parent]:
+                self._hosts.submit(parent, received[parent])
+                received[parent] = []  # the agent has them now
+        return roots
+
+    def _noted(self, answer: Answer, sent: Utility, parent: int) -> UtilMessage:
+        names = [v.name for v in self._problem.variables]
+        return UtilMessage(
+            sender=names[answer.variable],
+            receiver=names[parent],
+            separator=tuple(names[u] for u in self._tree.separators[answer.variable]),
+            cells=sent.cells,
+            complete_bytes=sent.cells * self._itemsize,
+            tables=len(sent.tables),
+            rows=sent.rows,
+            stored_bytes=sent.nbytes,
+            seconds=answer.seconds,
+        )
+
+    def _values(self) -> tuple[int, ...] | None:
+        """The VALUE phase: an assignment; None where an agent had no value to choose from, as ADPOP's may."""
+        tree, variables = self._tree, self._problem.variables
+        chosen = [0] * len(variables)
+        is_dead_end = False
+        for root in tree.roots:
+            self._hosts.submit(root, {})
+        for _ in range(len(variables)):
+            answer = self._hosts.collect()
+            v, value = answer.variable, answer.content
+            assert not isinstance(value, Utility)
+            self._progress.value_seconds[v] = answer.seconds
+            is_dead_end |= value is None
+            chosen[v] = value or 0
+            for child in tree.children[v]:
+                self._hosts.submit(child, {variables[u].name: chosen[u] for u in tree.separators[child]})
+                self._progress.value_messages += 1
+        return None if is_dead_end else tuple(chosen)

@@ -1,0 +1,104 @@
+"""Values that a message has no row for: they go from the buckets to come, too.
+
+No solution has such a value, nor one that bounds and dominance have left, as every solution has a row in every message.
+Buckets that the message does not reach for now need not make rows with it. A sample of rows shows most values of most
+variables, at hardly any cost; only those that it does not show are looked for in all rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from oocbe.bucket_engine.factors import FactorPool, PackedFactor
+from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.preparation.prepare import Prepared
+from oocbe.kernels.cpu.buckets.seen_values import see_values
+from oocbe.settings.tuning import tuning
+from oocbe.system.deadline import look
+from oocbe.tables.layout import Field, bits_for
+from oocbe.tables.table import Table
+
+SAMPLE_ROWS = 1 << 12
+"""Rows at even distances that are looked at first: a few microseconds a variable at most, and mostly none."""
+
+TRIALS = 16
+"""Messages that are looked at in any case; where none of them had a value less, only longer ones are."""
+
+MOST_PASSES = 4
+"""Variables at most for whose values all rows of a larger message are looked through: each pass takes a nanosecond or
+two a row, where the join took a hundred."""
+
+
+class SupportedValues:
+    """What the messages of one forward pass have left of the domains.
+
+    Attributes
+    ----------
+    pool : the problem's packed constraints, and behind them one for each variable: the values left, which
+        :meth:`learn` changes. removed : values that went.
+    """
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._sizes = prepared.problem.sizes
+        widths = [1 << bits_for(size) for size in self._sizes]
+        begin = len(prepared.constraints.entries)
+        self._offsets = [begin, *(begin + end for end in accumulate(widths))]
+        own = np.ones(self._offsets[-1] - begin, dtype=np.uint8)
+        self.pool = FactorPool(prepared.constraints.factors, np.concatenate([prepared.constraints.entries, own]))
+        self._narrowed: dict[int, PackedFactor] = {}
+        self.removed = self._looked = 0
+
+    def constraints(self, bucket: Bucket) -> list[PackedFactor]:
+        """The values left of the bucket's variables, where these are fewer."""
+        if not self._narrowed:
+            return []
+        return [self._narrowed[v] for v in (bucket.variable, *bucket.separator) if v in self._narrowed]
+
+    def learn(self, message: Table, separator: Sequence[int]) -> None:
+        """Remove the values that a message in main memory has no row for."""
+        is_idle = self.removed == 0 and self._looked >= TRIALS and message.rows < SAMPLE_ROWS
+        if message.rows == 0 or not separator or is_idle or not tuning().narrows:
+            return
+        self._looked += 1
+        sizes = [self._sizes[v] for v in separator]
+        cells = math.prod(sizes)
+        # A value that is missing takes its part of all rows with it.
+        if cells - cells // max(sizes, default=1) < message.rows and len(message.layout.scope) == len(separator):
+            return
+        fields = message.layout.fields[len(message.layout.fields) - len(separator) :]
+        step = -(-message.rows // SAMPLE_ROWS)
+        missing = self._missing(message, separator, fields, step)
+        for place in missing if step == 1 else missing[-MOST_PASSES:]:
+            self._remove(message, separator[place], fields[place])
+
+    def _missing(self, message: Table, scope: Sequence[int], fields: Sequence[Field], step: int) -> list[int]:
+        """Places of those of some variables that have a value left that no ``step``-th row has."""
+        word = np.array([f.word for f in fields], dtype=np.int64)
+        shift = np.array([f.shift for f in fields], dtype=np.uint64)
+        mask = np.array([f.mask for f in fields], dtype=np.uint64)
+        offsets = [(self._offsets[v], self._sizes[v]) for v in scope]
+        start = np.array([0, *accumulate(size for _, size in offsets)], dtype=np.int64)
+        seen = np.concatenate([1 - self.pool.entries[offset : offset + size] for offset, size in offsets])
+        see_values(message.keys, word, shift, mask, start, step, seen)
+        if seen.all():
+            return []
+        return [place for place in range(len(offsets)) if not seen[start[place] : start[place + 1]].all()]
+
+    def _remove(self, message: Table, v: int, field: Field) -> None:
+        """Remove the values of a variable that no row has."""
+        look()
+        offset, size = self._offsets[v], self._sizes[v]
+        left = self.pool.entries[offset : offset + size]
+        seen = np.zeros(size, dtype=np.uint8)
+        values = (message.keys[field.word] >> np.uint64(field.shift)) & np.uint64(field.mask)
+        seen[values.astype(np.int64)] = 1
+        gone = int(np.count_nonzero(left & (1 - seen)))
+        if gone == 0:
+            return
+        self.removed += gone
+        left &= seen
+        self._narrowed[v] = PackedFactor((v,), 1 << v, bits_for(size), offset)

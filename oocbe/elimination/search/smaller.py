@@ -1,0 +1,148 @@
+"""The problem that is left when variables, values and functions are gone that cost nothing to remove.
+
+What rows with bounds of their own begin with (:mod:`oocbe.pruning.row_reduction`) pays for elimination, too: removing
+a value makes every message smaller that it would be in, and functions that fall apart make separators smaller. Random
+spin glasses and pedigrees lose nine tenths and more of the rows that elimination would have. Problems of packing stay
+as they are: linear programs bound them by their cliques of conflicts, which sums of functions hide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oocbe.elimination.buckets.resources import message_memory
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.search.row_rounds import FEW_ROWS
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Marginalisation
+from oocbe.pruning.packing import is_packing
+from oocbe.results.result import Result
+from oocbe.settings.options import SolveOptions
+
+if TYPE_CHECKING:
+    from oocbe.pruning.row_reduction import Reduction
+    from oocbe.pruning.row_tables import Tables
+
+MOST_LISTED = 1 << 20
+"""Cells of all functions that are left, at most: they are listed with their values, some dozens of bytes each."""
+
+
+@dataclass(frozen=True)
+class Smaller:
+    """What is left of a problem.
+
+    Attributes
+    ----------
+    original : the whole problem. problem : what is left, in the same semiring. reduction : the way back.
+    """
+
+    original: Problem
+    problem: Problem
+    reduction: Reduction
+
+    @property
+    def said(self) -> str:
+        """What went, for plans and results."""
+        return f"reduced to {self.reduction.sentence} before the search"
+
+    def lift(self, assignment: Sequence[int]) -> tuple[int, ...]:
+        """An assignment of the whole problem that is worth what one of what is left is."""
+        return self.reduction.complete(assignment)
+
+    def lifted(self, result: Result) -> Result:
+        """A result of the whole problem; variables that went before come first in the order."""
+        from oocbe.pruning.row_reduction import Elimination
+
+        eliminated = [step for step in self.reduction.steps if isinstance(step, Elimination)]
+        variables = self.reduction.variables
+        order: tuple[int, ...] = ()
+        if len(result.order) == len(variables):  # rows have no order
+            order = (*(step.variable for step in eliminated), *(variables[v] for v in result.order))
+        value, bound = result.value, result.bound
+        assignment = None if result.assignment is None else self.lift(result.assignment)
+        if assignment is not None and not self.original.is_integral:
+            value = self.original.evaluate(assignment)  # sums of the same floats in another order
+            if bound is not None and value is not None:
+                is_lower = self.original.semiring.marginalisation is Marginalisation.MIN
+                bound = min(bound, value) if is_lower else max(bound, value)
+        return replace(
+            result,
+            value=value,
+            bound=bound,
+            assignment=assignment,
+            variables=self.original.variables,
+            order=order,
+            width=max([result.width, *(len(step.scope) for step in eliminated)]),
+            notes=(self.said, *result.notes),
+        )
+
+
+def smaller(problem: Problem, options: SolveOptions, choices: Sequence[OrderChoice]) -> Smaller | None:
+    """What is left of a problem of which one optimal assignment is wanted.
+
+    None where elimination is over in a moment, where something that is asked for is about the whole problem, and where
+    nothing goes.
+
+    Parameters
+    ----------
+    problem : in min-sum or max-sum. choices : orders of it, the best first; none where all are too much.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the block that this runs in came.
+    """
+    is_free = options.order == "auto" and options.dominance and options.workdir is None
+    if not is_free or (choices and sum(choices[0].predicted_rows) <= FEW_ROWS):
+        return None
+    is_maximised = problem.semiring.marginalisation is Marginalisation.MAX
+    target = negated(problem) if is_maximised else problem
+    if target.linear_constraints or is_packing(target, are_penalties_hard=True):
+        return None
+    from oocbe.pruning.row_reduction import reduced  # an easy solve, or one of packing, has ended before
+    from oocbe.pruning.row_tables import LISTED_SHARE, Tables
+
+    tables = Tables.of(target)
+    if tables is None or tables.is_impossible:
+        return None
+    reduction = reduced(tables)
+    found = reduction.tables
+    if not reduction.steps or found.is_impossible or sum(part.values.size for part in found.parts) > MOST_LISTED:
+        return None
+    if found.listed_bytes > LISTED_SHARE * message_memory(options):
+        return None
+    left = _listed(found, problem.upper_bound)
+    if is_maximised:
+        left = replace(negated(left), semiring=problem.semiring)
+    return Smaller(problem, left, reduction)
+
+
+def _listed(tables: Tables, upper_bound: int | float | None) -> Problem:
+    """Tables as functions and constraints."""
+    functions: list[Function] = []
+    constraints: list[Constraint] = []
+    constant = tables.constant
+    for part in tables.parts:
+        values, permitted = part.values, part.permitted
+        if permitted.all():
+            differs = values != part.least
+            functions.append(Function(part.scope, np.argwhere(differs), values[differs], part.least))
+        elif (values[permitted] == part.least).all():
+            is_allowed = 2 * int(np.count_nonzero(permitted)) < permitted.size
+            listed = np.argwhere(permitted if is_allowed else ~permitted)
+            constraints.append(Constraint(part.scope, listed, is_allowed))
+            constant += part.least
+        else:
+            functions.append(Function(part.scope, np.argwhere(permitted), values[permitted]))
+    return replace(
+        tables.problem,
+        functions=tuple(functions),
+        constraints=tuple(constraints),
+        constant=constant,
+        upper_bound=upper_bound,
+    )

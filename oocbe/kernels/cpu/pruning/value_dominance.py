@@ -1,0 +1,41 @@
+"""What putting one value of a variable in another's place costs at worst, function by function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oocbe.kernels.cpu.jit import jit
+
+
+@jit
+def add_worst_losses(values: Any, permitted: Any, losses: Any, blocked: Any, costs_more: Any) -> Any:
+    """Add to what each substitution costs at worst what one function says of it.
+
+    Parameters
+    ----------
+    values : int64 or float64 (size, cells), a row for each of the variable's values. permitted : bool, of that shape.
+    losses : (size, size) of the values' dtype; entry [a, b], b in the place of a, grows by the largest difference over
+        the cells that permit a. Untouched where none does.
+    blocked : bool (size, size), set where a cell permits a and not b. costs_more : bool, set where any cell does.
+    """
+    size, cells = values.shape
+    for a in range(size):
+        for b in range(size):
+            if a == b or blocked[a, b]:
+                continue
+            is_any = False
+            worst = losses[a, b]  # of their type; set by the first cell
+            for cell in range(cells):
+                if not permitted[a, cell]:
+                    continue
+                if not permitted[b, cell]:
+                    blocked[a, b] = True
+                    break
+                loss = values[b, cell] - values[a, cell]
+                if not is_any or loss > worst:
+                    worst = loss
+                    is_any = True
+            if is_any:
+                losses[a, b] += worst
+                if worst > 0:
+                    costs_more[a, b] = True

@@ -1,0 +1,163 @@
+"""CUB's radix sort by way of the package ``cuda-cccl``: compiled once for a device and a payload's width, kept on disk.
+
+A compilation takes seconds, so its result lies beside CuPy's own compiled kernels for later processes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.spans import device_span
+from oocbe.system.waiting import interruptibly
+from oocbe.tracing.recorder import KERNELS
+
+KEY = np.dtype(np.uint64)
+"""Dtype of a word of keys."""
+
+_calls = Lock()
+"""A compiled sort holds the arguments of the call that is being queued: one thread at a time."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Where a sort reads its rows, and where it may write.
+
+    Attributes
+    ----------
+    columns, payloads : two arrays each of a length, uint64, and uint32 or uint64; the first ones hold the rows.
+    to_and_fro : all of them may be written to; else the second ones only, and the sort takes temporary copies.
+    """
+
+    columns: Sequence[Any]
+    payloads: Sequence[Any]
+    to_and_fro: bool
+
+
+@cache
+def is_available() -> bool:
+    """Whether the package can be used here; where not, people are told, once."""
+    try:
+        import_module("cuda.compute")
+    except Exception as error:  # a broken installation raises whatever it likes
+        print(
+            f"oocbe: the package cuda-cccl does not work ({type(error).__name__}: {error}), so a GPU sorts by CuPy, "
+            "which takes longer; install oocbe[cuda12] or oocbe[cuda13], as the driver needs",
+            file=sys.stderr,
+        )
+        return False
+    return True
+
+
+def temporary_bytes(buffers: Buffers, shift: int, bits: int) -> int:
+    """Bytes of temporary memory that :func:`radix_sort` takes."""
+    needed: int = _call(buffers, shift, bits, None)[0]
+    return needed
+
+
+def radix_sort(buffers: Buffers, shift: int, bits: int, temporary: Any) -> Buffers:
+    """Queue a stable sort by some bits of the column on CuPy's current stream.
+
+    temporary : uint8, of at least :func:`temporary_bytes`.
+    Returns the buffers with those first that hold the sorted rows.
+    """
+    with device_span(KERNELS, "radix_sort"):
+        place = _call(buffers, shift, bits, temporary)[1]
+    if place == 0:
+        return buffers
+    return Buffers(buffers.columns[::-1], buffers.payloads[::-1], buffers.to_and_fro)
+
+
+def _call(buffers: Buffers, shift: int, bits: int, temporary: Any | None) -> tuple[int, int]:
+    """Bytes of temporary memory, and in which of the two buffers the sorted rows are."""
+    sort = _compiled(int(cupy().cuda.Device().compute_capability), buffers.payloads[0].dtype.itemsize)
+    columns: list[Any] = [_Lent(array) for array in buffers.columns]
+    payloads: list[Any] = [_Lent(array) for array in buffers.payloads]
+    if buffers.to_and_fro:
+        pair = import_module("cuda.compute").DoubleBuffer
+        columns, payloads = [pair(*columns), None], [pair(*payloads), None]
+    with _calls:
+        needed = sort(
+            temp_storage=temporary, d_in_keys=columns[0], d_out_keys=columns[1], d_in_values=payloads[0],
+            d_out_values=payloads[1], num_items=len(buffers.columns[0]), begin_bit=shift, end_bit=shift + bits,
+            stream=_CurrentStream(),
+        )  # fmt: skip
+    return int(needed), int(columns[0].selector) if buffers.to_and_fro else 1
+
+
+class _CurrentStream:
+    """CuPy's current stream, by the protocol that ``cuda.compute`` asks for; not all versions of CuPy have it."""
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, int(cupy().cuda.get_current_stream().ptr)
+
+
+class _Lent:
+    """An array as ``cuda.compute`` takes it: a sort keeps this after the call, which must not keep memory taken."""
+
+    def __init__(self, array: Any) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (array.data.ptr, False), "shape": array.shape, "typestr": array.dtype.str, "strides": None,
+            "version": 3,
+        }  # fmt: skip
+
+
+@cache
+def _compiled(capability: int, payload_bytes: int) -> Any:
+    """The sort of one column of keys with a payload, for devices of a compute capability (90 is 9.0).
+
+    Raises
+    ------
+    TimeLimitError, RequestedEndError : the current deadline came before it was compiled.
+    """
+    found: list[Any] = []
+    device = cupy().cuda.Device()
+
+    def work() -> None:
+        with device:
+            found.append(_load_or_compile(capability, payload_bytes))
+
+    interruptibly(work)
+    return found[0]
+
+
+def _load_or_compile(capability: int, payload_bytes: int) -> Any:
+    compute = import_module("cuda.compute")
+    path = _folder() / f"oocbe-sort-{version('cuda-cccl')}-{capability}-{payload_bytes}.bin"
+    with suppress(OSError, ValueError, RuntimeError):  # none there, or not whole
+        return compute.deserialize(path.read_bytes())
+    # A payload without an address, as the package's placeholders are, is taken for none: keys would be sorted alone.
+    keys, payload = _Lent(cupy().empty(1, dtype=KEY)), _Lent(cupy().empty(1, dtype=np.dtype(f"u{payload_bytes}")))
+    sort = compute.make_radix_sort(
+        d_in_keys=keys, d_out_keys=keys, d_in_values=payload, d_out_values=payload,
+        order=compute.SortOrder.ASCENDING, compute_capability=capability,
+    )  # fmt: skip
+    with suppress(OSError):  # it is compiled again next time
+        _write_whole(path, sort.serialize())
+    return sort
+
+
+def _folder() -> Path:
+    """Where CuPy keeps compiled kernels."""
+    return Path(os.environ.get("CUPY_CACHE_DIR") or "~/.cupy/kernel_cache").expanduser()
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file that other processes see whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    Path(file.name).replace(path)

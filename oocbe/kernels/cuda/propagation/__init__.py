@@ -1,0 +1,1 @@
+"""Propagation on the device: rows of linear constraints, rows of tables."""

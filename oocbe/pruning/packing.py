@@ -1,0 +1,36 @@
+"""Problems of packing: single variables cost something, and hard constraints say what does not go together."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from oocbe.model.problem import Problem
+from oocbe.pruning.incumbent_lookups import ListedFactor, harmful_slots, starts_of
+
+
+def is_packing(problem: Problem, are_penalties_hard: bool = False) -> bool:
+    """Whether only single variables cost something, and most of them have a value that no constraint forbids with any.
+
+    Then there are assignments at once, what is chosen beyond them is paid for, and linear programs over cliques of
+    conflicts are the better bound. Where hard constraints leave no such value, propagating them is most of the work.
+
+    Parameters
+    ----------
+    problem : in min-sum. are_penalties_hard : whether functions over several variables that cost nothing but in some
+        rows count as constraints against these.
+    """
+    listed = [(c, 0.0 if c.allowed else 1.0) for c in problem.constraints if len(c.scope) >= 2]
+    parts = [ListedFactor(c.scope, c.tuples, np.full(len(c.tuples), cost), 1 - cost) for c, cost in listed]
+    for f in problem.functions:
+        if len(f.scope) >= 2:
+            if not are_penalties_hard or f.default != 0 or (f.values < 0).any():
+                return False
+            parts.append(ListedFactor(f.scope, f.tuples, f.values.astype(np.float64), 0.0))
+    if any(c.can_bind for c in problem.linear_constraints):
+        return True
+    start = starts_of(problem.sizes)
+    harmful = harmful_slots(parts, start, problem.sizes)
+    safe = sum(not harmful[low:high].all() for low, high in pairwise(start))
+    return 2 * safe >= len(problem.sizes)

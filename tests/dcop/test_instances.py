@@ -1,0 +1,48 @@
+"""Every distributed problem here: the optima are known, in all three formats, and bounds are below them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import oocbe
+from oocbe.dcop import adpop, dpop, read_dcop
+
+PAPER = [
+    *(f"grid_{side}x{side}_d5_s{seed}" for side in (5, 8) for seed in (1, 2)),
+    *(f"random_n{n}_d10_p03_s{seed}" for n in (10, 12, 14, 16, 18, 20) for seed in (1, 2)),
+    "random_n10_d50_p03_s1",
+    *(f"scalefree_n{n}_d10_s{seed}" for n in (10, 15, 20) for seed in (1, 2)),
+]
+PYDCOP = {
+    "SimpleHouse.yml": 66.2, "gc_random_20.yaml": 111, "graph_coloring1.yaml": -0.1, "graph_coloring_eq.yaml": -0.3,
+    "graph_coloring_10_4_15_0.1.yml": 0, "graph_coloring_3agts_10vars.yaml": 10000, "graph_coloring_tuto.yaml": 12,
+    "graph_coloring_tuto_max.yaml": 53, "ising_5x5.yaml": -32.69467743512714, "meetings_peav.yaml": 18,
+    "secp_simple1.yaml": 2.3, "secp_small.yaml": 21.06,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_optima_and_bounds(data, name):
+    known = json.loads(data("dcop/optima.json").read_text())[name]["minimum"]
+    for suffix in ("yaml", "xml", "wcsp"):
+        dcop = read_dcop(data(f"dcop/paper/{name}.{suffix}.gz"))
+        result = dpop(dcop)
+        assert (result.status, result.value) == ("optimal", known)
+        assert result.metrics.trees == 1
+        assert result.metrics.util_messages == result.metrics.value_messages == len(dcop.agents) - 1
+        assert dcop.problem.evaluate(result.assignment) == known
+    for z in (2, 4):
+        bounded = adpop(dcop, z)
+        assert bounded.bound <= known
+        assert bounded.value is None or bounded.value >= known
+        assert bounded.metrics.util_messages == len(dcop.agents) - 1
+
+
+@pytest.mark.parametrize("name", PYDCOP)
+def test_examples_of_pydcop(data, name):
+    dcop = read_dcop(data(f"dcop/pydcop/{name}"))
+    result = dpop(dcop)
+    assert result.value == pytest.approx(PYDCOP[name], rel=1e-9)
+    assert oocbe.solve(dcop.problem).value == pytest.approx(PYDCOP[name], rel=1e-9)
