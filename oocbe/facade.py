@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +31,7 @@ def solve(
     problem: Problem | str | Path,
     options: SolveOptions | None = None,
     *,
+    evidence: Evidence | None = None,
     observer: Observer | None = None,
     **overrides: Any,
 ) -> Result:
@@ -40,6 +41,7 @@ def solve(
     ----------
     problem : the problem, or a path that :func:`oocbe.read` accepts.
     options : settings; None takes defaults and ``OOCBE_`` environment variables.
+    evidence : variables that are fixed, name to value label or number (or a ``.evid`` file, or ``"rain=yes"``).
     observer : receives the solve's events, or None.
     overrides : single options by name, such as ``order="min-fill"`` or ``memory="2GiB"``.
 
@@ -57,7 +59,7 @@ def solve(
     settings = settings_from(options, overrides)
 
     with interruptible() as interruption, Deadline(settings.time_limit):
-        loaded = load_problem(problem)
+        loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
@@ -71,11 +73,17 @@ def with_reading(result: Timed, seconds: float) -> Timed:
     return replace(result, seconds={"read": 0.0, **result.seconds} | {"read": seconds, "total": total})
 
 
-def plan(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> Plan:
+def plan(
+    problem: Problem | str | Path,
+    options: SolveOptions | None = None,
+    *,
+    evidence: Evidence | None = None,
+    **overrides: Any,
+) -> Plan:
     """Choose an order and predict each bucket's rows and bytes without computing any; arguments as for ``solve``."""
     from oocbe.elimination.outlook import plan_solve
 
-    return plan_solve(load_problem(problem), settings_from(options, overrides))
+    return plan_solve(load_problem(problem, evidence), settings_from(options, overrides))
 
 
 def bound(
@@ -85,6 +93,7 @@ def bound(
     *,
     partition: str = "auto",
     cost_shifting: bool = False,
+    evidence: Evidence | None = None,
     observer: Observer | None = None,
     **overrides: Any,
 ) -> BoundResult:
@@ -95,14 +104,14 @@ def bound(
     z : most variables of a mini-bucket, or several such numbers; ``auto`` chooses by the memory limit.
     partition, cost_shifting : see :func:`oocbe.elimination.mini_buckets.mini_buckets_bound.bound`, also for what is
         raised.
-    problem, options, observer, overrides : as for :func:`solve`.
+    problem, options, evidence, observer, overrides : as for :func:`solve`.
     """
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
     wanted = [z] if isinstance(z, int | str) else list(z)
 
     with interruptible() as interruption, Deadline(settings.time_limit):
-        loaded = load_problem(problem)
+        loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         from oocbe.elimination.mini_buckets.mini_buckets_bound import bound as run
 
@@ -110,11 +119,24 @@ def bound(
     return carried(with_reading(result, reading), interruption)
 
 
-def verify(problem: Problem | str | Path, solution: str | Path) -> Verdict:
-    """Judge the assignment in a solution file against a problem; see :mod:`oocbe.solutions.verification`."""
-    from oocbe.solutions.verification import read_solution, verify_solution
+def verify(
+    problem: Problem | str | Path, solution: str | Path | Result | TaskResult | Mapping[str, str | int]
+) -> Verdict:
+    """Judge an assignment against a problem, without any part of the solver.
 
-    return verify_solution(load_problem(problem), read_solution(solution))
+    Parameters
+    ----------
+    problem : the problem, or a path that :func:`oocbe.read` accepts.
+    solution : a solution file, a result that has an assignment, or variable name to value.
+
+    Raises
+    ------
+    FormatError : a file that is no solution of this problem. UsageError : a name or value that the problem does not
+        have, a variable without a value, or a result without an assignment.
+    """
+    from oocbe.solutions.verification import judge
+
+    return judge(load_problem(problem), solution)
 
 
 def propagate(
@@ -166,11 +188,15 @@ def settings_from(options: SolveOptions | None, overrides: dict[str, Any]) -> So
     return (SolveOptions.from_environment() if options is None else options).with_overrides(**overrides)
 
 
-def load_problem(problem: Problem | str | Path) -> Problem:
+def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None) -> Problem:
     """The problem, read where a path is given; where only propagation makes its domains finite, what that leaves."""
     if isinstance(problem, str | Path):
-        return read_finite(problem)
-    return problem
+        return read_finite(problem, None, evidence)
+    if evidence is None:
+        return problem
+    from oocbe.io.evidence import evidence_of
+
+    return problem.with_evidence(evidence_of(evidence, problem))
 
 
 def read_finite(path: str | Path, format: str | None = None, evidence: Evidence | None = None) -> Problem:

@@ -17,14 +17,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ParamSpec
 
 import typer
 
+from oocbe.cli.envelope import begin, failure
 from oocbe.cli.output import note, print_json
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, EXIT_USAGE, OocbeError, RequestedEndError
-from oocbe.results.schema import schema_version_of
 from oocbe.system.interruption import Interruption, heard
 
 EXIT_INTERNAL = 1
@@ -60,6 +60,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
 
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
+        begin(command.__name__, kwargs)
         with heard(_raised()) as interruption:
             try:
                 with _lost_interruptions_come_again(interruption):
@@ -73,10 +74,10 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                 error = interruption.behind(caught)
                 interruption.heed()
                 is_interruption = isinstance(error, KeyboardInterrupt | Terminated | RequestedEndError)
-                is_unsaid = is_interruption and not interruption.is_answered
-                if is_unsaid and kwargs.get("json"):
-                    print_json(nothing_known(command.__name__))
                 code = exit_code_of(error)
+                if kwargs.get("json") and not interruption.is_answered and not isinstance(error, BrokenPipeError):
+                    with suppress(OSError):  # standard output may be what failed
+                        print_json(failure("interrupted") if is_interruption else failure("error", _told(error, code)))
                 _report(error, debug=bool(kwargs.get("debug")))
                 # A Ctrl-C inside code that was given as text (Numba makes such) leaves a mark by which Python, run with
                 # -m, kills itself with SIGINT at its end, whatever exit code is asked for. Evaluating text removes it.
@@ -90,9 +91,10 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
     return run
 
 
-def nothing_known(command: str) -> dict[str, object]:
-    """What ``--json`` prints where a command was interrupted before there was anything to say."""
-    return {"schema_version": schema_version_of(command), "command": command, "status": "interrupted"}
+def _told(error: BaseException, code: int) -> dict[str, object]:
+    """An error as JSON: its kind, the message that is printed, and the command's exit code."""
+    kind = type(error).__name__ if code != EXIT_INTERNAL else "InternalError"
+    return {"type": kind, "message": message_of(error), "exit_code": code}
 
 
 def _raised() -> dict[int, Callable[[], BaseException]]:

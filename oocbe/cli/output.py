@@ -7,14 +7,18 @@ from collections.abc import Iterable, Mapping
 
 import typer
 
+from oocbe.cli.envelope import wrapped
 from oocbe.results.numerals import all_digits
 from oocbe.system.interruption import current
 
 
 def print_json(content: Mapping[str, object]) -> None:
-    """Print one JSON object on standard output; numbers that JSON does not have are an error, not ``NaN``."""
+    """Print one JSON object on standard output; numbers that JSON does not have are an error, not ``NaN``.
+
+    Program, command and input are added (:mod:`oocbe.cli.envelope`).
+    """
     with all_digits():
-        text = json.dumps(content, indent=2, allow_nan=False)
+        text = json.dumps(wrapped(content), indent=2, allow_nan=False)
     defer_signals()
     interruption = current()
     if interruption is not None:

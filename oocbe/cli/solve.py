@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oocbe.cli.answers import schedule_rows
 from oocbe.cli.failures import guarded
 from oocbe.cli.flags import (
     BackendFlag,
@@ -198,10 +199,9 @@ def _run_task(
         defer_signals()
         result = with_reading(answered(task, problem, options, observer=observer, **of_task), reading)
     if solution is not None and result.assignments:  # before anything is printed, which may fail
-        chosen = result.assignments[0][1]
-        value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)
-        write_assignment(result.labels(chosen), problem.name, result.semiring, value, solution)
-    print_task(result, json, quiet)
+        value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(result.assignments[0][1])
+        write_assignment(result.labels or {}, problem.name, result.semiring, value, solution)
+    print_task(result, json, quiet, problem.day)
     if solution is not None and not result.assignments:
         note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
     return result.exit_code
@@ -217,7 +217,7 @@ def _rows(result: Result) -> list[tuple[str, object]]:
         ("problem", result.problem),
         ("status", result.status),
         (value_name, result.value),
-        ("bound", result.bound),
+        ("bound", None if result.status == "optimal" else result.bound),
         ("gap", result.gap or None),
         ("bounds", result.bounds),
         ("width", result.width),
@@ -227,4 +227,5 @@ def _rows(result: Result) -> list[tuple[str, object]]:
         ("peak memory", format_bytes(result.peak_memory_bytes)),
         ("linear constraints", linear),
         *(("note", text) for text in result.notes),
+        *(() if result.schedule is None else schedule_rows(result.schedule)),
     ]

@@ -7,42 +7,35 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from oocbe.cli.answers import task_answers
 from oocbe.cli.output import print_json, print_rows, seconds
 from oocbe.results.numerals import all_digits
 
 if TYPE_CHECKING:
+    from oocbe.model.photographs import ImagingDay
     from oocbe.results.task_result import TaskResult
 
 SHOWN_DIGITS = 60
 """Longer counts are shown by their magnitude on a terminal; --json and --quiet have all digits."""
 
 
-def print_task(result: TaskResult, json: bool, quiet: bool) -> None:
-    """Print a task's result the way ``solve`` prints an optimum: JSON, one line, or rows."""
+def print_task(result: TaskResult, json: bool, quiet: bool, day: ImagingDay | None = None) -> None:
+    """Print a task's result the way ``solve`` prints an optimum: JSON, or rows (quiet: one line), then the answers.
+
+    day : of a SPOT5 file, so that assignments are told as photographs.
+    """
     if json:
         print_json(result.to_json())
-    if quiet:
-        if not json:
-            with all_digits():
-                is_known = result.value is not None or result.status != "interrupted"
-                line = f"{result.status} {result.value}" if is_known else result.status
-            typer.echo(line)
-        return
-    print_rows(_rows(result), err=json)
-    if json:
-        return
-    for value, assignment in result.assignments:
-        labels = result.labels(assignment)
+    if not quiet:
+        print_rows(_rows(result), err=json)
+    elif not json:
         with all_digits():
-            shown = f"{value}  "
-        typer.echo(shown + " ".join(f"{name}={label}" for name, label in labels.items()))
-    for v, own in zip(result.variables, result.marginals, strict=bool(result.marginals)):
-        typer.echo(f"{v.name}  " + "  ".join(f"{v.label(i)}: {_shown(x)}" for i, x in enumerate(own.tolist())))
-
-
-def _shown(x: int | float) -> str:
-    """All digits of an integer, the first ones of another number."""
-    return str(x) if isinstance(x, int) else f"{x:.6g}"
+            is_known = result.value is not None or result.status != "interrupted"
+            line = f"{result.status} {result.value}" if is_known else result.status
+        typer.echo(line)
+    if not json:
+        for line in task_answers(result, day):
+            typer.echo(line)
 
 
 def _rows(result: TaskResult) -> list[tuple[str, object]]:
@@ -79,7 +72,7 @@ def _value_rows(result: TaskResult) -> list[tuple[str, object]]:
         fixed = " ".join(f"{name}={label}" for name, label in result.evidence.items())
         return [
             ("log probability", result.value),
-            ("bound", result.bound),
+            ("bound", None if result.status == "exact" else result.bound),
             ("tolerance", result.tolerance),
             ("evidence", fixed),
         ]

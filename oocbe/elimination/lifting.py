@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oocbe.elimination.observer import Observer, PassingOn
+from oocbe.elimination.observer import PassingOn
 from oocbe.elimination.preparation.propagated import what_went
 from oocbe.elimination.preparation.restrict import Restriction
 from oocbe.results.result import Result
@@ -33,7 +33,7 @@ def lifted(result: Result, left: Restriction) -> Result:
 class Lifting(PassingOn):
     """Tells an observer of the whole problem what is told about what is left of it, but for the result."""
 
-    def __init__(self, told: Observer, left: Restriction | Smaller) -> None:
+    def __init__(self, told: PassingOn, left: Restriction | Smaller) -> None:
         super().__init__(told)
         self._left = left
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from oocbe.elimination.orders.order_choice import OrderChoice
     from oocbe.elimination.plan.plan import Plan
+    from oocbe.model.problem import Problem
     from oocbe.results.result import Result
 
 
@@ -67,6 +69,16 @@ class PassingOn(Observer):
     def __init__(self, told: Observer) -> None:
         self._told = told
 
+    @property
+    def wants_plans(self) -> bool:
+        """Whether anybody at the end of the chain is told about plans: they take time to make."""
+        return not isinstance(self._told, PassingOn) or self._told.wants_plans
+
+    def order_chosen(self, choice: OrderChoice, begins: bool) -> None:
+        """An order is likely to be used, or an elimination ``begins`` with it; passed on to our own observers."""
+        if isinstance(self._told, PassingOn):
+            self._told.order_chosen(choice, begins)
+
     def started(self, plan: Plan) -> None:
         """Passed on: the plan is about what is solved."""
         self._told.started(plan)
@@ -76,12 +88,17 @@ class PassingOn(Observer):
         self._told.bucket_done(number, total, variable, rows, bytes)
 
 
-def begin_telling(told: Observer, plan: Plan, names: Sequence[str]) -> Callable[[int, int, int], None]:
+def begin_telling(
+    told: PassingOn, problem: Problem, choice: OrderChoice, plan: Callable[[], Plan]
+) -> Callable[[int, int, int], None]:
     """Tell that an order's elimination begins; returns what tells about its buckets, by number, rows and bytes.
 
-    names : of the variables in that order.
+    problem : what is eliminated. plan : makes the plan, where somebody wants it.
     """
-    told.started(plan)
+    told.order_chosen(choice, True)
+    if told.wants_plans:
+        told.started(plan())
+    names = [problem.variables[v].name for v in choice.order]
 
     def bucket_done(number: int, rows: int, size: int) -> None:
         told.bucket_done(number, len(names), names[number - 1], rows, size)

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.resources import engine_for, memory_warning, message_memory
+from oocbe.elimination.history import History
 from oocbe.elimination.lifting import Lifting, lifted
-from oocbe.elimination.observer import Observer, begin_telling
+from oocbe.elimination.observer import Observer, PassingOn, begin_telling
 from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import longest_search
 from oocbe.elimination.orders.order_choice import OrderChoice
@@ -100,12 +101,12 @@ def solve(
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
     whole = narrowed(checked(problem, semiring, options).in_semiring(semiring))
-    left = Restriction.of_all(whole)
+    left, history = Restriction.of_all(whole), History(observer, begin)
     with listening() as interruption:
         try:
             problem, left = propagated(whole, options)
             check_linear(problem, semiring)
-            told: Observer | None = None if observer is None else Lifting(observer, left)
+            told: PassingOn = Lifting(history, left)
             result = None
             why = sums_of_logarithms.UNBOUNDED
             if not sums_of_logarithms.prefers_logarithms(problem, options):
@@ -127,6 +128,7 @@ def solve(
     result = lifted(result, left)
     if left.problem is not whole:
         check_claim(whole, result.value, result.assignment, "what propagation left")
+    result = history.told_by(result, whole, left, options)
     if observer is not None:
         observer.finished(result)
     return result
@@ -136,7 +138,7 @@ def _solved(
     problem: Problem,
     semiring: Semiring,
     options: SolveOptions,
-    observer: Observer | None,
+    observer: PassingOn,
     begin: float,
     interruption: Interruption,
 ) -> Result:
@@ -166,7 +168,7 @@ class _Solving:
     problem: Problem
     semiring: Semiring
     options: SolveOptions
-    observer: Observer | None
+    observer: PassingOn
     deadline: Deadline
     run: Run
     is_reduced: bool = False
@@ -224,6 +226,8 @@ class _Solving:
         if options.bounds == "auto":
             try:
                 choices = self.run.orders(lambda: easy_orders(problem, options))
+                if choices:
+                    self.observer.order_chosen(choices[0], False)
                 left = None if self.is_reduced else smaller(problem, options, choices)
                 if left is not None:
                     return self._solved_smaller(left, time.perf_counter() - begin)
@@ -267,8 +271,7 @@ class _Solving:
 
     def _solved_smaller(self, left: Smaller, seconds: float) -> Result:
         """The result by what is left of the problem; ``seconds`` : that finding it has taken."""
-        told = None if self.observer is None else Lifting(self.observer, left)
-        within = replace(self, problem=left.problem, observer=told, is_reduced=True)
+        within = replace(self, problem=left.problem, observer=Lifting(self.observer, left), is_reduced=True)
         self._within = left, within
         result = left.lifted(within.solve())
         return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
@@ -388,13 +391,10 @@ class _Solving:
         self, lower: int | float | None, value: int | float | None, why: str, assignment: tuple[int, ...] | None
     ) -> None:
         """Tell the observer, in the problem's own sense."""
-        if self.observer is not None:
-            own = [None if number is None else self._sign * number for number in (lower, value)]
-            self.observer.bounds_changed(own[0], own[1], why, assignment)
+        own = [None if number is None else self._sign * number for number in (lower, value)]
+        self.observer.bounds_changed(own[0], own[1], why, assignment)
 
-    def _start(self, problem: Problem, choice: OrderChoice, bounds: str) -> Callable[[int, int, int], None] | None:
+    def _start(self, problem: Problem, choice: OrderChoice, bounds: str) -> Callable[[int, int, int], None]:
         """Tell the observer that a run begins; returns what tells it about the run's buckets."""
-        if self.observer is None:
-            return None
-        plan = plan_for(problem, self.semiring, choice, bounds, self.options)
-        return begin_telling(self.observer, plan, [problem.variables[v].name for v in choice.order])
+        plan = partial(plan_for, problem, self.semiring, choice, bounds, self.options)
+        return begin_telling(self.observer, problem, choice, plan)

@@ -8,10 +8,11 @@ from pathlib import Path
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.io.files import read_bytes
 from oocbe.io.text import SHOWN_CHARACTERS, Text
+from oocbe.model.names import indices_of
 from oocbe.model.problem import Problem
 
-Evidence = str | Path | Mapping[int, int] | Sequence[str | Path]
-"""A file, a pair such as ``rain=yes``, several of both, or variable index to value index."""
+Evidence = str | Path | Mapping[str, str | int] | Mapping[int, int] | Sequence[str | Path]
+"""A file, a pair such as ``rain=yes``, several of both, or variable (name or index) to value (label or number)."""
 
 
 def evidence_of(given: Evidence, problem: Problem, max_bytes: int | None = None) -> dict[int, int]:
@@ -26,7 +27,8 @@ def evidence_of(given: Evidence, problem: Problem, max_bytes: int | None = None)
         a file that cannot be opened. FormatError, UnsupportedError : see :func:`parse_evidence`.
     """
     if isinstance(given, Mapping):
-        return dict(given)
+        numbered = {v: int(value) for v, value in given.items() if not isinstance(v, str)}
+        return numbered | indices_of(problem, {name: value for name, value in given.items() if isinstance(name, str)})
     evidence: dict[int, int] = {}
     index = {v.name: number for number, v in enumerate(problem.variables)}
     for item in [given] if isinstance(given, str | Path) else given:

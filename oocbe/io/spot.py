@@ -3,11 +3,11 @@
 A file has the number of photographs and a line for each (``id weight number_of_values`` and as many pairs of a value
 and its consumption of the on-board recorder), then the number of constraints and a line for each (``arity ids…`` and
 the forbidden tuples of values, one after the other). Fields after the last pair of a photograph (satellite's
-revolution, stereoscopy) have no bearing on the problem and are skipped. In instances over several orbits, whose
-photographs consume, the last constraint is a single number that stands for the recorder's capacity: 90,000 in every
-published file. The optima in the literature are those of 200 units, a photograph taking its consumption divided by 451,
-rounded; 90,000 in the files' figures would be a little less. So this number means 200 units, as it does where a file
-with consumptions has none, and any other is refused: nothing says how it would be scaled.
+revolution, stereoscopy) have no bearing on the problem; the first is told with the schedule. In instances over several
+orbits, whose photographs consume, the last constraint is a single number that stands for the recorder's capacity:
+90,000 in every published file. The optima in the literature are those of 200 units, a photograph taking its consumption
+divided by 451, rounded; 90,000 in the files' figures would be a little less. So this number means 200 units, as it does
+where a file with consumptions has none, and any other is refused: nothing says how it would be scaled.
 
 A photograph may always be left out: that is value 0 of its variable, labelled ``0``, and costs its weight. A forbidden
 tuple binds only when all its photographs are taken.
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from oocbe.io.text import Text
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.photographs import ImagingDay, Photograph
 from oocbe.model.problem import Problem
 
 RECORDER_CAPACITY = 200
@@ -50,6 +51,7 @@ class _Photographs:
         self.variables: list[Variable] = []
         self.weights: list[int] = []
         self.consumptions: list[list[int]] = []
+        self.orbits: list[str | None] = []
         self.index_of: dict[int, int] = {}
         self.value_of: list[dict[int, int]] = []
         self.use_recorder = False  # whether any takes room on the recorder, be it too little for a unit
@@ -70,7 +72,15 @@ def parse(text: Text) -> Problem:
     if consumers:
         coefficients = tuple(np.array(photographs.consumptions[v], dtype=np.int64) for v in consumers)
         linear = (LinearConstraint(consumers, coefficients, RECORDER_CAPACITY, "recorder capacity"),)
-    return Problem(tuple(photographs.variables), weights, tuple(constraints), linear, name=text.stem)
+    day = _day(photographs, RECORDER_CAPACITY if linear else None)
+    return Problem(tuple(photographs.variables), weights, tuple(constraints), linear, name=text.stem, day=day)
+
+
+def _day(photographs: _Photographs, capacity: int | None) -> ImagingDay:
+    """What the file says of photographs beside costs and constraints, so that an answer can be told as a schedule."""
+    parts = zip(photographs.variables, photographs.weights, photographs.orbits, photographs.consumptions, strict=True)
+    told = tuple(Photograph(v.name, w, orbit, v.labels or (), tuple(memory)) for v, w, orbit, memory in parts)
+    return ImagingDay(told, capacity)
 
 
 def _lonely_count(text: Text, rows: list[tuple[int, int]], row: int, what: str) -> int:
@@ -108,6 +118,8 @@ def _read_photographs(text: Text, rows: list[tuple[int, int]]) -> _Photographs:
             used = _read_consumption(text, pair + 1)
             found.use_recorder |= used > 0
             consumption.append(round(used / CONSUMPTION_UNIT))
+        orbit = text.raw(first + 3 + 2 * size) if first + 3 + 2 * size < end else b""
+        found.orbits.append(orbit.decode() if orbit.isdigit() else None)
         found.index_of[identifier] = len(found.variables)
         found.variables.append(Variable(str(identifier), 1 + size, (LEFT_OUT, *map(str, value_of))))
         found.weights.append(text.integer(first + 1, "a photograph's weight", low=0))

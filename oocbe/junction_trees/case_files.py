@@ -23,7 +23,8 @@ from oocbe.errors import FormatError, UsageError
 from oocbe.io.evidence import parse_samples
 from oocbe.io.files import read_bytes, without_compression
 from oocbe.io.text import Text
-from oocbe.junction_trees.evidence import UNOBSERVED, cases_of, value_index
+from oocbe.junction_trees.evidence import UNOBSERVED, cases_of
+from oocbe.model.names import value_index
 from oocbe.model.problem import Problem
 
 SUFFIXES = (".csv", ".json", ".evid")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
+from oocbe.model.names import value_index, variable_index
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 
@@ -45,37 +46,6 @@ class Cases:
     def some(self, rows: NDArray[np.int64]) -> Cases:
         """Those of some numbers."""
         return Cases(self.observed[rows], {v: given[rows] for v, given in self.likelihoods.items()})
-
-
-def variable_index(problem: Problem, name: object) -> int:
-    """Index of a variable given by its name.
-
-    Raises
-    ------
-    UsageError : there is none of that name.
-    """
-    for number, v in enumerate(problem.variables):
-        if v.name == name:
-            return number
-    raise UsageError(f"{problem.name}: there is no variable {name!r}")
-
-
-def value_index(variable: Variable, value: object) -> int:
-    """Index of a value given by its label or number.
-
-    Raises
-    ------
-    UsageError : the variable has no such value.
-    """
-    if isinstance(value, str):
-        if variable.labels is not None and value in variable.labels:
-            return variable.labels.index(value)
-        if value.isascii() and value.isdecimal() and len(value) < 20 and int(value) < variable.size:
-            return int(value)
-    elif isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= value < variable.size:
-        return int(value)
-    shown = [variable.label(i) for i in range(min(8, variable.size))] + ["…"] * (variable.size > 8)
-    raise UsageError(f"variable {variable.name!r} has no value {value!r}; its values are {', '.join(shown)}")
 
 
 def likelihood(variable: Variable, given: Any, cases: int | None = None) -> NDArray[np.float64]:

@@ -19,11 +19,12 @@ from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult, sweep_c
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.compiled import CompiledTree, compile_tree
 from oocbe.junction_trees.counts import expected_counts
-from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of, likelihood, value_index, variable_index
+from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of, likelihood
 from oocbe.junction_trees.explanations import Explanation, marginal_map
 from oocbe.junction_trees.joints import joint_of_cases
 from oocbe.junction_trees.storage import open_tree, save_tree
 from oocbe.junction_trees.weights import tabulated
+from oocbe.model.names import value_index, variable_index
 from oocbe.model.problem import Problem
 from oocbe.settings.machine import default_memory_limit
 from oocbe.settings.option_values import parse_backend, parse_bytes, parse_integer, parse_order, parse_seconds

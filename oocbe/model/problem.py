@@ -20,7 +20,9 @@ from oocbe.model.model_checks import (
     check_all_tuples,
     check_scope,
 )
+from oocbe.model.names import assignment_of, indices_of
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
+from oocbe.model.photographs import ImagingDay
 from oocbe.model.selected_rows import SelectedRows
 from oocbe.model.semiring import MIN_SUM, Combination, Semiring
 
@@ -39,6 +41,7 @@ class Problem:
     semiring : what the file's values mean by themselves (costs: min-sum; probabilities: max-product).
     upper_bound : for min-sum, only assignments with a value strictly below count (None: all); toulbar2's "top".
     name : for messages and reports.
+    day : what the variables are, where the problem is a day of a photographing satellite; else None.
     """
 
     variables: tuple[Variable, ...]
@@ -49,6 +52,7 @@ class Problem:
     semiring: Semiring = MIN_SUM
     upper_bound: int | float | None = None
     name: str = field(default="problem")
+    day: ImagingDay | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         given: object = self.constant
@@ -88,11 +92,17 @@ class Problem:
         """True where every value and the constant are integers."""
         return isinstance(self.constant, int) and all(f.is_integral for f in self.functions)
 
-    def evaluate(self, assignment: Sequence[int]) -> int | float | None:
-        """Combined value of a full assignment (value indices); None where it violates something.
+    def evaluate(self, assignment: Sequence[int] | Mapping[str, str | int]) -> int | float | None:
+        """Combined value of a full assignment; None where it violates something.
 
         Written without any of the engine's parts, so that it can judge what the engine returns.
+
+        Parameters
+        ----------
+        assignment : a value index a variable, or variable name to value, by label or number, as ``Result.labels``.
         """
+        if isinstance(assignment, Mapping):
+            assignment = assignment_of(self, assignment)
         if len(assignment) != len(self.variables):
             raise ModelError(f"{self.name}: {len(assignment)} values for {len(self.variables)} variables")
         for v, value in zip(self.variables, assignment, strict=True):
@@ -130,15 +140,27 @@ class Problem:
         object.__setattr__(made, "upper_bound", number)
         return made
 
-    def with_evidence(self, evidence: Mapping[int, int]) -> Problem:
-        """The problem with some variables (index) fixed to values (index), as unary hard constraints."""
-        for v, value in evidence.items():
+    def with_evidence(self, evidence: Mapping[int, int] | Mapping[str, str | int]) -> Problem:
+        """The problem with some variables fixed to values, as unary hard constraints.
+
+        Parameters
+        ----------
+        evidence : variable name to value, by label or number; or variable index to value index.
+
+        Raises
+        ------
+        UsageError : a name, label or number that the problem does not have. ModelError : such an index.
+        """
+        named = {name: value for name, value in evidence.items() if isinstance(name, str)}
+        numbered = {v: int(value) for v, value in evidence.items() if not isinstance(v, str)}
+        numbered |= indices_of(self, named)
+        for v, value in numbered.items():
             if not 0 <= v < len(self.variables):
                 raise ModelError(f"{self.name}: evidence on variable {v}, which does not exist")
             if not 0 <= value < self.variables[v].size:
                 size = self.variables[v].size
                 raise ModelError(f"{self.name}: evidence {self.variables[v].name}={value} is outside 0..{size - 1}")
-        fixed = tuple(Constraint((v,), np.array([[value]]), allowed=True) for v, value in evidence.items())
+        fixed = tuple(Constraint((v,), np.array([[value]]), allowed=True) for v, value in numbered.items())
         return replace(self, constraints=self.constraints + fixed)
 
     def in_semiring(self, semiring: Semiring) -> Problem:

@@ -8,7 +8,9 @@ from typing import Literal
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
+from oocbe.model.photographs import Schedule
 from oocbe.results.numerals import finite
+from oocbe.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
 from oocbe.results.schema import SCHEMA_VERSION
 
 Status = Literal["optimal", "exact", "infeasible", "nothing-better", "limit", "interrupted"]
@@ -38,13 +40,15 @@ class Result:
         (proven that no assignment is feasible), ``nothing-better`` (proven that none is better than the value that the
         option ``ub`` gave), ``limit`` (a limit was reached before the proof), ``interrupted`` (a signal was).
     value : value of the best assignment, or of the whole problem where status is ``exact``; None where none is known.
-    bound : proven bound on the optimum where status is ``limit``, ``interrupted`` or ``nothing-better``, else None.
+    bound : proven bound on the optimum: the optimum itself where status is ``optimal``; None where nothing is known, or
+        nothing is optimised.
     assignment : value index of each variable, in the problem's order; None where there is none.
     variables : the problem's variables, to name what the assignment means.
     problem : the problem's name.
     semiring : name of the semiring solved in.
     sense : ``min``, ``max`` or ``sum``.
-    width : induced width of the order used.
+    width : induced width of the order used, or, where no elimination ended, of the one that was planned; 0 where not
+        even an order was found.
     order : variable indices in the order in which they were eliminated.
     largest_message_rows : rows of the largest message.
     total_rows : rows of all messages together.
@@ -57,6 +61,12 @@ class Result:
     linear_constraints : what became of the linear constraints; ``relaxed`` means that the value is a bound only.
     notes : sentences for people about anything unusual.
     bounds : which bound rows were held against, and what it said; empty where none was.
+    anytime : bound and value whenever one of them changed, with seconds since the problem was read.
+    buckets : variable, rows and bytes of each message of the last elimination, which a limit may have cut short.
+    orders_tried : eliminations that began, each with an order or a row cap of its own.
+    linear : what the assignment takes of each linear constraint. propagation : what went before orders were searched
+        for; None where the solve ended before.
+    schedule : for SPOT5 files, profit and photographs of the assignment; else None.
     """
 
     status: Status
@@ -79,6 +89,16 @@ class Result:
     bound: int | float | None = None
     notes: tuple[str, ...] = ()
     bounds: str = ""
+    anytime: tuple[KnownAt, ...] = field(default=(), repr=False)
+    buckets: tuple[BucketDone, ...] = field(default=(), repr=False)
+    orders_tried: int = 0
+    linear: tuple[Consumption, ...] = ()
+    propagation: Removed | None = None
+    schedule: Schedule | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.status == "optimal" and self.bound is None:  # a proof of the optimum is the best bound there is
+            object.__setattr__(self, "bound", self.value)
 
     @property
     def gap(self) -> int | float | None:
@@ -125,6 +145,12 @@ class Result:
             "dtype": self.dtype,
             "backend": self.backend,
             "linear_constraints": self.linear_constraints,
+            "linear": [c._asdict() for c in self.linear],
+            "propagation": None if self.propagation is None else self.propagation._asdict(),
+            "orders_tried": self.orders_tried,
+            "anytime": [{name: finite(number) for name, number in k._asdict().items()} for k in self.anytime],
+            "buckets": [b._asdict() for b in self.buckets],
+            "schedule": None if self.schedule is None else self.schedule.to_json(),
             "notes": list(self.notes),
             "order": [self.variables[v].name for v in self.order],
             "assignment": self.labels,

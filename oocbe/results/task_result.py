@@ -26,7 +26,7 @@ class TaskResult:
         (only ``mpe`` has a value then), or, for ``mpe``, ``limit``: a limit was reached before the proof.
     value : the count (an integer of any size), the natural logarithm of the partition function, or of the probability
         of the most probable explanation, or the optimum.
-    bound : for ``mpe`` that did not end, what no assignment's logarithm exceeds.
+    bound : for ``mpe``, what no assignment's logarithm exceeds by more than ``tolerance``.
     tolerance : for ``mpe``, how far below the optimum the value may be by rounding.
     evidence : for ``mpe``, variables that were fixed, by name, and their values.
     optimum : of what count is the number, for ``count-optimal``; else None.
@@ -93,8 +93,30 @@ class TaskResult:
         except OverflowError:
             return None
 
-    def labels(self, assignment: tuple[int, ...]) -> dict[str, str]:
-        """An assignment as variable name to value label."""
+    @property
+    def assignment(self) -> tuple[int, ...] | None:
+        """The best assignment of ``mpe`` and ``kbest``, value indices; None where there is none."""
+        return self.assignments[0][1] if self.assignments else None
+
+    @property
+    def labels(self) -> dict[str, str] | None:
+        """The best assignment as variable name to value label; None where there is none."""
+        return None if self.assignment is None else self._labelled(self.assignment)
+
+    @property
+    def labelled(self) -> tuple[tuple[int | float, dict[str, str]], ...]:
+        """All assignments, best first: value, and variable name to value label."""
+        return tuple((value, self._labelled(assignment)) for value, assignment in self.assignments)
+
+    @property
+    def marginals_by_name(self) -> dict[str, dict[str, int | float]]:
+        """Variable name to value label to its probability, or its least value; empty for tasks that have no such."""
+        if not self.marginals:
+            return {}
+        pairs = zip(self.variables, self.marginals, strict=True)
+        return {v.name: {v.label(i): x for i, x in enumerate(own.tolist())} for v, own in pairs}
+
+    def _labelled(self, assignment: tuple[int, ...]) -> dict[str, str]:
         return {v.name: v.label(value) for v, value in zip(self.variables, assignment, strict=True)}
 
     def to_json(self) -> dict[str, object]:
@@ -131,14 +153,13 @@ class TaskResult:
             content["bound"] = finite(self.bound)
             content["tolerance"] = finite(self.tolerance)
             content["evidence"] = dict(self.evidence)
-            content["assignment"] = self.labels(self.assignments[0][1]) if self.assignments else None
+            content["assignment"] = self.labels
         if self.temperature is not None:
             content["temperature"] = finite(self.temperature)
         if self.task == "kbest":
-            content["assignments"] = [{"value": finite(v), "assignment": self.labels(a)} for v, a in self.assignments]
+            content["assignments"] = [{"value": finite(v), "assignment": labels} for v, labels in self.labelled]
         if self.marginals:
             content["marginals"] = {
-                v.name: {v.label(i): finite(x) for i, x in enumerate(own.tolist())}
-                for v, own in zip(self.variables, self.marginals, strict=True)
+                name: {label: finite(x) for label, x in own.items()} for name, own in self.marginals_by_name.items()
             }
         return content

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from oocbe.errors import UsageError
+from oocbe.model.names import assignment_of
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, semiring_by_name
 from oocbe.results.numerals import finite
+from oocbe.results.result import Result
+from oocbe.results.task_result import TaskResult
 from oocbe.solutions.solution_file import Solution, read_solution
 
-__all__ = ["RELATIVE_TOLERANCE", "Verdict", "read_solution", "verify_solution", "violations_of"]
+__all__ = ["RELATIVE_TOLERANCE", "Verdict", "judge", "read_solution", "verify_solution", "violations_of"]
 
 RELATIVE_TOLERANCE = 1e-9
 """How far a claimed float may be from ours: sums of the same floats in another order differ in the last digits."""
@@ -77,6 +82,24 @@ def verify_solution(problem: Problem, solution: Solution) -> Verdict:
     assignment = solution.assignment(problem)
     near_zero = RELATIVE_TOLERANCE if problem.semiring.combination is Combination.ADD else 0.0
     return Verdict(problem.evaluate(assignment), violations_of(problem, assignment), solution.claimed_value, near_zero)
+
+
+def judge(problem: Problem, solution: str | Path | Result | TaskResult | Mapping[str, str | int]) -> Verdict:
+    """Judge what states an assignment; see :func:`oocbe.verify`, also for what is raised."""
+    if isinstance(solution, str | Path):
+        return verify_solution(problem, read_solution(solution))
+    if isinstance(solution, Mapping):
+        labels, claimed, semiring = solution, None, None
+    else:
+        found = solution.labels
+        if found is None:
+            raise UsageError(f"{solution.problem}: {solution.status}; the result has no assignment to verify")
+        labels, claimed, semiring = found, solution.value, solution.semiring
+        if isinstance(solution, TaskResult) and solution.task == "mpe":
+            claimed = None  # a logarithm, and not what the assignment is worth
+    index = assignment_of(problem, labels)
+    named = {v.name: v.label(value) for v, value in zip(problem.variables, index, strict=True)}
+    return verify_solution(problem, Solution("the result", named, {}, claimed, semiring))
 
 
 def violations_of(problem: Problem, assignment: Sequence[int]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from oocbe.system.interruption import listening
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
+    from oocbe.io.evidence import Evidence
     from oocbe.model.problem import Problem
     from oocbe.results.task_result import TaskResult
     from oocbe.settings.options import SolveOptions
@@ -37,6 +38,7 @@ def run_task(
     *,
     k: int = 10,
     temperature: float = 1.0,
+    evidence: Evidence | None = None,
     observer: Observer | None = None,
     **overrides: Any,
 ) -> TaskResult:
@@ -46,7 +48,7 @@ def run_task(
     ----------
     task : one of :data:`TASKS`.
     problem : the problem, or a path that :func:`oocbe.read` accepts.
-    options, overrides, observer : as for :func:`oocbe.solve`.
+    options, overrides, evidence, observer : as for :func:`oocbe.solve`.
     k : how many assignments ``kbest`` finds, at least 1.
     temperature : of ``logz`` and ``marginals``, above 0; ``math.inf`` weighs all feasible assignments alike.
 
@@ -63,7 +65,7 @@ def run_task(
     begin = time.perf_counter()
 
     with interruptible() as interruption, Deadline(settings.time_limit):
-        loaded = load_problem(problem)
+        loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         load_engine()
         result = answered(task, loaded, settings, k=k, temperature=temperature, observer=observer)

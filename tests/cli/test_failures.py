@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from oocbe import errors
+from oocbe import __version__, errors
 from oocbe.cli import inspect, output
 from oocbe.cli.failures import Terminated, exit_code_of, guarded, message_of
 from oocbe.cli.main import app
@@ -177,11 +177,22 @@ def test_an_interrupted_command_that_knows_nothing_says_so_in_json(command, erro
     more = [GRID] if command == "verify" else []
     done = CliRunner().invoke(app, [command, GRID, *more, "--json"])
     assert done.exit_code == exit_code_of(error)
-    assert json.loads(done.stdout) == {
-        "schema_version": schema_version_of(command),
-        "command": command,
-        "status": "interrupted",
-    }
+    content = json.loads(done.stdout)
+    assert (content.pop("program"), content.pop("input") is None) == (
+        {"name": "oocbe", "version": __version__},
+        command == "inspect",
+    )
+    assert content == {"schema_version": schema_version_of(command), "command": command, "status": "interrupted"}
+
+
+def test_an_error_is_said_in_json_too(tmp_path):
+    (tmp_path / "bad.wcsp").write_text("bad 1\n")
+    for command in ("solve", "plan", "bound", "inspect", "propagate"):
+        done = CliRunner().invoke(app, [command, str(tmp_path / "bad.wcsp"), "--json"])
+        content = json.loads(done.stdout)
+        assert (content["status"], content["error"]["exit_code"]) == ("error", done.exit_code) == ("error", 2)
+        assert content["error"]["type"] == "FormatError"
+        assert content["error"]["message"] in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

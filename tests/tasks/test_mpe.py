@@ -112,7 +112,7 @@ def test_explanation_and_marginals_given_evidence_as_a_junction_tree_has_them(na
     network = gum.loadBN(str(plain))
     free = oocbe.read(path)
     best = oocbe.most_probable_explanation(free, OPTIONS)
-    labels = best.labels(best.assignments[0][1])
+    labels = best.labels
     # Part of a possible assignment, so that the evidence has a positive probability.
     random = np.random.default_rng(1)
     observed = random.choice(sorted(labels), size=3, replace=False).tolist()

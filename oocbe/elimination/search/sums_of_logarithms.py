@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from oocbe.elimination.observer import Observer, PassingOn
+from oocbe.elimination.observer import PassingOn
 from oocbe.elimination.plan.plan import easy_orders
 from oocbe.elimination.preparation.logarithms import exponential, exponential_above, in_logarithms, log_weights
 from oocbe.elimination.preparation.ranges import rounding_margin
@@ -51,9 +51,9 @@ def prefers_logarithms(problem: Problem, options: SolveOptions) -> bool:
     return not choices or sum(choices[0].predicted_rows) > FEW_ROWS
 
 
-def telling_products(observer: Observer | None, problem: Problem) -> Observer | None:
+def telling_products(observer: PassingOn, problem: Problem) -> PassingOn:
     """Who is to be told about the sums of a product problem, so that the observer hears of products."""
-    return observer if observer is None or not problem.semiring.selects else _TellingProducts(observer)
+    return observer if not problem.semiring.selects else _TellingProducts(observer)
 
 
 def as_products(problem: Problem, logarithms: Problem, result: Result, why: str) -> Result:

@@ -1,0 +1,46 @@
+"""Answers in the words of the problem: schedules of photographs, assignments, and values of marginals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from oocbe.results.numerals import all_digits
+
+if TYPE_CHECKING:
+    from oocbe.model.photographs import ImagingDay, Schedule
+    from oocbe.results.task_result import TaskResult
+
+
+def schedule_rows(schedule: Schedule) -> list[tuple[str, object]]:
+    """Profit, photographs and memory of a schedule, then what is taken as ``photograph:camera``."""
+    used = "" if schedule.capacity is None else f"{schedule.memory:,} of {schedule.capacity:,} units used"
+    chosen = " ".join(f"{t.name}:{t.camera}" for t in schedule.taken)
+    return [
+        ("profit", f"{schedule.profit:,} of {schedule.possible:,}"),
+        ("photographs", f"{len(schedule.taken):,} of {schedule.photographs:,}"),
+        ("recorder", used),
+        ("selected", chosen),
+    ]
+
+
+def task_answers(result: TaskResult, day: ImagingDay | None) -> Iterator[str]:
+    """A line for each assignment of ``kbest`` and ``mpe``, and for each variable of marginals.
+
+    Of a day of photographs, those that are taken are told, with the profit.
+    """
+    for (value, labels), (_, assignment) in zip(result.labelled, result.assignments, strict=True):
+        with all_digits():
+            shown = f"{value}  "
+        if day is None:
+            yield shown + " ".join(f"{name}={label}" for name, label in labels.items())
+        else:
+            schedule = day.schedule(assignment)
+            yield f"{shown}profit {schedule.profit}: " + " ".join(f"{t.name}:{t.camera}" for t in schedule.taken)
+    for name, own in result.marginals_by_name.items():
+        yield f"{name}  " + "  ".join(f"{label}: {_shown(x)}" for label, x in own.items())
+
+
+def _shown(x: int | float) -> str:
+    """All digits of an integer, the first ones of another number."""
+    return str(x) if isinstance(x, int) else f"{x:.6g}"

@@ -1,0 +1,128 @@
+"""What a solve's result says of its course: bounds and assignments over time, orders tried, rows of each bucket."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from oocbe.elimination.observer import Observer, PassingOn
+from oocbe.elimination.orders.order import search_orders
+from oocbe.errors import TimeLimitError
+from oocbe.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
+from oocbe.system.deadline import Deadline, unlimited
+
+if TYPE_CHECKING:
+    from oocbe.elimination.orders.order_choice import OrderChoice
+    from oocbe.elimination.plan.plan import Plan
+    from oocbe.elimination.preparation.restrict import Restriction
+    from oocbe.model.problem import Problem
+    from oocbe.results.result import Result
+    from oocbe.settings.options import SolveOptions
+
+MOST_POINTS = 2_000
+"""Points of the curve that are kept; where there are more, every second one goes."""
+
+
+PLAN_SECONDS = 0.25
+"""Time to find an order at the end of a search that never needed one."""
+
+
+class History(PassingOn):
+    """Writes down what a solve tells, and passes it on.
+
+    Parameters
+    ----------
+    told : who is told; None: nobody, and no plan is made to be told.
+    begin : time of ``time.perf_counter`` from which seconds count.
+    """
+
+    def __init__(self, told: Observer | None, begin: float) -> None:
+        super().__init__(_Nobody() if told is None else told)
+        self._is_heard = told is not None
+        self._begin = begin
+        self._known: list[KnownAt] = []
+        self._buckets: list[BucketDone] = []
+        self._width = 0
+        self._orders = 0
+
+    @property
+    def wants_plans(self) -> bool:
+        """Whether anybody is told."""
+        return self._is_heard
+
+    def order_chosen(self, choice: OrderChoice, begins: bool) -> None:
+        """Take the width of an order that is likely to be used, or that an elimination begins with."""
+        self._width = max((len(separator) for separator in choice.separators), default=0)
+        if begins:
+            self._orders += 1
+            self._buckets.clear()
+
+    def started(self, plan: Plan) -> None:
+        """Passed on."""
+        self._told.started(plan)
+
+    def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
+        """Written down, and passed on."""
+        self._buckets.append(BucketDone(variable, rows, bytes))
+        self._told.bucket_done(number, total, variable, rows, bytes)
+
+    def bounds_changed(
+        self,
+        lower: int | float | None,
+        value: int | float | None,
+        why: str,
+        assignment: tuple[int, ...] | None,
+    ) -> None:
+        """Written down, and passed on."""
+        self._add(lower, value)
+        self._told.bounds_changed(lower, value, why, assignment)
+
+    def _add(self, bound: int | float | None, value: int | float | None) -> None:
+        if self._known and self._known[-1][1:] == (bound, value):
+            return
+        if len(self._known) >= MOST_POINTS:
+            del self._known[1::2]
+        self._known.append(KnownAt(round(time.perf_counter() - self._begin, 6), bound, value))
+
+    def told_by(self, result: Result, problem: Problem, left: Restriction, options: SolveOptions) -> Result:
+        """The result with what was written down, and what it means in the problem's own words.
+
+        Parameters
+        ----------
+        result : of the whole problem. problem : the whole one. left : what propagation left of it.
+        """
+        if (result.bound, result.value) != (None, None):
+            self._add(result.bound, result.value)
+        assignment = result.assignment
+        linear = () if assignment is None else problem.linear_constraints
+        return replace(
+            result,
+            width=result.width or self._width or _planned_width(result, left.problem or problem, options),
+            anytime=tuple(self._known),
+            buckets=tuple(self._buckets),
+            orders_tried=self._orders,
+            linear=tuple(Consumption(c.name, int(c.consumption(assignment or ())), c.capacity) for c in linear),
+            propagation=Removed(
+                sum(problem.sizes),
+                left.removed,
+                len(problem.variables) - len(left.variables),
+            ),
+            schedule=None if problem.day is None or assignment is None else problem.day.schedule(assignment),
+        )
+
+
+def _planned_width(result: Result, left: Problem, options: SolveOptions) -> int:
+    """Width of an order found at once, where the search never came to one; 0 where it cannot be told in a moment."""
+    if result.order or result.status == "interrupted":
+        return 0
+    try:
+        with unlimited(), Deadline(PLAN_SECONDS) as deadline:
+            choices = search_orders(left, options.order, 0.0, options.seed, deadline=deadline)
+    except TimeLimitError:
+        return 0
+    return max((len(separator) for separator in choices[0].separators), default=0)
+
+
+class _Nobody(Observer):
+    """Is told, and does nothing."""

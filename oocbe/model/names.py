@@ -1,0 +1,92 @@
+"""From names and labels to the indices of variables and values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from oocbe.errors import UsageError
+
+if TYPE_CHECKING:
+    from oocbe.model.parts import Variable
+
+
+class OfVariables(Protocol):
+    """What has a name and variables: a problem."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """Those that are named."""
+
+
+SHOWN_NAMES = 8
+"""Names or labels that a message lists."""
+
+
+def variable_index(problem: OfVariables, name: object) -> int:
+    """Index of a variable given by its name.
+
+    Raises
+    ------
+    UsageError : there is none of that name.
+    """
+    for number, v in enumerate(problem.variables):
+        if v.name == name:
+            return number
+    raise UsageError(f"{problem.name}: there is no variable {name!r}")
+
+
+def value_index(variable: Variable, value: object) -> int:
+    """Index of a value given by its label or number.
+
+    Raises
+    ------
+    UsageError : the variable has no such value.
+    """
+    if isinstance(value, str):
+        if variable.labels is not None and value in variable.labels:
+            return variable.labels.index(value)
+        if value.isascii() and value.isdecimal() and len(value) < 20 and int(value) < variable.size:
+            return int(value)
+    elif not isinstance(value, bool) and hasattr(value, "__index__") and 0 <= value.__index__() < variable.size:
+        return int(value.__index__())
+    shown = _listed([variable.label(i) for i in range(min(SHOWN_NAMES + 1, variable.size))])
+    raise UsageError(f"variable {variable.name!r} has no value {value!r}; its values are {shown}")
+
+
+def indices_of(problem: OfVariables, values: Mapping[str, str | int]) -> dict[int, int]:
+    """Variable index to value index of what is given by names and labels (or numbers of values).
+
+    Raises
+    ------
+    UsageError : a name or a value that the problem does not have.
+    """
+    number = {v.name: index for index, v in enumerate(problem.variables)}
+    found = {}
+    for name, value in values.items():
+        if name not in number:
+            raise UsageError(f"{problem.name}: there is no variable {name!r}")
+        found[number[name]] = value_index(problem.variables[number[name]], value)
+    return found
+
+
+def assignment_of(problem: OfVariables, values: Mapping[str, str | int]) -> tuple[int, ...]:
+    """An assignment of all variables, value indices in the problem's order.
+
+    Raises
+    ------
+    UsageError : a name or a value that the problem does not have, or a variable that has no value here.
+    """
+    found = indices_of(problem, values)
+    missing = [v.name for number, v in enumerate(problem.variables) if number not in found]
+    if missing:
+        raise UsageError(f"{problem.name}: no value is given for {_listed(missing)}")
+    return tuple(found[number] for number in range(len(problem.variables)))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN_NAMES]) + (", …" if len(names) > SHOWN_NAMES else "")

@@ -1,0 +1,108 @@
+"""A day of a photographing satellite: what a SPOT5 file says of its photographs beside costs and constraints.
+
+An assignment of such a problem is a schedule: each photograph is taken by a camera, or left out. Its *profit* is the
+weight of those taken; what is minimised is the weight of those left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+CAMERAS: Mapping[str, str] = {"1": "front camera", "2": "middle camera", "3": "rear camera", "13": "front and rear"}
+"""What the values of SPOT5 files mean; a stereoscopic photograph is taken by two cameras."""
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """One that may be taken.
+
+    Attributes
+    ----------
+    name : its number in the file. weight : what it is worth.
+    orbit : the satellite's revolution as the file has it; None where it says nothing.
+    values : label of each value; the first one leaves it out.
+    memory : units of the recorder that it takes with each value.
+    """
+
+    name: str
+    weight: int
+    orbit: str | None
+    values: tuple[str, ...]
+    memory: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TakenPhotograph:
+    """A photograph of a schedule; ``camera`` is its value's label: 1, 2, 3 or 13."""
+
+    name: str
+    camera: str
+    orbit: str | None
+    weight: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What an assignment of a day means.
+
+    Attributes
+    ----------
+    profit : weight of the photographs taken. possible : of all.
+    taken : photographs that are taken, in the file's order. photographs : how many there are.
+    memory : units of the recorder that they take. capacity : what there is; None where nothing limits it.
+    """
+
+    profit: int
+    possible: int
+    taken: tuple[TakenPhotograph, ...]
+    photographs: int
+    memory: int
+    capacity: int | None
+
+    @property
+    def by_orbit(self) -> dict[str | None, tuple[TakenPhotograph, ...]]:
+        """Photographs taken by orbit, as the file has them; all under None where it tells none."""
+        orbits: dict[str | None, list[TakenPhotograph]] = {}
+        for taken in self.taken:
+            orbits.setdefault(taken.orbit, []).append(taken)
+        return {orbit: tuple(photographs) for orbit, photographs in orbits.items()}
+
+    def to_json(self) -> dict[str, object]:
+        """Everything as JSON types."""
+        return {
+            "profit": self.profit,
+            "possible": self.possible,
+            "photographs": self.photographs,
+            "memory": self.memory,
+            "capacity": self.capacity,
+            "taken": [
+                {"name": t.name, "camera": t.camera, "orbit": t.orbit, "weight": t.weight, "memory": t.memory}
+                for t in self.taken
+            ],
+        }
+
+
+@dataclass(frozen=True)
+class ImagingDay:
+    """All photographs of a day, in the order of the problem's variables, and the recorder's capacity."""
+
+    photographs: tuple[Photograph, ...]
+    capacity: int | None
+
+    def schedule(self, assignment: Sequence[int]) -> Schedule:
+        """What an assignment (one value index a photograph, 0: left out) means."""
+        taken = tuple(
+            TakenPhotograph(p.name, p.values[value], p.orbit, p.weight, p.memory[value])
+            for p, value in zip(self.photographs, assignment, strict=True)
+            if value
+        )
+        return Schedule(
+            profit=sum(t.weight for t in taken),
+            possible=sum(p.weight for p in self.photographs),
+            taken=taken,
+            photographs=len(self.photographs),
+            memory=sum(t.memory for t in taken),
+            capacity=self.capacity,
+        )
