@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.layout import Layout
     from oocbe.tables.packed import PackedTable
+    from oocbe.tables.parquet import common_domains
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
     from oocbe.tables.table import Table
@@ -122,6 +123,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "bound",
+    "common_domains",
     "count",
     "count_optimal",
     "join_maximise",
@@ -169,6 +171,7 @@ _HOMES = {
     "oocbe.tables.complete": "CompleteTable",
     "oocbe.tables.layout": "Layout",
     "oocbe.tables.packed": "PackedTable",
+    "oocbe.tables.parquet": "common_domains",
     "oocbe.tables.stored": "StoredTable",
     "oocbe.tables.stored_complete": "StoredCompleteTable",
     "oocbe.tables.table": "Table",

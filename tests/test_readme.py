@@ -28,6 +28,26 @@ def test_snippets_of_agents() -> None:
     assert outcome.failed == 0
 
 
+def test_snippets_of_stored_forms() -> None:
+    outcome = doctest.testfile(str(ROOT / "docs" / "format.md"), module_relative=False)
+    assert outcome.attempted >= 4
+    assert outcome.failed == 0
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tables.md"])
+def test_the_parquet_join_runs_as_it_is_written(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    block = next(b for b in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL) if "sales" in b)
+    assert len([line for line in block.splitlines() if line]) <= 8
+    monkeypatch.chdir(tmp_path)
+    sales = {"shop": ["b", "a", "a"], "day": [0, 1, 2], "cost": [1, 2, 3]}
+    parquet.write_table(arrow.table(sales), "sales.parquet")
+    parquet.write_table(arrow.table({"shop": ["a", "d"], "cost": [10, 20]}), "rents.parquet")
+    exec(block, {})
+    assert parquet.read_table("best.parquet").to_pydict() == {"shop": ["a"], "cost": [13]}
+
+
 def test_the_package_s_own_snippet() -> None:
     outcome = doctest.testmod(oocbe)
     assert outcome.attempted >= 4

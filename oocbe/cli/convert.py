@@ -1,4 +1,4 @@
-"""``oocbe convert``: a problem from one format to another."""
+"""``oocbe convert``: a problem or a table from one format to another."""
 
 from __future__ import annotations
 
@@ -24,9 +24,26 @@ def convert(
     format: FormatFlag = None,
     to: Annotated[str | None, typer.Option("--to", help="Format of OUT, where its suffix does not tell.")] = None,
     evidence: EvidenceFlag = None,
+    values: Annotated[
+        str, typer.Option("--values", metavar="COLUMN", help="Of a table: the column of values in Parquet.")
+    ] = "value",
+    semiring: Annotated[
+        str | None, typer.Option("--semiring", help="Of a table: what its values mean, such as min-sum; max-sum.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="BYTES", help="Of a table: limit on rows held, such as 2GiB.")
+    ] = None,
     debug: DebugFlag = False,
 ) -> None:
-    """Write FILE to OUT in another format."""
+    """Write FILE to OUT in another format.
+
+    FILE and OUT are problems, or tables: Parquet files or folders of them, and stored tables, in pieces.
+    """
+    from oocbe.cli.tables import convert_table, is_table
+
+    if format is None and is_table(file):
+        convert_table(file, out, values, semiring, memory, to)
+        return
     from oocbe.facade import finite_problem
     from oocbe.model.dcop import Dcop
 

@@ -134,7 +134,7 @@ def eliminate_tables(
     kept = [name for name in sizes if name not in gone]
     kept = [n for n in kept if uses[n] == 1] + [n for n in kept if uses[n] > 1]
     last = [name for name in sizes if name in gone]
-    layout = Layout(tuple(kept), tuple(sizes[name] for name in kept))
+    layout = Layout.of(kept, [sizes[name] for name in kept], *(t.layout for t in tables))
     terms = prod(sizes[name] for name in last)
     dtype = complete_dtype([t.values[t.feasible()] for t in tables], semiring, terms)
     check_cells(layout, dtype)

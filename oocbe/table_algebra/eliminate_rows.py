@@ -114,7 +114,7 @@ class Elimination:
         """Layout of the result."""
         outer = (*self.own_outer, *self.kept)
         sizes = (*self.inner_layout.select(self.own_inner).sizes, *self.outer_layout.select(outer).sizes)
-        return Layout((*self.own_inner, *outer), sizes)
+        return Layout.of((*self.own_inner, *outer), sizes, self.outer_layout, self.inner_layout)
 
     def prepare(
         self, outer: Table, inner: Table, dtype: np.dtype[Any], kernels: Backend, piece_rows: int | None = None

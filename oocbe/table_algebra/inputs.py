@@ -191,5 +191,14 @@ def check_pair(table1: AnyTable, table2: AnyTable) -> tuple[str, ...]:
         size1 = table1.layout.sizes[table1.layout.place(name)]
         size2 = table2.layout.sizes[table2.layout.place(name)]
         if size1 != size2:
-            raise ModelError(f"variable {name} has {size1} values in one table and {size2} in the other")
+            raise ModelError(
+                f"variable {name} has {size1} values in one table and {size2} in the other; make both with the domains "
+                "that common_domains finds for them"
+            )
+        labels1, labels2 = table1.layout.labels.get(name), table2.layout.labels.get(name)
+        if labels1 is not labels2 and None not in (labels1, labels2) and labels1 != labels2:
+            raise ModelError(
+                f"variable {name} has other labels in one table than in the other; make both with the domains that "
+                "common_domains finds for them"
+            )
     return shared

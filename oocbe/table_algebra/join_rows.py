@@ -69,7 +69,7 @@ def joined_layout(layout1: Layout, layout2: Layout, shared: Sequence[str]) -> La
     own1 = [name for name in layout1.scope if name not in shared]
     own2 = [name for name in layout2.scope if name not in shared]
     sizes = (*layout1.select((*shared, *own1)).sizes, *layout2.select(own2).sizes)
-    return Layout((*shared, *own1, *own2), sizes)
+    return Layout.of((*shared, *own1, *own2), sizes, layout1, layout2)
 
 
 def prepare_join(

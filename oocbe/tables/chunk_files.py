@@ -22,11 +22,11 @@ KEY_NAMES = "key_{}"
 VALUES_NAME = "values"
 """Folder of the chunks of values."""
 
-PACKED, BLOSC = "packed", "blosc"
-"""Forms of a chunk on disk: since version 2 of the format, and before."""
+PACKED, BLOSC, ZSTD = "packed", "blosc", "zstd"
+"""Forms of a chunk on disk: since version 2 of the format, before that, and of version 4, one array a variable."""
 
-CODEC_NAMES = {PACKED: ["oocbe.packed"], BLOSC: ["bytes", "blosc", "crc32c"]}
-"""Codecs of the arrays' metadata: packed chunks since version 2 of the format, shuffled and compressed ones before."""
+CODEC_NAMES = {PACKED: ["oocbe.packed"], BLOSC: ["bytes", "blosc", "crc32c"], ZSTD: ["bytes", "zstd"]}
+"""Codecs of the arrays' metadata, by the form of their chunks."""
 
 BLOSC_HEADER, CRC_BYTES = 16, 4
 """Bytes of a Blosc frame's header, of which 4 to 8 are the size after decompression, and of the checksum behind it."""

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from zarr import Group, open_group
-from zarr.codecs import BloscCodec, Crc32cCodec
+from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore
 
 from oocbe.kernels.cpu.threads import run_all
-from oocbe.tables.chunk_files import KEY_NAMES, PACKED, VALUES_NAME
+from oocbe.tables.chunk_files import KEY_NAMES, PACKED, VALUES_NAME, ZSTD
 from oocbe.tables.codec import encode
+from oocbe.tables.column_form import column_dtype, column_names, columns_of
 from oocbe.tables.disk import write_file
 from oocbe.tables.faults import passing
+from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import FileRecord, Manifest
 from oocbe.tables.zarr_codec import PackedCodec
 from oocbe.tracing.recorder import WRITER, span
@@ -73,7 +75,7 @@ class RecordingStore(LocalStore):  # type: ignore[misc]
 
 
 class NewArrays:
-    """A Zarr v3 group with one array a key word and one of values, while it is being written.
+    """A Zarr v3 group with one array a key word, or a variable, and one of values, while it is being written.
 
     The array objects are kept: one opened again by name would have lost the setting to write chunks of zeros.
     """
@@ -82,6 +84,7 @@ class NewArrays:
         self,
         root: Path,
         manifest: Manifest,
+        layout: Layout,
         words: int,
         dtype: np.dtype[Any],
         chunk_rows: int,
@@ -93,7 +96,13 @@ class NewArrays:
         self._codec = codec
         self._rows = 0
         self._group: Group = open_group(self._store, mode="a", zarr_format=3)
-        self._names = [*(KEY_NAMES.format(word) for word in range(words)), VALUES_NAME]
+        self._layout = layout
+        items: list[np.dtype[Any]]
+        if codec == ZSTD:
+            names, items = column_names(layout), [column_dtype(size) for size in layout.sizes]
+        else:
+            names, items = [KEY_NAMES.format(word) for word in range(words)], [np.dtype(np.uint64)] * words
+        self._names = [*names, VALUES_NAME]
         self._arrays = [
             self._group.create_array(
                 name,
@@ -103,13 +112,13 @@ class NewArrays:
                 config={"write_empty_chunks": True},
                 **_codecs(codec, item),
             )
-            for name, item in zip(self._names, [*[np.dtype(np.uint64)] * words, dtype], strict=True)
+            for name, item in zip(self._names, [*items, dtype], strict=True)
         ]
 
     def append(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Write rows behind the ``start`` rows there are (a multiple of the chunk size)."""
         self._rows = start + len(values)
-        columns = [*keys, values]
+        columns = [*(columns_of(self._layout, keys) if self._codec == ZSTD else keys), values]
         if self._codec != PACKED:
             for array, column in zip(self._arrays, columns, strict=True):
                 array.resize((self._rows,))
@@ -146,6 +155,8 @@ class NewArrays:
 def _codecs(codec: str, dtype: np.dtype[Any]) -> dict[str, Any]:
     if codec == PACKED:
         return {"serializer": PackedCodec(), "compressors": None}
+    if codec == ZSTD:
+        return {"compressors": ZstdCodec(level=3)}
     # Sorted keys share their high bytes: brought together by the shuffle they nearly vanish.
     blosc = BloscCodec(cname="zstd", clevel=1, shuffle="shuffle", typesize=dtype.itemsize)
     return {"compressors": [blosc, Crc32cCodec()]}

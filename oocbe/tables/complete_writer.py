@@ -13,6 +13,7 @@ from oocbe.model.infeasible import feasible_mask
 from oocbe.model.semiring import Semiring
 from oocbe.system.deadline import look
 from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.group import layout_attributes
 from oocbe.tables.group_writer import GroupWriter
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COMPLETE_VERSION
@@ -117,8 +118,7 @@ class CompleteTableWriter(GroupWriter):
         self._flush()
         attributes = {
             "version": self._manifest.version,
-            "scope": list(self.layout.scope),
-            "sizes": list(self.layout.sizes),
+            **layout_attributes(self.layout),
             "semiring": self.semiring.name,
             "dtype": self.dtype.name,
             "rows": self.rows,

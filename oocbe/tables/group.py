@@ -9,7 +9,10 @@ from typing import Any, TypeVar
 
 from oocbe.errors import CorruptDataError, ModelError, UnsupportedError
 from oocbe.tables.chunk_files import CODEC_NAMES
+from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
+from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
+from oocbe.tables.numbers import VALUE_DTYPES
 
 Made = TypeVar("Made")
 
@@ -86,6 +89,23 @@ def _codec_names(metadata: Mapping[str, Any]) -> list[object] | None:
     return [codec.get("name") for codec in codecs]
 
 
+def layout_of(attributes: Mapping[str, Any]) -> Layout:
+    """The layout that attributes tell; ValueError or ModelError where labels are none that a variable may have."""
+    labels = {name: tuple(own) for name, own in attributes.get("labels", {}).items()}
+    for own in labels.values():
+        if not all(isinstance(label, str | int) for label in own) or len(set(own)) != len(own):
+            raise ValueError("labels that are neither text nor integers, or one twice")
+    return Layout(tuple(attributes["scope"]), tuple(attributes["sizes"]), labels)
+
+
+def layout_attributes(layout: Layout) -> dict[str, Any]:
+    """What a table's folder says of its layout."""
+    attributes: dict[str, Any] = {"scope": list(layout.scope), "sizes": list(layout.sizes)}
+    if layout.labels:
+        attributes["labels"] = {name: list(own) for name, own in layout.labels.items()}
+    return attributes
+
+
 def check_extent(attributes: Mapping[str, Any]) -> None:
     """Refuse a least and greatest value that no table has (ValueError)."""
     if "extent" in attributes:
@@ -106,3 +126,19 @@ def read_json(folder: Path, manifest: Manifest, name: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise CorruptDataError(f"{folder / name}: not a JSON object")
     return content
+
+
+def check_table_attributes(attributes: Mapping[str, Any]) -> None:
+    """Types and ranges of what the constructor takes on trust; ValueError where they are impossible."""
+    integers = (attributes["rows"], attributes["chunk_rows"], attributes["words"], *attributes["sizes"])
+    if not all(type(number) is int for number in integers) or type(attributes["sorted"]) is not bool:
+        raise ValueError("a number or flag of another type")
+    if not all(isinstance(name, str) for name in attributes["scope"]):
+        raise ValueError("a variable name that is no text")
+    if attributes["dtype"] not in {d.name for d in VALUE_DTYPES}:
+        raise ValueError(f"value dtype {attributes['dtype']!r}")
+    if not 0 <= attributes["rows"] < 1 << 48 or not 1 <= attributes["chunk_rows"] <= LARGEST_CHUNK_ROWS:
+        raise ValueError("rows or chunk rows out of range")
+    if layout_of(attributes).words != attributes["words"]:
+        raise ValueError("scope and words do not fit")
+    check_extent(attributes)

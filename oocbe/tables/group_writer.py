@@ -25,9 +25,8 @@ from oocbe.tables.faults import passing
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
-from oocbe.tables.numbers import check_numbers
+from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 from oocbe.tables.scratch import remove_locked, remove_partial_folders
-from oocbe.tables.table import VALUE_DTYPES
 
 if TYPE_CHECKING:
     from oocbe.tables.chunk_store import NewArrays
@@ -146,7 +145,14 @@ class GroupWriter:
 
         if self._arrays is None:
             self._arrays = NewArrays(
-                self._folder, self._manifest, self._words, self.dtype, self._chunk_rows, self._codec, self._budget
+                self._folder,
+                self._manifest,
+                self.layout,
+                self._words,
+                self.dtype,
+                self._chunk_rows,
+                self._codec,
+                self._budget,
             )
         return self._arrays
 

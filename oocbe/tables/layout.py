@@ -9,15 +9,18 @@ Keys compare like numbers, the last word most significant. A table's keys are on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError
+
+Label: TypeAlias = str | int | bool
+"""What a value of a variable may be called."""
 
 WORD_BITS = 64
 """Bits of a key word."""
@@ -49,10 +52,13 @@ class Layout:
     ----------
     scope : variable names, the least significant first, without repetition.
     sizes : domain size of each.
+    labels : what the values of a variable are called, one label a value index; of those that have any. Operators hand
+        them on; they play no part in whether layouts are equal.
     """
 
     scope: tuple[str, ...]
     sizes: tuple[int, ...]
+    labels: Mapping[str, tuple[Label, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.scope) != len(self.sizes):
@@ -62,6 +68,15 @@ class Layout:
         for name, size in zip(self.scope, self.sizes, strict=True):
             if not 1 <= size <= 1 << 62:
                 raise ModelError(f"variable {name}: domain size {size} is outside 1 .. 2^62")
+        for name, labels in self.labels.items():
+            if len(labels) != self.sizes[self.place(name)]:
+                raise ModelError(f"variable {name}: {len(labels):,} labels for {self.sizes[self.place(name)]:,} values")
+
+    @classmethod
+    def of(cls, scope: Sequence[str], sizes: Sequence[int], *sources: Layout) -> Layout:
+        """A layout whose variables have the labels that the first of some other layouts has for them."""
+        labels = {name: found for source in reversed(sources) for name, found in source.labels.items()}
+        return cls(tuple(scope), tuple(sizes), {name: labels[name] for name in scope if name in labels})
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -162,4 +177,4 @@ class Layout:
 
     def select(self, names: Sequence[str]) -> Layout:
         """Layout of the given variables of this scope, in the order given."""
-        return Layout(tuple(names), tuple(self.sizes[self.place(n)] for n in names))
+        return Layout.of(names, [self.sizes[self.place(n)] for n in names], self)

@@ -30,7 +30,9 @@ FORMAT_VERSION = 2
 """Version 2: packed chunks and the least and greatest value; version 1, with Blosc chunks, is read as well."""
 COMPLETE_VERSION = 3
 """Version 3: complete tables, which have values and no keys."""
-READABLE_VERSIONS = (1, 2, COMPLETE_VERSION)
+COLUMNS_VERSION = 4
+"""Version 4: one array a variable, for others to read (:mod:`oocbe.tables.column_form`)."""
+READABLE_VERSIONS = (1, 2, COMPLETE_VERSION, COLUMNS_VERSION)
 """Versions of the format that are read."""
 
 LARGEST_MANIFEST = 1 << 28

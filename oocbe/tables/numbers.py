@@ -11,8 +11,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from oocbe.errors import ModelError
 from oocbe.model.semiring import Semiring
+
+VALUE_DTYPES = tuple(np.dtype(t) for t in (np.int32, np.int64, np.float32, np.float64))
+"""Dtypes that values of tables may have."""
 
 
 def check_numbers(what: str, values: Any, semiring: Semiring) -> None:

@@ -21,19 +21,30 @@ from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import MAX_SUM, SEMIRINGS, Semiring
 from oocbe.system.checksums import crc32
 from oocbe.tables import disk
-from oocbe.tables.chunk_files import BLOSC, KEY_NAMES, PACKED, VALUES_NAME, read_packed, read_packed_into, read_rows
-from oocbe.tables.group import attributes_of, check_extent, check_files, made_of
+from oocbe.tables.chunk_files import (
+    BLOSC,
+    KEY_NAMES,
+    PACKED,
+    VALUES_NAME,
+    ZSTD,
+    read_packed,
+    read_packed_into,
+    read_rows,
+)
+from oocbe.tables.column_form import column_dtype, column_names, read_columns
+from oocbe.tables.exchange import OnDisk
+from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COMPLETE_VERSION, Manifest
+from oocbe.tables.manifest import COLUMNS_VERSION, COMPLETE_VERSION, Manifest
 from oocbe.tables.read_ahead import ReadAhead
-from oocbe.tables.table import VALUE_DTYPES, Table, describe_table, format_bytes
-from oocbe.tables.writer import CHUNK_ROWS, LARGEST_CHUNK_ROWS, StoredTableWriter
+from oocbe.tables.table import Table, describe_table, format_bytes
+from oocbe.tables.writer import CHUNK_ROWS, StoredTableWriter
 
 if TYPE_CHECKING:
     from oocbe.tables.disk_budget import DiskBudget
 
 
-class StoredTable:
+class StoredTable(OnDisk):
     """An incomplete table on disk. Made by :meth:`open`, :meth:`create` or :meth:`save`; never changed afterwards.
 
     Attributes
@@ -48,7 +59,7 @@ class StoredTable:
 
     def __init__(self, path: Path, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
         self.path = path
-        self.layout = Layout(tuple(attributes["scope"]), tuple(attributes["sizes"]))
+        self.layout = layout_of(attributes)
         self.semiring: Semiring = SEMIRINGS[attributes["semiring"]]
         self.dtype: np.dtype[Any] = np.dtype(attributes["dtype"])
         self.rows: int = attributes["rows"]
@@ -56,7 +67,7 @@ class StoredTable:
         self.is_sorted: bool = attributes["sorted"]
         self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
         self._manifest = manifest
-        self._codec = BLOSC if manifest.version == 1 else PACKED
+        self._codec = {1: BLOSC, COLUMNS_VERSION: ZSTD}.get(manifest.version, PACKED)
         self._read_ahead = ReadAhead(self.chunk_count, self.stored_bytes // max(1, self.chunk_count))
 
     @classmethod
@@ -73,7 +84,8 @@ class StoredTable:
     ) -> StoredTableWriter:
         """A writer for a new table, to be used in a ``with`` statement; see :class:`StoredTableWriter`.
 
-        codec : ``packed`` (:mod:`oocbe.tables.codec`), or ``blosc`` for version 1 of the format.
+        codec : ``packed`` (:mod:`oocbe.tables.codec`); ``zstd``, which any Zarr library reads, one array a variable
+            (:mod:`oocbe.tables.column_form`); or ``blosc`` for version 1 of the format.
         budget : counts what is written, and may refuse it.
 
         Raises
@@ -84,11 +96,18 @@ class StoredTable:
 
     @classmethod
     def save(
-        cls, path: str | Path, table: Table, *, chunk_rows: int = CHUNK_ROWS, budget: DiskBudget | None = None
+        cls,
+        path: str | Path,
+        table: Table,
+        *,
+        chunk_rows: int = CHUNK_ROWS,
+        codec: str = PACKED,
+        budget: DiskBudget | None = None,
     ) -> StoredTable:
-        """Write a table in memory to disk and open it; errors as for :meth:`create`."""
-        dtype, semiring = table.values.dtype, table.semiring
-        return cls.save_pieces(path, table.layout, dtype, semiring, [table], chunk_rows=chunk_rows, budget=budget)
+        """Write a table in memory to disk and open it; codec and errors as for :meth:`create`."""
+        return cls.save_pieces(
+            path, table.layout, table.dtype, table.semiring, [table], chunk_rows=chunk_rows, codec=codec, budget=budget
+        )
 
     @classmethod
     def save_pieces(
@@ -100,13 +119,14 @@ class StoredTable:
         pieces: Iterable[Table],
         *,
         chunk_rows: int = CHUNK_ROWS,
+        codec: str = PACKED,
         budget: DiskBudget | None = None,
     ) -> StoredTable:
         """Write tables in memory, of one layout and dtype, end to end as one table and open it.
 
         Errors as for :meth:`create`, and those of the pieces as they are made: nothing is left of the table then.
         """
-        with cls.create(path, layout, dtype, semiring, chunk_rows=chunk_rows, budget=budget) as writer:
+        with cls.create(path, layout, dtype, semiring, chunk_rows=chunk_rows, codec=codec, budget=budget) as writer:
             for piece in pieces:
                 writer.append(piece.keys, piece.values)
         return cls.open(path)
@@ -127,7 +147,7 @@ class StoredTable:
         attributes = attributes_of(folder, manifest)
 
         def make() -> StoredTable:
-            _check_attributes(attributes)
+            check_table_attributes(attributes)
             return cls(folder, manifest, attributes)
 
         table = made_of(folder, make)
@@ -201,10 +221,13 @@ class StoredTable:
         """
         from oocbe.kernels.cpu.threads import run_all
 
+        stop = start + keys.shape[1]
+        if self._codec == ZSTD:
+            read_columns(self.path, self._manifest, self.layout, self.chunk_rows, start, keys, values)
+            return
         columns = {KEY_NAMES.format(word): column for word, column in enumerate(keys)}
         if values is not None:
             columns[VALUES_NAME] = values
-        stop = start + keys.shape[1]
         wanted = range(start // self.chunk_rows, -(-stop // self.chunk_rows))
         for chunk in () if alone else self._read_ahead.after(wanted.start, wanted.stop):
             for name in columns:
@@ -240,6 +263,11 @@ class StoredTable:
         CorruptDataError : it is missing or damaged.
         """
         name, rows, dtype = self._chunk(column, chunk)
+        if self._codec == ZSTD:
+            part = self.read(chunk * self.chunk_rows, chunk * self.chunk_rows + rows, alone=True)
+            from oocbe.tables.codec import encode
+
+            return encode([*part.keys, part.values][column])
         return read_packed(self.path, self._manifest, name, self._codec, rows, self.chunk_rows, dtype)
 
     def packed_chunk_into(self, column: int, chunk: int, target: NDArray[np.uint64]) -> None:
@@ -315,26 +343,15 @@ class StoredTable:
 
     def _check_files(self) -> None:
         """All files that this table must have are listed and there, no others listed; arrays are what they must be."""
-        arrays = {f"key_{word}": "uint64" for word in range(self.layout.words)} | {"values": self.dtype.name}
+        if self._codec == ZSTD:
+            sizes = self.layout.sizes
+            arrays = {n: column_dtype(s).name for n, s in zip(column_names(self.layout), sizes, strict=True)}
+        else:
+            arrays = {KEY_NAMES.format(word): "uint64" for word in range(self.layout.words)}
+        arrays[VALUES_NAME] = self.dtype.name
         chunks = -(-self.rows // self.chunk_rows)
         if not chunks == self.chunk_count == len(self._manifest.last_keys):
             raise CorruptDataError(
                 f"{self.path}: the manifest lists {self.chunk_count:,} chunks, {self.rows:,} rows have {chunks:,}"
             )
         check_files(self.path, self._manifest, arrays, self.rows, self.chunk_rows, self._codec)
-
-
-def _check_attributes(attributes: Mapping[str, Any]) -> None:
-    """Types and ranges of what the constructor takes on trust; ValueError where they are impossible."""
-    integers = (attributes["rows"], attributes["chunk_rows"], attributes["words"], *attributes["sizes"])
-    if not all(type(number) is int for number in integers) or type(attributes["sorted"]) is not bool:
-        raise ValueError("a number or flag of another type")
-    if not all(isinstance(name, str) for name in attributes["scope"]):
-        raise ValueError("a variable name that is no text")
-    if attributes["dtype"] not in {d.name for d in VALUE_DTYPES}:
-        raise ValueError(f"value dtype {attributes['dtype']!r}")
-    if not 0 <= attributes["rows"] < 1 << 48 or not 1 <= attributes["chunk_rows"] <= LARGEST_CHUNK_ROWS:
-        raise ValueError("rows or chunk rows out of range")
-    if Layout(tuple(attributes["scope"]), tuple(attributes["sizes"])).words != attributes["words"]:
-        raise ValueError("scope and words do not fit")
-    check_extent(attributes)

@@ -23,13 +23,14 @@ from oocbe.tables.chunk_files import PACKED, VALUES_NAME, read_rows
 from oocbe.tables.complete import CompleteTable, check_cells
 from oocbe.tables.complete_writer import CompleteTableWriter
 from oocbe.tables.feasible_values import converted, dtype_of_rows
-from oocbe.tables.group import attributes_of, check_extent, check_files, made_of
+from oocbe.tables.group import attributes_of, check_extent, check_files, layout_of, made_of
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COMPLETE_VERSION, Manifest
+from oocbe.tables.numbers import VALUE_DTYPES
 from oocbe.tables.read_ahead import ReadAhead
 from oocbe.tables.stored import StoredTable
-from oocbe.tables.table import VALUE_DTYPES, Table, format_bytes
+from oocbe.tables.table import Table, format_bytes
 
 if TYPE_CHECKING:
     from oocbe.tables.disk_budget import DiskBudget
@@ -53,7 +54,7 @@ class StoredCompleteTable:
 
     def __init__(self, path: Path, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
         self.path = path
-        self.layout = Layout(tuple(attributes["scope"]), tuple(attributes["sizes"]))
+        self.layout = layout_of(attributes)
         self.semiring: Semiring = SEMIRINGS[attributes["semiring"]]
         self.dtype: np.dtype[Any] = np.dtype(attributes["dtype"])
         self.rows: int = attributes["rows"]
@@ -286,7 +287,7 @@ def _check_attributes(attributes: Mapping[str, Any]) -> None:
         raise ValueError("a variable name that is no text")
     if attributes["dtype"] not in {d.name for d in VALUE_DTYPES}:
         raise ValueError(f"value dtype {attributes['dtype']!r}")
-    layout = Layout(tuple(attributes["scope"]), tuple(attributes["sizes"]))
+    layout = layout_of(attributes)
     if sum(size.bit_length() - 1 for size in layout.sizes) >= 48:  # before a product of any number of them is taken
         raise ValueError("cells out of range")
     cells = layout.complete_rows

@@ -11,15 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.semiring import MAX_SUM, Semiring
+from oocbe.tables.exchange import InMemory
 from oocbe.tables.layout import Layout
-from oocbe.tables.numbers import check_numbers
-
-VALUE_DTYPES = tuple(np.dtype(t) for t in (np.int32, np.int64, np.float32, np.float64))
-"""Dtypes that values of tables may have."""
+from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class Table(InMemory):
     """An incomplete table: feasible assignments of a scope, each with a value. No key occurs twice.
 
     Attributes

@@ -11,15 +11,22 @@ from numpy.typing import DTypeLike, NDArray
 from oocbe.errors import ModelError, UsageError
 from oocbe.model.row_numbers import key_number
 from oocbe.model.semiring import Semiring
-from oocbe.tables.chunk_files import BLOSC, PACKED
+from oocbe.tables.chunk_files import BLOSC, PACKED, ZSTD
+from oocbe.tables.column_form import column_names
 from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.group import layout_attributes
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS, GroupWriter
 from oocbe.tables.layout import Layout
+from oocbe.tables.manifest import COLUMNS_VERSION
 
 __all__ = ["CHUNK_ROWS", "LARGEST_CHUNK_ROWS", "StoredTableWriter"]
 
 CHUNK_ROWS = 1 << 20
 """Default rows a chunk: 8 MiB of keys, large enough for full disk and codec speed, small against any memory budget."""
+
+
+VERSIONS = {PACKED: 2, ZSTD: COLUMNS_VERSION, BLOSC: 1}
+"""Version of the format that each form of chunks has."""
 
 
 class StoredTableWriter(GroupWriter):
@@ -38,9 +45,9 @@ class StoredTableWriter(GroupWriter):
         codec: str = PACKED,
         budget: DiskBudget | None = None,
     ) -> None:
-        if codec not in (PACKED, BLOSC):
-            raise UsageError(f"chunks can be {PACKED} or {BLOSC}, not {codec!r}")
-        version = 1 if codec == BLOSC else 2
+        if codec not in VERSIONS:
+            raise UsageError(f"chunks can be {', '.join(VERSIONS)}, not {codec!r}")
+        version = VERSIONS[codec]
         super().__init__(path, layout, dtype, semiring, chunk_rows, layout.words, version, codec, budget)
         self.is_sorted = True
         self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
@@ -172,8 +179,7 @@ class StoredTableWriter(GroupWriter):
     def _attributes(self) -> dict[str, Any]:
         attributes = {
             "version": self._manifest.version,
-            "scope": list(self.layout.scope),
-            "sizes": list(self.layout.sizes),
+            **layout_attributes(self.layout),
             "words": self.layout.words,
             "semiring": self.semiring.name,
             "dtype": self.dtype.name,
@@ -181,6 +187,8 @@ class StoredTableWriter(GroupWriter):
             "chunk_rows": self._chunk_rows,
             "sorted": self.is_sorted,
         }
-        if self._extent is not None and self._codec == PACKED:
+        if self._codec == ZSTD:
+            attributes["columns"] = column_names(self.layout)
+        if self._extent is not None and self._codec != BLOSC:
             attributes["extent"] = list(self._extent)
         return attributes

@@ -149,6 +149,27 @@ def test_convert_keeps_the_problem(tmp_path: Path) -> None:
     assert copy.evaluate([1] * 120) is None
 
 
+def test_convert_takes_tables_from_parquet_to_a_stored_table_and_back(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"shop": ["b", "a"], "cost": [5, 7]}
+    parquet.write_table(arrow.table(columns), tmp_path / "in.parquet")
+    paths = [str(tmp_path / name) for name in ("in.parquet", "stored", "plain", "out.parquet")]
+    assert run(app, ["convert", *paths[:2], "--values", "cost", "--semiring", "min-sum"]).exit_code == 0
+    assert run(app, ["convert", *paths[1:3], "--to", "zstd"]).exit_code == 0
+    assert run(app, ["convert", *paths[2:], "--values", "cost", "--memory", "1MiB"]).exit_code == 0
+    assert parquet.read_table(paths[3]).to_pydict() == columns
+    new = str(tmp_path / "x")
+    wrong = {
+        "'value' is not there": [paths[0], new],
+        "Parquet already": [paths[0], f"{new}.parquet"],
+        "--to": [paths[1], new, "--to", "ods"],
+    }
+    for said, arguments in wrong.items():
+        done = run(app, ["convert", *arguments])
+        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+
+
 def test_convert_names_formats_explicitly(tmp_path: Path) -> None:
     plain = tmp_path / "problem"
     assert run(app, ["convert", GRID, str(plain)]).exit_code == 2

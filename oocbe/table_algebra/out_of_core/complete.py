@@ -200,7 +200,7 @@ def eliminate_stored(
     stream = CompleteStream(
         separator, eliminated, lengths, (), functions, semiring, dtype, lambda _: kernels, room, space.streams
     )
-    layout = Layout(tuple(kept), tuple(sizes[name] for name in kept))
+    layout = Layout.of(kept, [sizes[name] for name in kept], *(t.layout for t in tables))
     with closing(stream.values()) as values:
         return place.write(output, layout, dtype, semiring, values)
 

@@ -1,0 +1,191 @@
+"""Tables to and from Arrow, by way of pyarrow (an extra): whole ones, and pieces of larger ones.
+
+What comes in is anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (the Arrow PyCapsule interface: pyarrow,
+pandas, Polars, DuckDB), or with ``__dataframe__``. Labels go out as Arrow dictionaries, and come back with their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ModelError, UsageError
+from oocbe.tables.column_form import column_dtype, columns_of
+from oocbe.tables.columns import Column, Domain, Rows
+from oocbe.tables.layout import Label, Layout
+
+
+def pyarrow() -> Any:
+    """The module pyarrow; UsageError where it is missing."""
+    if find_spec("pyarrow") is None:
+        raise UsageError("Arrow and Parquet need pyarrow, which is missing; install oocbe[parquet]")
+    import pyarrow
+
+    return pyarrow
+
+
+def arrow_table(data: object) -> Any:
+    """A pyarrow.Table of what some object offers.
+
+    Raises
+    ------
+    UsageError : it offers neither Arrow's interface nor that of data frames, or pyarrow is missing.
+    """
+    arrow = pyarrow()
+    if isinstance(data, arrow.Table):
+        return data
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return arrow.table(data)
+    if hasattr(data, "__dataframe__"):
+        from pyarrow.interchange import from_dataframe
+
+        return from_dataframe(data)
+    raise UsageError(
+        f"{type(data).__name__} has none of __arrow_c_stream__, __arrow_c_array__ and __dataframe__, by which tables "
+        "are exchanged"
+    )
+
+
+def column_of(name: str, data: Any, what: str, domain: Domain | None = None, first: int = 0) -> Column:
+    """An Arrow column (ChunkedArray or Array) of a variable.
+
+    domain : where it is known, labels are looked up in it at once. first : number of the first row, for messages.
+
+    Raises
+    ------
+    ModelError : an entry is missing (null), is not in the domain, or is of a type that labels cannot have.
+    """
+    import pyarrow as arrow
+    import pyarrow.compute as compute
+
+    refuse_nulls(name, data, what, first)
+    kind = data.type
+    if arrow.types.is_integer(kind) and not (domain is not None and not isinstance(domain, int)):
+        return Column(name, _numbers(data, name, what))
+    if not arrow.types.is_dictionary(kind):
+        check_label_type(name, kind, what)
+        if domain is not None and not isinstance(domain, int):
+            found = compute.index_in(data, value_set=arrow.array(domain, type=kind))
+            if found.null_count:
+                row = found.is_null().index(arrow.scalar(True)).as_py()
+                raise ModelError(
+                    f"{what}: column {name}, row {first + row:,}: {data[row].as_py()!r} is not among the "
+                    f"{len(domain):,} labels of its domain"
+                )
+            return Column(
+                name, found.to_numpy(zero_copy_only=False), tuple(domain) if type(domain) is not tuple else domain
+            )
+        different = compute.unique(data)
+        labels = different.take(compute.sort_indices(different))
+        found = compute.index_in(data, value_set=labels)
+        return Column(name, _numbers(found, name, what), tuple(labels.to_pylist()))
+    check_label_type(name, kind.value_type, what)
+    if isinstance(data, arrow.ChunkedArray):
+        data = data.unify_dictionaries().combine_chunks()
+        if isinstance(data, arrow.ChunkedArray):  # of no chunks
+            data = data.chunk(0) if data.num_chunks else arrow.array([], type=kind)
+    labels = data.dictionary
+    if labels.null_count or len(labels) == 0 or len(compute.unique(labels)) != len(labels):
+        return column_of(name, data.dictionary_decode(), what, domain, first)
+    return Column(name, _numbers(data.indices, name, what), tuple(labels.to_pylist()))
+
+
+def check_label_type(name: str, kind: Any, what: str) -> None:
+    """Refuse (ModelError) a type of column that can be no variable."""
+    import pyarrow as arrow
+
+    types = arrow.types
+    if not (
+        types.is_integer(kind) or types.is_boolean(kind) or types.is_string(kind) or types.is_large_string(kind)
+        or types.is_string_view(kind)
+    ):  # fmt: skip
+        raise ModelError(
+            f"{what}: column {name} is of type {kind}; variables are integers, truth values, text or dictionaries of "
+            "these: cast it before, or leave it out by scope"
+        )
+
+
+def refuse_nulls(name: str, data: Any, what: str, first: int = 0) -> None:
+    """Refuse (ModelError) a column with missing entries, with the first one's row."""
+    if data.null_count:
+        import pyarrow as arrow
+
+        row = data.is_null().index(arrow.scalar(True)).as_py()
+        raise ModelError(f"{what}: column {name}, row {first + row:,}: nothing is there (null); drop or fill such rows")
+
+
+def _numbers(data: Any, name: str, what: str) -> NDArray[np.integer]:
+    numbers: NDArray[np.integer] = data.to_numpy() if hasattr(data, "chunks") else data.to_numpy(zero_copy_only=False)
+    if numbers.dtype == np.uint64 and len(numbers) and int(numbers.max()) >= 1 << 63:
+        raise ModelError(f"{what}: column {name} has integers beyond 64 bits with a sign")
+    return numbers
+
+
+def numbers_of(name: str, data: Any, what: str, first: int = 0) -> NDArray[Any]:
+    """Values (rows,) of an Arrow column, without missing entries (ModelError)."""
+    import pyarrow as arrow
+
+    refuse_nulls(name, data, what, first)
+    kind = data.type
+    if not (arrow.types.is_integer(kind) or arrow.types.is_floating(kind) or arrow.types.is_boolean(kind)):
+        raise ModelError(f"{what}: column {name} is of type {kind}; values are integers or floats: cast it before")
+    found: NDArray[Any] = data.to_numpy() if hasattr(data, "chunks") else data.to_numpy(zero_copy_only=False)
+    return found
+
+
+def schema_of(layout: Layout, dtype: np.dtype[Any], values: str) -> Any:
+    """Arrow schema of a table: a column a variable, dictionaries where there are labels, and the values."""
+    arrow = pyarrow()
+    if values in layout:
+        raise UsageError(f"the column of values cannot be called {values!r}: that is a variable; name another")
+    fields = []
+    for name, size in zip(layout.scope, layout.sizes, strict=True):
+        kind = arrow.from_numpy_dtype(column_dtype(size))
+        if name in layout.labels:
+            own = _labels(layout.labels[name]).type
+            kind = own if arrow.types.is_boolean(own) else arrow.dictionary(kind, own)
+        fields.append(arrow.field(name, kind, nullable=False))
+    return arrow.schema([*fields, arrow.field(values, arrow.from_numpy_dtype(dtype), nullable=False)])
+
+
+def _labels(labels: Sequence[Label]) -> Any:
+    """Labels as an Arrow array: truth values, integers, or else text."""
+    arrow = pyarrow()
+    if all(isinstance(label, bool) for label in labels):
+        return arrow.array(labels, type=arrow.bool_())
+    if all(isinstance(label, int) and not isinstance(label, bool) for label in labels):
+        return arrow.array(labels, type=arrow.int64())
+    if not all(isinstance(label, str) for label in labels):
+        raise UsageError("labels of a variable are of several types; Arrow's dictionaries have one")
+    return arrow.array(labels, type=arrow.string())
+
+
+def batches_of(layout: Layout, schema: Any, pieces: Iterable[Rows]) -> Iterator[Any]:
+    """Record batches of pieces of a table, one each."""
+    arrow = pyarrow()
+    labels = {name: _labels(own) for name, own in layout.labels.items()}
+    for keys, values in pieces:
+        columns = []
+        for name, indices in zip(layout.scope, columns_of(layout, keys), strict=True):
+            column = arrow.array(indices)
+            if name in labels:
+                plain = arrow.types.is_boolean(labels[name].type)
+                column = labels[name].take(column) if plain else arrow.DictionaryArray.from_arrays(column, labels[name])
+            columns.append(column)
+        yield arrow.RecordBatch.from_arrays([*columns, arrow.array(values)], schema=schema)
+
+
+def whole_table(layout: Layout, rows: Rows, values: str) -> Any:
+    """A pyarrow.Table of the rows of a table in memory."""
+    schema = schema_of(layout, rows[1].dtype, values)
+    return pyarrow().Table.from_batches(batches_of(layout, schema, [rows]), schema)
+
+
+def reader_of(layout: Layout, dtype: np.dtype[Any], pieces: Iterable[Rows], values: str) -> Any:
+    """A pyarrow.RecordBatchReader of rows that come piece by piece."""
+    schema = schema_of(layout, dtype, values)
+    return pyarrow().RecordBatchReader.from_batches(schema, batches_of(layout, schema, pieces))

@@ -1,0 +1,200 @@
+"""Columns of a data frame or an Arrow table as keys and values: numbered, labelled, checked.
+
+A column of integers from 0 on is taken as value indices, the domain as large as its greatest value asks for. Any other
+(text, truth values, categories, integers below 0) is numbered by its labels. Tables that are to be joined need one
+numbering for both, which :func:`oocbe.common_domains` finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ModelError
+from oocbe.model.semiring import Semiring
+from oocbe.tables.layout import Label, Layout
+from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
+
+Domain: TypeAlias = int | Sequence[Label]
+"""Values of a variable: how many, which are called 0, 1, and so on; or their labels."""
+
+Domains: TypeAlias = Mapping[str, Domain]
+"""Domain of each variable, by name."""
+
+Rows: TypeAlias = tuple[NDArray[np.uint64], NDArray[Any]]
+"""Keys uint64 (words, rows) and values (rows,) of some rows."""
+
+LARGEST_LABELS = 1 << 28
+"""Labels are held in memory, some hundred bytes each; nobody means to have more of them."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as it was found.
+
+    Attributes
+    ----------
+    name : its name.
+    indices : integers (rows,): value indices, or places among the labels.
+    labels : what the values are called; None: the integers are the values themselves.
+    """
+
+    name: str
+    indices: NDArray[np.integer]
+    labels: tuple[Label, ...] | None = None
+
+    def domain(self) -> Domain:
+        """The domain that this column alone asks for."""
+        if self.labels:
+            return self.labels
+        if not len(self.indices):
+            return 1  # a domain has a value at least
+        low, high = int(self.indices.min()), int(self.indices.max())
+        return high + 1 if low >= 0 and high < 1 << 62 else tuple(np.unique(self.indices).tolist())
+
+    def numbered(self, domain: Domain, what: str, first: int = 0) -> NDArray[np.integer]:
+        """Value indices (rows,) in a domain.
+
+        what, first : where the column is, and the number of its first row, for messages.
+
+        Raises
+        ------
+        ModelError : a value that is not in the domain, with its row.
+        """
+        if self.labels is not None and self.labels is domain:
+            return self.indices
+        if isinstance(domain, int):
+            if self.labels:
+                raise ModelError(
+                    f"{what}: column {self.name} has labels, and its domain is given as a number, {domain}"
+                )
+            wrong = (self.indices < 0) | (self.indices >= domain)
+            self._refuse(wrong, f"0 to {domain - 1}", what, first)
+            return self.indices
+        places = {label: place for place, label in enumerate(domain)}
+        if self.labels is not None:
+            own = np.array([places.get(label, -1) for label in self.labels], dtype=np.int64)
+            found = own[self.indices] if len(own) else np.zeros(0, dtype=np.int64)
+        else:
+            different, inverse = np.unique(self.indices, return_inverse=True)
+            found = np.array([places.get(label, -1) for label in different.tolist()], dtype=np.int64)[inverse]
+        self._refuse(found < 0, f"the {len(domain):,} labels of its domain", what, first)
+        return found
+
+    def _refuse(self, wrong: NDArray[np.bool_], domain: str, what: str, first: int) -> None:
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            value = int(self.indices[row]) if self.labels is None else self.labels[int(self.indices[row])]
+            raise ModelError(f"{what}: column {self.name}, row {first + row:,}: {value!r} is not among {domain}")
+
+
+def layout_for(scope: Sequence[str], domains: Domains) -> Layout:
+    """Layout of variables whose domains are known.
+
+    Raises
+    ------
+    ModelError : a label is neither text nor an integer, or occurs twice.
+    """
+    sizes, labels = [], {}
+    for name in scope:
+        domain = domains[name]
+        if isinstance(domain, int):
+            sizes.append(domain)
+            continue
+        own = domain if isinstance(domain, tuple) else tuple(domain)
+        if not all(isinstance(label, str | int) for label in own):
+            raise ModelError(f"variable {name}: labels are text or integers")
+        if len(set(own)) != len(own) or not own:
+            raise ModelError(f"variable {name}: no labels, or one of them twice")
+        sizes.append(len(own))
+        labels[name] = own
+    return Layout(tuple(scope), tuple(sizes), labels)
+
+
+def keys_of(columns: Sequence[Column], layout: Layout, what: str, first: int = 0) -> NDArray[np.uint64]:
+    """Keys uint64 (words, rows) of columns in the order of a layout's scope; errors as for :meth:`Column.numbered`."""
+    keys = np.zeros((layout.words, len(columns[0].indices) if columns else 0), dtype=np.uint64)
+    for column, field, size in zip(columns, layout.fields, layout.sizes, strict=True):
+        indices = column.numbered(layout.labels.get(column.name, size), what, first)
+        keys[field.word] |= indices.astype(np.uint64) << np.uint64(field.shift)
+    return keys
+
+
+def value_dtype(given: np.dtype[Any], what: str) -> np.dtype[Any]:
+    """Dtype that a table has for values of some dtype: the narrowest that holds them all.
+
+    Raises
+    ------
+    ModelError : no numbers, or of a kind that tables do not have.
+    """
+    if given in VALUE_DTYPES:
+        return given
+    if given.kind in "iub" and given.itemsize <= 8:
+        return np.dtype(np.int32 if given.itemsize <= 2 else np.int64)
+    if given == np.float16:
+        return np.dtype(np.float32)
+    raise ModelError(f"{what}: values of {given}; tables have {', '.join(d.name for d in VALUE_DTYPES)}")
+
+
+def values_of(given: NDArray[Any], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+    """Values (rows,) in a table's dtype; ModelError where an unsigned one does not fit 64 bits with a sign."""
+    if given.dtype == np.uint64 and len(given) and int(given.max()) >= 1 << 63:
+        raise ModelError(f"{what}: a value is {int(given.max())}, beyond 64 bits with a sign")
+    return np.ascontiguousarray(given, dtype=dtype)
+
+
+def check_scope(names: Sequence[str], values: str, scope: Sequence[str] | None, what: str) -> list[str]:
+    """The variables' columns: those asked for, or all but that of the values.
+
+    Raises
+    ------
+    ModelError : a column that is not there, with those that are, or a name twice.
+    """
+    wanted = [name for name in names if name != values] if scope is None else list(scope)
+    for name in (values, *wanted):
+        if names.count(name) != 1:
+            found = "twice" if name in names else "not"
+            raise ModelError(f"{what}: column {name!r} is {found} there; there are: {', '.join(names)}")
+    if values in wanted:
+        raise ModelError(f"{what}: column {values!r} cannot be a variable and the values at once")
+    return wanted
+
+
+class SortedRows(NamedTuple):
+    """What makes a table: layout, keys uint64 (words, rows), ascending, and values (rows,)."""
+
+    layout: Layout
+    keys: NDArray[np.uint64]
+    values: NDArray[Any]
+
+
+def sorted_rows(
+    columns: Sequence[Column], values: NDArray[Any], domains: Domains | None, semiring: Semiring, what: str
+) -> SortedRows:
+    """The rows of one column a variable and values (rows,).
+
+    Raises
+    ------
+    ModelError : a value outside a given domain, a key that occurs twice, or numbers that tables cannot hold.
+    """
+    known = {column.name: (domains or {}).get(column.name, None) for column in columns}
+    for column in columns:
+        if known[column.name] is None:
+            known[column.name] = column.domain()
+    layout = layout_for([c.name for c in columns], {name: d for name, d in known.items() if d is not None})
+    numbers = values_of(values, value_dtype(values.dtype, what), what)
+    check_numbers(what, numbers, semiring)
+    keys = keys_of(columns, layout, what) if columns else np.zeros((1, len(numbers)), dtype=np.uint64)
+    if len(numbers) > 1:
+        order = np.argsort(keys[0]) if layout.words == 1 else np.lexsort(keys)
+        keys, numbers = np.ascontiguousarray(keys[:, order]), numbers[order]
+        same = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
+        if same.any():
+            first = layout.unpack(keys[:, [int(np.argmax(same))]])[0].tolist()
+            told = [layout.labels[n][i] if n in layout.labels else i for n, i in zip(layout.scope, first, strict=True)]
+            raise ModelError(f"{what}: two rows have the key {dict(zip(layout.scope, told, strict=True))}")
+    return SortedRows(layout, keys, numbers)

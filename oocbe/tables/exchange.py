@@ -1,0 +1,321 @@
+"""What tables share with the tables of others: their length, Arrow's and NumPy's interfaces, data frames and Parquet.
+
+Modules that need pyarrow, pandas or Polars are imported when they are used; none of them is a dependency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from oocbe.errors import UsageError
+from oocbe.model.semiring import MAX_SUM, Semiring
+from oocbe.tables.chunk_files import PACKED
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from oocbe.tables.columns import Domains, Rows
+    from oocbe.tables.layout import Layout
+    from oocbe.tables.parquet import Source
+
+VALUES = "value"
+"""Name of the column of values where none is given."""
+
+
+class Exchanged:
+    """What incomplete tables have in common, in memory and on disk: they can be counted, and read as Arrow."""
+
+    if TYPE_CHECKING:
+        layout: Layout
+        semiring: Semiring
+
+        rows: Any
+        dtype: Any
+        scope: Any
+
+    def __len__(self) -> int:
+        return int(self.rows)
+
+    def __bool__(self) -> bool:
+        return True  # a table without rows is a table all the same: it says that nothing is feasible
+
+    def to_parquet(
+        self,
+        path: str | Path,
+        values: str = VALUES,
+        *,
+        memory: int | str | None = None,
+        rows_per_file: int | None = None,
+        compression: str = "snappy",
+    ) -> Path:
+        """Write the rows as Parquet, piece by piece: a column a variable, dictionaries of its labels, and the values.
+
+        Parameters
+        ----------
+        path : the file; it appears when it is whole.
+        values : name of the column of values.
+        memory : limit in bytes (or text such as ``2GiB``) on what is held at a time; None: 80 % of what there is.
+        rows_per_file : ``path`` becomes a folder of files ``part-00000.parquet`` and so on, of so many rows each.
+        compression : as pyarrow knows it: ``snappy``, ``zstd``, ``none`` and others.
+
+        Raises
+        ------
+        UsageError : the path exists, cannot be written, or pyarrow is missing. CorruptDataError : a stored chunk is
+            damaged.
+        """
+        from oocbe.tables.parquet import write_parquet
+
+        return write_parquet(
+            self.layout, self.dtype, self.rows, self._rows, path, values, memory, rows_per_file, compression
+        )
+
+    def _rows(self, start: int, stop: int) -> Rows:
+        """Keys and values of some rows."""
+        raise NotImplementedError
+
+
+class InMemory(Exchanged):
+    """Ways in and out of a table in memory."""
+
+    if TYPE_CHECKING:
+        keys: NDArray[np.uint64]
+        values: NDArray[Any]
+
+        def __init__(self, *parts: Any) -> None: ...
+
+    def _rows(self, start: int, stop: int) -> Rows:
+        return self.keys[:, start:stop], self.values[start:stop]
+
+    @classmethod
+    def from_arrow(
+        cls,
+        data: object,
+        values: str = VALUES,
+        *,
+        scope: Sequence[str] | None = None,
+        domains: Domains | None = None,
+        semiring: Semiring = MAX_SUM,
+    ) -> Self:
+        """Make a table of what offers Arrow's interface (``__arrow_c_stream__``), or that of data frames.
+
+        Columns of integers from 0 on are value indices; text, truth values, categories and other integers are numbered
+        by their labels, which the table keeps: dictionaries in their order, all else ascending.
+
+        Parameters
+        ----------
+        data : a table of pyarrow, a data frame, a relation of DuckDB.
+        values : name of the column of values, of integers (of 64 bits at most) or floats.
+        scope : columns that are variables, the least significant first; None: all others in their order.
+        domains : values of each variable: how many, or their labels. Those that are not named are found. Tables that
+            are to be joined need the same (:func:`oocbe.common_domains`).
+        semiring : what joining and marginalising mean.
+
+        Raises
+        ------
+        ModelError : a column is not there or of another type, an entry is missing or outside its domain, a key occurs
+            twice, or a number that tables cannot hold. UsageError : pyarrow is missing.
+
+        Examples
+        --------
+        >>> import pyarrow
+        >>> from oocbe.tables.table import Table
+        >>> paints = pyarrow.table({"colour": ["red", "blue"], "coat": [0, 1], "value": [5, 7]})
+        >>> table = Table.from_arrow(paints)
+        >>> table.to_dict(), table.layout.labels
+        ({(1, 0): 5, (0, 1): 7}, {'colour': ('blue', 'red')})
+        """
+        from oocbe.tables.arrow import arrow_table, column_of, numbers_of
+        from oocbe.tables.columns import check_scope, sorted_rows
+
+        given = arrow_table(data)
+        what = "Arrow table"
+        names = check_scope(given.column_names, values, scope, what)
+        domains = domains or {}
+        columns = [column_of(name, given.column(name), what, domains.get(name)) for name in names]
+        return cls(
+            *sorted_rows(columns, numbers_of(values, given.column(values), what), domains, semiring, what),
+            semiring,
+            True,
+        )
+
+    @classmethod
+    def from_pandas(
+        cls,
+        frame: pandas.DataFrame,
+        values: str = VALUES,
+        *,
+        scope: Sequence[str] | None = None,
+        domains: Domains | None = None,
+        semiring: Semiring = MAX_SUM,
+    ) -> Self:
+        """Make a table of a data frame of pandas, without pyarrow; see :meth:`from_arrow`. The index is left out."""
+        from oocbe.tables.columns import check_scope, sorted_rows
+        from oocbe.tables.frames import frame_values, pandas_column
+
+        what = "data frame"
+        names = check_scope([str(name) for name in frame.columns], values, scope, what)
+        columns = [pandas_column(name, frame[name], what) for name in names]
+        return cls(
+            *sorted_rows(columns, frame_values(values, frame[values], what), domains, semiring, what), semiring, True
+        )
+
+    @classmethod
+    def from_polars(
+        cls,
+        frame: polars.DataFrame,
+        values: str = VALUES,
+        *,
+        scope: Sequence[str] | None = None,
+        domains: Domains | None = None,
+        semiring: Semiring = MAX_SUM,
+    ) -> Self:
+        """Make a table of a data frame of Polars, without pyarrow; see :meth:`from_arrow`."""
+        from oocbe.tables.columns import check_scope, sorted_rows
+        from oocbe.tables.frames import frame_values, polars_column
+
+        what = "data frame"
+        names = check_scope(list(frame.columns), values, scope, what)
+        columns = [polars_column(name, frame[name], what) for name in names]
+        return cls(
+            *sorted_rows(columns, frame_values(values, frame[values], what), domains, semiring, what), semiring, True
+        )
+
+    @classmethod
+    def from_parquet(
+        cls,
+        source: Source,
+        values: str = VALUES,
+        *,
+        scope: Sequence[str] | None = None,
+        domains: Domains | None = None,
+        semiring: Semiring = MAX_SUM,
+    ) -> Self:
+        """Make a table of a Parquet file, a folder of them, or several, in memory; see :meth:`from_arrow`.
+
+        Larger ones become stored tables: :meth:`oocbe.StoredTable.from_parquet`.
+        """
+        from oocbe.tables.parquet import whole
+
+        columns = None if scope is None else [*scope, values]
+        return cls.from_arrow(whole(source, columns), values, scope=scope, domains=domains, semiring=semiring)
+
+    def to_arrow(self, values: str = VALUES) -> pyarrow.Table:
+        """A pyarrow.Table: a column a variable, dictionaries where there are labels, and the values.
+
+        Raises
+        ------
+        UsageError : a variable has the name of the values, labels are of several types, or pyarrow is missing.
+        """
+        from oocbe.tables.arrow import whole_table
+
+        return whole_table(self.layout, (self.keys, self.values), values)
+
+    def to_pandas(self, values: str = VALUES) -> pandas.DataFrame:
+        """A pandas.DataFrame, labels as a Categorical; errors as for :meth:`to_arrow`."""
+        from oocbe.tables.frames import to_pandas
+
+        return to_pandas(self.layout, (self.keys, self.values), values)
+
+    def to_polars(self, values: str = VALUES) -> polars.DataFrame:
+        """A polars.DataFrame, labels that are text as an Enum; errors as for :meth:`to_arrow`."""
+        from oocbe.tables.frames import to_polars
+
+        return to_polars(self.layout, (self.keys, self.values), values)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
+        return self.to_arrow().__dataframe__(nan_as_null, allow_copy)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        """A structured array (rows,): a field of value indices a variable, and the values."""
+        from oocbe.tables.column_form import columns_of
+
+        if copy is False:
+            raise ValueError("rows are packed: an array of them is always a copy")
+        if VALUES in self.layout:
+            raise UsageError(f"a variable is called {VALUES!r}, like the values: use to_rows()")
+        columns = columns_of(self.layout, self.keys)
+        kinds: list[Any] = [(name, column.dtype) for name, column in zip(self.scope, columns, strict=True)]
+        found = np.empty(self.rows, dtype=[*kinds, (VALUES, self.dtype)])
+        for name, column in zip(self.scope, columns, strict=True):
+            found[name] = column
+        found[VALUES] = self.values
+        return found if dtype is None else found.astype(dtype)
+
+
+class OnDisk(Exchanged):
+    """Ways in and out of a table on disk, in pieces."""
+
+    if TYPE_CHECKING:
+        create: Any
+        open: Any
+        chunks: Any
+        read: Any
+
+    def _rows(self, start: int, stop: int) -> Rows:
+        piece = self.read(start, stop)
+        return piece.keys, piece.values
+
+    @classmethod
+    def from_parquet(
+        cls,
+        source: Source,
+        path: str | Path,
+        values: str = VALUES,
+        *,
+        scope: Sequence[str] | None = None,
+        domains: Domains | None = None,
+        semiring: Semiring = MAX_SUM,
+        memory: int | str | None = None,
+        chunk_rows: int | None = None,
+        codec: str = PACKED,
+    ) -> Self:
+        """Make a stored table of Parquet data of any size, batch by batch, in the order of its rows.
+
+        That a key occurs twice is seen where the two rows follow one another, or when the table is sorted.
+
+        Parameters
+        ----------
+        source : a Parquet file, a folder of them (partitions ``name=value`` are columns), or several files.
+        path : folder of the new table.
+        values, scope, domains, semiring : as for :meth:`oocbe.Table.from_arrow`.
+        memory : limit in bytes (or text such as ``2GiB``) on labels, rows and buffers; None: 80 % of what there is.
+        chunk_rows, codec : as for :meth:`create`.
+
+        Raises
+        ------
+        ModelError : as for :meth:`oocbe.Table.from_arrow`. UsageError : the path exists, the source cannot be read, or
+            pyarrow is missing. FormatError : a file is no Parquet. ResourceError : labels need more memory.
+            DiskError : the disk is full.
+        """
+        from oocbe.tables.parquet import read_parquet
+
+        found = read_parquet(source, values, scope, domains, memory)
+        rows = found.piece_rows if chunk_rows is None else chunk_rows
+        with (
+            closing(found.pieces),
+            cls.create(path, found.layout, found.dtype, semiring, chunk_rows=rows, codec=codec) as writer,
+        ):
+            for keys, numbers in found.pieces:
+                writer.append(keys, numbers)
+        opened: Self = cls.open(path)
+        return opened
+
+    def to_arrow(self, values: str = VALUES) -> pyarrow.RecordBatchReader:
+        """A pyarrow.RecordBatchReader of the rows, chunk by chunk; errors as for :meth:`oocbe.Table.to_arrow`."""
+        from oocbe.tables.arrow import reader_of
+
+        return reader_of(self.layout, self.dtype, ((piece.keys, piece.values) for piece in self.chunks()), values)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)

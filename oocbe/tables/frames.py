@@ -1,0 +1,130 @@
+"""Tables to and from data frames of pandas and Polars, by their own means: neither needs pyarrow for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ModelError, UsageError
+from oocbe.tables.column_form import columns_of
+from oocbe.tables.columns import Column, Rows
+from oocbe.tables.layout import Layout
+
+
+def pandas_column(name: str, series: Any, what: str) -> Column:
+    """A pandas series of a variable.
+
+    Raises
+    ------
+    ModelError : an entry is missing, or is of a type that labels cannot have.
+    """
+    import pandas
+
+    _refuse_missing(series.isna().to_numpy(), name, what)
+    if isinstance(series.dtype, pandas.CategoricalDtype):
+        return Column(name, series.cat.codes.to_numpy(), _labels(name, series.cat.categories.to_numpy(), what))
+    kind = series.dtype.kind if hasattr(series.dtype, "kind") else "O"
+    if kind in "iu":
+        return Column(name, _signed(series.to_numpy(dtype=np.uint64 if kind == "u" else np.int64), name, what))
+    if kind not in "ObUT":
+        raise ModelError(f"{what}: column {name} is of type {series.dtype}; variables are integers, text or categories")
+    try:
+        codes, different = pandas.factorize(series.to_numpy(dtype=bool if kind == "b" else object), sort=True)
+    except TypeError as error:
+        raise ModelError(f"{what}: column {name} has entries of several types ({error})") from None
+    return Column(name, codes.astype(np.int64), _labels(name, np.asarray(different), what))
+
+
+def polars_column(name: str, series: Any, what: str) -> Column:
+    """A Polars series of a variable; errors as for :func:`pandas_column`."""
+    import polars
+
+    _refuse_missing(series.is_null().to_numpy(), name, what)
+    if series.dtype.is_integer():
+        return Column(name, _signed(series.to_numpy(), name, what))
+    if series.dtype == polars.Boolean:
+        return Column(name, series.cast(polars.Int32).to_numpy(), (False, True))
+    if series.dtype == polars.Categorical:
+        series = series.cast(polars.String)
+    if series.dtype == polars.String:
+        series = series.cast(polars.Enum(series.unique().sort()))
+    if series.dtype != polars.Enum:
+        raise ModelError(f"{what}: column {name} is of type {series.dtype}; variables are integers, text or categories")
+    labels = tuple(series.dtype.categories.to_list())
+    return Column(name, series.to_physical().to_numpy().astype(np.int64), labels)
+
+
+def frame_values(name: str, series: Any, what: str) -> NDArray[Any]:
+    """Values (rows,) of a series of either; ModelError where one is missing or is no number."""
+    missing = series.isna() if hasattr(series, "isna") else series.is_null()
+    _refuse_missing(missing.to_numpy(), name, what)
+    numbers: NDArray[Any] = series.to_numpy()
+    if numbers.dtype == object:
+        try:
+            numbers = np.array(numbers.tolist())
+        except ValueError:
+            numbers = np.empty(0, dtype=object)
+    if numbers.dtype.kind not in "iufb":
+        raise ModelError(f"{what}: column {name} is of type {series.dtype}; values are integers or floats")
+    return numbers
+
+
+def to_pandas(layout: Layout, rows: Rows, values: str) -> Any:
+    """A pandas.DataFrame: a column a variable, a Categorical where there are labels, and the values."""
+    pandas = _module("pandas")
+    columns: dict[str, Any] = {}
+    for name, indices in zip(layout.scope, columns_of(layout, rows[0]), strict=True):
+        labels = layout.labels.get(name)
+        columns[name] = indices if labels is None else pandas.Categorical.from_codes(indices, list(labels))
+    return pandas.DataFrame({**columns, _free(values, layout): rows[1]})
+
+
+def to_polars(layout: Layout, rows: Rows, values: str) -> Any:
+    """A polars.DataFrame: a column a variable, an Enum where labels are text, and the values."""
+    polars = _module("polars")
+    columns = []
+    for name, indices in zip(layout.scope, columns_of(layout, rows[0]), strict=True):
+        labels = layout.labels.get(name)
+        if labels is None:
+            columns.append(polars.Series(name, indices))
+            continue
+        text = all(isinstance(label, str) for label in labels)
+        own = polars.Series(name, list(labels), dtype=polars.Enum(list(labels)) if text else None)
+        columns.append(own.gather(indices))
+    return polars.DataFrame([*columns, polars.Series(_free(values, layout), rows[1])])
+
+
+def _module(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise UsageError(f"{name} is missing; install it to get a table as its data frame") from None
+
+
+def _free(values: str, layout: Layout) -> str:
+    if values in layout:
+        raise UsageError(f"the column of values cannot be called {values!r}: that is a variable; name another")
+    return values
+
+
+def _refuse_missing(missing: NDArray[np.bool_], name: str, what: str) -> None:
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise ModelError(f"{what}: column {name}, row {row:,}: nothing is there (missing); drop or fill such rows")
+
+
+def _signed(numbers: NDArray[Any], name: str, what: str) -> NDArray[np.integer]:
+    if numbers.dtype == np.uint64 and len(numbers) and int(numbers.max()) >= 1 << 63:
+        raise ModelError(f"{what}: column {name} has integers beyond 64 bits with a sign")
+    return numbers
+
+
+def _labels(name: str, found: NDArray[Any], what: str) -> tuple[str | int | bool, ...]:
+    labels = tuple(found.tolist())
+    if not all(isinstance(label, str | int) for label in labels):
+        raise ModelError(f"{what}: column {name} has categories that are neither text nor integers")
+    return labels
