@@ -1,4 +1,8 @@
-"""The program ``oocbe``: its commands, put together."""
+"""The program ``oocbe``: its commands, put together.
+
+A command's module is imported, and its flags are put together, where it is the one that is called: all of them at once
+take a twentieth of a small solve.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +12,15 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from importlib import import_module
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 
 from oocbe import __version__
 from oocbe.cli import failures
-from oocbe.cli.bound import bound
-from oocbe.cli.convert import convert
-from oocbe.cli.dcop import dcop
 from oocbe.cli.failures import EXIT_TERMINATED
-from oocbe.cli.inspect import inspect
-from oocbe.cli.plan import plan
-from oocbe.cli.propagate import propagate
-from oocbe.cli.solve import solve
-from oocbe.cli.stress import stress
-from oocbe.cli.synth import synth_app
-from oocbe.cli.trace import trace
-from oocbe.cli.trees import compile_tree, query
-from oocbe.cli.verify import verify
 from oocbe.errors import EXIT_INTERRUPTED
 
 YOUNG_CONTAINERS = 50_000
@@ -37,30 +30,60 @@ Modules and compiled code make a few hundred thousand that stay: looking through
 takes longer than a small solve. Tables go as soon as the last reference to them does, whatever this number is.
 """
 
-# Plain help: Rich would take as long to import as everything else together, and boxes are of no use in a pipe.
-app = typer.Typer(
-    name="oocbe",
-    help="Bucket elimination on incomplete tables: exact answers about discrete problems.",
-    epilog="Example: oocbe solve examples/daily.spot",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+if TYPE_CHECKING:
+    app: typer.Typer
+    """All commands."""
 
-app.command(epilog="Example: oocbe solve examples/daily.spot --order-seconds 2 --solution daily.sol")(solve)
-app.command(epilog="Example: oocbe bound examples/daily.spot --z 4 --z auto")(bound)
-app.command(epilog="Example: oocbe plan examples/daily.spot --order min-fill")(plan)
-app.command(epilog="Example: oocbe propagate model.mps.gz --json --output tighter.mps")(propagate)
-app.command(epilog="Example: oocbe verify examples/daily.spot daily.sol")(verify)
-app.command(epilog="Example: oocbe inspect examples/grid.wcsp")(inspect)
-app.command(epilog="Example: oocbe convert examples/daily.spot daily.wcsp.gz")(convert)
-app.command("compile", epilog="Example: oocbe compile network.bif network.tree")(compile_tree)
-app.command(epilog="Example: oocbe query network.tree --cases cases.csv --targets rain,wind -o answers.csv")(query)
-app.command(epilog="Example: oocbe dcop agents.yaml --z 5 --metrics metrics.json")(dcop)
-app.command(epilog="Example: oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch")(stress)
-app.command(epilog="Example: oocbe trace run.json.gz --png run.png")(trace)
-app.add_typer(synth_app, name="synth")
+
+class _Command(NamedTuple):
+    """Where a command is, and an example of it; a group of commands has examples of its own."""
+
+    module: str
+    function: str
+    example: str = ""
+
+
+COMMANDS = {
+    "solve": _Command("solve", "solve", "oocbe solve examples/daily.spot --order-seconds 2 --solution daily.sol"),
+    "bound": _Command("bound", "bound", "oocbe bound examples/daily.spot --z 4 --z auto"),
+    "plan": _Command("plan", "plan", "oocbe plan examples/daily.spot --order min-fill"),
+    "propagate": _Command("propagate", "propagate", "oocbe propagate model.mps.gz --json --output tighter.mps"),
+    "verify": _Command("verify", "verify", "oocbe verify examples/daily.spot daily.sol"),
+    "inspect": _Command("inspect", "inspect", "oocbe inspect examples/grid.wcsp"),
+    "convert": _Command("convert", "convert", "oocbe convert examples/daily.spot daily.wcsp.gz"),
+    "compile": _Command("trees", "compile_tree", "oocbe compile network.bif network.tree"),
+    "query": _Command(
+        "trees", "query", "oocbe query network.tree --cases cases.csv --targets rain,wind -o answers.csv"
+    ),
+    "dcop": _Command("dcop", "dcop", "oocbe dcop agents.yaml --z 5 --metrics metrics.json"),
+    "stress": _Command("stress", "stress", "oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch"),
+    "trace": _Command("trace", "trace", "oocbe trace run.json.gz --png run.png"),
+    "synth": _Command("synth", "synth_app"),
+}
+"""Commands by the name that they are called by, as help lists them."""
+
+
+def program(called: str | None = None) -> typer.Typer:
+    """The program with the command that is called; with all, where none is or nothing has that name."""
+    # Plain help: Rich would take as long to import as everything else together, and boxes are of no use in a pipe.
+    made = typer.Typer(
+        name="oocbe",
+        help="Bucket elimination on incomplete tables: exact answers about discrete problems.",
+        epilog="Example: oocbe solve examples/daily.spot",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    made.callback()(common)
+    for name in [called] if called in COMMANDS else COMMANDS:
+        command = COMMANDS[name]
+        function = getattr(import_module(f"oocbe.cli.{command.module}"), command.function)
+        if command.example:
+            made.command(name, epilog=f"Example: {command.example}")(function)
+        else:
+            made.add_typer(function, name=name)
+    return made
 
 
 def _print_version(wanted: bool) -> None:
@@ -69,13 +92,19 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def common(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Bucket elimination on incomplete tables: exact answers about discrete problems."""
+
+
+def __getattr__(name: str) -> object:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = made = program()  # all commands, for those who call one after the other
+    return made
 
 
 def main() -> None:
@@ -89,7 +118,7 @@ def main() -> None:
             signal.signal(number, _end)
     atexit.register(_ignore_signals)
     try:
-        app()
+        program(sys.argv[1] if len(sys.argv) > 1 else None)()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
         if code in (EXIT_INTERRUPTED, EXIT_TERMINATED):

@@ -100,10 +100,8 @@ def solve(
     or disk ran out, 40 for corrupt data, 2 for wrong use or input.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
-    from oocbe.certificates.asking import check_certifiable, write_certificate
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
     from oocbe.facade import with_reading
-    from oocbe.solutions.solution_file import write_solution
     from oocbe.system.deadline import Deadline
 
     options = options_from(given)
@@ -121,6 +119,8 @@ def solve(
     with written_to(trace, about), observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
         problem = load(file, format, evidence)
         if certificate is not None:
+            from oocbe.certificates.asking import check_certifiable
+
             check_certifiable(file, problem, options, bool(evidence), format is not None)
         reading = time.perf_counter() - begin
         from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
@@ -128,9 +128,13 @@ def solve(
         defer_signals()
         result = with_reading(run(problem, options, observer), reading)
     if solution is not None and result.assignment is not None:
+        from oocbe.solutions.solution_file import write_solution
+
         write_solution(result, solution)  # before anything is printed, which may fail
     missing = ""
     if certificate is not None:
+        from oocbe.certificates.asking import write_certificate
+
         left = None if options.time_limit is None else begin + options.time_limit - time.perf_counter()
         missing = write_certificate(file, problem, result, options, certificate, left)
     if json:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from oocbe.bucket_engine.decision import INCOMPLETE
 from oocbe.elimination.buckets.assignment import backward_pass
@@ -31,16 +32,10 @@ from oocbe.elimination.preparation.restrict import Restriction
 from oocbe.elimination.refusals import check_disk, check_linear, checked, has_logarithms
 from oocbe.elimination.runs.durability import Run, open_run
 from oocbe.elimination.search import sums_of_logarithms
-from oocbe.elimination.search.attempts_without_bounds import AttemptsWithoutBounds
-from oocbe.elimination.search.bounded import BoundedSolve
 from oocbe.elimination.search.claims import check_claim
 from oocbe.elimination.search.incumbent_search import beside_elimination
 from oocbe.elimination.search.knowledge import Knowledge
-from oocbe.elimination.search.outcome import (
-    result_of_bounds,
-    result_of_elimination,
-    result_of_nothing,
-)
+from oocbe.elimination.search.outcome import result_of_bounds, result_of_elimination, result_of_nothing
 from oocbe.elimination.search.race import Race, RaceWinner
 from oocbe.elimination.search.row_rounds import RowRounds, result_by_rows
 from oocbe.elimination.search.search_statistics import Statistics
@@ -56,13 +51,15 @@ from oocbe.errors import (
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation, Semiring
 from oocbe.pruning.dominance import applies_to
-from oocbe.pruning.incumbent import Incumbent
 from oocbe.results.result import Result
 from oocbe.settings.machine import peak_memory
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline, unlimited
 from oocbe.system.interruption import Interruption, listening
 from oocbe.tables.faults import passing
+
+if TYPE_CHECKING:
+    from oocbe.pruning.incumbent import Incumbent
 
 
 def solve(
@@ -244,6 +241,9 @@ class _Solving:
                     return result
         else:
             self.run.orders(list)
+        from oocbe.elimination.search.attempts_without_bounds import AttemptsWithoutBounds  # not for an easy solve
+        from oocbe.elimination.search.bounded import BoundedSolve
+
         known = self._knowledge_of(found)
         speed = speed_of(options.backend)
         others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, speed)

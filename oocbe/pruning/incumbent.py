@@ -20,10 +20,11 @@ import numpy as np
 from oocbe.errors import UnsupportedError
 from oocbe.kernels.cpu.pruning.local_search import Settings, search
 from oocbe.kernels.cpu.pruning.search_state import State
+from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.pruning.incumbent_model import SearchModel, search_model
-from oocbe.system.deadline import current, current_flag
+from oocbe.system.deadline import current, current_flag, unlimited
 
 TENURE, LEAST_TENURE, TENURE_SHARE = 40, 10, 8
 """Iterations for which a value given up is tabu, at least (at most twice as many). Where most variables cannot give
@@ -141,6 +142,13 @@ def find_incumbent(
     if candidate is None or (best is not None and sign * best.value <= sign * candidate.value):
         return best
     return candidate
+
+
+def load_loops() -> None:
+    """Have the compiled search loaded, which is no part of the time that one has, and takes longer than some have."""
+    smallest = Problem((Variable("a", 2),), (Function.from_array((0,), [0, 1]),))
+    with unlimited():
+        find_incumbent(smallest, math.inf, iterations=1)
 
 
 def _evaluated(

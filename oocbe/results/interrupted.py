@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from oocbe.errors import RequestedEndError
-from oocbe.results.bound_result import BoundResult
-from oocbe.results.dcop_result import DcopResult
-from oocbe.results.propagation_result import PropagationResult
-from oocbe.results.result import Result
-from oocbe.results.task_result import TaskResult
 from oocbe.system.interruption import Interruption, listening
 
-Answer = TypeVar("Answer", Result, TaskResult, BoundResult, PropagationResult, DcopResult)
+if TYPE_CHECKING:
+    from oocbe.results.bound_result import BoundResult
+    from oocbe.results.dcop_result import DcopResult
+    from oocbe.results.propagation_result import PropagationResult
+    from oocbe.results.result import Result
+    from oocbe.results.task_result import TaskResult
+
+Answer = TypeVar("Answer", "Result", "TaskResult", "BoundResult", "PropagationResult", "DcopResult")
 
 
 class Interrupted(KeyboardInterrupt):

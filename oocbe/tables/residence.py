@@ -107,12 +107,22 @@ def _with(table: AnyForm, arrays: dict[str, Any]) -> AnyForm:
 
 def find_row(table: Table, key: NDArray[np.uint64]) -> int:
     """Row of a key uint64 (words,) in a sorted table, wherever it is; -1 where there is none."""
-    from oocbe.kernels.cpu.pairs.search import find_row as find_in_main_memory
-
     low, keys = 0, table.keys
     if is_on_device(table):
         from oocbe.kernels.cuda.pairs.search import rows_around
 
         low, keys = rows_around(keys, key)
-    row = int(find_in_main_memory(keys, key))
+    row = row_in_main_memory(keys, key)
     return row if row < 0 else low + row
+
+
+def row_in_main_memory(keys: NDArray[np.uint64], key: NDArray[np.uint64]) -> int:
+    """Row of a key uint64 (words,) in sorted keys uint64 (words, rows); -1 where it is not there.
+
+    The backward pass asks for one row of each message: loading a compiled loop takes longer than finding all of them.
+    """
+    low, high = 0, keys.shape[1]
+    for word in range(len(keys) - 1, -1, -1):  # the most significant first
+        column, wanted = keys[word, low:high], key[word]
+        low, high = low + int(column.searchsorted(wanted)), low + int(column.searchsorted(wanted, "right"))
+    return low if low < high else -1

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe.elimination import solve as solving
 from oocbe.elimination.runs.run_description import describe_run
-from oocbe.elimination.search import bounded, incumbent_search
+from oocbe.elimination.search import bounded
 from oocbe.elimination.search.race import Race
 from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
+from oocbe.pruning import incumbent
 from oocbe.pruning.incumbent import Incumbent
 from oocbe.results.result import Result
 from tests.helpers.small_problems import brute_force, check, clique, make_problem, structures, without_bound
@@ -116,8 +117,8 @@ def test_a_time_limit_without_bounds_ends_with_an_assignment():
 def out_of_time_after(searches, monkeypatch) -> list[Incumbent | None]:
     """Elimination whose time ends once so many searches for assignments have ended; what all of them find."""
     found = []
-    original = incumbent_search.find_incumbent
-    monkeypatch.setattr(incumbent_search, "find_incumbent", lambda *given: found.append(original(*given)) or found[-1])
+    original = incumbent.find_incumbent
+    monkeypatch.setattr(incumbent, "find_incumbent", lambda *given: found.append(original(*given)) or found[-1])
 
     class LateRace(Race):
         def rounds(self):
@@ -272,7 +273,7 @@ def test_a_failure_of_the_search_for_assignments_is_no_failure_of_the_solve(monk
     def refuse(*arguments):
         raise UnsupportedError("no such search")
 
-    monkeypatch.setattr(incumbent_search, "find_incumbent", refuse)
+    monkeypatch.setattr(incumbent, "find_incumbent", refuse)
     problem = chain(14, 3)
     assert solve(problem, bounds="local-polytope").value == oocbe.solve(problem, bounds="none").value
 
@@ -281,7 +282,7 @@ def test_an_error_in_the_search_for_assignments_is_raised(monkeypatch):
     def fail(*arguments):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(incumbent_search, "find_incumbent", fail)
+    monkeypatch.setattr(incumbent, "find_incumbent", fail)
     with pytest.raises(ZeroDivisionError):
         solve(chain(14, 3), bounds="local-polytope")
 

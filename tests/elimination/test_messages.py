@@ -20,10 +20,10 @@ from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.kernels.cpu.backend import CpuBackend
 from oocbe.kernels.cpu.pairs import sort as sort_kernels
-from oocbe.kernels.cpu.pairs.search import find_row
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
+from oocbe.tables.residence import row_in_main_memory
 from oocbe.tables.table import Table
 from tests.helpers.small_problems import make_problem, star, structures, without_bound
 
@@ -119,13 +119,13 @@ def test_find_row(words):
     keys = np.unique(random.integers(0, 5, size=(100, words)), axis=0)
     keys = keys[np.lexsort(keys.T)].T.astype(np.uint64).copy()
     for row in range(keys.shape[1]):
-        assert find_row(keys, keys[:, row].copy()) == row
+        assert row_in_main_memory(keys, keys[:, row].copy()) == row
     known = set(numbers_of(keys))
     for key in itertools.product(range(6), repeat=words):
         column = np.array(key, dtype=np.uint64)
         if numbers_of(column[:, None])[0] not in known:
-            assert find_row(keys, column) == -1
-    assert find_row(np.empty((words, 0), dtype=np.uint64), np.zeros(words, dtype=np.uint64)) == -1
+            assert row_in_main_memory(keys, column) == -1
+    assert row_in_main_memory(np.empty((words, 0), dtype=np.uint64), np.zeros(words, dtype=np.uint64)) == -1
 
 
 @pytest.mark.parametrize("stored", [True, False])

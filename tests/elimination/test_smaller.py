@@ -41,7 +41,7 @@ def maximised(problem: Problem) -> Problem:
 
 @pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
 def test_what_is_left_has_the_optimum(make, monkeypatch):
-    monkeypatch.setattr(module, "is_packing", lambda *_, **__: False)
+    monkeypatch.setattr("oocbe.pruning.packing.is_packing", lambda *_, **__: False)
     made = 0
     for seed in range(120):
         problem = make(seed)

@@ -186,7 +186,6 @@ LOOPS = {
     "row_values.count_left": "one pass over the values in the states of the rows of a beam, which memory limits",
     "row_values.first_left": "one pass over the values in the states of the rows of a beam, which memory limits",
     "sampling.draw_rows": ONE_PASS + ", and a binary search a sample",
-    "search.find_row": A_ROW,
     "search.find_rows": "a binary search for each row of a piece of at most some million",
     "search_state._sparse_entry": SEARCH,
     "search_state._add_costs": SEARCH,

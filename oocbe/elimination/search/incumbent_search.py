@@ -11,13 +11,15 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from oocbe.errors import OocbeError
 from oocbe.model.problem import Problem
-from oocbe.pruning.incumbent import Incumbent, find_incumbent
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline, unlimited
+
+if TYPE_CHECKING:
+    from oocbe.pruning.incumbent import Incumbent
 
 FIRST_SLICE_SECONDS = 0.1
 """Length of the first slice; each is twice as long as the one before, up to :data:`LONGEST_SLICE_SECONDS`."""
@@ -113,6 +115,8 @@ class IncumbentSearch:
     def _search(self) -> None:
         length, number = FIRST_SLICE_SECONDS, 0
         try:
+            from oocbe.pruning.incumbent import find_incumbent  # an easy solve has no use for its loops
+
             while True:
                 with self._changed:
                     if self._left <= 0:
@@ -139,6 +143,9 @@ class IncumbentSearch:
 
     def search_a_moment(self) -> None:
         """Look for an assignment where time was too short even to begin a search: one is worth being a moment late."""
+        from oocbe.pruning.incumbent import find_incumbent, load_loops
+
+        load_loops()
         with suppress(OocbeError), Deadline(LAST_SECONDS):  # not every problem has such a search
             found = find_incumbent(self._problem, math.inf, self._seed, iterations=LAST_ITERATIONS)
             with self._changed:  # the search's own thread may have come to one meanwhile

@@ -23,7 +23,6 @@ from oocbe.elimination.search.outcome import result_of_bounds
 from oocbe.elimination.search.search_statistics import Statistics
 from oocbe.errors import TimeLimitError
 from oocbe.model.problem import Problem
-from oocbe.pruning.packing import is_packing
 from oocbe.results.result import Result
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
@@ -78,7 +77,6 @@ class RowRounds:
         self._search: RowSearch | None = None
         self._elimination: ReducedElimination | None = None
         self._is_open = options.bounds == "auto" and options.order == "auto"
-        self._is_open = self._is_open and not is_packing(problem)
 
     @property
     def seconds(self) -> float:
@@ -100,7 +98,8 @@ class RowRounds:
 
     def load(self) -> None:
         """Have the tables laid out and compiled loops loaded, which is no part of the time."""
-        if self._is_open and self._tables is not None:
+        self._is_open = self._is_open and self._tables is not None
+        if self._is_open:
             from oocbe.pruning.row_ascent import load_loops
 
             load_loops()
@@ -216,9 +215,11 @@ class RowRounds:
 
     @cached_property
     def _tables(self) -> Tables | None:
+        # An easy solve ends before these are needed.
+        from oocbe.pruning.packing import is_packing
         from oocbe.pruning.row_tables import Tables
 
-        return Tables.of(self._problem)
+        return None if is_packing(self._problem) else Tables.of(self._problem)
 
 
 def rows_to_come(problem: Problem, options: SolveOptions) -> str:

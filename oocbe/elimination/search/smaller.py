@@ -21,7 +21,6 @@ from oocbe.elimination.search.row_rounds import FEW_ROWS
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
-from oocbe.pruning.packing import is_packing
 from oocbe.results.result import Result
 from oocbe.settings.options import SolveOptions
 
@@ -102,9 +101,13 @@ def smaller(problem: Problem, options: SolveOptions, choices: Sequence[OrderChoi
         return None
     is_maximised = problem.semiring.marginalisation is Marginalisation.MAX
     target = negated(problem) if is_maximised else problem
-    if target.linear_constraints or is_packing(target, are_penalties_hard=True):
+    if target.linear_constraints:
         return None
-    from oocbe.pruning.row_reduction import reduced  # an easy solve, or one of packing, has ended before
+    from oocbe.pruning.packing import is_packing  # an easy solve has ended before
+
+    if is_packing(target, are_penalties_hard=True):
+        return None
+    from oocbe.pruning.row_reduction import reduced
     from oocbe.pruning.row_tables import LISTED_SHARE, Tables
 
     tables = Tables.of(target)

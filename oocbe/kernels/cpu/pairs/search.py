@@ -1,4 +1,4 @@
-"""Find one row of a sorted table."""
+"""Find rows of a sorted table."""
 
 from __future__ import annotations
 
@@ -8,32 +8,11 @@ from oocbe.kernels.cpu.jit import jit
 
 
 @jit
-def find_row(keys: Any, key: Any) -> Any:
-    """Row of ``key`` uint64 (words,) in sorted ``keys`` uint64 (words, rows); -1 where it is not there."""
-    words, rows = keys.shape
-    low, high = 0, rows
-    while low < high:
-        middle = (low + high) >> 1
-        below = False
-        for w in range(words - 1, -1, -1):
-            if keys[w, middle] != key[w]:
-                below = keys[w, middle] < key[w]
-                break
-        if below:
-            low = middle + 1
-        else:
-            high = middle
-    if low == rows:
-        return -1
-    for w in range(words):
-        if keys[w, low] != key[w]:
-            return -1
-    return low
-
-
-@jit
 def find_rows(keys: Any, wanted: Any, found: Any) -> Any:
-    """Rows of the keys ``wanted`` uint64 (words, n) as :func:`find_row` finds them, into ``found`` int64 (n,)."""
+    """Rows of the keys ``wanted`` uint64 (words, n) in sorted ``keys`` uint64 (words, rows), into ``found`` int64 (n,).
+
+    -1 where a key is not there.
+    """
     words, rows = keys.shape
     for i in range(wanted.shape[1]):
         low, high = 0, rows
