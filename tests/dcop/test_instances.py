@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import oocbe
@@ -23,11 +24,20 @@ PYDCOP = {
 }  # fmt: skip
 
 
+SMALLEST = ("grid_5x5_d5_s1", "random_n10_d10_p03_s1", "scalefree_n10_d10_s1")
+"""Of each kind: solved from all formats. Others are read from all, and solved from one."""
+
+
 @pytest.mark.parametrize("name", PAPER)
 def test_optima_and_bounds(data, name):
     known = json.loads(data("dcop/optima.json").read_text())[name]["minimum"]
-    for suffix in ("yaml", "xml", "wcsp"):
-        dcop = read_dcop(data(f"dcop/paper/{name}.{suffix}.gz"))
+    formats = [read_dcop(data(f"dcop/paper/{name}.{suffix}.gz")) for suffix in ("xml", "wcsp", "yaml")]
+    random = np.random.default_rng(1)
+    for _ in range(20):
+        assignment = tuple(random.integers(0, formats[0].problem.sizes).tolist())
+        assert len({dcop.problem.evaluate(assignment) for dcop in formats}) == 1
+    assert len({len(dcop.agents) for dcop in formats}) == 1
+    for dcop in formats if name in SMALLEST else formats[-1:]:
         result = dpop(dcop)
         assert (result.status, result.value) == ("optimal", known)
         assert result.metrics.trees == 1
