@@ -194,7 +194,6 @@ def test_a_search_says_what_tables_did(monkeypatch):
     problem = grid_network(9, 4, tightness=0.1, seed=1)
     expected = oocbe.solve(problem).value
     monkeypatch.setattr(bounded, "QUICK_CAP", 32)
-    monkeypatch.setattr(table_bounds, "BUILD_SECONDS", 60.0)  # loops may have to be compiled
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: False)
     monkeypatch.setattr(Tables, "of", lambda _: None)
     monkeypatch.setattr(bounded.AttemptsWithoutBounds, "try_where_due", lambda *_: False)
