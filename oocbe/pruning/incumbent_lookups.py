@@ -169,6 +169,18 @@ def _pieces(parts: list[tuple[int, ListedFactor]]) -> Iterator[list[tuple[int, L
     yield parts[first:]
 
 
+def slots_of(
+    tables: Sequence[tuple[tuple[int, ...], NDArray[np.int64]]], start: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Slots of all rows of tables over equally many variables, int64 (rows, arity); at least one, each with its scope.
+
+    start : first slot of each variable.
+    """
+    slots = np.repeat(start[np.array([scope for scope, _ in tables])], [len(rows) for _, rows in tables], axis=0)
+    slots += np.concatenate([rows for _, rows in tables])
+    return slots
+
+
 def harmful_slots(parts: Sequence[ListedFactor], start: NDArray[np.int64], sizes: tuple[int, ...]) -> NDArray[np.bool_]:
     """The slots that occur in an entry but 0, of parts all together."""
     harmful = np.zeros(int(start[-1]), dtype=np.bool_)
@@ -182,8 +194,6 @@ def harmful_slots(parts: Sequence[ListedFactor], start: NDArray[np.int64], sizes
             others = math.prod([sizes[u] for u in part.scope]) // sizes[v]
             harmful[start[v] : start[v + 1]] |= zeros != others
     for group in by_arity.values():
-        rows = [len(part.tuples) for part in group]
-        slots = np.repeat(start[np.array([part.scope for part in group])], rows, axis=0)
-        slots += np.concatenate([part.tuples for part in group])
+        slots = slots_of([(part.scope, part.tuples) for part in group], start)
         harmful[slots[np.concatenate([part.values for part in group]) != 0].ravel()] = True
     return harmful

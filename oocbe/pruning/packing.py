@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.model.problem import Problem
-from oocbe.pruning.incumbent_lookups import ListedFactor, harmful_slots, starts_of
+from oocbe.pruning.incumbent_lookups import ListedFactor, harmful_slots, slots_of, starts_of
 
 
 def is_packing(problem: Problem, are_penalties_hard: bool = False) -> bool:
@@ -21,16 +22,25 @@ def is_packing(problem: Problem, are_penalties_hard: bool = False) -> bool:
     problem : in min-sum. are_penalties_hard : whether functions over several variables that cost nothing but in some
         rows count as constraints against these.
     """
-    listed = [(c, 0.0 if c.allowed else 1.0) for c in problem.constraints if len(c.scope) >= 2]
-    parts = [ListedFactor(c.scope, c.tuples, np.full(len(c.tuples), cost), 1 - cost) for c, cost in listed]
+    if any(len(f.scope) >= 2 for f in problem.functions) and not are_penalties_hard:
+        return False
+    parts: list[ListedFactor] = []
+    forbidden: dict[int, list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
+    for c in problem.constraints:
+        if len(c.scope) >= 2 and c.allowed:
+            parts.append(ListedFactor(c.scope, c.tuples, np.zeros(len(c.tuples)), 1.0))
+        elif len(c.scope) >= 2:
+            forbidden.setdefault(len(c.scope), []).append((c.scope, c.tuples))
     for f in problem.functions:
         if len(f.scope) >= 2:
-            if not are_penalties_hard or f.default != 0 or (f.values < 0).any():
+            if f.default != 0 or (f.values < 0).any():
                 return False
             parts.append(ListedFactor(f.scope, f.tuples, f.values.astype(np.float64), 0.0))
     if any(c.can_bind for c in problem.linear_constraints):
         return True
     start = starts_of(problem.sizes)
     harmful = harmful_slots(parts, start, problem.sizes)
+    for tables in forbidden.values():
+        harmful[slots_of(tables, start).ravel()] = True
     safe = sum(not harmful[low:high].all() for low, high in pairwise(start))
     return 2 * safe >= len(problem.sizes)

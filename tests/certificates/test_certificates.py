@@ -23,6 +23,7 @@ from oocbe.certificates.check_certificate import check
 from oocbe.certificates.making import Claim, Maker
 from oocbe.certificates.tables import nothing_better
 from oocbe.cli.main import app
+from oocbe.elimination import solve as solving
 from oocbe.io import write
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -319,12 +320,11 @@ def test_what_has_no_certificate_is_refused_by_name(
     assert not target.exists()
 
 
-def test_what_is_not_proven_is_not_written(tmp_path: Path) -> None:
+def test_what_is_not_proven_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "proof.json"
-    day = tmp_path / "day.spot"
-    write(spot5_day(Spot5Settings(photographs=800, window=60, seed=1)), day)
-    limits = ["--time-limit", "1"]  # of which a proof takes many
-    outcome = CliRunner().invoke(app, ["solve", str(day), "--certificate", str(target), *limits])
+    solved = solving.solve
+    monkeypatch.setattr("oocbe.elimination.solve.solve", lambda *given: replace(solved(*given), status="limit"))
+    outcome = CliRunner().invoke(app, ["solve", str(DAILY), "--certificate", str(target)])
     assert outcome.exit_code == 20
     assert "no certificate was written" in outcome.output
     assert not target.exists()

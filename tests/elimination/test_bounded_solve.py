@@ -107,13 +107,6 @@ def test_no_time_at_all_still_gives_a_bound():
     assert result.bound is not None
 
 
-def test_a_time_limit_without_bounds_ends_with_an_assignment():
-    problem = chain(60, 12)
-    result = solve(problem, time_limit=0.5, incumbent_seconds=1, bounds="none", order="min-fill")
-    assert (result.status, result.bound) == ("limit", None)
-    assert result.value == problem.evaluate(result.assignment)
-
-
 def out_of_time_after(searches, monkeypatch) -> list[Incumbent | None]:
     """Elimination whose time ends once so many searches for assignments have ended; what all of them find."""
     found = []
@@ -129,6 +122,14 @@ def out_of_time_after(searches, monkeypatch) -> list[Incumbent | None]:
 
     monkeypatch.setattr(solving, "Race", LateRace)
     return found
+
+
+def test_a_time_limit_without_bounds_ends_with_an_assignment(monkeypatch):
+    problem = chain(60, 12)
+    out_of_time_after(1, monkeypatch)
+    result = solve(problem, time_limit=100, incumbent_seconds=1, bounds="none", order="min-fill")
+    assert (result.status, result.bound) == ("limit", None)
+    assert result.value == problem.evaluate(result.assignment)
 
 
 @pytest.mark.parametrize("shift", [0, -200])

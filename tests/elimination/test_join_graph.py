@@ -141,7 +141,7 @@ def test_z_rises_while_that_gains():
 
 def test_what_is_proven_stays_when_time_is_up(monkeypatch):
     """At whichever look of all passes the limit comes: only before the first pass is done there is no bound."""
-    problem = random_network(9, 3, 0.8, tightness=0.1, seed=5)
+    problem = random_network(7, 3, 0.8, tightness=0.1, seed=5)
     optimum = brute_force(problem)
     options = SolveOptions(order_seconds=0.0, backend="cpu", incumbent_seconds=0.0)
     looks = []

@@ -287,3 +287,16 @@ def test_bits_of_a_word(word):
     found = members_of(np.array([word, word], dtype=np.uint64), out)
     expected = [i for i in range(64) if word >> i & 1]
     assert out[:found].tolist() == expected + [64 + i for i in expected]
+
+
+@pytest.mark.parametrize("widest", [2, 7, 70])
+def test_the_primal_graph_joins_what_shares_a_scope(widest):
+    random = np.random.default_rng(widest)
+    count = 130  # three words of bits
+    lengths = [1, 2, 2, 3, 4, min(widest, 6), widest]
+    scopes = [tuple(random.permutation(count)[:length].tolist()) for length in lengths for _ in range(3)]
+    functions = tuple(Function(scope, [[0] * len(scope)], [1], 0) for scope in [*scopes, scopes[3]])
+    graph = PrimalGraph(Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), functions))
+    expected = {pair for scope in scopes for pair in itertools.permutations(scope, 2)}
+    bits = np.unpackbits(graph.adjacency.view(np.uint8), axis=1, bitorder="little")
+    assert set(zip(*map(np.ndarray.tolist, np.nonzero(bits)), strict=True)) == expected

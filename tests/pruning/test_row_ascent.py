@@ -24,7 +24,7 @@ from tests.helpers.bound_problems import (
 )
 from tests.helpers.small_problems import all_values
 
-SEEDS = 600
+SEEDS = 250
 
 LARGEST_COMPARED = 2**28
 """Sums of costs up to which those of sources for messages are compared: they are scaled, and compared in float64."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import cached_property
 from typing import Any
@@ -29,6 +30,9 @@ MASKED_SIZE = 64
 
 MOST_VARIABLES = 1 << 15
 """Each greedy order takes time that grows with the square of the variables: some minutes from here on."""
+
+NARROW = 6
+"""Variables of a scope up to which all scopes of a length are put into the graph at once, pair by pair."""
 
 GRAPH_COPIES = 8
 """Graphs, a bit for each pair of variables, that the search holds at a time: one for each of a few orders."""
@@ -62,12 +66,22 @@ class PrimalGraph:
         _check_graph(problem.name, count, 8 * count * words)
         problem = without_zeros(problem)  # what they forbid, probes see as constraints
         adjacency = np.zeros((count, words), dtype=np.uint64)
-        for scope in scopes_of(problem):
+        narrow: dict[int, list[tuple[int, ...]]] = {}
+        for scope in set(scopes_of(problem)):
             look()
+            if len(scope) <= NARROW:
+                narrow.setdefault(len(scope), []).append(scope)
+                continue
             index = np.array(scope, dtype=np.int64)
             members = np.zeros(words, dtype=np.uint64)
             np.bitwise_or.at(members, index >> 6, np.uint64(1) << (index & 63).astype(np.uint64))
             adjacency[index] |= members
+        for arity, scopes in narrow.items():
+            look()
+            columns = np.array(scopes, dtype=np.int64).T
+            for u, v in itertools.permutations(range(arity), 2):
+                bits = np.uint64(1) << (columns[v] & 63).astype(np.uint64)
+                np.bitwise_or.at(adjacency.reshape(-1), columns[u] * words + (columns[v] >> 6), bits)
         own = np.arange(count)
         adjacency[own, own >> 6] &= ~(np.uint64(1) << (own & 63).astype(np.uint64))
         self.adjacency: NDArray[np.uint64] = adjacency
