@@ -151,6 +151,7 @@ def check_targets(
     trace: Path | None = None,
     certificate: Path | None = None,
     metrics: Path | None = None,
+    report: Path | None = None,
 ) -> None:
     """Refuse before a run, which may take hours, what would lose its result or its input, or get in its way.
 
@@ -167,6 +168,7 @@ def check_targets(
         ("--trace", trace),
         ("--certificate", certificate),
         ("--metrics", metrics),
+        ("--report", report),
     )
     targets = [(flag, target) for flag, target in named if target is not None]
     for flag, target in targets:

@@ -98,7 +98,7 @@ class History(PassingOn):
         linear = () if assignment is None else problem.linear_constraints
         return replace(
             result,
-            width=result.width or self._width or _planned_width(result, left.problem or problem, options),
+            width=self._width_of(result, left.problem or problem, options),
             anytime=tuple(self._known),
             buckets=tuple(self._buckets),
             orders_tried=self._orders,
@@ -111,11 +111,16 @@ class History(PassingOn):
             schedule=None if problem.day is None or assignment is None else problem.day.schedule(assignment),
         )
 
+    def _width_of(self, result: Result, left: Problem, options: SolveOptions) -> int:
+        """The result's own where an elimination ended, and that of the plan where none did."""
+        if result.order:
+            return result.width
+        is_planned = not self._width and result.status != "interrupted"
+        return max(result.width, _planned_width(left, options) if is_planned else self._width)
 
-def _planned_width(result: Result, left: Problem, options: SolveOptions) -> int:
+
+def _planned_width(left: Problem, options: SolveOptions) -> int:
     """Width of an order found at once, where the search never came to one; 0 where it cannot be told in a moment."""
-    if result.order or result.status == "interrupted":
-        return 0
     try:
         with unlimited(), Deadline(PLAN_SECONDS) as deadline:
             choices = search_orders(left, options.order, 0.0, options.seed, deadline=deadline)
