@@ -28,6 +28,7 @@ from oocbe.cli.synth import synth_app
 from oocbe.cli.trace import trace
 from oocbe.cli.trees import compile_tree, query
 from oocbe.cli.verify import verify
+from oocbe.cli.warm_up import warm_up
 from oocbe.errors import EXIT_INTERRUPTED
 
 YOUNG_CONTAINERS = 50_000
@@ -43,6 +44,7 @@ app = typer.Typer(
     help="Bucket elimination on incomplete tables: exact answers about discrete problems.",
     epilog="Example: oocbe solve examples/daily.spot",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -60,6 +62,7 @@ app.command(epilog="Example: oocbe query network.tree --cases cases.csv --target
 app.command(epilog="Example: oocbe dcop agents.yaml --z 5 --metrics metrics.json")(dcop)
 app.command(epilog="Example: oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch")(stress)
 app.command(epilog="Example: oocbe trace run.json.gz --png run.png")(trace)
+app.command("warm-up", epilog="Example: oocbe warm-up")(warm_up)
 app.add_typer(synth_app, name="synth")
 
 

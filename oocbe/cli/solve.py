@@ -46,7 +46,7 @@ from oocbe.cli.flags import (
     load,
     options_from,
 )
-from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
+from oocbe.cli.output import defer_signals, note, print_json, print_rows, times
 from oocbe.cli.progress import observer_for
 from oocbe.cli.report import check_report, traced_for, write_report
 from oocbe.cli.trace import written_to
@@ -229,7 +229,6 @@ def _rows(result: Result) -> list[tuple[str, object]]:
 
     value_name = {"optimal": "optimum", "exact": "value"}.get(result.status, "best value")
     linear = "" if result.linear_constraints == "none" else result.linear_constraints
-    phases = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in result.seconds.items() if phase != "total")
     return [
         ("problem", result.problem),
         ("status", result.status),
@@ -240,7 +239,7 @@ def _rows(result: Result) -> list[tuple[str, object]]:
         ("width", result.width),
         ("largest message", f"{result.largest_message_rows:,} rows"),
         ("all messages", f"{result.total_rows:,} rows"),
-        ("time", f"{seconds(result.seconds.get('total', 0.0))} ({phases})"),
+        ("time", times(result.seconds)),
         ("peak memory", format_bytes(result.peak_memory_bytes)),
         ("linear constraints", linear),
         *(("note", text) for text in result.notes),

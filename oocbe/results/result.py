@@ -57,7 +57,7 @@ class Result(Shown):
     largest_message_rows : rows of the largest message.
     total_rows : rows of all messages together.
     seconds : wall time by phase (``read``, ``order``, ``bounds``, ``forward``, ``backward``, ``mini-buckets``), and in
-        ``total``; absent where not run.
+        ``total``; absent where not run. ``compiling``: what of the total went into compiling loops, once for a machine.
     peak_memory_bytes : largest resident set of the process until the end of the solve.
     dominance : whether substitution dominance was applied.
     dtype : name of the dtype of message values, such as ``int32``.
