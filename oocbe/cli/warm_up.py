@@ -17,7 +17,7 @@ def warm_up(debug: DebugFlag = False) -> None:
     """Compile the loops that commands need, so that the first solve does not wait for them.
 
     Solves small problems of every kind and keeps the compiled loops in the cache (NUMBA_CACHE_DIR, or beside the
-    program). Run it once after an installation, or while an image is made: it takes minutes. A command that needs a loop
+    program). Run it once after an installation, or while an image is made: it takes minutes. A command that needs one
     more compiles it.
     """
     from oocbe.system.compilation import compilation
