@@ -22,9 +22,11 @@ def test_snippets(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.failed == 0
 
 
-def test_snippets_of_agents() -> None:
-    outcome = doctest.testfile(str(ROOT / "docs" / "agents.md"), module_relative=False)
-    assert outcome.attempted >= 8
+@pytest.mark.parametrize(("page", "least"), [("agents", 8), ("notebooks", 8), ("json", 3)])
+def test_snippets_of_pages(page: str, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    outcome = doctest.testfile(str(ROOT / "docs" / f"{page}.md"), module_relative=False)
+    assert outcome.attempted >= least
     assert outcome.failed == 0
 
 
@@ -66,7 +68,7 @@ def test_every_option_is_listed_with_its_flag_and_variable() -> None:
 def test_every_command_and_format_is_listed() -> None:
     for command in app.registered_commands:
         assert command.callback is not None
-        assert f"`oocbe {command.name or command.callback.__name__} " in README
+        assert re.search(f"`oocbe {command.name or command.callback.__name__}[ `]", README)
     for name in formats():
         assert f"`.{name}`" in README
 

@@ -31,7 +31,7 @@ LAYERS = (
     ("tracing",),
     ("settings",),
     ("model",),
-    ("system",),
+    ("system", "pictures"),
     ("errors",),
 )
 """Rooms of the package, the highest first; those of one layer do not import one another."""

@@ -101,16 +101,57 @@ TaskFlag = Annotated[
     ),
 ]
 KFlag = Annotated[
-    int | None, typer.Option("--k", metavar="INTEGER", help="How many assignments the task kbest finds; 10.")
+    int | None, typer.Option("--k", metavar="INTEGER", help="How many assignments the task kbest finds. [default: 10]")
 ]
 TemperatureFlag = Annotated[
     float | None,
-    typer.Option("--temperature", metavar="NUMBER", help="Of the tasks logz and marginals, 1; inf weighs all alike."),
+    typer.Option(
+        "--temperature", metavar="NUMBER", help="Of the tasks logz and marginals; inf weighs all alike. [default: 1]"
+    ),
 ]
 CertificateFlag = Annotated[
     Path | None,
     typer.Option("--certificate", help="Write a proof of the optimum, which oocbe verify and others can check."),
 ]
+
+DEFAULTS: dict[str, str] = {
+    "order": "auto",
+    "order_seconds": "0.5",
+    "seed": "0",
+    "dominance": "on",
+    "memory": "80 % of what there is",
+    "workdir": "none",
+    "semiring": "the problem's own",
+    "chunk_rows": "1048576",
+    "backend": "auto",
+    "device_memory": "all of it",
+    "streams": "one a thread",
+    "piece_rows": "as many as fit",
+    "bounds": "auto",
+    "incumbent_seconds": "1",
+    "bound_seconds": "20",
+    "ub": "none",
+    "time_limit": "none",
+    "gap": "0",
+    "max_disk": "what is free",
+    "resume": "off",
+    "tables": "auto",
+}
+"""What help says of each option of a solve: its flag is None where it was not given, and the variable counts then."""
+
+
+def _say_defaults() -> None:
+    """Add default and environment variable to the help of each option's flag."""
+    for flag in [flag for name, flag in globals().items() if name.endswith("Flag")]:
+        info = flag.__metadata__[0]
+        # Typer takes the first name for a default until the flag is a parameter of a command.
+        names = [d.split("/")[0].lstrip("-").replace("-", "_") for d in (info.default, *(info.param_decls or ()))]
+        for name in names[:1]:
+            if name in DEFAULTS:
+                info.help = f"{info.help} [default: {DEFAULTS[name]}; OOCBE_{name.upper()}]"
+
+
+_say_defaults()
 
 
 def options_from(parameters: Mapping[str, object]) -> SolveOptions:
@@ -151,6 +192,7 @@ def check_targets(
     trace: Path | None = None,
     certificate: Path | None = None,
     metrics: Path | None = None,
+    report: Path | None = None,
 ) -> None:
     """Refuse before a run, which may take hours, what would lose its result or its input, or get in its way.
 
@@ -167,6 +209,7 @@ def check_targets(
         ("--trace", trace),
         ("--certificate", certificate),
         ("--metrics", metrics),
+        ("--report", report),
     )
     targets = [(flag, target) for flag, target in named if target is not None]
     for flag, target in targets:

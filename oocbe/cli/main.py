@@ -58,6 +58,7 @@ COMMANDS = {
     "dcop": _Command("dcop", "dcop", "oocbe dcop agents.yaml --z 5 --metrics metrics.json"),
     "stress": _Command("stress", "stress", "oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch"),
     "trace": _Command("trace", "trace", "oocbe trace run.json.gz --png run.png"),
+    "warm-up": _Command("warm_up", "warm_up", "oocbe warm-up"),
     "synth": _Command("synth", "synth_app"),
 }
 """Commands by the name that they are called by, as help lists them."""
@@ -71,6 +72,7 @@ def program(called: str | None = None) -> typer.Typer:
         help="Bucket elimination on incomplete tables: exact answers about discrete problems.",
         epilog="Example: oocbe solve examples/daily.spot",
         no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

@@ -47,6 +47,18 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def times(phases: Mapping[str, float]) -> str:
+    """The total, its phases, and what of it was spent on compiling loops."""
+    shown = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in phases.items() if phase not in NO_PHASES)
+    compiling = phases.get("compiling")
+    more = "" if compiling is None else f"; of it compiling, once for this machine: {seconds(compiling)}"
+    return f"{seconds(phases.get('total', 0.0))} ({shown}{more})"
+
+
+NO_PHASES = ("total", "compiling")
+"""Entries of times that lie across the phases."""
+
+
 def seconds(duration: float) -> str:
     """A duration for people: 3.1 ms, 2.54 s, 12 min 5 s."""
     if duration < 1:

@@ -6,6 +6,7 @@ returned or raised.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -13,8 +14,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from oocbe.cli.output import note, seconds
+from oocbe.system.compilation import SENTENCE, compilation
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
 
     from oocbe.elimination.plan.plan import Plan
@@ -25,6 +28,10 @@ LOG_INTERVAL_SECONDS = 60.0
 
 SETTLING_SECONDS = 5.0
 """Between two lines that only say what is known now: a solve that takes less prints none."""
+
+
+BAR_WIDTH = 20
+"""Characters of the bar."""
 
 
 class SilentObserver:
@@ -127,13 +134,15 @@ class LogObserver(SilentObserver):
     def _log(self) -> None:
         while not self._ended.wait(self._interval):
             known = f"; {self._known}" if self._known else ""
-            note(f"{seconds(time.monotonic() - self._begin)}: {self._latest}{known}")
+            doing = SENTENCE if compilation.is_running else self._latest
+            note(f"{seconds(time.monotonic() - self._begin)}: {doing}{known}")
 
 
 class BarObserver(SilentObserver):
-    """A progress bar over buckets with the latest message's rows and bytes."""
+    """A progress bar over buckets with the latest message's rows and bytes; console : where, for tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._known = ""
@@ -146,17 +155,23 @@ class BarObserver(SilentObserver):
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.table import Column
 
+        # What a bucket is called takes what room is left, so that bar and clock stay where they are.
+        rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         self._progress = Progress(
-            TextColumn("buckets"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.description}", markup=False),  # a variable may be called [red]
-            console=Console(stderr=True),
+            TextColumn("buckets", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=BAR_WIDTH),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
+            TextColumn(
+                "{task.fields[doing]}{task.description}", markup=False, table_column=rest
+            ),  # a variable may be called [red]
+            console=self._console or Console(stderr=True),
             transient=True,
+            expand=True,
         )
-        self._task = self._progress.add_task("", total=len(plan.buckets))
+        self._task = self._progress.add_task("", total=len(plan.buckets), doing=_Doing())
         self._progress.start()
 
     def bucket_done(self, number: int, total: int, variable: str, rows: int, bytes: int) -> None:
@@ -179,13 +194,21 @@ class BarObserver(SilentObserver):
             self._progress.stop()
 
 
+class _Doing:
+    """What is said before the bucket's name whenever the bar is drawn."""
+
+    def __format__(self, spec: str) -> str:
+        return f"{SENTENCE}; " if compilation.is_running else ""
+
+
 def observer_for(quiet: bool, verbose: bool) -> SilentObserver:
     """The observer that fits the flags and where standard error goes."""
     if quiet:
         return SilentObserver()
     if verbose:
         return VerboseObserver()
-    return BarObserver() if sys.stderr.isatty() else LogObserver()
+    is_dumb = os.environ.get("TERM") in ("dumb", "unknown")  # it has no cursor to move
+    return BarObserver() if sys.stderr.isatty() and not is_dumb else LogObserver()
 
 
 def _bucket_line(number: int, total: int, variable: str, rows: int, size: int) -> str:

@@ -46,13 +46,16 @@ from oocbe.cli.flags import (
     load,
     options_from,
 )
-from oocbe.cli.output import defer_signals, note, print_json, print_rows, seconds
+from oocbe.cli.output import defer_signals, note, print_json, print_rows, times
 from oocbe.cli.progress import observer_for
+from oocbe.cli.report import check_report, traced_for, write_report
 from oocbe.cli.trace import written_to
 from oocbe.results.numerals import all_digits
 
 if TYPE_CHECKING:
+    from oocbe.model.problem import Problem
     from oocbe.results.result import Result
+    from oocbe.results.task_result import TaskResult
     from oocbe.settings.options import SolveOptions
 
 
@@ -89,6 +92,10 @@ def solve(
     evidence: EvidenceFlag = None,
     format: FormatFlag = None,
     trace: TraceFlag = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write a page in HTML about the solve; needs oocbe[plot]."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print status and value only.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the plan and a line a bucket.")] = False,
     debug: DebugFlag = False,
@@ -107,26 +114,36 @@ def solve(
     options = options_from(given)
     # Other tasks keep no run: theirs is a place of scratch folders.
     run_directory = options.workdir if task in ("optimum", "mpe") else None
-    check_targets(file, run_directory, solution, trace, certificate)
+    check_targets(file, run_directory, solution, trace, certificate, report=report)
+    check_report(report)
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
     of_task = _settings_of(task, k, temperature)
     if task != "optimum":
         if certificate is not None:
             raise UnsupportedError(f"--certificate: only the optimum has one, not the task {task}; leave out --task")
-        with written_to(trace, about):
-            return _run_task(task, file, format, evidence, options, of_task, (json, quiet, verbose), solution)
+        with traced_for(report, trace) as traced:
+            with written_to(traced, about):
+                problem, answer = _run_task(
+                    task, file, format, evidence, options, of_task, (json, quiet, verbose), solution
+                )
+            if report is not None:
+                write_report(report, problem, answer, options, traced)
+        return answer.exit_code
     begin = time.perf_counter()
-    with written_to(trace, about), observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
-        problem = load(file, format, evidence)
-        if certificate is not None:
-            from oocbe.certificates.asking import check_certifiable
+    with traced_for(report, trace) as traced:
+        with written_to(traced, about), observer_for(quiet, verbose) as observer, Deadline(options.time_limit):
+            problem = load(file, format, evidence)
+            if certificate is not None:
+                from oocbe.certificates.asking import check_certifiable
 
-            check_certifiable(file, problem, options, bool(evidence), format is not None)
-        reading = time.perf_counter() - begin
-        from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
+                check_certifiable(file, problem, options, bool(evidence), format is not None)
+            reading = time.perf_counter() - begin
+            from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
-        defer_signals()
-        result = with_reading(run(problem, options, observer), reading)
+            defer_signals()
+            result = with_reading(run(problem, options, observer), reading)
+        if report is not None:
+            write_report(report, problem, result, options, traced)
     if solution is not None and result.assignment is not None:
         from oocbe.solutions.solution_file import write_solution
 
@@ -181,7 +198,7 @@ def _run_task(
     of_task: dict[str, Any],
     output: tuple[bool, bool, bool],
     solution: Path | None,
-) -> int:
+) -> tuple[Problem, TaskResult]:
     from oocbe.cli.task import print_task
     from oocbe.errors import UsageError
     from oocbe.facade import with_reading
@@ -208,7 +225,7 @@ def _run_task(
     print_task(result, json, quiet, problem.day)
     if solution is not None and not result.assignments:
         note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
-    return result.exit_code
+    return problem, result
 
 
 def _rows(result: Result) -> list[tuple[str, object]]:
@@ -216,7 +233,6 @@ def _rows(result: Result) -> list[tuple[str, object]]:
 
     value_name = {"optimal": "optimum", "exact": "value"}.get(result.status, "best value")
     linear = "" if result.linear_constraints == "none" else result.linear_constraints
-    phases = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in result.seconds.items() if phase != "total")
     return [
         ("problem", result.problem),
         ("status", result.status),
@@ -227,7 +243,7 @@ def _rows(result: Result) -> list[tuple[str, object]]:
         ("width", result.width),
         ("largest message", f"{result.largest_message_rows:,} rows"),
         ("all messages", f"{result.total_rows:,} rows"),
-        ("time", f"{seconds(result.seconds.get('total', 0.0))} ({phases})"),
+        ("time", times(result.seconds)),
         ("peak memory", format_bytes(result.peak_memory_bytes)),
         ("linear constraints", linear),
         *(("note", text) for text in result.notes),

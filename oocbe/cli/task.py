@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from oocbe.cli.answers import task_answers
-from oocbe.cli.output import print_json, print_rows, seconds
+from oocbe.cli.output import print_json, print_rows, times
 from oocbe.results.numerals import all_digits
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def print_task(result: TaskResult, json: bool, quiet: bool, day: ImagingDay | No
 def _rows(result: TaskResult) -> list[tuple[str, object]]:
     from oocbe.tables.table import format_bytes
 
-    phases = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in result.seconds.items() if phase != "total")
     return [
         ("problem", result.problem),
         ("task", result.task),
@@ -52,7 +51,7 @@ def _rows(result: TaskResult) -> list[tuple[str, object]]:
         ("largest message", f"{result.largest_message_rows:,} rows"),
         ("all messages", f"{result.total_rows:,} rows"),
         ("passes", result.passes),
-        ("time", f"{seconds(result.seconds.get('total', 0.0))} ({phases})"),
+        ("time", times(result.seconds)),
         ("peak memory", format_bytes(result.peak_memory_bytes)),
         *(("note", text) for text in result.notes),
     ]

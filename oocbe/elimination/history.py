@@ -10,6 +10,7 @@ from oocbe.elimination.observer import Observer, PassingOn
 from oocbe.elimination.orders.order import search_orders
 from oocbe.errors import TimeLimitError
 from oocbe.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
+from oocbe.system.compilation import compilation
 from oocbe.system.deadline import Deadline, unlimited
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class History(PassingOn):
         super().__init__(_Nobody() if told is None else told)
         self._is_heard = told is not None
         self._begin = begin
+        self._compiled = compilation.seconds
         self._known: list[KnownAt] = []
         self._buckets: list[BucketDone] = []
         self._width = 0
@@ -96,9 +98,11 @@ class History(PassingOn):
             self._add(result.bound, result.value)
         assignment = result.assignment
         linear = () if assignment is None else problem.linear_constraints
+        compiled = compilation.seconds - self._compiled
         return replace(
             result,
-            width=result.width or self._width or _planned_width(result, left.problem or problem, options),
+            seconds={**result.seconds, **({"compiling": compiled} if compiled > 0 else {})},
+            width=self._width_of(result, left.problem or problem, options),
             anytime=tuple(self._known),
             buckets=tuple(self._buckets),
             orders_tried=self._orders,
@@ -111,11 +115,16 @@ class History(PassingOn):
             schedule=None if problem.day is None or assignment is None else problem.day.schedule(assignment),
         )
 
+    def _width_of(self, result: Result, left: Problem, options: SolveOptions) -> int:
+        """The result's own where an elimination ended, and that of the plan where none did."""
+        if result.order:
+            return result.width
+        is_planned = not self._width and result.status != "interrupted"
+        return max(result.width, _planned_width(left, options) if is_planned else self._width)
 
-def _planned_width(result: Result, left: Problem, options: SolveOptions) -> int:
+
+def _planned_width(left: Problem, options: SolveOptions) -> int:
     """Width of an order found at once, where the search never came to one; 0 where it cannot be told in a moment."""
-    if result.order or result.status == "interrupted":
-        return 0
     try:
         with unlimited(), Deadline(PLAN_SECONDS) as deadline:
             choices = search_orders(left, options.order, 0.0, options.seed, deadline=deadline)

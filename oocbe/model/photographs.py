@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oocbe.pictures.plots import Picture
 
 CAMERAS: Mapping[str, str] = {"1": "front camera", "2": "middle camera", "3": "rear camera", "13": "front and rear"}
 """What the values of SPOT5 files mean; a stereoscopic photograph is taken by two cameras."""
@@ -90,6 +94,18 @@ class ImagingDay:
 
     photographs: tuple[Photograph, ...]
     capacity: int | None
+
+    def plot(self, schedule: Schedule, title: str = "") -> Picture:
+        """A schedule of this day by camera and orbit, and how the recorder fills; UsageError without matplotlib."""
+        from oocbe.pictures import plots
+
+        told = f"profit {schedule.profit:,} of {schedule.possible:,}, {len(schedule.taken):,} photographs taken"
+        return plots.schedule(
+            f"{title}: {told}" if title else told,
+            [(p.name, p.weight, p.orbit) for p in self.photographs],
+            {t.name: (t.camera, t.memory) for t in schedule.taken},
+            self.capacity,
+        )
 
     def schedule(self, assignment: Sequence[int]) -> Schedule:
         """What an assignment (one value index a photograph, 0: left out) means."""

@@ -11,6 +11,8 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,10 +27,14 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.photographs import ImagingDay
 from oocbe.model.selected_rows import SelectedRows
 from oocbe.model.semiring import MIN_SUM, Combination, Semiring
+from oocbe.pictures.shown import Shown
+
+if TYPE_CHECKING:
+    from oocbe.pictures.plots import Picture
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(Shown):
     """Variables, functions, constraints and a constant, to be combined and marginalised in a semiring.
 
     Attributes
@@ -169,6 +175,33 @@ class Problem:
             return self
         constant = semiring.one if self.constant == self.semiring.one else self.constant
         return replace(self, semiring=semiring, constant=constant)
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        scopes = self._scopes
+        return self.name, [
+            ("variables", len(self.variables)),
+            ("values of a variable", f"{min(self.sizes, default=0)} to {max(self.sizes, default=0)}"),
+            ("functions", f"{len(self.functions):,}, {sum(len(f.values) for f in self.functions):,} rows"),
+            ("constraints", f"{len(self.constraints):,}, {sum(len(c.tuples) for c in self.constraints):,} rows"),
+            ("linear constraints", ", ".join(c.name for c in self.linear_constraints)),
+            ("variables of a scope", f"up to {max(map(len, scopes), default=0)}"),
+            ("semiring", str(self.semiring)),
+        ]
+
+    @property
+    def _scopes(self) -> list[tuple[int, ...]]:
+        return [*(f.scope for f in self.functions), *(c.scope for c in self.constraints)]
+
+    def plot(self) -> Picture:
+        """The primal graph (variables of one function are neighbours), and the sizes of domains.
+
+        Linear constraints, which join nearly all variables, are left out. UsageError without matplotlib.
+        """
+        from oocbe.pictures.plots import network
+
+        pairs = sorted({pair for scope in set(self._scopes) for pair in combinations(sorted(scope), 2)})
+        edges = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return network(self.name, [v.name for v in self.variables], self.sizes, edges)
 
     def __repr__(self) -> str:
         parts = [

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
+from oocbe.pictures.shown import Shown
 from oocbe.results.numerals import finite
 from oocbe.results.schema import BOUND_SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from oocbe.pictures.plots import Picture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +72,7 @@ class BoundOfZ:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundResult:
+class BoundResult(Shown):
     """Bounds of a problem's optimum for one or several z.
 
     Attributes
@@ -127,6 +132,23 @@ class BoundResult:
     def exit_code(self) -> int:
         """What the command line returns: bounds are what was asked for, so only infeasibility is told apart."""
         return {"infeasible": EXIT_INFEASIBLE, "interrupted": EXIT_INTERRUPTED}.get(self.status, EXIT_OPTIMAL)
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        what = "logarithms: " if any(e.log_bound is not None for e in self.entries) else ""
+        facts: list[tuple[str, object]] = [("status", self.status), ("width", self.width)]
+        facts += [
+            (f"z = {e.z}", f"{what}bound {e.claimed_bound}, assignment {e.claimed_value}, gap {e.gap}")
+            for e in self.entries
+        ]
+        facts.append(("time", f"{self.seconds.get('total', 0.0):.3g} s"))
+        return f"{self.problem}, {self.semiring}", [*facts, *(("note", note) for note in self.notes)]
+
+    def plot(self) -> Picture:
+        """Bound and value by z, and rows of the largest messages; UsageError without matplotlib."""
+        from oocbe.pictures.plots import bounds
+
+        entries = [(e.z, e.claimed_bound, e.claimed_value, e.largest_message_rows) for e in self.entries]
+        return bounds(f"{self.problem}: {self.status}", entries)
 
     def labels(self, entry: BoundOfZ | None) -> dict[str, str] | None:
         """An entry's assignment as variable name to value label."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_NOTHING_BETTER, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
 from oocbe.model.photographs import Schedule
+from oocbe.pictures.shown import Shown
 from oocbe.results.numerals import finite
 from oocbe.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
 from oocbe.results.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from oocbe.pictures.plots import Picture
 
 Status = Literal["optimal", "exact", "infeasible", "nothing-better", "limit", "interrupted"]
 LinearHandling = Literal["none", "enforced", "shown not to bind", "relaxed"]
@@ -31,7 +35,7 @@ UNPROVEN: tuple[Status, ...] = ("limit", "interrupted")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(Shown):
     """Outcome of a solve.
 
     Attributes
@@ -53,7 +57,7 @@ class Result:
     largest_message_rows : rows of the largest message.
     total_rows : rows of all messages together.
     seconds : wall time by phase (``read``, ``order``, ``bounds``, ``forward``, ``backward``, ``mini-buckets``), and in
-        ``total``; absent where not run.
+        ``total``; absent where not run. ``compiling``: what of the total went into compiling loops, once for a machine.
     peak_memory_bytes : largest resident set of the process until the end of the solve.
     dominance : whether substitution dominance was applied.
     dtype : name of the dtype of message values, such as ``int32``.
@@ -120,6 +124,33 @@ class Result:
         if self.assignment is None:
             return None
         return {v.name: v.label(value) for v, value in zip(self.variables, self.assignment, strict=True)}
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        from oocbe.pictures.html import first_pairs
+
+        schedule = self.schedule
+        labels = {} if self.labels is None else self.labels
+        facts: list[tuple[str, object]] = [
+            ("status", self.status),
+            ("value", self.value),
+            ("bound", self.bound),
+            ("gap", self.gap or None),
+            ("profit", None if schedule is None else f"{schedule.profit:,} of {schedule.possible:,}"),
+            ("photographs", None if schedule is None else f"{len(schedule.taken):,} of {schedule.photographs:,}"),
+            ("assignment", first_pairs(labels)),
+            ("width", self.width),
+            ("largest message", f"{self.largest_message_rows:,} rows of {self.total_rows:,} in all"),
+            ("time", f"{self.seconds.get('total', 0.0):.3g} s"),
+            ("peak memory", f"{self.peak_memory_bytes / 2**20:,.0f} MiB"),
+            *(("note", note) for note in self.notes),
+        ]
+        return f"{self.problem}, {self.semiring}", facts
+
+    def plot(self) -> Picture:
+        """Bound and value over time, and rows of each bucket's message; UsageError without matplotlib."""
+        from oocbe.pictures.plots import course
+
+        return course(f"{self.problem}: {self.status}", self.anytime, self.buckets)
 
     def to_json(self) -> dict[str, object]:
         """Everything as JSON types, with ``schema_version``; assignment by labels, order by variable names.

@@ -5,18 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from oocbe.errors import EXIT_INFEASIBLE, EXIT_INTERRUPTED, EXIT_LIMIT, EXIT_OPTIMAL
 from oocbe.model.parts import Variable
+from oocbe.pictures.shown import Shown
 from oocbe.results.numerals import digits, finite
 from oocbe.results.schema import SCHEMA_VERSION
 
+if TYPE_CHECKING:
+    from oocbe.pictures.plots import Picture
+
+SHOWN_LINES = 10
+"""Variables or assignments that a notebook shows; ``plot`` has more, and the attributes have all."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class TaskResult:
+class TaskResult(Shown):
     """Outcome of a task.
 
     Attributes
@@ -118,6 +125,44 @@ class TaskResult:
 
     def _labelled(self, assignment: tuple[int, ...]) -> dict[str, str]:
         return {v.name: v.label(value) for v, value in zip(self.variables, assignment, strict=True)}
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        from oocbe.pictures.html import first_pairs
+
+        facts: list[tuple[str, object]] = [
+            ("status", self.status),
+            ("value", self.value),
+            ("natural logarithm", self.logarithm),
+            ("temperature", self.temperature),
+        ]
+        by_name = self.marginals_by_name
+        for name, own in list(by_name.items())[:SHOWN_LINES]:
+            facts.append((name, ", ".join(f"{label}: {x:.4g}" for label, x in own.items())))
+        for rank, (value, labels) in enumerate(self.labelled[:SHOWN_LINES], start=1):
+            facts.append((f"{rank}", f"{value}: {first_pairs(labels)}"))
+        more = max(len(by_name), len(self.assignments)) - SHOWN_LINES
+        facts += [("", "")] if more <= 0 else [("more", f"{more:,}, in the attributes")]
+        facts += [("width", self.width), ("time", f"{self.seconds.get('total', 0.0):.3g} s")]
+        return f"{self.problem}: {self.task}", [*facts, *(("note", note) for note in self.notes)]
+
+    def plot(self) -> Picture:
+        """Marginals as bars by name, or the best assignments by rank and where they differ.
+
+        Raises
+        ------
+        UsageError : the task has one number only, or matplotlib is missing.
+        """
+        from oocbe.errors import UsageError
+        from oocbe.pictures.plots import ranking, shares
+
+        if self.marginals:
+            is_best = self.task == "min-marginals"
+            what = "best value with this value of the variable" if is_best else "probability"
+            return shares(f"{self.problem}: {self.task}", self.marginals_by_name, what, not is_best)
+        if not self.assignments:
+            raise UsageError(f"{self.problem}: the task {self.task} ({self.status}) has nothing to draw")
+        labels = [own for _, own in self.labelled]
+        return ranking(f"{self.problem}: {self.task}", [value for value, _ in self.assignments], labels)
 
     def to_json(self) -> dict[str, object]:
         """Everything as JSON types, with ``schema_version``.

@@ -5,9 +5,11 @@ A batch job or container usually has less memory than the machine shows, so the 
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from oocbe.settings.option_values import parse_bytes
@@ -56,6 +58,34 @@ def control_group_limit(root: Path = CONTROL_GROUP_ROOT, group: Path | None = No
     limits.append(_read_limit(root / "memory" / "memory.limit_in_bytes"))
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
+
+
+def control_group_processors(root: Path = CONTROL_GROUP_ROOT, group: Path | None = None) -> float | None:
+    """Processors' worth of time that the tightest control group allows, such as 2.5; None where nothing limits it."""
+    group = _control_group() if group is None else group
+    relative = Path(*[part for part in group.parts if part not in ("/", "..")])
+    quotas = [_read_quota(root / folder / "cpu.max") for folder in (relative, *relative.parents)]
+    first = [_read_limit(root / "cpu" / f"cpu.cfs_{what}_us") for what in ("quota", "period")]  # version 1
+    if first[0] is not None and first[1]:
+        quotas.append(first[0] / first[1])
+    known = [quota for quota in quotas if quota is not None]
+    return min(known) if known else None
+
+
+def _read_quota(file: Path) -> float | None:
+    try:
+        quota, period = file.read_text().split()
+    except (OSError, ValueError):
+        return None
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
+
+
+@cache
+def available_processors() -> int:
+    """Threads that can run at a time: cores this process may run on, or, where less, its control group's quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = control_group_processors()
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
 
 
 def available_memory() -> int:

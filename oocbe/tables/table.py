@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
 from oocbe.model.semiring import MAX_SUM, Semiring
+from oocbe.pictures.shown import Shown
 from oocbe.tables.exchange import InMemory
 from oocbe.tables.layout import Layout
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 
+if TYPE_CHECKING:
+    from oocbe.pictures.plots import Picture
+
 
 @dataclass(frozen=True, eq=False)
-class Table(InMemory):
+class Table(Shown, InMemory):
     """An incomplete table: feasible assignments of a scope, each with a value. No key occurs twice.
 
     Attributes
@@ -130,6 +134,23 @@ class Table(InMemory):
             return None
         found: int | float = self.values[hits[0]].item()
         return found
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        scope = ", ".join(f"{name} ({size})" for name, size in zip(self.scope, self.layout.sizes, strict=True))
+        return f"Table of {self.rows:,} rows", [
+            ("variables (values)", scope),
+            ("part of all assignments", self.density),
+            ("values", f"{self.dtype}, {self.values.min()} to {self.values.max()}" if self.rows else f"{self.dtype}"),
+            ("bytes", format_bytes(self.nbytes)),
+            ("semiring", str(self.semiring)),
+            ("sorted", self.is_sorted),
+        ]
+
+    def plot(self) -> Picture:
+        """How often its values occur; UsageError without matplotlib."""
+        from oocbe.pictures.plots import histogram
+
+        return histogram(f"{', '.join(self.scope)}: {self.rows:,} rows", self.values)
 
     def __repr__(self) -> str:
         return describe_table("Table", self.layout, self.rows, self.nbytes, self.values.dtype, self.semiring)

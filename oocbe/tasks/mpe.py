@@ -61,7 +61,7 @@ def most_probable_explanation(problem: Problem, options: SolveOptions, observer:
         order=result.order,
         dtype=result.dtype,
         backend=result.backend,
-        seconds={k: v for k, v in result.seconds.items() if k not in ("backward", "total")},
+        seconds={k: v for k, v in result.seconds.items() if k not in ("backward", "total", "compiling")},
         peak_memory_bytes=result.peak_memory_bytes,
         assignments=() if result.assignment is None or value is None else ((value, result.assignment),),
         notes=result.notes,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from oocbe.errors import UsageError
 from oocbe.facade import load_problem, settings_from, with_reading
 from oocbe.results.interrupted import carried, interruptible
+from oocbe.system.compilation import compilation
 from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import listening
 
@@ -99,7 +100,7 @@ def answered(
     from oocbe.tasks.count import count as count_feasible
     from oocbe.tasks.result import lifted, unfinished
 
-    begin = time.perf_counter()
+    begin, compiled = time.perf_counter(), compilation.seconds
     whole = narrowed(problem.in_semiring(settings.semiring or problem.semiring))
     if settings.ub is not None:
         raise UsageError("ub: an upper bound belongs to the task optimum; kbest finds the best assignments without one")
@@ -126,6 +127,8 @@ def answered(
     known = sum(result.seconds.values())
     total = time.perf_counter() - begin
     seconds = {**result.seconds, "backward": max(0.0, total - known), "total": total}
+    if compilation.seconds > compiled:
+        seconds["compiling"] = compilation.seconds - compiled
     notes = (*result.notes, warning) if warning else result.notes
     return replace(result, seconds=seconds, notes=notes)
 

@@ -13,6 +13,7 @@ import numba
 import pytest
 
 from oocbe.kernels.cpu import jit
+from oocbe.system import compilation
 
 LOOP = "from oocbe.kernels.cpu.helper import twice\n"
 HELPER = "from oocbe.kernels.cpu.deeper import DEEP\n"
@@ -186,6 +187,8 @@ def test_a_changed_helper_is_compiled_into_its_callers_again(tmp_path):
     for folder in (package, package.parent, package.parent.parent):
         (folder / "__init__.py").touch()
     (package / "jit.py").write_text(Path(jit.__file__).read_text())
+    (tmp_path / "oocbe" / "system").mkdir()
+    (tmp_path / "oocbe" / "system" / "compilation.py").write_text(Path(compilation.__file__).read_text())
     use = "from oocbe.kernels.cpu.jit import jit\n"
     (package / "loop.py").write_text(
         f"{use}from oocbe.kernels.cpu.helper import scaled\n\n\n@jit\ndef run(x):\n    return scaled(x) + 1\n"

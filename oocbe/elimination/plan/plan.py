@@ -19,7 +19,8 @@ from oocbe.elimination.orders.order import judge_order, longest_search, search_o
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
-from oocbe.elimination.plan.passage import MessageForecast, Passage, forecast_passages
+from oocbe.elimination.plan.passage import MessageForecast, forecast_passages
+from oocbe.elimination.plan.planned_bucket import PlannedBucket, PlanPictures, powers, size_of
 from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.zeros import without_zeros
@@ -32,7 +33,6 @@ from oocbe.system.deadline import Deadline
 from oocbe.tables.disk import free_bytes
 from oocbe.tables.layout import WORD_BITS, Layout, bits_for
 from oocbe.tables.scratch import default_parent
-from oocbe.tables.table import format_bytes
 
 SCHEMA_VERSION = 1
 
@@ -41,39 +41,7 @@ PRINTED_BUCKETS = 12
 
 
 @dataclass(frozen=True)
-class PlannedBucket:
-    """One bucket of a plan.
-
-    Attributes
-    ----------
-    variable : index of the variable eliminated. name : its name.
-    separator : variable indices of the message's scope, the one eliminated next at the front.
-    bits : of the message's keys.
-    predicted_rows : estimated feasible rows of the message, dominance not counted.
-    complete_rows : rows of a complete table over the separator.
-    predicted_bytes : of the message in its form.
-    form : ``complete`` (values only) or ``incomplete`` (rows with keys), as is decided by what is predicted.
-    passage : how the bucket passes through memory and disk.
-    """
-
-    variable: int
-    name: str
-    separator: tuple[int, ...]
-    bits: int
-    predicted_rows: int
-    complete_rows: int
-    predicted_bytes: int
-    form: str
-    passage: Passage
-
-    @property
-    def density(self) -> float:
-        """Predicted rows over complete ones."""
-        return self.predicted_rows / self.complete_rows
-
-
-@dataclass(frozen=True)
-class Plan:
+class Plan(PlanPictures):
     """An elimination order with its buckets; prints itself.
 
     Attributes
@@ -118,10 +86,10 @@ class Plan:
         largest = max(spilled, key=lambda b: b.passage.disk_bytes)
         rows = sum(b.predicted_rows for b in spilled)
         return (
-            f"{self.problem.name}: by the plan {len(spilled)} messages with {_powers(rows)} rows go to disk and take "
-            f"{_size(self.least_disk_bytes)} there at least "
-            f"({_size(self.disk_bytes)} before compression), most of it the bucket of {largest.name} with "
-            f"{_powers(largest.predicted_rows)} rows; {_size(self.disk)} may be used (--max-disk, free space). "
+            f"{self.problem.name}: by the plan {len(spilled)} messages with {powers(rows)} rows go to disk and take "
+            f"{size_of(self.least_disk_bytes)} there at least "
+            f"({size_of(self.disk_bytes)} before compression), most of it the bucket of {largest.name} with "
+            f"{powers(largest.predicted_rows)} rows; {size_of(self.disk)} may be used (--max-disk, free space). "
             "Use bounds or dominance, raise --memory, or let the search for an order take longer (--order-seconds)"
         )
 
@@ -185,7 +153,7 @@ class Plan:
         lines = [
             f"Plan for {self.problem.name}: {len(self.buckets)} variables, order {self.choice.heuristic} "
             f"(best of {self.choice.candidates}), induced width {self.width}, {self.semiring} over {self.dtype}",
-            f"  predicted without dominance: {_powers(rows)} rows, {_size(size)} in all messages",
+            f"  predicted without dominance: {powers(rows)} rows, {size_of(size)} in all messages",
         ]
         if self.propagation:
             lines.append(f"  {self.propagation}")
@@ -194,12 +162,12 @@ class Plan:
         if self.largest is not None:
             largest = self.largest
             lines.append(
-                f"  largest message: bucket of {largest.name}, {_powers(largest.predicted_rows)} rows predicted, "
-                f"{_size(largest.predicted_bytes)}, complete {_powers(largest.complete_rows)}"
+                f"  largest message: bucket of {largest.name}, {powers(largest.predicted_rows)} rows predicted, "
+                f"{size_of(largest.predicted_bytes)}, complete {powers(largest.complete_rows)}"
             )
         lines.append(
-            f"  memory for messages {_size(self.memory)}; to disk {_size(self.disk_bytes)}, at least "
-            f"{_size(self.least_disk_bytes)} once packed; {_size(self.disk)} may be used"
+            f"  memory for messages {size_of(self.memory)}; to disk {size_of(self.disk_bytes)}, at least "
+            f"{size_of(self.least_disk_bytes)} once packed; {size_of(self.disk)} may be used"
         )
         beyond = sum(not b.passage.fits for b in self.buckets)
         if beyond:
@@ -214,25 +182,15 @@ class Plan:
         ranked = sorted(range(len(self.buckets)), key=lambda i: -self.buckets[i].predicted_rows)[:PRINTED_BUCKETS]
         for place in sorted(ranked):
             b = self.buckets[place]
-            to_disk = _size(b.passage.disk_bytes) if b.passage.disk_bytes else ""
+            to_disk = size_of(b.passage.disk_bytes) if b.passage.disk_bytes else ""
             lines.append(
-                f"  {place + 1:>6}  {b.name:<14.14}{len(b.separator) + 1:>6}{b.bits:>6}{_powers(b.predicted_rows):>16}"
-                f"{_powers(b.complete_rows):>14}{_size(b.predicted_bytes):>12}  {b.form:<10}{b.density:>8.2g}"
-                f"{_powers(b.passage.pieces):>8}{to_disk:>12}"
+                f"  {place + 1:>6}  {b.name:<14.14}{len(b.separator) + 1:>6}{b.bits:>6}{powers(b.predicted_rows):>16}"
+                f"{powers(b.complete_rows):>14}{size_of(b.predicted_bytes):>12}  {b.form:<10}{b.density:>8.2g}"
+                f"{powers(b.passage.pieces):>8}{to_disk:>12}"
             )
         if len(self.buckets) > len(ranked):
             lines.append(f"  … and {len(self.buckets) - len(ranked)} smaller buckets (--json lists all)")
         return "\n".join(lines)
-
-
-def _powers(rows: int) -> str:
-    """Row counts beyond a billion as powers of two."""
-    return f"{rows:,}" if rows < 10**9 else f"2^{math.log2(rows):.1f}"
-
-
-def _size(count: int) -> str:
-    """Bytes for people, beyond any disk as powers of two."""
-    return format_bytes(count) if count < 1 << 60 else f"2^{math.log2(count):.1f} B"
 
 
 def make_plan(problem: Problem, options: SolveOptions) -> Plan:

@@ -29,7 +29,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import numba
 from numba.core.caching import FunctionCache
+from numba.core.event import Listener, register
 from numba.core.runtime import rtsys
+
+from oocbe.system.compilation import compilation
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -51,6 +54,19 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         rtsys.initialize(target_context)  # the allocations of compiled code
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
+
+
+class _Listener(Listener):  # type: ignore[misc]
+    """Hears from Numba when it compiles; what is in the cache is not compiled."""
+
+    def on_start(self, event: Any) -> None:
+        compilation.begin()
+
+    def on_end(self, event: Any) -> None:
+        compilation.end()
+
+
+register("numba:compile", _Listener())
 
 
 def jit(function: Function) -> Function:

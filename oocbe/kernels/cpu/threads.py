@@ -16,6 +16,7 @@ from threading import Condition, Lock, local
 from typing import Any
 
 from oocbe.errors import TimeLimitError, UsageError
+from oocbe.settings.machine import available_processors
 from oocbe.system.deadline import Deadline, current
 from oocbe.system.waiting import wait_for
 
@@ -78,7 +79,7 @@ def resting() -> AbstractContextManager[None]:
 
 
 def thread_count() -> int:
-    """Threads to use: ``OOCBE_THREADS``, or the cores this process may run on.
+    """Threads to use: ``OOCBE_THREADS``, or the cores this process may run on, or its control group's quota.
 
     Raises
     ------
@@ -86,7 +87,7 @@ def thread_count() -> int:
     """
     text = os.environ.get("OOCBE_THREADS")
     if text is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return available_processors()
     if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"OOCBE_THREADS must be a positive integer, not {text!r}")
     return int(text)

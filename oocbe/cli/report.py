@@ -1,0 +1,153 @@
+"""``oocbe solve --report``: one page about a solve that needs nothing beside itself, to be kept or sent to somebody."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from oocbe import __version__
+from oocbe.cli.output import note, seconds
+
+if TYPE_CHECKING:
+    from oocbe.model.problem import Problem
+    from oocbe.results.result import Result
+    from oocbe.results.task_result import TaskResult
+    from oocbe.settings.options import SolveOptions
+    from oocbe.tracing.summary import TraceSummary
+
+LIBRARIES = ("numpy", "numba", "zarr", "highspy", "matplotlib")
+"""Of which the report tells the version."""
+
+LARGEST_MESSAGES = 20
+"""Messages that the report lists; the picture has all."""
+
+MOST_LABELS = 5_000
+"""Variables whose values the report lists."""
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ font-family: system-ui, sans-serif; color: #1a202c; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
+h1 {{ font-size: 1.5rem; }} h2 {{ font-size: 1.1rem; margin-top: 2rem; border-bottom: 1px solid #e2e8f0; }}
+svg {{ max-width: 100%; height: auto; }} pre {{ white-space: pre-wrap; }}
+</style></head><body>
+<h1>{title}</h1>
+{body}
+</body></html>
+"""
+
+
+@contextmanager
+def traced_for(report: Path | None, trace: Path | None) -> Iterator[Path | None]:
+    """The file that a run writes its trace to: the one that is asked for, or one that only the report reads."""
+    if report is None or trace is not None:
+        yield trace
+        return
+    with TemporaryDirectory(prefix="oocbe-report-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder) / "trace.json"
+
+
+def check_report(report: Path | None) -> None:
+    """UsageError before the run where its report could not be drawn."""
+    if report is not None:
+        import oocbe.pictures.plots  # noqa: F401  # which needs matplotlib
+
+
+def write_report(
+    report: Path, problem: Problem, result: Result | TaskResult, options: SolveOptions, trace: Path | None
+) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    problem : what was solved. trace : what the run has written, or None.
+
+    Raises
+    ------
+    UsageError : matplotlib is missing, or the file cannot be written.
+    """
+    from oocbe.io.files import write_bytes
+    from oocbe.pictures.html import card, grid
+
+    parts = [result._repr_html_(), *_pictures(problem, result)]
+    buckets = getattr(result, "buckets", ())
+    if buckets:
+        ranked = sorted(enumerate(buckets, start=1), key=lambda pair: -pair[1].bytes)[:LARGEST_MESSAGES]
+        rows = [(number, b.variable, b.rows, b.bytes) for number, b in ranked]
+        parts += ["<h2>Largest messages</h2>", grid(("bucket", "variable", "rows", "bytes"), rows)]
+    labels = result.labels
+    if labels is not None:
+        parts += ["<h2>Answer</h2>", _answer(problem, result, labels)]
+    names = [result.variables[v].name for v in result.order]
+    if names:
+        parts += ["<h2>Order of elimination</h2>", f"<p>{escape(' '.join(names[:MOST_LABELS]))}</p>"]
+    if trace is not None:
+        parts += _trace(trace)
+    times = [(phase, seconds(spent)) for phase, spent in result.seconds.items()]
+    parts += ["<h2>Time by phase</h2>", card("", times)]
+    settings = [(name.replace("_", "-"), value) for name, value in options.to_json().items()]
+    parts += ["<h2>Settings</h2>", card("", settings), "<h2>Versions</h2>", card("", _versions())]
+    title = escape(f"{result.problem}: {getattr(result, 'task', 'optimum')}, {result.status}")
+    write_bytes(report, PAGE.format(title=title, body="\n".join(parts)).encode())
+    note(f"oocbe: wrote {report}")
+
+
+def _pictures(problem: Problem, result: Result | TaskResult) -> Iterator[str]:
+    from oocbe.errors import UsageError
+
+    schedule = getattr(result, "schedule", None)
+    if problem.day is not None and schedule is not None:
+        yield "<h2>Schedule</h2>"
+        yield problem.day.plot(schedule, problem.name).svg()
+    with suppress(UsageError):  # a task with one number has no picture
+        picture = result.plot().svg()
+        yield "<h2>Course</h2>" if hasattr(result, "anytime") else "<h2>Values</h2>"
+        yield picture
+
+
+def _answer(problem: Problem, result: Result | TaskResult, labels: dict[str, str]) -> str:
+    from oocbe.pictures.html import grid
+
+    schedule = getattr(result, "schedule", None)
+    if schedule is not None:
+        from oocbe.model.photographs import CAMERAS
+
+        rows = [(t.name, CAMERAS.get(t.camera, t.camera), t.orbit or "", t.weight, t.memory) for t in schedule.taken]
+        return grid(("photograph", "camera", "orbit", "weight", "memory"), rows)
+    shown = list(labels.items())[:MOST_LABELS]
+    more = f"<p>and {len(labels) - len(shown):,} more</p>" if len(labels) > len(shown) else ""
+    return f"<p>{escape('  '.join(f'{name}={label}' for name, label in shown))}</p>{more}"
+
+
+def _trace(path: Path) -> list[str]:
+    from oocbe.errors import OocbeError
+    from oocbe.pictures.html import card, grid
+    from oocbe.tracing.summary import summarise
+    from oocbe.tracing.trace_file import read_trace
+
+    try:
+        summary: TraceSummary = summarise(read_trace(path))
+    except OocbeError as error:
+        return ["<h2>Where the time went</h2>", f"<p>{escape(str(error))}</p>"]
+    rows = [
+        (lane.name, f"{lane.share:.0%}", seconds(lane.busy), ", ".join(work.name for work in lane.works[:4]))
+        for lane in summary.lanes
+    ]
+    facts = [("bound by", summary.bound_by), ("overlapped", f"{summary.overlapped:.0%} of the time")]
+    names = ("lane", "busy", "time", "most of it")
+    return ["<h2>Where the time went</h2>", card("", facts), grid(names, rows)]
+
+
+def _versions() -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = [("oocbe", __version__), ("Python", platform.python_version())]
+    for library in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found.append((library, version(library)))
+    return [*found, ("system", platform.platform())]

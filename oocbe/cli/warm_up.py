@@ -1,0 +1,117 @@
+"""``oocbe warm-up``: compile what commands need, before somebody waits for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from oocbe.cli.failures import guarded
+from oocbe.cli.flags import DebugFlag
+from oocbe.cli.output import note, print_rows, seconds
+
+Step = tuple[str, Callable[[], object]]
+
+
+@guarded
+def warm_up(debug: DebugFlag = False) -> None:
+    """Compile the loops that commands need, so that the first solve does not wait for them.
+
+    Solves small problems of every kind and keeps the compiled loops in the cache (NUMBA_CACHE_DIR, or beside the
+    program). Run it once after an installation, or while an image is made: it takes minutes. A command that needs one
+    more compiles it.
+    """
+    from oocbe.system.compilation import compilation
+
+    begin = time.perf_counter()
+    for name, run in _steps():
+        before, loops = compilation.seconds, compilation.loops
+        run()
+        compiled = compilation.loops - loops
+        what = f"{compiled} loops compiled, {seconds(compilation.seconds - before)}" if compiled else "was in the cache"
+        note(f"{name}: {what}")
+    where = _cache()
+    print_rows(
+        [
+            ("compiled", f"{compilation.loops} loops in {seconds(compilation.seconds)}"),
+            ("time", seconds(time.perf_counter() - begin)),
+            ("kept in", where),
+        ]
+    )
+
+
+def _cache() -> str:
+    """The folder that the loops are kept in."""
+    from oocbe.kernels.cpu.pairs import sort
+
+    loops = [value for value in vars(sort).values() if hasattr(value, "_cache")]
+    return str(loops[0]._cache.cache_path) if loops else ""
+
+
+def _steps() -> list[Step]:
+    """What is compiled for, and small work that needs it; integers and floats have loops of their own."""
+    import numpy as np
+
+    import oocbe
+
+    random = np.random.default_rng(1)
+    count, values = 10, 3
+    variables = tuple(oocbe.Variable(f"x{i}", values) for i in range(count))
+    pairs = [(a, b) for a in range(count) for b in range(a + 1, count) if (a + b) % 3]
+
+    def costs(scale: float | None) -> oocbe.Problem:
+        tables = [random.integers(0, 40, (values, values)) for _ in pairs]
+        scaled = tables if scale is None else [table * scale for table in tables]
+        functions = [oocbe.Function.from_array(pair, table) for pair, table in zip(pairs, scaled, strict=True)]
+        forbidden = oocbe.Constraint((0, 1, 2), np.array([[0, 0, 0], [1, 1, 1]]), allowed=False)
+        return oocbe.Problem(variables, tuple(functions), (forbidden,), name="warm-up")
+
+    whole, real = costs(None), costs(0.37)
+    weights = tuple(np.array([0, 2, 3]) for _ in range(count))
+    packed = oocbe.Problem(
+        variables,
+        whole.functions,
+        whole.constraints,
+        (oocbe.LinearConstraint(tuple(range(count)), weights, 12, "capacity"),),
+        name="warm-up",
+    )
+    network = oocbe.Problem(
+        variables,
+        tuple(oocbe.Function.from_array(pair, random.random((values, values))) for pair in pairs[:12]),
+        semiring=oocbe.SUM_PRODUCT,
+        name="warm-up",
+    )
+    rows = np.argwhere(np.ones((50, 4), dtype=bool))
+    one = oocbe.Table.from_rows({"a": 50, "b": 4}, rows, np.arange(len(rows)))
+    other = oocbe.Table.from_rows({"b": 4, "c": 50}, rows[:, ::-1], np.arange(len(rows)))
+
+    def solves(problem: oocbe.Problem) -> None:
+        for bounds in ("none", "lp", "local-polytope", "auto"):
+            oocbe.solve(problem, incumbent_seconds=0.2, bound_seconds=1, bounds=bounds)
+        oocbe.solve(problem, tables="complete")
+
+    def operators() -> None:
+        oocbe.maximise(oocbe.join_sum(one, other), "a")
+        oocbe.join_maximise(one, other, "b")
+
+    def questions() -> None:
+        for task in (oocbe.count, oocbe.count_optimal, oocbe.k_best, oocbe.min_marginals):
+            task(whole)
+        oocbe.count(packed)
+
+    def probabilities() -> None:
+        oocbe.marginals(network)
+        oocbe.log_partition(network)
+        oocbe.most_probable_explanation(network)
+        oocbe.JunctionTree(network).batch([{"x0": 1}, {"x1": 2}])
+
+    return [
+        ("plans", lambda: oocbe.plan(whole)),
+        ("solves of integers", lambda: solves(whole)),
+        ("solves of reals", lambda: solves(real)),
+        ("capacities", lambda: solves(packed)),
+        ("bounds by mini-buckets", lambda: (oocbe.bound(whole, 3), oocbe.bound(whole, 3, cost_shifting=True))),
+        ("counts, the k best, min-marginals", questions),
+        ("probabilities", probabilities),
+        ("propagation", lambda: oocbe.propagate(packed)),
+        ("operators", operators),
+    ]

@@ -1,0 +1,100 @@
+"""A bucket of a plan, and what a plan looks like in a notebook."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oocbe.elimination.plan.passage import Passage
+from oocbe.model.problem import Problem
+from oocbe.pictures.shown import Shown
+from oocbe.tables.table import format_bytes
+
+if TYPE_CHECKING:
+    from oocbe.pictures.plots import Picture
+
+
+@dataclass(frozen=True)
+class PlannedBucket:
+    """One bucket of a plan.
+
+    Attributes
+    ----------
+    variable : index of the variable eliminated. name : its name.
+    separator : variable indices of the message's scope, the one eliminated next at the front.
+    bits : of the message's keys.
+    predicted_rows : estimated feasible rows of the message, dominance not counted.
+    complete_rows : rows of a complete table over the separator.
+    predicted_bytes : of the message in its form.
+    form : ``complete`` (values only) or ``incomplete`` (rows with keys), as is decided by what is predicted.
+    passage : how the bucket passes through memory and disk.
+    """
+
+    variable: int
+    name: str
+    separator: tuple[int, ...]
+    bits: int
+    predicted_rows: int
+    complete_rows: int
+    predicted_bytes: int
+    form: str
+    passage: Passage
+
+    @property
+    def density(self) -> float:
+        """Predicted rows over complete ones."""
+        return self.predicted_rows / self.complete_rows
+
+
+class PlanPictures(Shown):
+    """What notebooks show of a plan; attributes as in :class:`oocbe.elimination.plan.plan.Plan`."""
+
+    problem: Problem
+    buckets: tuple[PlannedBucket, ...]
+    bounds: str
+    memory: int
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        buckets = self.buckets
+        largest = sorted(buckets, key=lambda b: -b.predicted_bytes)[:3]
+        to_disk = sum(b.passage.disk_bytes for b in buckets)
+        return f"Plan of {self.problem.name}", [
+            ("buckets", len(buckets)),
+            ("width", max((len(b.separator) for b in buckets), default=0)),
+            ("predicted rows", powers(sum(b.predicted_rows for b in buckets))),
+            ("predicted bytes", size_of(sum(b.predicted_bytes for b in buckets))),
+            ("memory for messages", size_of(self.memory)),
+            ("to disk", size_of(to_disk) if to_disk else None),
+            ("bounds", self.bounds),
+            *(
+                (f"bucket of {b.name}", f"{powers(b.predicted_rows)} rows, {size_of(b.predicted_bytes)}, {b.form}")
+                for b in largest
+            ),
+        ]
+
+    def plot(self) -> Picture:
+        """The tree of buckets by bytes of their messages, and the profile of the order; UsageError without matplotlib.
+
+        A bucket's parent is the one that its message goes to: that of the separator's first variable.
+        """
+        from oocbe.pictures.plots import bucket_tree
+
+        place = {b.variable: number for number, b in enumerate(self.buckets)}
+        return bucket_tree(
+            self.problem.name,
+            [b.name for b in self.buckets],
+            [place[b.separator[0]] if b.separator else None for b in self.buckets],
+            [b.predicted_bytes for b in self.buckets],
+            [len(b.separator) for b in self.buckets],
+        )
+
+
+def powers(rows: int) -> str:
+    """Row counts beyond a billion as powers of two."""
+    return f"{rows:,}" if rows < 10**9 else f"2^{math.log2(rows):.1f}"
+
+
+def size_of(count: int) -> str:
+    """Bytes for people, beyond any disk as powers of two."""
+    return format_bytes(count) if count < 1 << 60 else f"2^{math.log2(count):.1f} B"

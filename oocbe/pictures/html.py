@@ -1,0 +1,55 @@
+"""Facts as HTML: what a notebook shows of an object, and the parts that a report is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+STYLE = (
+    "border-collapse:collapse;font-size:90%;margin:0.3em 0",
+    "text-align:left;padding:1px 12px 1px 0;vertical-align:top;font-weight:normal;color:#666",
+    "text-align:left;padding:1px 12px 1px 0;vertical-align:top",
+)
+"""Of a table, of the name of a fact, and of what it is: written out, as notebooks take style sheets away."""
+
+MOST_CHARACTERS = 300
+"""Longer texts are cut: what is shown is a summary."""
+
+
+def card(title: str, facts: Iterable[tuple[str, object]]) -> str:
+    """A title and facts, one a line; those without a content are left out."""
+    lines = "".join(
+        f'<tr><th style="{STYLE[1]}">{escape(name)}</th><td style="{STYLE[2]}">{shown(content)}</td></tr>'
+        for name, content in facts
+        if content not in (None, "")
+    )
+    return f'<div><strong>{escape(title)}</strong><table style="{STYLE[0]}"><tbody>{lines}</tbody></table></div>'
+
+
+def grid(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table with a line of names above."""
+    head = "".join(f'<th style="{STYLE[1]}">{escape(name)}</th>' for name in names)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{STYLE[2]}">{shown(content)}</td>' for content in row) + "</tr>" for row in rows
+    )
+    return f'<table style="{STYLE[0]}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def shown(content: object) -> str:
+    """A number with its thousands apart, a list with commas, anything else as text; cut where it is long."""
+    if isinstance(content, bool):
+        text = "yes" if content else "no"
+    elif isinstance(content, int) and abs(content) < 10**30:
+        text = f"{content:,}"
+    elif isinstance(content, float):
+        text = f"{content:.6g}"
+    else:
+        text = str(content)
+    return escape(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…")
+
+
+def first_pairs(labels: dict[str, str], most: int = 12) -> str:
+    """The first ones of an assignment as ``name=label``, and how many more there are."""
+    pairs = [f"{name}={label}" for name, label in list(labels.items())[:most]]
+    more = len(labels) - len(pairs)
+    return ", ".join(pairs) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,50 @@
+"""How long this process has compiled loops, and whether it does so now: once for a machine, then they are cached."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+SENTENCE = "compiling, once for this machine"
+"""What progress says meanwhile."""
+
+
+class Compilation:
+    """Counts what is compiled; loops that one loop needs are compiled within it, and threads compile side by side."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._begin = 0.0
+        self._seconds = 0.0
+        self.loops = 0
+
+    def begin(self) -> None:
+        """A loop is being compiled from now on."""
+        with self._lock:
+            if self._depth == 0:
+                self._begin = time.perf_counter()
+            self._depth += 1
+            self.loops += 1
+
+    def end(self) -> None:
+        """One is done, or has failed."""
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self._seconds += time.perf_counter() - self._begin
+
+    @property
+    def is_running(self) -> bool:
+        """Whether anything is compiled now."""
+        return self._depth > 0
+
+    @property
+    def seconds(self) -> float:
+        """Wall time in which something was compiled, until now."""
+        with self._lock:
+            return self._seconds + (time.perf_counter() - self._begin if self._depth else 0.0)
+
+
+compilation = Compilation()
+"""Of this process."""

@@ -1,0 +1,119 @@
+"""What somebody meets first: help, warm-up, what is said while loops are compiled."""
+
+import io
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from oocbe.cli import progress, warm_up
+from oocbe.cli.flags import DEFAULTS
+from oocbe.cli.main import app
+from oocbe.cli.output import times
+from oocbe.cli.progress import BarObserver, LogObserver, observer_for
+from oocbe.settings.machine import control_group_processors
+from oocbe.settings.options import SolveOptions
+from oocbe.system.compilation import SENTENCE, Compilation
+
+
+@pytest.mark.parametrize("command", [[], ["solve"], ["synth", "grid"]])
+def test_h_is_help(command):
+    short, long = (CliRunner().invoke(app, [*command, flag]) for flag in ("-h", "--help"))
+    assert (short.exit_code, short.stdout) == (0, long.stdout)
+    assert "Usage" in short.stdout
+
+
+def test_help_shows_the_defaults_and_variables_of_all_options():
+    shown = " ".join(CliRunner().invoke(app, ["solve", "--help"]).stdout.split())
+    assert set(DEFAULTS) == set(SolveOptions.names())
+    for name, default in DEFAULTS.items():
+        assert f"[default: {default}; OOCBE_{name.upper()}]" in shown.replace("- ", "-") or (
+            f"{default};" in shown and f"OOCBE_{name.upper()}" in shown
+        )
+
+
+def test_defaults_in_help_are_those_of_the_options(monkeypatch):
+    for name in SolveOptions.names():
+        monkeypatch.delenv(f"OOCBE_{name.upper()}", raising=False)
+    named = {"on": True, "off": False}
+    for name, told in DEFAULTS.items():
+        actual = getattr(SolveOptions(), name)
+        if actual is not None and name != "gap":
+            assert (named[told] if told in named else type(actual)(told)) == actual, name
+    assert str(SolveOptions().gap) == DEFAULTS["gap"] or SolveOptions().gap.absolute == 0
+
+
+def bar_lines(monkeypatch, compiles: bool) -> list[str]:
+    monkeypatch.setattr(progress, "compilation", SimpleNamespace(is_running=compiles))
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, color_system=None, legacy_windows=False)
+    plan = cast(Any, SimpleNamespace(buckets=[None] * 1234))
+    with BarObserver(console) as observer:
+        observer.started(plan)
+        observer.bounds_changed(123_456, 234_567_890, "search", None)
+        observer.bucket_done(617, 1234, "a-variable-with-a-rather-long-name", 123_456_789, 10**9)
+        assert observer._progress is not None
+        console.print(observer._progress.get_renderable())
+    return [line for line in screen.getvalue().splitlines() if "a-variable" in line or SENTENCE in line]
+
+
+def test_the_bar_fits_80_columns_and_keeps_bar_and_clock(monkeypatch):
+    (line, *_) = bar_lines(monkeypatch, compiles=False)
+    line = line.split("\r")[-1].replace("\x1b[2K", "").replace("\x1b[?25l", "")
+    assert len(line) <= 80
+    assert "━" * 5 in line
+    assert "617/1234" in line
+    assert "0:00:0" in line
+
+
+def test_the_bar_says_that_loops_are_compiled(monkeypatch):
+    assert any(SENTENCE in line for line in bar_lines(monkeypatch, compiles=True))
+
+
+def test_a_dumb_terminal_gets_a_log(monkeypatch):
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setenv("TERM", "xterm")
+    assert type(observer_for(quiet=False, verbose=False)) is BarObserver
+    monkeypatch.setenv("TERM", "dumb")
+    assert type(observer_for(quiet=False, verbose=False)) is LogObserver
+
+
+def test_compiling_within_compiling_counts_once(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("oocbe.system.compilation.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    counted = Compilation()
+    for at, step in ((1, counted.begin), (2, counted.begin), (4, counted.end)):
+        now[0] = at
+        step()
+    assert (counted.seconds, counted.is_running) == (3, True)
+    now[0] = 5
+    counted.end()
+    now[0] = 9
+    assert (counted.seconds, counted.loops, counted.is_running) == (4, 2, False)
+
+
+def test_times_tell_compiling_apart():
+    told = times({"order": 1.0, "forward": 3.0, "total": 4.5, "compiling": 2.0})
+    assert told == "4.50 s (order 1.00 s, forward 3.00 s; of it compiling, once for this machine: 2.00 s)"
+
+
+def test_warm_up_says_what_it_does(monkeypatch):
+    ran = []
+    monkeypatch.setattr(warm_up, "_steps", lambda: [("solves of integers", lambda: ran.append(1))])
+    done = CliRunner().invoke(app, ["warm-up"])
+    assert (done.exit_code, ran) == (0, [1])
+    assert "solves of integers: was in the cache" in done.stderr
+    assert "kept in" in done.stdout
+
+
+def test_quotas_of_control_groups(tmp_path):
+    group = tmp_path / "jobs" / "mine"
+    group.mkdir(parents=True)
+    assert control_group_processors(tmp_path, group.relative_to(tmp_path)) is None
+    (group / "cpu.max").write_text("max 100000\n")
+    (tmp_path / "jobs" / "cpu.max").write_text("250000 100000\n")
+    assert control_group_processors(tmp_path, group.relative_to(tmp_path)) == 2.5
+    (group / "cpu.max").write_text("50000 100000\n")
+    assert control_group_processors(tmp_path, group.relative_to(tmp_path)) == 0.5
