@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from oocbe.errors import CorruptDataError, DiskError, OocbeError, UnsupportedError, UsageError
 from oocbe.junction_trees.arrays import tree_arrays
 from oocbe.junction_trees.compiled import CompiledTree, shape_of, sharing
+from oocbe.junction_trees.stored.tree import STORED_VERSION, StoredTree, copy_tree, tree_from
 from oocbe.junction_trees.stored_problem import (
     FORMAT_NAME,
     PROBLEM_DTYPES,
@@ -51,13 +52,15 @@ LARGEST_RECORD = 1 << 28
 """Bytes above which a record is not even read."""
 
 
-def save_tree(tree: CompiledTree, folder: str | Path) -> None:
+def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:
     """Write a tree to a new folder.
 
     Raises
     ------
     UsageError : there is something of that name, or the folder around it is missing. DiskError : it cannot be written.
     """
+    if isinstance(tree, StoredTree):
+        return copy_tree(tree, folder)
     target = Path(folder)
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target}: exists already; remove it, or name another folder for the tree")
@@ -81,8 +84,10 @@ def save_tree(tree: CompiledTree, folder: str | Path) -> None:
         raise DiskError(f"{target}: the tree cannot be written ({error.strerror or error})") from error
 
 
-def open_tree(folder: str | Path) -> CompiledTree:
-    """Read a tree that :func:`save_tree` wrote.
+def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:
+    """A tree that was saved: read, or its rows left on disk where they were made there.
+
+    memory : bytes for sweeps over rows on disk.
 
     Raises
     ------
@@ -96,9 +101,12 @@ def open_tree(folder: str | Path) -> CompiledTree:
         record = read_record(path / RECORD_NAME, LARGEST_RECORD, FORMAT_NAME)
     except FileNotFoundError:
         raise CorruptDataError(f"{path}: no {RECORD_NAME}, so this is not a tree; compile it again") from None
+    if record.get("version") == STORED_VERSION:
+        return tree_from(path, record, memory)
     if record.get("version") != FORMAT_VERSION:
         raise UnsupportedError(
-            f"{path}: version {record.get('version')!r} of the format; this program reads version {FORMAT_VERSION}"
+            f"{path}: version {record.get('version')!r} of the format; this program reads versions {FORMAT_VERSION} "
+            f"and {STORED_VERSION}"
         )
     try:
         arrays = {name: read_array(path, name, *entry) for name, entry in record["files"].items()}
