@@ -1,8 +1,8 @@
 """Trees made on disk by processes that are killed at named points, and what the next process makes of what is left.
 
 As a script it kills a child at every point, at its first passing, and at its second where there is one, has another go
-on, and prints a line of JSON for each: the fault, whether the child was killed, how many pieces the next one had to make, and the logarithm that
-its tree has for nothing and for some evidence.
+on, and prints a line of JSON for each: the fault, whether the child was killed, how many pieces the next one had to
+make, and the logarithm that its tree has for nothing and for some evidence.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def names(folder: Path) -> list[str]:
 
 def main() -> None:
     """See the module's essay."""
-    stored_tree(network()).log_evidence  # what is compiled is loaded once, here
+    stored_tree(network()).calibrate()  # what is compiled is loaded once, here
     with tempfile.TemporaryDirectory() as parent:
         print(json.dumps(made_in(Path(parent) / "a.tree", None)[1]))
     for point in faults.TREE_POINTS:

@@ -63,8 +63,8 @@ def collect_piece(weights: Any, up: Any, maps: Any, offsets: Any, incoming: Any,
     Parameters
     ----------
     weights : float64 (rows,). up : int32 (rows,), row of the message. maps : int32 (edges, rows).
-    offsets : int64 (edges, or more). incoming : float64 (rows of all edges, cases). out : float64 (message rows, cases).
-    stop : int64 (1,); given up where another value than 0 is set.
+    offsets : int64 (edges, or more). incoming : float64 (rows of all edges, cases).
+    out : float64 (message rows, cases), added to. stop : int64 (1,); given up where another value than 0 is set.
     """
     edges, width = len(maps), out.shape[1]
     product = np.empty(width)
