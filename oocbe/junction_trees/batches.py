@@ -227,7 +227,10 @@ def sweep_cases(
 def _conditioned_groups(
     tree: CompiledTree | StoredTree, cases: Cases, targets: Sequence[int]
 ) -> Iterator[tuple[NDArray[np.int64], Conditioned]]:
-    """Groups of cases that observe the same variables, with a tree that is worth making for them."""
+    """Groups of cases that observe the same variables, with a tree that is worth making for them.
+
+    Where rows are on disk, that may be the group that observes nothing, too: what is asked about may fit the memory.
+    """
     if len(cases) * tree.work * SECONDS_OF_WORK < CONDITIONING_SECONDS:
         return
     patterns, group_of = np.unique(cases.observed != UNOBSERVED, axis=0, return_inverse=True)
@@ -237,7 +240,7 @@ def _conditioned_groups(
         observed = np.flatnonzero(pattern).tolist()
         saved = len(group) * tree.work * SECONDS_OF_WORK
         effort = CONDITIONING_SECONDS + len(tree.problem.variables) * VARIABLE_SECONDS
-        if not observed or saved < effort:
+        if not (observed or isinstance(tree, StoredTree)) or saved < effort:
             continue
         needed = frozenset({*targets, *cases.likelihoods} - set(observed))
         known = _CONDITIONED.setdefault(tree, {})

@@ -26,18 +26,17 @@ class MessageStore:
         self._end = 0
 
     def put(self, number: int, message: NDArray[np.float64]) -> None:
-        """Keep a message, in place of the one of the same shape that was kept under its number.
+        """Keep a copy of a message, in place of the one of the same shape that was kept under its number.
 
         Raises
         ------
         DiskError : the disk is full, or fails.
         """
-        if number in self._held:
-            self._held[number] = message
-            return
-        if number not in self._places and message.nbytes <= self._left:
+        if number not in self._held and number not in self._places and message.nbytes <= self._left:
             self._left -= message.nbytes
-            self._held[number] = message
+            self._held[number] = np.empty_like(message)
+        if number in self._held:
+            self._held[number][:] = message
             return
         data = np.ascontiguousarray(message).data.cast("B")
         if self._file is None:
@@ -50,14 +49,20 @@ class MessageStore:
         self._end += len(data)
 
     def get(self, number: int) -> NDArray[np.float64]:
-        """A message; not to be written to."""
+        """A message, for the caller to keep."""
         if number in self._held:
-            return self._held[number]
-        begin, shape = self._places[number]
-        found = np.empty(shape)
-        assert self._file is not None
-        self._file.read(found.data.cast("B"), begin)
+            return self._held[number].copy()
+        found = np.empty(self._places[number][1])
+        self.read(number, found)
         return found
+
+    def read(self, number: int, into: NDArray[np.float64]) -> None:
+        """Put a message into an array of its shape, with its rows one after the other."""
+        if number in self._held:
+            into[:] = self._held[number]
+        elif into.size:
+            assert self._file is not None
+            self._file.read(into.data.cast("B"), self._places[number][0])
 
     def close(self) -> None:
         """Give everything back."""

@@ -28,8 +28,8 @@ from oocbe.kernels.cpu.trees.piece_sweeps import number_rows
 from oocbe.system.deadline import current_flag, look
 from oocbe.tables import disk
 
-PIECE_ROWS = 1 << 20
-"""Rows of a piece at most: what a disk reads in some milliseconds."""
+PIECE_ROWS = 1 << 18
+"""Rows of a piece at most: what a disk reads in a millisecond or two, and little beside the smallest memory."""
 
 LEAST_ROWS = 1 << 10
 """Rows of a piece however little memory there is."""

@@ -7,6 +7,7 @@ children and room for its own at once, whatever its rows; other messages may be 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,9 +25,13 @@ from oocbe.system.deadline import current_flag, look
 BLOCK_CASES = 64
 """Cases swept together at most."""
 
-AT_WORK = 4
-"""Of how many parts of the memory what a clique is computed with takes one at most: its messages, in and out, are there
-twice on the way down; pieces take another part, and messages that wait another."""
+AT_WORK, WAITING = 2, 8
+"""Of how many parts of the memory the messages of the clique at work, and those that wait, take one at most; pieces
+take little beside them."""
+
+COPIES_IN, COPIES_OUT = 3, 2
+"""Times that a clique's incoming messages, and its own, are there at once on the way down: as they came, what is added
+up for each of their rows, and one on its way from or to those that wait."""
 
 
 class Edges(NamedTuple):
@@ -56,7 +61,7 @@ def cases_at_once(tree: StoredTree) -> int:
     most = 1
     for own in tree.stored:
         incoming = sum(own.child_rows) + sum(own.sizes)
-        most = max(most, 8 * (2 * incoming + own.separator_rows))
+        most = max(most, 8 * (COPIES_IN * incoming + COPIES_OUT * own.separator_rows))
     if most > tree.memory // AT_WORK:
         raise ResourceError(
             f"{tree.problem.name}: the messages of one clique take {most:,} bytes for a case, and a sweep "
@@ -80,7 +85,7 @@ class StoredSweep:
         self._here: list[list[int]] = [[] for _ in tree.stored]
         for v in observed:
             self._here[tree.homes[v]].append(v)
-        self.messages = MessageStore(tree.memory // AT_WORK)
+        self.messages = MessageStore(tree.memory // WAITING)
         self._peaks = np.ones((len(tree.stored), cases))
         self._losses = np.zeros((len(tree.stored), cases))
 
@@ -95,20 +100,22 @@ class StoredSweep:
         variables that are asked about."""
         own = self._tree.stored[number]
         variables = (*self._here[number], *(v for v in asked if v not in self._observed))
-        parts = [self.messages.get(c) for c in own.children]
-        everything = 0.0 if self._is_log else 1.0
-        for v in variables:
+        rows = (*own.child_rows, *(self._tree.problem.sizes[v] for v in variables))
+        offsets = np.cumsum([0, *rows]).astype(np.int64)
+        incoming = np.full((offsets[-1], self._cases), 0.0 if self._is_log else 1.0)
+        places = [incoming[first:last] for first, last in pairwise(offsets.tolist())]
+        for c, place in zip(own.children, places, strict=False):
+            self.messages.read(c, place)
+        for v, place in zip(variables, places[len(own.children) :], strict=True):
             known = self._observed.get(v)
-            if known is None:
-                known = np.full((self._tree.problem.sizes[v], self._cases), everything)
-            elif self._is_log:
-                with np.errstate(divide="ignore"):
-                    known = np.log(known)
-            parts.append(known)
+            if known is not None:
+                place[:] = known
+                if self._is_log:
+                    with np.errstate(divide="ignore"):
+                        np.log(place, out=place)
         below: list[tuple[int | str, Sequence[int]]] = [*zip(own.children, own.child_scopes, strict=True)]
         tables = (*below, *(("variable", (v,)) for v in variables))
-        offsets = np.cumsum([0, *map(len, parts)]).astype(np.int64)
-        return Edges(tables, variables, offsets, np.concatenate([np.empty((0, self._cases)), *parts]))
+        return Edges(tables, variables, offsets, incoming)
 
     def rows(self, number: int, edges: Edges) -> Iterator[tuple[Rows, NDArray[np.float64], NDArray[np.int32]]]:
         """The pieces of a clique, their weights as the sweep has them, and their maps, int32 (edges, rows)."""
@@ -215,6 +222,7 @@ class StoredSweep:
                     found[edges.variables[place - len(own.children)]] = shares.copy()
                 elif own.children[place] in visited:
                     self.messages.put(own.children[place], self._down(shares, edges.incoming[rows]))
+            del down, edges, posteriors
         return {v: found[v] for v in targets}
 
     def _enter_roots(self, trusted: NDArray[np.bool_]) -> None:
@@ -230,8 +238,15 @@ class StoredSweep:
             self.messages.put(number, down[None])
 
     def _down(self, shares: NDArray[np.float64], up: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The message to a child: what its separator's rows have, without what the child said of them."""
+        """The message to a child: what its separator's rows have, without what the child said of them.
+
+        It takes the place of what the child said. Where shares are 0 it is nothing, whatever that was.
+        """
         if self._is_log:
             with np.errstate(divide="ignore", invalid="ignore"):
-                return np.where(shares > 0, np.log(shares) - up, -np.inf)
-        return np.divide(shares, up, out=np.zeros_like(shares), where=shares > 0)
+                np.subtract(np.log(shares), up, out=up)
+            up[shares == 0] = -np.inf
+        else:
+            np.divide(shares, up, out=up, where=shares > 0)
+            up[shares == 0] = 0.0
+        return up
