@@ -40,7 +40,10 @@ def compile_tree(
     json: JsonFlag = False,
     debug: DebugFlag = False,
 ) -> None:
-    """Compile FILE to a junction tree, which oocbe query asks about many cases."""
+    """Compile FILE to a junction tree, which oocbe query asks about many cases.
+
+    A tree larger than --memory is made on disk. The same command goes on where a killed one has left it.
+    """
     options = options_from(locals())
     from oocbe.errors import UsageError
 
@@ -56,14 +59,17 @@ def compile_tree(
         temperature=temperature,
         order_seconds=options.order_seconds,
         seed=options.seed,
+        folder=tree,
     )
     made.save(tree)
     if json:
         print_json({"schema_version": 1, "tree": str(tree), **made.statistics})
         return
-    found = {name.replace("_", " "): value for name, value in made.statistics.items() if name != "seconds"}
+    numbers = {name: value for name, value in made.statistics.items() if name not in ("seconds", "is_stored")}
     phases = ", ".join(f"{phase} {seconds(spent)}" for phase, spent in made.statistics["seconds"].items())
-    print_rows([("tree", tree), *((name, f"{value:,}") for name, value in found.items()), ("time", phases)])
+    where = "made on disk, larger than the memory" if made.statistics["is_stored"] else "made in memory"
+    numerals = [(name, f"{value:,}") for name, value in numbers.items()]
+    print_rows([("tree", tree), ("kind", where), *numerals, ("time", phases)])
 
 
 @guarded

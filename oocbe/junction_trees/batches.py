@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.junction_trees.conditioning import Conditioned, Input, condition, work_of
+from oocbe.junction_trees.conditioning import Conditioned, Input, condition
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.junction_trees.shares import shares_of
+from oocbe.junction_trees.stored.answers import sweep_stored
+from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.kernels.cpu.trees.blocks import enter_evidence
@@ -48,7 +50,7 @@ CONDITIONED_BYTES = 1 << 30
 CONDITIONED_TREES = 32
 """Trees of groups that are remembered with each tree, for batches to come."""
 
-_CONDITIONED: WeakKeyDictionary[CompiledTree, dict[tuple[bytes, frozenset[int]], Conditioned | None]]
+_CONDITIONED: WeakKeyDictionary[CompiledTree | StoredTree, dict[tuple[bytes, frozenset[int]], Conditioned | None]]
 _CONDITIONED = WeakKeyDictionary()
 """By tree, observed variables and what is asked, the tree of the group; None where there is no better one."""
 
@@ -196,7 +198,7 @@ class CaseSweep:
 
 
 def sweep_cases(
-    tree: CompiledTree, cases: Cases, targets: Sequence[int]
+    tree: CompiledTree | StoredTree, cases: Cases, targets: Sequence[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).
 
@@ -213,7 +215,9 @@ def sweep_cases(
     for group, conditioned in _conditioned_groups(tree, cases, targets):
         rest[group] = False
         found[group], logarithms[group] = _sweep_conditioned(sizes, conditioned, cases.some(group), targets)
-    if rest.any():
+    if rest.any() and isinstance(tree, StoredTree):
+        found[rest], logarithms[rest] = sweep_stored(tree, cases.some(np.flatnonzero(rest)), targets)
+    elif isinstance(tree, CompiledTree) and rest.any():
         sweep = CaseSweep(tree, cases.some(np.flatnonzero(rest)), targets)
         sweep.run()
         found[rest], logarithms[rest] = sweep.posteriors, sweep.logarithms
@@ -221,19 +225,22 @@ def sweep_cases(
 
 
 def _conditioned_groups(
-    tree: CompiledTree, cases: Cases, targets: Sequence[int]
+    tree: CompiledTree | StoredTree, cases: Cases, targets: Sequence[int]
 ) -> Iterator[tuple[NDArray[np.int64], Conditioned]]:
-    """Groups of cases that observe the same variables, with a tree that is worth making for them."""
-    if len(cases) * work_of(tree) * SECONDS_OF_WORK < CONDITIONING_SECONDS:
+    """Groups of cases that observe the same variables, with a tree that is worth making for them.
+
+    Where rows are on disk, that may be the group that observes nothing, too: what is asked about may fit the memory.
+    """
+    if len(cases) * tree.work * SECONDS_OF_WORK < CONDITIONING_SECONDS:
         return
     patterns, group_of = np.unique(cases.observed != UNOBSERVED, axis=0, return_inverse=True)
     for number, pattern in enumerate(patterns):
         look()
         group = np.flatnonzero(group_of.ravel() == number)
         observed = np.flatnonzero(pattern).tolist()
-        saved = len(group) * work_of(tree) * SECONDS_OF_WORK
+        saved = len(group) * tree.work * SECONDS_OF_WORK
         effort = CONDITIONING_SECONDS + len(tree.problem.variables) * VARIABLE_SECONDS
-        if not observed or saved < effort:
+        if not (observed or isinstance(tree, StoredTree)) or saved < effort:
             continue
         needed = frozenset({*targets, *cases.likelihoods} - set(observed))
         known = _CONDITIONED.setdefault(tree, {})
@@ -241,7 +248,8 @@ def _conditioned_groups(
         if key not in known:
             if len(known) == CONDITIONED_TREES:
                 known.pop(next(iter(known)))
-            known[key] = condition(tree, observed, needed, WORTHWHILE * work_of(tree), CONDITIONED_BYTES)
+            room = min(CONDITIONED_BYTES, tree.memory // 4) if isinstance(tree, StoredTree) else CONDITIONED_BYTES
+            known[key] = condition(tree, observed, needed, WORTHWHILE * tree.work, room)
         made = known[key]
         if made is not None:
             yield group, made

@@ -92,6 +92,16 @@ class CompiledTree:
         return self.logarithm > -np.inf
 
     @property
+    def cliques(self) -> tuple[Clique, ...]:
+        """The cliques without their rows, children before their parents."""
+        return self.shape.cliques
+
+    @property
+    def work(self) -> float:
+        """What a sweep costs for a case: rows of all cliques, and as many of each map."""
+        return float(self.total_rows + len(self.arrays.maps))
+
+    @property
     def total_rows(self) -> int:
         """Rows of all cliques."""
         return len(self.arrays.weights)
@@ -199,6 +209,13 @@ def tree_of(
     known = weights.logarithm + logarithm if is_possible or not problem.variables else -np.inf
     parts = (shape, tuple(rows), arrays, known, weights.is_log, seconds, input_rows)
     return CompiledTree(problem, tuple(order), *parts)
+
+
+def impossible_tree(problem: Problem, order: Sequence[int], separators: Sequence[Sequence[int]]) -> CompiledTree:
+    """The tree of a problem in which nothing has a weight: it has no rows."""
+    cliques = cliques_of(order, separators)
+    arrays, places, _ = tree_arrays(problem.sizes, cliques, [], False)
+    return CompiledTree(problem, tuple(order), shape_of(cliques, places), (), arrays, -math.inf, False, {})
 
 
 def shape_of(cliques: tuple[Clique, ...], places: Places) -> TreeShape:

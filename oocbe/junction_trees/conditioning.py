@@ -25,6 +25,7 @@ from oocbe.elimination.orders.primal_graph import PrimalGraph, listed_separators
 from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.compiled import CompiledTree, tree_of
+from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import WeightTable, value_kind
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
@@ -85,13 +86,14 @@ class _Factor:
 
 
 def condition(
-    tree: CompiledTree, observed: Collection[int], targets: Collection[int], most_cost: float, memory: int
+    tree: CompiledTree | StoredTree, observed: Collection[int], targets: Collection[int], most_cost: float, memory: int
 ) -> Conditioned | None:
     """The tree of what some observed variables leave; None where there is none, or one sweep costs too much.
 
     Parameters
     ----------
-    targets : variables that must not be pruned. most_cost : work of a sweep, see :func:`work_of`, that is too much.
+    targets : variables that must not be pruned. most_cost : work of a sweep, that is too much
+        (:attr:`oocbe.junction_trees.compiled.CompiledTree.work`).
     memory : bytes that the tree's rows may take.
     """
     problem = without_zeros(tree.problem)
@@ -140,15 +142,10 @@ def condition(
         made_tree = tree_of(left, order, separators, memory, inputs=tables)
     except (ResourceError, UnsupportedError):
         return None
-    if made_tree.is_log or not made_tree.is_possible or work_of(made_tree) > most_cost:
+    if made_tree.is_log or not made_tree.is_possible or made_tree.work > most_cost:
         return None
     made_tree = replace(made_tree, logarithm=made_tree.logarithm + logarithm)
     return Conditioned(made_tree, hidden, tuple(inputs), tuple(scalars))
-
-
-def work_of(tree: CompiledTree) -> float:
-    """What a sweep over a tree costs for a case: rows of all cliques, and as many of each map."""
-    return float(tree.total_rows + len(tree.arrays.maps))
 
 
 def _too_large(problem: Problem, seen: set[int]) -> bool:

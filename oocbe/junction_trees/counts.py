@@ -6,6 +6,8 @@ That is what the expectation step of learning with incomplete data adds up (Laur
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +16,17 @@ from oocbe.errors import LimitError
 from oocbe.junction_trees.batches import CaseSweep
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import Cases
+from oocbe.junction_trees.stored.answers import count_rows, sweep_stored
+from oocbe.junction_trees.stored.pieces import Rows
+from oocbe.junction_trees.stored.tree import StoredTree
 
 MOST_CELLS = 1 << 27
 """Cells of one function's array of counts: one GiB."""
 
 
-def expected_counts(tree: CompiledTree, cases: Cases) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+def expected_counts(
+    tree: CompiledTree | StoredTree, cases: Cases
+) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
     """For each of the problem's functions the expected number of possible cases with each assignment of its scope.
 
     Returns
@@ -42,10 +49,12 @@ def expected_counts(tree: CompiledTree, cases: Cases) -> tuple[list[NDArray[np.f
     if not tree.is_possible:
         none = np.full(len(cases), -np.inf)
         return [np.zeros([problem.sizes[v] for v in f.scope]) for f in problem.functions], none
-    cliques = tree.shape.cliques
+    cliques = tree.cliques
     home = {v: number for number, clique in enumerate(cliques) for v in clique.own}
     place = {v: i for i, v in enumerate(tree.order)}
     of = [home[min(f.scope, key=place.__getitem__)] if f.scope else -1 for f in problem.functions]
+    if isinstance(tree, StoredTree):
+        return _stored_counts(tree, cases, of)
     expected = np.zeros(tree.total_rows)
     sweep = CaseSweep(tree, cases, (), expected=expected, rows_of=set(of) - {-1})
     sweep.run()
@@ -61,3 +70,26 @@ def expected_counts(tree: CompiledTree, cases: Cases) -> tuple[list[NDArray[np.f
             index = index * problem.sizes[v] + tree.values(clique, v)
         counts.append(np.bincount(index, expected[first:last], math.prod(shape)).reshape(shape))
     return counts, sweep.logarithms
+
+
+def _stored_counts(
+    tree: StoredTree, cases: Cases, of: Sequence[int]
+) -> tuple[list[NDArray[np.float64]], NDArray[np.float64]]:
+    """Counts of a tree whose rows are on disk; ``of``: by function, the clique that has its scope, -1 for none."""
+    functions = tree.problem.functions
+    counts = [np.zeros([tree.problem.sizes[v] for v in f.scope]) for f in functions]
+    adding: dict[int, list[Callable[..., None]]] = {clique: [] for clique in set(of) - {-1}}
+    for f, clique, own in zip(functions, of, counts, strict=True):
+        if clique >= 0:
+            adding[clique].append(count_rows(tree, f.scope, own))
+
+    def add_all(clique: int, rows: Rows, expected: NDArray[np.float64]) -> None:
+        for add in adding[clique]:
+            add(rows, expected)
+
+    counted = {clique: partial(add_all, clique) for clique in adding}
+    _, logarithms = sweep_stored(tree, cases, (), counted)
+    for clique, own in zip(of, counts, strict=True):
+        if clique < 0:
+            own += float(np.isfinite(logarithms).sum())
+    return counts, logarithms

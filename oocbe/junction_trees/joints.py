@@ -16,6 +16,7 @@ from oocbe.errors import LimitError
 from oocbe.junction_trees.batches import sweep_cases
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
+from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.system.deadline import look
 
 MOST_NUMBERS = 1 << 27
@@ -25,7 +26,7 @@ PIECE_NUMBERS = 1 << 22
 """Numbers of the evidence that is swept over at a time: 32 MiB, a number for each variable of the problem a case."""
 
 
-def joint_of_cases(tree: CompiledTree, cases: Cases, variables: Sequence[int]) -> NDArray[np.float64]:
+def joint_of_cases(tree: CompiledTree | StoredTree, cases: Cases, variables: Sequence[int]) -> NDArray[np.float64]:
     """Joint posteriors of different variables: float64 (cases, size of each), 0 in impossible cases.
 
     Raises

@@ -8,7 +8,6 @@ that it is given.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,26 @@ from numpy.typing import NDArray
 
 from oocbe.errors import CorruptDataError, DiskError, OocbeError, UnsupportedError, UsageError
 from oocbe.junction_trees.arrays import tree_arrays
-from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.compiled import CompiledTree, shape_of, sharing
+from oocbe.junction_trees.stored.tree import STORED_VERSION, StoredTree, copy_tree, tree_from
+from oocbe.junction_trees.stored_problem import (
+    FORMAT_NAME,
+    PROBLEM_DTYPES,
+    RECORD_NAME,
+    Taker,
+    checked_cliques,
+    describe_problem,
+    flat,
+    problem_arrays,
+    read_array,
+    read_problem,
+    write_arrays,
+)
 from oocbe.junction_trees.support import CliqueRows
 from oocbe.junction_trees.weights import value_kind
 from oocbe.model.model_checks import as_number
-from oocbe.model.parts import Constraint, Function, Variable
-from oocbe.model.problem import Problem
-from oocbe.model.semiring import semiring_by_name
-from oocbe.system.checksums import crc32
 from oocbe.tables import disk
 from oocbe.tables.records import read_record, render_record
-
-RECORD_NAME = "tree.json"
-"""The file that describes a stored tree."""
-
-FORMAT_NAME = "oocbe-tree"
-"""What the record calls itself."""
 
 FORMAT_VERSION = 1
 """Version of the format."""
@@ -42,9 +44,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "groups": np.dtype(np.int64),
     "numbers": np.dtype(np.int32),
     "weights": np.dtype(np.float64),
-    "function_tuples": np.dtype(np.int64),
-    "function_values": np.dtype(np.float64),
-    "constraint_tuples": np.dtype(np.int64),
+    **PROBLEM_DTYPES,
 }
 """Of the stored arrays, but for ``values``, which are of the smallest dtype for the domains."""
 
@@ -52,13 +52,15 @@ LARGEST_RECORD = 1 << 28
 """Bytes above which a record is not even read."""
 
 
-def save_tree(tree: CompiledTree, folder: str | Path) -> None:
+def save_tree(tree: CompiledTree | StoredTree, folder: str | Path) -> None:
     """Write a tree to a new folder.
 
     Raises
     ------
     UsageError : there is something of that name, or the folder around it is missing. DiskError : it cannot be written.
     """
+    if isinstance(tree, StoredTree):
+        return copy_tree(tree, folder)
     target = Path(folder)
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target}: exists already; remove it, or name another folder for the tree")
@@ -69,12 +71,7 @@ def save_tree(tree: CompiledTree, folder: str | Path) -> None:
     try:
         try:
             disk.make_new_folder(partial)
-            files = {}
-            for name, array in arrays.items():
-                data = np.ascontiguousarray(array).data.cast("B") if array.size else memoryview(b"")
-                disk.write_file(partial / name, data)
-                disk.synchronise(partial / name)
-                files[name] = [array.dtype.str, len(data), crc32(data)]
+            files = write_arrays(partial, arrays)
             record = render_record({**_description(tree), "files": files})
             disk.write_file(partial / RECORD_NAME, record)
             disk.synchronise(partial / RECORD_NAME)
@@ -87,8 +84,10 @@ def save_tree(tree: CompiledTree, folder: str | Path) -> None:
         raise DiskError(f"{target}: the tree cannot be written ({error.strerror or error})") from error
 
 
-def open_tree(folder: str | Path) -> CompiledTree:
-    """Read a tree that :func:`save_tree` wrote.
+def open_tree(folder: str | Path, memory: int) -> CompiledTree | StoredTree:
+    """A tree that was saved: read, or its rows left on disk where they were made there.
+
+    memory : bytes for sweeps over rows on disk.
 
     Raises
     ------
@@ -102,12 +101,15 @@ def open_tree(folder: str | Path) -> CompiledTree:
         record = read_record(path / RECORD_NAME, LARGEST_RECORD, FORMAT_NAME)
     except FileNotFoundError:
         raise CorruptDataError(f"{path}: no {RECORD_NAME}, so this is not a tree; compile it again") from None
+    if record.get("version") == STORED_VERSION:
+        return tree_from(path, record, memory)
     if record.get("version") != FORMAT_VERSION:
         raise UnsupportedError(
-            f"{path}: version {record.get('version')!r} of the format; this program reads version {FORMAT_VERSION}"
+            f"{path}: version {record.get('version')!r} of the format; this program reads versions {FORMAT_VERSION} "
+            f"and {STORED_VERSION}"
         )
     try:
-        arrays = {name: _read_array(path, name, *entry) for name, entry in record["files"].items()}
+        arrays = {name: read_array(path, name, *entry) for name, entry in record["files"].items()}
         return _made(record, arrays)
     except CorruptDataError:
         raise
@@ -115,60 +117,25 @@ def open_tree(folder: str | Path) -> CompiledTree:
         raise CorruptDataError(f"{path}: not what a tree is made of ({error}); compile it again") from error
 
 
-def _read_array(folder: Path, name: str, dtype: str, size: int, checksum: int) -> NDArray[Any]:
-    path = folder / name
-    kind = np.dtype(dtype)
-    if Path(name).name != name or kind.hasobject or size % kind.itemsize:
-        raise CorruptDataError(f"{path}: {RECORD_NAME} has no usable record of it; compile the tree again")
-    try:
-        found = path.lstat().st_size
-    except OSError:
-        raise CorruptDataError(f"{path}: missing; compile the tree again") from None
-    if found != size:
-        raise CorruptDataError(f"{path}: has {found:,} bytes instead of {size:,}; compile the tree again")
-    array: NDArray[Any] = np.empty(size // kind.itemsize, dtype=kind)
-    try:
-        if size:
-            disk.read_file_into(path, array.data.cast("B"))
-    except OSError as error:
-        raise CorruptDataError(f"{path}: cannot be read ({error.strerror})") from None
-    if crc32(array.data.cast("B") if size else b"") != checksum:
-        raise CorruptDataError(f"{path}: damaged, its checksum does not hold; compile the tree again")
-    return array
-
-
 def _arrays_of(tree: CompiledTree) -> dict[str, NDArray[Any]]:
     """The numbers of a tree and its problem, each kind end to end."""
-    functions, constraints = tree.problem.functions, tree.problem.constraints
     rows = tree.rows
     children = tree.shape.children
     numbers = [own.numbers[c] for own, below in zip(rows, children, strict=False) for c in below]
     return {
-        "values": _flat([r.values for r in rows], value_kind(tree.problem.sizes)),
-        "groups": _flat([r.groups for r in rows], DTYPES["groups"]),
-        "numbers": _flat(numbers, DTYPES["numbers"]),
-        "weights": _flat([r.weights for r in rows], DTYPES["weights"]),
-        "function_tuples": _flat([f.tuples for f in functions], DTYPES["function_tuples"]),
-        "function_values": _flat([f.values for f in functions], DTYPES["function_values"]),
-        "constraint_tuples": _flat([c.tuples for c in constraints], DTYPES["constraint_tuples"]),
+        "values": flat([r.values for r in rows], value_kind(tree.problem.sizes)),
+        "groups": flat([r.groups for r in rows], DTYPES["groups"]),
+        "numbers": flat(numbers, DTYPES["numbers"]),
+        "weights": flat([r.weights for r in rows], DTYPES["weights"]),
+        **problem_arrays(tree.problem),
     }
 
 
-def _flat(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    return np.concatenate([np.empty(0, dtype=dtype), *(p.ravel() for p in parts)]).astype(dtype, copy=False)
-
-
 def _description(tree: CompiledTree) -> dict[str, Any]:
-    problem = tree.problem
     return {
         "format": FORMAT_NAME,
         "version": FORMAT_VERSION,
-        "name": problem.name,
-        "variables": [[v.name, v.size, None if v.labels is None else list(v.labels)] for v in problem.variables],
-        "semiring": problem.semiring.name,
-        "constant": float(problem.constant),
-        "functions": [[list(f.scope), len(f.values), _number(f.default)] for f in problem.functions],
-        "constraints": [[list(c.scope), len(c.tuples), c.allowed] for c in problem.constraints],
+        **describe_problem(tree.problem),
         "order": list(tree.order),
         "cliques": [[list(c.variables), c.separator, c.parent] for c in tree.shape.cliques],
         "rows": [[r.rows, r.separator_rows] for r in tree.rows],
@@ -177,32 +144,9 @@ def _description(tree: CompiledTree) -> dict[str, Any]:
     }
 
 
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)
-
-
-class _Taker:
-    """Takes numbers from the front of an array."""
-
-    def __init__(self, array: NDArray[Any]) -> None:
-        self._array, self._place = array, 0
-
-    def take(self, count: int) -> NDArray[Any]:
-        """The next numbers; ValueError where there are too few."""
-        if count < 0 or self._place + count > len(self._array):
-            raise ValueError("an array is too short")
-        self._place += count
-        return self._array[self._place - count : self._place]
-
-    def end(self) -> None:
-        """ValueError where numbers are left."""
-        if self._place != len(self._array):
-            raise ValueError("an array is too long")
-
-
 def _made(record: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CompiledTree:
-    takers = {name: _Taker(array) for name, array in arrays.items()}
-    problem = _problem(record, takers)
+    takers = {name: Taker(array) for name, array in arrays.items()}
+    problem = read_problem(record, takers)
     sizes = problem.sizes
     for name, dtype in {**DTYPES, "values": value_kind(sizes)}.items():
         if arrays[name].dtype != dtype:
@@ -211,22 +155,11 @@ def _made(record: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CompiledTr
         raise ValueError("is_log is neither true nor false")
     if sorted(record["order"]) != list(range(len(sizes))):
         raise ValueError("the order does not have each variable once")
-    cliques = tuple(Clique(tuple(v), int(separator), parent) for v, separator, parent in record["cliques"])
+    cliques = checked_cliques(record, len(sizes))
     shape_children: list[list[int]] = [[] for _ in cliques]
     for number, clique in enumerate(cliques):
-        parent = clique.parent
-        if not 0 <= clique.separator < len(clique.variables) or len(set(clique.variables)) < len(clique.variables):
-            raise ValueError(f"clique {number} is none")
-        if parent is None and clique.separator:
-            raise ValueError(f"clique {number} has a separator and no parent")
-        if parent is not None:
-            if not number < parent < len(cliques):
-                raise ValueError(f"clique {number} comes after its parent")
-            if not set(clique.variables[: clique.separator]) <= set(cliques[parent].variables):
-                raise ValueError(f"clique {number} shares other variables with its parent")
-            shape_children[parent].append(number)
-    if sorted(v for clique in cliques for v in clique.own) != list(range(len(sizes))):
-        raise ValueError("cliques do not have each variable once")
+        if clique.parent is not None:
+            shape_children[clique.parent].append(number)
     counts = record["rows"]
     if counts and len(counts) != len(cliques):
         raise ValueError("rows of another number of cliques")
@@ -256,28 +189,3 @@ def _made(record: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> CompiledTr
     shape = shape_of(cliques, places)
     shared = tuple(sharing(rows, made, places))
     return CompiledTree(problem, tuple(record["order"]), shape, shared, made, logarithm, is_log, {})
-
-
-def _problem(record: dict[str, Any], takers: dict[str, _Taker]) -> Problem:
-    for name, _, labels in record["variables"]:
-        if not all(isinstance(text, str) for text in (name, *(labels or ()))):
-            raise ValueError(f"variable {name!r} has a name or a label that is no text")
-    variables = tuple(
-        Variable(name, size, None if labels is None else tuple(labels)) for name, size, labels in record["variables"]
-    )
-    functions = []
-    for scope, count, default in record["functions"]:
-        tuples = takers["function_tuples"].take(len(scope) * count).reshape(count, len(scope))
-        functions.append(Function(tuple(scope), tuples, takers["function_values"].take(count), default))
-    constraints = []
-    for scope, count, allowed in record["constraints"]:
-        tuples = takers["constraint_tuples"].take(len(scope) * count).reshape(count, len(scope))
-        constraints.append(Constraint(tuple(scope), tuples, bool(allowed)))
-    return Problem(
-        variables,
-        tuple(functions),
-        tuple(constraints),
-        constant=record["constant"],
-        semiring=semiring_by_name(record["semiring"]),
-        name=record["name"],
-    )

@@ -53,7 +53,7 @@ class CliqueRows:
 
 
 @dataclass(frozen=True)
-class _Trie:
+class Trie:
     """A table as the walk takes it: children of one array, by level where they begin."""
 
     scope: tuple[int, ...]
@@ -82,8 +82,8 @@ def clique_rows(
     ------
     ResourceError : rows, or the tries that they are found by, take more than ``memory`` bytes in all.
     """
-    assigned, covered = _places(cliques, weights.tables)
-    tries: dict[int, _Trie] = {}
+    assigned, covered = places_of(cliques, weights.tables)
+    tries: dict[int, Trie] = {}
     children: list[list[int]] = [[] for _ in cliques]
     for number, clique in enumerate(cliques):
         if clique.parent is not None:
@@ -100,13 +100,19 @@ def clique_rows(
         look()
         own = [weights.tables[t] for t in assigned[number]]
         wide = [weights.tables[t] for t in {*assigned[number], *covered[number]} - tries.keys()]
-        left -= sum(_trie_bytes(t.scope, t.values.shape[1], sizes) for t in wide if t.values is not None)
+        left -= sum(trie_bytes(t.scope, t.values.shape[1], sizes) for t in wide if t.values is not None)
         scopes = [(cliques[c].variables[: cliques[c].separator], found[c].separator_rows) for c in children[number]]
-        if left - sum(_trie_bytes(scope, rows, sizes) for scope, rows in scopes) < 0:
+        if left - sum(trie_bytes(scope, rows, sizes) for scope, rows in scopes) < 0:
             raise ResourceError(too_large)
-        joined = [_trie_of(tries, t, weights.tables, sizes) for t in [*assigned[number], *covered[number]]]
+        for t in (*assigned[number], *covered[number]):
+            if t not in tries:
+                tries[t] = trie_of(weights.tables[t], sizes)
+        joined = [tries[t] for t in (*assigned[number], *covered[number])]
         below = [
-            _separator_trie(cliques[c].variables[: cliques[c].separator], found[c], sizes) for c in children[number]
+            separator_trie(
+                cliques[c].variables[: cliques[c].separator], _separator_values(cliques[c], found[c], sizes), sizes
+            )
+            for c in children[number]
         ]
         listed = [i for i, table in enumerate(own) if table.weights is not None]
         entered = [i for i, table in enumerate(own) if table.input is not None]
@@ -120,7 +126,7 @@ def clique_rows(
         if not finished:
             raise ResourceError(too_large)
         left -= values.shape[1] * max(ROW_BYTES, row_bytes)
-        product = _product([own[i] for i in listed], numbers[: len(listed)], values.shape[1], weights.is_log)
+        product = product_of([own[i] for i in listed], numbers[: len(listed)], values.shape[1], weights.is_log)
         rest = numbers[len(listed) :]
         inputs = {
             number: rows_of
@@ -136,7 +142,7 @@ def clique_rows(
     return found
 
 
-def _places(cliques: Sequence[Clique], tables: Sequence[WeightTable]) -> tuple[list[list[int]], list[list[int]]]:
+def places_of(cliques: Sequence[Clique], tables: Sequence[WeightTable]) -> tuple[list[list[int]], list[list[int]]]:
     """By clique, the tables that it multiplies, and others with zeros that it covers and none of its children does.
 
     What a child covers is in the rows of its separator.
@@ -176,20 +182,23 @@ def _certain_rows(
     return rows
 
 
-def _trie_of(tries: dict[int, _Trie], t: int, tables: Sequence[WeightTable], sizes: Sequence[int]) -> _Trie:
-    if t not in tries:
-        table = tables[t]
-        tries[t] = _complete(table.scope) if table.values is None else _trie(table.scope, table.values, sizes)
-    return tries[t]
+def trie_of(table: WeightTable, sizes: Sequence[int]) -> Trie:
+    """The trie of a factor's rows."""
+    return _complete(table.scope) if table.values is None else _trie(table.scope, table.values, sizes)
 
 
-def _separator_trie(scope: tuple[int, ...], rows: CliqueRows, sizes: Sequence[int]) -> _Trie:
-    if rows.separator_rows == math.prod(sizes[v] for v in scope):
-        return _complete(scope)
-    return _trie(scope, np.ascontiguousarray(rows.values[: len(scope), rows.groups[:-1]]), sizes)
+def separator_trie(scope: tuple[int, ...], values: NDArray[Any] | None, sizes: Sequence[int]) -> Trie:
+    """The trie of the rows of a separator, (variables, rows), sorted; None: all there are."""
+    return _complete(scope) if values is None else _trie(scope, values, sizes)
 
 
-def _trie_bytes(scope: Sequence[int], rows: int, sizes: Sequence[int]) -> int:
+def _separator_values(clique: Clique, rows: CliqueRows, sizes: Sequence[int]) -> NDArray[Any] | None:
+    if rows.separator_rows == math.prod(sizes[v] for v in clique.variables[: clique.separator]):
+        return None
+    return np.ascontiguousarray(rows.values[: clique.separator, rows.groups[:-1]])
+
+
+def trie_bytes(scope: Sequence[int], rows: int, sizes: Sequence[int]) -> int:
     """Bytes that a trie may take: at each level as many children as the domain has values, for each node."""
     nodes, cells = 1, 0
     for v in scope:
@@ -198,17 +207,17 @@ def _trie_bytes(scope: Sequence[int], rows: int, sizes: Sequence[int]) -> int:
     return 4 * cells
 
 
-def _complete(scope: tuple[int, ...]) -> _Trie:
-    return _Trie(scope, np.empty(0, dtype=np.int32), (COMPLETE,) * len(scope))
+def _complete(scope: tuple[int, ...]) -> Trie:
+    return Trie(scope, np.empty(0, dtype=np.int32), (COMPLETE,) * len(scope))
 
 
-def _trie(scope: tuple[int, ...], values: NDArray[Any], sizes: Sequence[int]) -> _Trie:
+def _trie(scope: tuple[int, ...], values: NDArray[Any], sizes: Sequence[int]) -> Trie:
     children, starts = trie_children(values, np.array([sizes[v] for v in scope], dtype=np.int64))
-    return _Trie(scope, children, tuple(starts[:-1].tolist()))
+    return Trie(scope, children, tuple(starts[:-1].tolist()))
 
 
 def _walk(
-    clique: Clique, tries: Sequence[_Trie], wanted: Sequence[int], sizes: Sequence[int], most_rows: int
+    clique: Clique, tries: Sequence[Trie], wanted: Sequence[int], sizes: Sequence[int], most_rows: int
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], bool]:
     steps: list[list[tuple[int, int, int]]] = [[] for _ in clique.variables]
     level_of = {v: level for level, v in enumerate(clique.variables)}
@@ -235,7 +244,9 @@ def _walk(
     return result
 
 
-def _product(tables: Sequence[WeightTable], numbers: NDArray[np.int32], rows: int, is_log: bool) -> NDArray[np.float64]:
+def product_of(
+    tables: Sequence[WeightTable], numbers: NDArray[np.int32], rows: int, is_log: bool
+) -> NDArray[np.float64]:
     """Combined weights of a clique's factors, row by row."""
     product: NDArray[np.float64] | None = None
     for table, rows_of in zip(tables, numbers, strict=True):

@@ -17,12 +17,16 @@ from oocbe.errors import UnsupportedError, UsageError
 from oocbe.io.registry import read
 from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult, sweep_cases
 from oocbe.junction_trees.calibration import Calibration
-from oocbe.junction_trees.compiled import CompiledTree, compile_tree
+from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.counts import expected_counts
-from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of, likelihood
+from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of
+from oocbe.junction_trees.evidence import likelihood as checked_likelihood
 from oocbe.junction_trees.explanations import Explanation, marginal_map
 from oocbe.junction_trees.joints import joint_of_cases
+from oocbe.junction_trees.making import make_or_store, room_of
 from oocbe.junction_trees.storage import open_tree, save_tree
+from oocbe.junction_trees.stored.answers import StoredCalibration
+from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import tabulated
 from oocbe.model.names import value_index, variable_index
 from oocbe.model.problem import Problem
@@ -41,14 +45,18 @@ class JunctionTree:
     problem : the problem, or a path that :func:`oocbe.read` accepts. Its values are weights where they are multiplied;
         else a cost c weighs exp(-c / temperature), a utility u exp(u / temperature).
     order : ``auto``, a heuristic's name, a file of variable names, or a sequence of all variables' names.
-    memory : bytes that the tree's rows may take, such as ``"2GiB"``; None: 80 % of what there is.
+    memory : bytes that the tree's rows may take, such as ``"2GiB"``; None: 80 % of what there is. A tree of more rows
+        is made on disk, and swept over from there.
     backend : ``cpu`` or ``auto``; sweeps run on the CPU.
     space : one of :data:`SPACES`.
     temperature : above 0. order_seconds, seed : of the search for an order.
+    folder : to be made where rows are on disk: the tree is then saved there as soon as it is made, and where the
+        process is killed before that, the next one with the same problem and folder goes on. None: rows on disk are in
+        the system's folder for such, and go with the tree.
 
     Raises
     ------
-    ResourceError : the rows do not fit the memory.
+    ResourceError : rows fit neither memory nor disk, or the messages of one clique no memory.
     UnsupportedError : a negative weight, or a constraint that no table can hold.
     UsageError : an option that cannot be used.
     """
@@ -64,6 +72,7 @@ class JunctionTree:
         temperature: float = 1.0,
         order_seconds: float = 0.5,
         seed: int = 0,
+        folder: str | Path | None = None,
     ) -> None:
         if space not in SPACES:
             raise UsageError(f"space: {space!r} is not one of {', '.join(SPACES)}")
@@ -74,24 +83,29 @@ class JunctionTree:
         self._memory = default_memory_limit() if most is None else most
         loaded = read(problem) if isinstance(problem, str | Path) else problem
         self._set(
-            compile_tree(
+            make_or_store(
                 tabulated(weighted(narrowed(loaded), temperature)),
                 wanted,
                 self._memory,
+                None if folder is None else Path(folder),
                 order_seconds=parse_seconds("order_seconds", order_seconds),
                 seed=parse_integer("seed", seed),
                 is_log=space == "log",
             )
         )
 
-    def _set(self, tree: CompiledTree) -> None:
+    def _set(self, tree: CompiledTree | StoredTree) -> None:
         self._tree = tree
         self._evidence: dict[int, int] = {}
         self._likelihoods: dict[int, NDArray[np.float64]] = {}
-        self._calibration = Calibration(tree) if tree.is_possible else None
+        self._calibration: Calibration | StoredCalibration | None = None
+        if tree.is_possible:
+            self._calibration = StoredCalibration(tree) if isinstance(tree, StoredTree) else Calibration(tree)
 
     def save(self, folder: str | Path) -> None:
         """Write the tree to a new folder, for :meth:`open`; what is observed is not part of it.
+
+        Nothing is done where that is the folder that the tree was made in.
 
         Raises
         ------
@@ -103,7 +117,7 @@ class JunctionTree:
     def open(cls, folder: str | Path, memory: int | str | None = None) -> JunctionTree:
         """A tree that was saved.
 
-        memory : for trees that questions make.
+        memory : for trees that questions make, and for sweeps where the rows are on disk.
 
         Raises
         ------
@@ -112,7 +126,7 @@ class JunctionTree:
         found = cls.__new__(cls)
         most = parse_bytes("memory", memory)
         found._memory = default_memory_limit() if most is None else most
-        found._set(open_tree(folder))
+        found._set(open_tree(folder, room_of(found._memory)))
         return found
 
     @property
@@ -128,15 +142,17 @@ class JunctionTree:
     @property
     def statistics(self) -> dict[str, Any]:
         """What the tree is made of: ``cliques``, ``rows``, ``cells`` that cliques would have with all zeros, ``width``
-        (variables of the largest clique, less one), and ``seconds`` that making it took, by phase.
+        (variables of the largest clique, less one), ``is_stored`` (whether rows are on disk), and ``seconds``
+        that making it took, by phase.
         """
         sizes = self.problem.sizes
-        cliques = self._tree.shape.cliques
+        cliques = self._tree.cliques
         return {
             "cliques": len(cliques),
             "rows": self.rows,
             "cells": sum(math.prod(sizes[v] for v in clique.variables) for clique in cliques),
             "width": self._tree.width,
+            "is_stored": isinstance(self._tree, StoredTree),
             "seconds": self._tree.seconds,
         }
 
@@ -144,7 +160,7 @@ class JunctionTree:
     def cliques(self) -> tuple[tuple[str, ...], ...]:
         """Names of each clique's variables."""
         names = [v.name for v in self.problem.variables]
-        return tuple(tuple(names[v] for v in clique.variables) for clique in self._tree.shape.cliques)
+        return tuple(tuple(names[v] for v in clique.variables) for clique in self._tree.cliques)
 
     @property
     def evidence(self) -> dict[str, str]:
@@ -180,7 +196,7 @@ class JunctionTree:
             v = variable_index(self.problem, name)
             found[v] = value_index(self.problem.variables[v], value)
         soft = {variable_index(self.problem, name): given for name, given in (likelihood or {}).items()}
-        checked = {v: _likelihood(self.problem, v, given) for v, given in soft.items()}
+        checked = {v: checked_likelihood(self.problem.variables[v], given) for v, given in soft.items()}
         both = sorted(found.keys() & checked.keys())
         if both:
             name = self.problem.variables[both[0]].name
@@ -205,7 +221,7 @@ class JunctionTree:
         UsageError : probabilities that do not add up to 1, or that are above 0 where the marginal is 0.
         """
         v = variable_index(self.problem, name)
-        wanted = _likelihood(self.problem, v, probabilities)
+        wanted = checked_likelihood(self.problem.variables[v], probabilities)
         if not np.isclose(wanted.sum(), 1.0, rtol=0, atol=1e-9):
             raise UsageError(f"probabilities of {name!r} add up to {wanted.sum():g}, not to 1")
         now = self.marginal(name)
@@ -367,12 +383,8 @@ class JunctionTree:
             self._calibration.change(v, known)
 
     def __repr__(self) -> str:
-        found = f"{len(self._tree.shape.cliques)} cliques, {self.rows:,} rows, width {self._tree.width}"
+        found = f"{len(self._tree.cliques)} cliques, {self.rows:,} rows, width {self._tree.width}"
         return f"<JunctionTree of {self.problem.name}: {found}>"
-
-
-def _likelihood(problem: Problem, v: int, given: Any) -> NDArray[np.float64]:
-    return likelihood(problem.variables[v], given)
 
 
 def _distinct(problem: Problem, names: Sequence[str], some: bool = True) -> list[int]:

@@ -132,14 +132,14 @@ def read_file(path: Path, size: int) -> bytes:
         raise _naming(error, path) from None
 
 
-def read_file_into(path: Path, target: memoryview) -> int:
-    """The beginning of a file in the caller's memory, and no more than that; returns the bytes that were there."""
+def read_file_into(path: Path, target: memoryview, offset: int = 0) -> int:
+    """A file from an offset on in the caller's memory, and no more than that; returns the bytes that were there."""
     _before("read", path)
     try:
         with span(READER, "read file") as timed:
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:
-                done = _read_at(handle, target, 0)
+                done = _read_at(handle, target, offset)
             finally:
                 os.close(handle)
             timed.note(bytes=done)
@@ -190,6 +190,26 @@ def _read_at(handle: int, data: memoryview, offset: int) -> int:
             break
         done += count
     return done
+
+
+def copy_file(path: Path, target: Path, buffer: memoryview) -> None:
+    """Copy a file's bytes to a new file, a buffer at a time; not forced to disk."""
+    _before("read", path)
+    _before("create", target)
+    source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            offset = 0
+            while count := _read_at(source, buffer, offset):
+                write_at(handle, buffer[:count], offset, target)
+                offset += count
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise _naming(error, target) from None
+    finally:
+        os.close(source)
 
 
 def will_need(path: Path) -> None:

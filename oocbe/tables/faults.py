@@ -2,7 +2,8 @@
 
 ``OOCBE_FAULT=message:renamed:3`` kills the process with SIGKILL when it passes the point ``message:renamed`` for the
 third time. Without the variable a point costs one comparison. Points lie before and after each step of a publication
-(:mod:`oocbe.tables.disk`, :mod:`oocbe.tables.group_writer`) and of a run directory's life; :data:`POINTS` lists them.
+(:mod:`oocbe.tables.disk`, :mod:`oocbe.tables.group_writer`), of a run directory's life, and of that of a tree made on
+disk; :data:`POINTS` and :data:`TREE_POINTS` list them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,17 @@ POINTS = (
     "tables:removing",
     "tables:removed",
 )
-"""Points that are passed when something is published."""
+"""Points that are passed when something of a run is published."""
+
+TREE_POINTS = (
+    *(f"{what}:{step}" for what in ("tree-order", "tree-rows", "tree-record") for step in STEPS),
+    "tree-segment:begin",
+    "tree-segment:written",
+    "tree-segment:synchronised",
+    "tree-folder:renamed",
+    "tree-folder:done",
+)
+"""Points that are passed when a junction tree is made on disk (:mod:`oocbe.junction_trees.stored.folder`)."""
 
 _armed: str | None = None
 _passings_left = 0
@@ -51,7 +62,7 @@ def arm(text: str | None) -> None:
         _armed = None
         return
     name, _, number = text.rpartition(":")
-    if name not in POINTS or not number.isdecimal() or int(number) < 1:
+    if name not in (*POINTS, *TREE_POINTS) or not number.isdecimal() or int(number) < 1:
         raise UsageError(f"{VARIABLE}: {text!r} is not a point and a number, such as message:renamed:1")
     _armed, _passings_left = name, int(number)
 
@@ -60,7 +71,7 @@ def passing(name: str) -> None:
     """Pass a named point; the process dies here where that was asked for."""
     if _armed is None:
         return
-    assert name in POINTS, name
+    assert name in POINTS or name in TREE_POINTS, name
     global _passings_left
     if name == _armed:
         _passings_left -= 1

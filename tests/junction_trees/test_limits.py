@@ -55,7 +55,7 @@ def test_rows_are_counted_with_the_maps_of_all_their_functions():
     functions = [Function.from_array(pair, 1 + random.random((2, 2))) for pair in pairs]
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(16)), tuple(functions), semiring=SUM_PRODUCT)
     with pytest.raises(ResourceError, match="memory has room for"):
-        oocbe.JunctionTree(problem, memory=2**16 * 120 * 4, order_seconds=0)
+        compiled.compile_tree(problem, "auto", 2**16 * 120 * 4, order_seconds=0, seed=0)
     assert oocbe.JunctionTree(problem, memory="1GiB", order_seconds=0).log_evidence > 0
 
 
@@ -112,7 +112,7 @@ def test_a_tree_without_zeros_that_cannot_fit_is_refused_before_a_row_is_made(mo
 
     monkeypatch.setattr(support, "walk", no_walk)
     with pytest.raises(ResourceError, match="memory has room for"):
-        oocbe.JunctionTree(chain([200] * 5), memory="1MiB", order_seconds=0)
+        compiled.compile_tree(chain([200] * 5), "auto", 1 << 20, order_seconds=0, seed=0)
 
 
 def test_an_attempt_with_a_tree_hands_its_order_on(monkeypatch, tune):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.tables import disk_budget
 
 TWO = (oocbe.Variable("a", 2, ("yes", "no")), oocbe.Variable("b", 3))
 PROBLEM = oocbe.Problem(
@@ -96,11 +97,12 @@ def test_a_tree_that_cannot_be_made(make, error, expected):
         make()
 
 
-def test_rows_that_memory_has_no_room_for():
+def test_rows_that_neither_memory_nor_disk_has_room_for(monkeypatch):
     count = 22
     variables = tuple(oocbe.Variable(f"x{v}", 2) for v in range(count))
     pairs = [(u, v) for v in range(count) for u in range(v)]
     functions = tuple(oocbe.Function.from_array(pair, [[1.0, 2.0], [3.0, 4.0]]) for pair in pairs)
     problem = oocbe.Problem(variables, functions, semiring=oocbe.SUM_PRODUCT)
-    with pytest.raises(oocbe.ResourceError, match="more rows than memory"):
+    monkeypatch.setattr(disk_budget, "free_bytes", lambda _: 1 << 20)
+    with pytest.raises(oocbe.ResourceError, match="more than memory has room for, and the disk"):
         oocbe.JunctionTree(problem, memory="1MiB", order_seconds=0)

@@ -1,0 +1,241 @@
+"""The folder in which a tree is made on disk: what a process that was killed leaves behind, and how another goes on.
+
+    .NAME.unfinished/     beside the tree to be, which is this folder renamed
+        lock              held while a process works there
+        order.json        digest of the problem, what was asked for, order and cliques
+        rows-000000       a segment: pieces of rows end to end
+        rows-000000.json  where each lies, its checksum, and where to go on behind it; written when the segment is safe
+        …
+        function_tuples … the problem's arrays
+        tree.json         the record of a whole tree, written last
+
+A segment without a record, or whose bytes are not as its record says, is made again, and so are those behind it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oocbe.errors import CorruptDataError, UsageError
+from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, read_bytes
+from oocbe.junction_trees.stored_problem import RECORD_NAME
+from oocbe.system.checksums import crc32
+from oocbe.system.deadline import look
+from oocbe.tables import disk
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.faults import passing
+from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
+from oocbe.tables.records import read_record, render_record
+
+ORDER_NAME, ORDER_FORMAT = "order.json", "oocbe-tree-order"
+"""The record of what tree this is to be, and what it calls itself."""
+
+SEGMENT_FORMAT = "oocbe-tree-rows"
+"""What the record of a segment calls itself."""
+
+VERSION = 1
+"""Version of both records."""
+
+LARGEST_RECORD = 1 << 28
+"""Bytes above which a record is not even read."""
+
+SEGMENT_BYTES = 1 << 26
+"""Bytes from which on a segment is made safe: a few tenths of a second of a disk's time, and of a killed process's."""
+
+
+def unfinished(target: Path) -> Path:
+    """Where a tree of that name is made."""
+    return target.with_name(f".{target.name}.unfinished")
+
+
+class Made(NamedTuple):
+    """A piece, and what was known when it was made.
+
+    Attributes
+    ----------
+    clique : number of the clique. piece : of its rows.
+    last : value indices of the separator's last row in it. then : where to go on: the number of the next row, or the
+        values of the first variables of what comes next.
+    peak : greatest weight. sums : of the weights of the first, the last, and the greatest group.
+    """
+
+    clique: int
+    piece: Piece
+    last: tuple[int, ...]
+    then: tuple[int, ...]
+    peak: float
+    sums: tuple[float, float, float]
+
+
+class TreeFolder:
+    """A folder in which this process makes a tree; a context manager that gives its lock back.
+
+    Parameters
+    ----------
+    target : the tree to be. Nothing of that name may exist.
+
+    Raises
+    ------
+    UsageError : another process makes that tree, or the name cannot be used. DiskError : the folder cannot be made.
+
+    Attributes
+    ----------
+    path : the folder. made : by clique, its pieces in order.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = target.absolute()
+        if self.target.exists() or self.target.is_symlink():
+            raise UsageError(f"{target}: exists already; remove it, or name another folder for the tree")
+        if not self.target.parent.is_dir():
+            raise UsageError(f"{target}: the folder {self.target.parent} does not exist; make it first")
+        self.path = unfinished(self.target)
+        self.budget = DiskBudget(self.path)
+        self.made: defaultdict[int, list[Made]] = defaultdict(list)
+        self._pending: list[Made] = []
+        self._segment, self._offset, self._handle = 0, 0, -1
+        try:
+            disk.make_folder_of_user(self.path, 0o700)
+            self._lock = FolderLock.take(self.path)
+        except OSError as error:
+            raise self.budget.failure(error, str(self.path)) from None
+
+    def __enter__(self) -> TreeFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        self._lock.release()
+
+    def begun(self) -> dict[str, Any] | None:
+        """What :meth:`begin` wrote; None where there is nothing to go on with.
+
+        Raises
+        ------
+        CorruptDataError : it is damaged.
+        """
+        try:
+            content = read_record(self.path / ORDER_NAME, LARGEST_RECORD, ORDER_FORMAT)
+        except FileNotFoundError:
+            return None
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{error}; remove {self.path} to start anew") from None
+        return content if content.get("version") == VERSION else None
+
+    def begin(self, content: Mapping[str, Any]) -> None:
+        """Say what tree this is to be, in place of whatever was there."""
+        try:
+            for entry in sorted(self.path.iterdir()):
+                if entry.name != LOCK_NAME:
+                    disk.remove(entry)
+            data = render_record({"format": ORDER_FORMAT, "version": VERSION, **content})
+            disk.publish_file(self.path / ORDER_NAME, data, "tree-order")
+        except OSError as error:
+            raise self.budget.failure(error, str(self.path)) from None
+
+    def find_segments(self) -> None:
+        """Take over the segments that are safe and sound; what lies behind them is removed."""
+        while (found := self._sound_segment()) is not None:
+            for made in found:
+                self.made[made.clique].append(made)
+            self._segment += 1
+        kept = {LOCK_NAME, ORDER_NAME}
+        for number in range(self._segment):
+            kept |= {SEGMENT_NAME.format(number), f"{SEGMENT_NAME.format(number)}.json"}
+        try:
+            for entry in sorted(self.path.iterdir()):
+                if entry.name not in kept:
+                    disk.remove(entry)
+        except OSError as error:
+            raise self.budget.failure(error, str(self.path)) from None
+
+    def _sound_segment(self) -> list[Made] | None:
+        name = SEGMENT_NAME.format(self._segment)
+        try:
+            content = read_record(self.path / f"{name}.json", LARGEST_RECORD, SEGMENT_FORMAT)
+            found = [
+                Made(c, Piece(*piece), tuple(last), tuple(then), peak, (sums[0], sums[1], sums[2]))
+                for c, piece, last, then, peak, sums in content["pieces"]
+            ]
+            for made in found:
+                look()
+                read_bytes(self.path / name, made.piece)
+        except (FileNotFoundError, CorruptDataError, KeyError, TypeError, ValueError):
+            return None
+        return found
+
+    def append(self, parts: Sequence[memoryview], **what: Any) -> Made:
+        """Write a piece; it is safe once its segment is (:meth:`publish`).
+
+        what : fields of :class:`Made` and :class:`Piece` but for where it lies.
+
+        Raises
+        ------
+        DiskError : the disk is full, or fails.
+        """
+        path = self.path / SEGMENT_NAME.format(self._segment)
+        size = sum(map(len, parts))
+        checksum, begin = 0, self._offset
+        try:
+            if self._handle < 0:
+                passing("tree-segment:begin")
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._handle = os.open(path, flags, 0o666)
+            for part in parts:
+                disk.write_at(self._handle, part, self._offset, path)
+                checksum = crc32(part, checksum)
+                self._offset += len(part)
+        except OSError as error:
+            raise self.budget.failure(error, str(path), size) from None
+        where = {name: what.pop(name) for name in ("rows", "first_row", "first_group", "groups")}
+        made = Made(piece=Piece(self._segment, begin, size, checksum, **where), **what)
+        self.made[made.clique].append(made)
+        self._pending.append(made)
+        if self._offset >= SEGMENT_BYTES:
+            self.publish()
+        return made
+
+    def publish(self) -> None:
+        """Make what was written safe; nothing where that is nothing."""
+        if not self._pending:
+            return
+        name = SEGMENT_NAME.format(self._segment)
+        data = render_record({"format": SEGMENT_FORMAT, "pieces": self._pending})
+        try:
+            self._close()
+            passing("tree-segment:written")
+            disk.synchronise(self.path / name)
+            passing("tree-segment:synchronised")
+            disk.publish_file(self.path / f"{name}.json", data, "tree-rows")
+        except OSError as error:
+            raise self.budget.failure(error, str(self.path / name)) from None
+        self._pending = []
+        self._segment, self._offset = self._segment + 1, 0
+
+    def finish(self, record: Mapping[str, Any]) -> None:
+        """Write the record of the whole tree, and give the folder its name."""
+        try:
+            disk.publish_file(self.path / RECORD_NAME, render_record(dict(record)), "tree-record")
+            disk.rename(self.path, self.target)
+            passing("tree-folder:renamed")
+            disk.synchronise(self.target.parent)
+            records = [f"{SEGMENT_NAME.format(number)}.json" for number in range(self._segment)]
+            for name in (*records, ORDER_NAME, LOCK_NAME):  # of no use any more, nor in the way of anything
+                disk.remove(self.target / name)
+            passing("tree-folder:done")
+        except OSError as error:
+            raise self.budget.failure(error, str(self.target)) from None
+
+    def remove(self) -> None:
+        """Remove everything, where there is to be no tree."""
+        self._close()
+        disk.remove(self.path)
+
+    def _close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1

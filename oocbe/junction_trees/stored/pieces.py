@@ -1,0 +1,205 @@
+"""Pieces of a clique's rows: how their bytes lie in a file, and how they are read back and checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import CorruptDataError
+from oocbe.junction_trees.cliques import Clique
+from oocbe.kernels.cpu.trees.piece_sweeps import number_rows
+from oocbe.system.checksums import crc32
+from oocbe.system.deadline import current_flag, look
+from oocbe.tables import disk
+
+SEGMENT_NAME = "rows-{:06d}"
+"""Name of a segment's file, by its number."""
+
+
+class Piece(NamedTuple):
+    """Where a piece is, and what is in it.
+
+    Attributes
+    ----------
+    segment, offset, size, checksum : of its bytes.
+    rows : how many. first_row : number of its first in the clique.
+    first_group, groups : rows of the separator that it has rows for; the first may have begun in the piece before.
+    """
+
+    segment: int
+    offset: int
+    size: int
+    checksum: int
+    rows: int
+    first_row: int
+    first_group: int
+    groups: int
+
+
+@dataclass(frozen=True, eq=False)
+class StoredClique:
+    """A clique whose rows are on disk.
+
+    Attributes
+    ----------
+    clique : its variables. sizes : of their domains. children : numbers of the cliques below.
+    child_scopes : variables of each child's separator. child_rows : rows of each.
+    is_complete : whether it has all rows, of which weights alone are stored.
+    rows, separator_rows : how many. pieces : of its rows, in order.
+    exponent : of the power of two that weights are divided by when they are read, so that the greatest is between 1
+        and 2; 0 for logarithms. norm : greatest sum of weights of a group, so divided.
+    kind : dtype of value indices.
+    """
+
+    clique: Clique
+    sizes: tuple[int, ...]
+    children: tuple[int, ...]
+    child_scopes: tuple[tuple[int, ...], ...]
+    child_rows: tuple[int, ...]
+    is_complete: bool
+    rows: int
+    separator_rows: int
+    pieces: tuple[Piece, ...]
+    exponent: int
+    norm: float
+    kind: np.dtype[Any]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of memory that a row takes while a sweep is at its piece: as stored, and its maps."""
+        stored = 8 if self.is_complete else 12 + len(self.sizes) * self.kind.itemsize + 4 * len(self.children)
+        return stored + 8 + 4 * (1 + len(self.children) + len(self.sizes))
+
+
+class Rows:
+    """The rows of a piece.
+
+    Attributes
+    ----------
+    weights : float64 (rows,). up : int32 (rows,), row of the separator of each. first_row : as :class:`Piece`.
+    """
+
+    def __init__(self, owner: StoredClique, piece: Piece, data: NDArray[np.uint8], is_log: bool) -> None:
+        self._owner = owner
+        self.first_row = piece.first_row
+        rows = piece.rows
+        self.weights = data[: 8 * rows].view(np.float64)
+        least = float(self.weights.min())
+        if not np.isfinite(self.weights).all() or (least < 0 and not is_log):
+            raise ValueError("weights that are none")
+        if owner.exponent:
+            self.weights *= 2.0**-owner.exponent  # it is the caller's own array
+        if owner.is_complete:
+            if len(data) != 8 * rows:
+                raise ValueError("another number of bytes than its rows take")
+            self._count = rows
+            self.up = self.numbers(("up", owner.clique.variables[: owner.clique.separator]))[0]
+            return
+        children, end = len(owner.children), 8 * rows
+        self._children = data[end : (end := end + 4 * children * rows)].view(np.int32).reshape(children, rows)
+        lengths = data[end : (end := end + 4 * piece.groups)].view(np.int32)
+        values = data[end:].view(owner.kind)
+        if values.size != len(owner.sizes) * rows or lengths.min() < 1 or int(lengths.sum()) != rows:
+            raise ValueError("another number of bytes, or groups, than its rows take")
+        self._values = values.reshape(-1, rows)
+        for own, size in zip(self._values, owner.sizes, strict=True):
+            if own.max() >= size:
+                raise ValueError("values that its variables have not")
+        for numbers, most in zip(self._children, owner.child_rows, strict=True):
+            if numbers.min() < 0 or numbers.max() >= most:
+                raise ValueError("rows of a message that are none")
+        groups = np.arange(piece.first_group, piece.first_group + piece.groups, dtype=np.int32)
+        self.up = np.repeat(groups, lengths)
+
+    def numbers(self, *tables: tuple[int | str, Sequence[int]]) -> NDArray[np.int32]:
+        """For each table the number of its row that each row of the piece is about: int32 (tables, rows).
+
+        tables : the child whose message it is and its scope; or, of complete tables only, anything and the scope.
+        """
+        owner = self._owner
+        if owner.is_complete:
+            found = np.empty((len(tables), self._count), dtype=np.int32)
+            strides = np.array([strides_of(owner, scope) for _, scope in tables], dtype=np.int64)
+            sizes = np.array(owner.sizes, dtype=np.int64)
+            number_rows(self.first_row, sizes, strides.reshape(len(tables), len(sizes)), found, current_flag())
+            look()
+            return found
+        found = np.empty((len(tables), len(self.weights)), dtype=np.int32)
+        for own, (child, scope) in zip(found, tables, strict=True):
+            if child in owner.children:
+                own[:] = self._children[owner.children.index(int(child))]
+            else:
+                (v,) = scope
+                own[:] = self._values[owner.clique.variables.index(v)]
+        return found
+
+    def values(self, v: int) -> NDArray[np.int32]:
+        """Value index of one of the clique's variables in each row."""
+        found: NDArray[np.int32] = self.numbers(("variable", (v,)))[0]
+        return found
+
+
+def strides_of(owner: StoredClique, scope: Sequence[int]) -> list[int]:
+    """What the row number of a complete table grows by with a value of each of the clique's variables."""
+    sizes = dict(zip(owner.clique.variables, owner.sizes, strict=True))
+    return [
+        math.prod(sizes[u] for u in scope[scope.index(v) + 1 :]) if v in scope else 0 for v in owner.clique.variables
+    ]
+
+
+def packed(
+    weights: NDArray[np.float64], children: NDArray[np.int32], lengths: NDArray[np.int32], values: NDArray[Any]
+) -> list[memoryview]:
+    """The bytes of a piece of a clique that is not complete, part by part.
+
+    children : int32 (children, rows), rows of their messages. lengths : int32 (groups,), rows of each row of the
+    separator. values : (variables, rows).
+    """
+    parts: list[NDArray[Any]] = [weights, children, lengths, values]
+    return [np.ascontiguousarray(part).data.cast("B") for part in parts if part.size]
+
+
+def read_pieces(
+    folder: Path, owner: StoredClique, is_log: bool, pieces: Sequence[Piece] | None = None
+) -> Iterator[Rows]:
+    """The rows of a clique, a piece at a time.
+
+    pieces : some of them; None: all.
+
+    Raises
+    ------
+    CorruptDataError : a piece is damaged or missing. TimeLimitError : the deadline came.
+    """
+    for piece in owner.pieces if pieces is None else pieces:
+        look()
+        yield read_piece(folder, owner, piece, is_log)
+
+
+def read_piece(folder: Path, owner: StoredClique, piece: Piece, is_log: bool) -> Rows:
+    """The rows of one piece; errors as for :func:`read_pieces`."""
+    path = folder / SEGMENT_NAME.format(piece.segment)
+    data = read_bytes(path, piece)
+    try:
+        return Rows(owner, piece, data, is_log)
+    except ValueError as error:
+        raise CorruptDataError(f"{path}: {error}; compile the tree again") from None
+
+
+def read_bytes(path: Path, piece: Piece) -> NDArray[np.uint8]:
+    """The bytes of a piece, compared with their checksum: uint8 (bytes,); CorruptDataError where they are not those."""
+    data = np.empty(piece.size, dtype=np.uint8)
+    try:
+        found = disk.read_file_into(path, data.data, piece.offset)
+    except OSError as error:
+        raise CorruptDataError(f"{path}: cannot be read ({error.strerror}); compile the tree again") from None
+    if found < piece.size:
+        raise CorruptDataError(f"{path}: ends before byte {piece.offset + piece.size:,}; compile the tree again")
+    if crc32(data.data) != piece.checksum:
+        raise CorruptDataError(f"{path}: damaged, its checksum does not hold; compile the tree again")
+    return data

@@ -1,0 +1,372 @@
+"""Makes the rows of cliques piece by piece, and stores them.
+
+A clique that covers no zero has all rows, and the weights of any stretch of them follow from their numbers. Other
+cliques are walked over (:mod:`oocbe.kernels.cpu.trees.clique_rows`), a *range* at a time: assignments that agree in the
+first variables and whose next one has one of some neighbouring values. A range of too many rows is halved, and one of a
+single value gives way to those of the next variable. Ranges come in the order of rows, so that the first values behind
+a range say where to go on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ResourceError
+from oocbe.junction_trees.cliques import Clique
+from oocbe.junction_trees.stored.folder import TreeFolder
+from oocbe.junction_trees.stored.pieces import StoredClique, packed, read_pieces, strides_of
+from oocbe.junction_trees.support import Trie, places_of, product_of, separator_trie, trie_bytes, trie_of
+from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
+from oocbe.kernels.cpu.trees.clique_rows import COMPLETE, walk
+from oocbe.kernels.cpu.trees.piece_sweeps import number_rows
+from oocbe.system.deadline import current_flag, look
+from oocbe.tables import disk
+
+PIECE_ROWS = 1 << 18
+"""Rows of a piece at most: what a disk reads in a millisecond or two, and little beside the smallest memory."""
+
+LEAST_ROWS = 1 << 10
+"""Rows of a piece however little memory there is."""
+
+MOST_NUMBERS = 1 << 31
+"""Rows of a message at most, which maps number with four bytes."""
+
+WORK_COPIES = 4
+"""Times that the rows of a piece are held while they are made: the walk's arrays grow, and rows are packed."""
+
+
+class RowMaker:
+    """Makes a tree's cliques one after the other.
+
+    Parameters
+    ----------
+    folder : where rows go; what it has already is not made again. memory : bytes for all of this.
+    """
+
+    def __init__(
+        self,
+        folder: TreeFolder,
+        sizes: Sequence[int],
+        cliques: Sequence[Clique],
+        weights: Weights,
+        memory: int,
+        name: str,
+    ) -> None:
+        self._folder, self._sizes, self._cliques, self._weights = folder, sizes, cliques, weights
+        self._memory, self._name = memory, name
+        self._assigned, self._covered = places_of(cliques, weights.tables)
+        self._kind = value_kind(sizes)
+        self._children: list[list[int]] = [[] for _ in cliques]
+        for number, clique in enumerate(cliques):
+            if clique.parent is not None:
+                self._children[clique.parent].append(number)
+        self.found: list[StoredClique] = []
+
+    def run(self) -> bool:
+        """Make all rows; False where a clique has none, as nothing has a weight.
+
+        Raises
+        ------
+        ResourceError : the disk has no room for rows that are certain, or memory none for the tables of a clique.
+        DiskError : the disk is full, or fails. TimeLimitError : the deadline came.
+        """
+        self._check_room()
+        for number in range(len(self._cliques)):
+            look()
+            tables = [self._weights.tables[t] for t in (*self._assigned[number], *self._covered[number])]
+            below = [self.found[c] for c in self._children[number]]
+            is_complete = all(t.values is None for t in tables) and all(c.is_complete for c in below)
+            made = self._folder.made[number]
+            begin = made[-1].then if made else ()
+            if is_complete:
+                self._make_complete(number, *begin)
+            else:
+                self._make_sparse(number, begin, made[-1].last if made else None)
+            done = self._stored(number, is_complete)
+            if done.rows == 0:
+                return False
+            if done.separator_rows >= MOST_NUMBERS:
+                raise ResourceError(f"{self._name}: a message of {done.separator_rows:,} rows; {MOST_NUMBERS:,} fit")
+            self.found.append(done)
+        self._folder.publish()
+        return True
+
+    def _check_room(self) -> None:
+        """ResourceError where rows of cliques without zeros do not fit the disk, or their maps the numbers."""
+        rows, has_zeros = 0, [False] * len(self._cliques)
+        for number, clique in enumerate(self._cliques):
+            tables = (*self._assigned[number], *self._covered[number])
+            has_zeros[number] |= any(self._weights.tables[t].values is not None for t in tables)
+            if has_zeros[number] and clique.parent is not None:
+                has_zeros[clique.parent] = True
+            elif not has_zeros[number]:
+                rows += math.prod(self._sizes[v] for v in clique.variables)
+        room = self._folder.budget.available + disk.size_of(self._folder.path)
+        if 8 * rows > room:
+            raise ResourceError(
+                f"{self._name}: the cliques of this order have {rows:.4g} rows without a zero, more than memory has "
+                f"room for, and the disk {room:,} bytes for {8 * rows:.3g} of theirs; find a better order "
+                "(order_seconds), or observe variables before the tree is made"
+            )
+
+    def _piece_rows(self, row_bytes: int) -> int:
+        return max(LEAST_ROWS, min(PIECE_ROWS, self._memory // (2 * WORK_COPIES * row_bytes)))
+
+    def _scope(self, child: int) -> tuple[int, ...]:
+        clique = self._cliques[child]
+        return clique.variables[: clique.separator]
+
+    def _make_complete(self, number: int, first: int = 0) -> None:
+        """Weights of a clique whose rows are all assignments, from a row on."""
+        clique = self._cliques[number]
+        shape = self._clique(number, True, 0, 0)
+        rows, group_rows = math.prod(shape.sizes), math.prod(shape.sizes[clique.separator :])
+        tables = [t for t in self._assigned_tables(number) if t.weights is not None]
+        strides = np.array([strides_of(shape, t.scope) for t in tables], dtype=np.int64).reshape(-1, len(shape.sizes))
+        sizes = np.array(shape.sizes, dtype=np.int64)
+        length = self._piece_rows(16 + 4 * len(tables))
+        while first < rows:
+            look()
+            count = min(length, rows - first)
+            numbers = np.empty((len(tables), count), dtype=np.int32)
+            number_rows(first, sizes, strides, numbers, current_flag())
+            look()
+            weights = product_of(tables, numbers, count, self._weights.is_log)
+            first_group, last_group = first // group_rows, (first + count - 1) // group_rows
+            bounds = np.arange(first_group + 1, last_group + 1) * group_rows - first
+            self._append(
+                number,
+                weights,
+                np.concatenate([[0], bounds]),
+                [weights.data.cast("B")],
+                first,
+                first_group,
+                (last_group,),
+                (first + count,),
+            )
+            first += count
+
+    def _make_sparse(self, number: int, begin: tuple[int, ...], last: tuple[int, ...] | None) -> None:
+        """Rows of a clique that covers zeros, from some values of its first variables on."""
+        clique = self._cliques[number]
+        walker = _Walker(clique, self._sizes, *self._tries(number), self._kind)
+        listed = len(self._listed(number))
+        length = self._piece_rows(walker.row_bytes)
+        before = [m.piece for m in self._folder.made[number]]
+        first, group = (
+            (before[-1].first_row + before[-1].rows, before[-1].first_group + before[-1].groups) if before else (0, 0)
+        )
+        for values, numbers, groups, then in walker.ranges(begin, length):
+            rows = values.shape[1]
+            if rows == 0:
+                continue
+            head = tuple(int(x) for x in values[: clique.separator, 0])
+            first_group = group - 1 if head == last else group
+            last = tuple(int(x) for x in values[: clique.separator, groups[-2]])
+            tables = [t for t in self._assigned_tables(number) if t.weights is not None]
+            weights = product_of(tables, numbers[:listed], rows, self._weights.is_log)
+            lengths = np.diff(groups).astype(np.int32)
+            parts = packed(weights, numbers[listed:], lengths, values)
+            self._append(number, weights, groups[:-1], parts, first, first_group, last, then)
+            first, group = first + rows, first_group + len(lengths)
+
+    def _append(
+        self,
+        number: int,
+        weights: NDArray[np.float64],
+        starts: NDArray[np.int64],
+        parts: Sequence[memoryview],
+        first: int,
+        first_group: int,
+        last: tuple[int, ...],
+        then: tuple[int, ...],
+    ) -> None:
+        sums = np.zeros(1) if self._weights.is_log else np.add.reduceat(weights, starts)
+        self._folder.append(
+            parts,
+            clique=number,
+            rows=len(weights),
+            first_row=first,
+            first_group=first_group,
+            groups=len(starts),
+            last=last,
+            then=then,
+            peak=float(weights.max()),
+            sums=(float(sums[0]), float(sums[-1]), float(sums.max())),
+        )
+
+    def _assigned_tables(self, number: int) -> list[WeightTable]:
+        return [self._weights.tables[t] for t in self._assigned[number]]
+
+    def _listed(self, number: int) -> list[int]:
+        return [i for i, table in enumerate(self._assigned_tables(number)) if table.weights is not None]
+
+    def _tries(self, number: int) -> tuple[list[Trie], list[int]]:
+        """Tables and messages that a clique joins, and which of them are listed; ResourceError where too large."""
+        tables = [self._weights.tables[t] for t in (*self._assigned[number], *self._covered[number])]
+        children = self._children[number]
+        wide = [(t.scope, t.values.shape[1]) for t in tables if t.values is not None]
+        wide += [(self._scope(c), self.found[c].separator_rows) for c in children if not self.found[c].is_complete]
+        needed = sum(trie_bytes(scope, rows, self._sizes) for scope, rows in wide)
+        if needed > self._memory // 2:
+            raise ResourceError(
+                f"{self._name}: the tables that clique {number} of {len(self._cliques)} is made of take {needed:,} "
+                f"bytes, more than memory has room for, {self._memory // 2:,}; allow more memory, or find a better "
+                "order (order_seconds)"
+            )
+        tries = [trie_of(t, self._sizes) for t in tables]
+        tries += [separator_trie(self._scope(c), self._separator_values(c), self._sizes) for c in children]
+        return tries, [*self._listed(number), *range(len(tables), len(tries))]
+
+    def _separator_values(self, child: int) -> NDArray[Any] | None:
+        """Values of the rows of a clique's separator, (variables, rows), read from the disk; None: all there are."""
+        owner, scope = self.found[child], self._scope(child)
+        if owner.separator_rows == math.prod(self._sizes[v] for v in scope):
+            return None
+        found = np.empty((len(scope), owner.separator_rows), dtype=self._kind)
+        for rows in read_pieces(self._folder.path, owner, self._weights.is_log):
+            starts = np.flatnonzero(np.diff(rows.up, prepend=-1))
+            for own, v in zip(found, scope, strict=True):
+                own[rows.up[starts]] = rows.values(v)[starts]
+        return found
+
+    def _clique(self, number: int, is_complete: bool, rows: int, separator_rows: int) -> StoredClique:
+        clique, children = self._cliques[number], self._children[number]
+        return StoredClique(
+            clique,
+            tuple(self._sizes[v] for v in clique.variables),
+            tuple(children),
+            tuple(self._scope(c) for c in children),
+            tuple(self.found[c].separator_rows for c in children),
+            is_complete,
+            rows,
+            separator_rows,
+            (),
+            0,
+            0.0,
+            self._kind,
+        )
+
+    def _stored(self, number: int, is_complete: bool) -> StoredClique:
+        """The clique with the pieces that were made of it."""
+        made = self._folder.made[number]
+        rows = sum(m.piece.rows for m in made)
+        shape = self._clique(number, is_complete, rows, 0)
+        if not made:
+            return shape
+        separator_rows = made[-1].piece.first_group + made[-1].piece.groups
+        exponent, norm = 0, 0.0
+        if not self._weights.is_log:
+            exponent = math.frexp(max(m.peak for m in made))[1] - 1
+            open_sum, after = 0.0, -1  # of the last group so far
+            for m in made:
+                first_sum, last_sum, greatest = m.sums
+                goes_on = m.piece.first_group == after
+                first_sum += open_sum if goes_on else 0.0
+                norm = max(norm, first_sum, greatest)
+                open_sum = first_sum if m.piece.groups == 1 else last_sum
+                after = m.piece.first_group + m.piece.groups - 1
+            norm = math.ldexp(norm, -exponent)
+        pieces = tuple(m.piece for m in made)
+        return replace(shape, separator_rows=separator_rows, pieces=pieces, exponent=exponent, norm=norm)
+
+
+class _Walker:
+    """Walks over the rows of a clique, range by range.
+
+    tries : of the tables that it joins. listed : those whose row numbers are wanted.
+    """
+
+    def __init__(
+        self, clique: Clique, sizes: Sequence[int], tries: Sequence[Trie], listed: Sequence[int], kind: np.dtype[Any]
+    ) -> None:
+        self._sizes = np.array([sizes[v] for v in clique.variables], dtype=np.int64)
+        self._separator, self._kind = clique.separator, kind
+        self._listed = np.array(listed, dtype=np.int64)
+        width, level_of = len(clique.variables), {v: level for level, v in enumerate(clique.variables)}
+        steps: list[list[tuple[int, int, int]]] = [[] for _ in clique.variables]
+        begin = 0
+        for t, trie in enumerate(tries):
+            for depth, (v, start) in enumerate(zip(trie.scope, trie.starts, strict=True)):
+                steps[level_of[v]].append((t, depth, COMPLETE if start == COMPLETE else begin + start))
+            begin += len(trie.children)
+        # One more table, whose rows are those of the range: its step comes first at each variable.
+        for level, own in enumerate(steps):
+            own.insert(0, (len(tries), level, COMPLETE))
+        flat = np.array([s for own in steps for s in own], dtype=np.int64).reshape(-1, 3).T
+        self._step_start = np.cumsum([0, *map(len, steps)]).astype(np.int64)
+        self._tables, self._depths, self._starts = (np.ascontiguousarray(column) for column in flat)
+        self._table_depths = np.array([*(len(t.scope) for t in tries), width], dtype=np.int64)
+        room = np.full(int(self._sizes.sum()), -1, dtype=np.int32)
+        self._children = np.concatenate([*(t.children for t in tries), room])
+        self._room_start = begin + np.cumsum([0, *self._sizes[:-1]])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row while it is made."""
+        return len(self._sizes) * self._kind.itemsize + 4 * len(self._listed) + 24
+
+    def ranges(
+        self, begin: tuple[int, ...], most: int
+    ) -> Iterator[tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64], tuple[int, ...]]]:
+        """Rows not before some values of the first variables, at most so many at a time, up to the largest domain.
+
+        Yields
+        ------
+        values, numbers and groups of the rows of a range, as the walk gives them, and the first values behind it.
+        """
+        waiting: list[tuple[tuple[int, ...], int, int]] = [((), 0, int(self._sizes[0]))]
+        while waiting:
+            look()
+            prefix, low, high = waiting.pop()
+            if (*prefix, high - 1) < begin[: len(prefix) + 1]:
+                continue  # behind all of it already
+            start, same = (*prefix, low), begin[: len(prefix) + 1]
+            is_cut = start < same or (start == same and any(begin[len(prefix) + 1 :]))
+            found = None if is_cut else self._walk(prefix, low, high, most)
+            if found is not None:
+                yield (*found, (*prefix, high))
+            elif high - low > 1:
+                middle = (low + high) // 2
+                waiting += [(prefix, middle, high), (prefix, low, middle)]
+            else:
+                waiting.append(((*prefix, low), 0, int(self._sizes[len(prefix) + 1])))
+
+    def _walk(
+        self, prefix: tuple[int, ...], low: int, high: int, most: int
+    ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]] | None:
+        """Rows of a range; None where they are too many and it can be cut."""
+        depth = len(prefix)
+        for level in range(len(self._sizes)):
+            step = self._step_start[level]
+            self._starts[step] = self._room_start[level] if level <= depth else COMPLETE
+            if level <= depth:
+                own = self._children[self._room_start[level] : self._room_start[level] + self._sizes[level]]
+                own[:] = -1
+                if level < depth:
+                    own[prefix[level]] = 0
+                else:
+                    own[low:high] = np.arange(high - low)
+        is_last = depth == len(self._sizes) - 1
+        values, numbers, groups, finished = walk(
+            self._sizes,
+            self._separator,
+            self._step_start,
+            self._tables,
+            self._depths,
+            self._starts,
+            self._children,
+            self._table_depths,
+            self._listed,
+            np.empty(0, dtype=self._kind),
+            max(most, int(self._sizes[-1])) if is_last else most,
+            current_flag(),
+        )
+        look()
+        return (values, numbers, groups) if finished else None

@@ -1,0 +1,252 @@
+"""A sweep over a stored tree: clique by clique, piece by piece, messages up to the roots and posteriors down again.
+
+What is computed is what :mod:`oocbe.junction_trees.sweeping` computes in memory. A clique needs the messages of its
+children and room for its own at once, whatever its rows; other messages may be on disk meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ResourceError
+from oocbe.junction_trees.stored.messages import MessageStore
+from oocbe.junction_trees.stored.pieces import Rows, StoredClique
+from oocbe.junction_trees.stored.tree import StoredTree
+from oocbe.junction_trees.sweeping import NEGLIGIBLE
+from oocbe.kernels.cpu.trees.piece_sweeps import collect_piece, collect_piece_logs, distribute_piece
+from oocbe.kernels.cpu.trees.sweeps import GREATEST, LEAST, TINY
+from oocbe.system.deadline import current_flag, look
+
+BLOCK_CASES = 64
+"""Cases swept together at most."""
+
+AT_WORK, WAITING = 2, 8
+"""Of how many parts of the memory the messages of the clique at work, and those that wait, take one at most; pieces
+take little beside them."""
+
+COPIES_IN, COPIES_OUT = 3, 2
+"""Times that a clique's incoming messages, and its own, are there at once on the way down: as they came, what is added
+up for each of their rows, and one on its way from or to those that wait."""
+
+
+class Edges(NamedTuple):
+    """What comes into a clique.
+
+    Attributes
+    ----------
+    tables : of each edge, as :meth:`oocbe.junction_trees.stored.pieces.Rows.numbers` takes it; children come first.
+    variables : of the edges behind those of children.
+    offsets : int64 (edges + 1,), where the rows of each begin, and where all end.
+    incoming : float64 (rows of all edges, cases), logarithms or not.
+    """
+
+    tables: tuple[tuple[int | str, Sequence[int]], ...]
+    variables: tuple[int, ...]
+    offsets: NDArray[np.int64]
+    incoming: NDArray[np.float64]
+
+
+def cases_at_once(tree: StoredTree) -> int:
+    """Cases that may be swept together.
+
+    Raises
+    ------
+    ResourceError : memory has no room for the messages of a clique of one case.
+    """
+    most = 1
+    for own in tree.stored:
+        incoming = sum(own.child_rows) + sum(own.sizes)
+        most = max(most, 8 * (COPIES_IN * incoming + COPIES_OUT * own.separator_rows))
+    if most > tree.memory // AT_WORK:
+        raise ResourceError(
+            f"{tree.problem.name}: the messages of one clique take {most:,} bytes for a case, and a sweep "
+            f"{AT_WORK} times as many, more than memory has room for, {tree.memory:,}; allow more memory, or find a "
+            "better order (order_seconds)"
+        )
+    return min(BLOCK_CASES, tree.memory // AT_WORK // most)
+
+
+class StoredSweep:
+    """Messages of some cases; a context manager that gives them back.
+
+    Parameters
+    ----------
+    observed : by variable, float64 (domain size, cases), how likely each value is, at most 1 and not all 0.
+    cases : how many, at most :func:`cases_at_once`. is_log : whether to use logarithms.
+    """
+
+    def __init__(self, tree: StoredTree, observed: Mapping[int, NDArray[np.float64]], cases: int, is_log: bool) -> None:
+        self._tree, self._observed, self._cases, self._is_log = tree, observed, cases, is_log
+        self._here: list[list[int]] = [[] for _ in tree.stored]
+        for v in observed:
+            self._here[tree.homes[v]].append(v)
+        self.messages = MessageStore(tree.memory // WAITING)
+        self._peaks = np.ones((len(tree.stored), cases))
+        self._losses = np.zeros((len(tree.stored), cases))
+
+    def __enter__(self) -> StoredSweep:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.messages.close()
+
+    def edges(self, number: int, asked: Collection[int] = ()) -> Edges:
+        """What comes into a clique, in that order: its children's messages, what is observed there, and ones for
+        variables that are asked about."""
+        own = self._tree.stored[number]
+        variables = (*self._here[number], *(v for v in asked if v not in self._observed))
+        rows = (*own.child_rows, *(self._tree.problem.sizes[v] for v in variables))
+        offsets = np.cumsum([0, *rows]).astype(np.int64)
+        incoming = np.full((offsets[-1], self._cases), 0.0 if self._is_log else 1.0)
+        places = [incoming[first:last] for first, last in pairwise(offsets.tolist())]
+        for c, place in zip(own.children, places, strict=False):
+            self.messages.read(c, place)
+        for v, place in zip(variables, places[len(own.children) :], strict=True):
+            known = self._observed.get(v)
+            if known is not None:
+                place[:] = known
+                if self._is_log:
+                    with np.errstate(divide="ignore"):
+                        np.log(place, out=place)
+        below: list[tuple[int | str, Sequence[int]]] = [*zip(own.children, own.child_scopes, strict=True)]
+        tables = (*below, *(("variable", (v,)) for v in variables))
+        return Edges(tables, variables, offsets, incoming)
+
+    def rows(self, number: int, edges: Edges) -> Iterator[tuple[Rows, NDArray[np.float64], NDArray[np.int32]]]:
+        """The pieces of a clique, their weights as the sweep has them, and their maps, int32 (edges, rows)."""
+        for piece in self._tree.rows(number):
+            weights = piece.weights
+            if self._is_log and not self._tree.is_log:
+                weights = np.log(weights)
+            yield piece, weights, piece.numbers(*edges.tables)
+
+    def collect(self, maximises: bool = False) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Send all messages up: logarithm of each case's total weight, and for which cases it can be trusted.
+
+        maximises : the greatest weight and not the total one; in logarithms only.
+
+        Raises
+        ------
+        CorruptDataError : rows are damaged. DiskError : the disk is full. TimeLimitError : the deadline came.
+        """
+        tree = self._tree
+        logarithms = np.full(self._cases, tree.logarithm)
+        lost = np.zeros(self._cases)
+        for number, own in enumerate(tree.stored):
+            edges = self.edges(number)
+            nothing = -np.inf if self._is_log else 0.0
+            message = np.full((own.separator_rows, self._cases), nothing)
+            for piece, weights, maps in self.rows(number, edges):
+                steps = (weights, piece.up, maps, edges.offsets, edges.incoming)
+                if self._is_log:
+                    collect_piece_logs(*steps, maximises, message, current_flag())
+                else:
+                    collect_piece(*steps, message, current_flag())
+                look()
+            if not self._is_log:
+                logarithms += self._scale(number, own, message)
+            if own.clique.parent is None:
+                with np.errstate(divide="ignore"):
+                    logarithms += message[0] if self._is_log else np.log(message[0])
+                lost += self._losses[number]
+            self.messages.put(number, message)
+        return logarithms, lost <= NEGLIGIBLE
+
+    def _scale(self, number: int, own: StoredClique, message: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Bring a message into range and bound what it lost; logarithms of what it was divided by."""
+        total = self._losses[list(own.children)].sum(axis=0)
+        bound = own.norm * self._peaks[list(own.children)].prod(axis=0)
+        peak = message.max(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            self._losses[number] = np.where(peak > 0, (bound * total + own.rows * TINY) / peak, np.inf)
+        scaled = (peak > 0) & ((peak < LEAST) | (peak > GREATEST))
+        if scaled.any():
+            message[:, scaled] /= peak[scaled]
+        self._peaks[number] = np.where(scaled, 1.0, peak)
+        return np.where(scaled, np.log(np.where(peak > 0, peak, 1.0)), 0.0)
+
+    def distribute(
+        self,
+        targets: Collection[int],
+        trusted: NDArray[np.bool_],
+        counted: Mapping[int, Any] | None = None,
+    ) -> dict[int, NDArray[np.float64]]:
+        """Bring posteriors down; messages are used up.
+
+        Parameters
+        ----------
+        targets : variables. trusted : as :meth:`collect` says; others get no probabilities.
+        counted : by clique, what is called with each of its pieces and the probabilities of its rows, all cases
+            together.
+
+        Returns
+        -------
+        By target float64 (domain size, cases), zeros for cases that are impossible.
+
+        Raises
+        ------
+        As :meth:`collect`.
+        """
+        tree, counted = self._tree, counted or {}
+        asked: list[list[int]] = [[] for _ in tree.stored]
+        for v in targets:
+            asked[tree.homes[v]].append(v)
+        visited = {*(tree.homes[v] for v in targets), *counted}
+        for number, own in enumerate(tree.stored):
+            if number in visited and own.clique.parent is not None:
+                visited.add(own.clique.parent)
+        self._enter_roots(trusted)
+        found: dict[int, NDArray[np.float64]] = {}
+        for number in sorted(visited, reverse=True):
+            own = tree.stored[number]
+            down, edges = self.messages.get(number), self.edges(number, asked[number])
+            posteriors = np.zeros_like(edges.incoming)
+            for piece, weights, maps in self.rows(number, edges):
+                expected = np.zeros(len(weights) if number in counted else 0)
+                steps = (weights, piece.up, maps, edges.offsets, edges.incoming, down, self._is_log)
+                distribute_piece(*steps, posteriors, expected, current_flag())
+                look()
+                if number in counted:
+                    counted[number](piece, expected)
+            for place in range(len(edges.tables)):
+                rows = slice(edges.offsets[place], edges.offsets[place + 1])
+                shares = posteriors[rows]
+                total = shares.sum(axis=0)
+                shares *= np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+                if place >= len(own.children):
+                    found[edges.variables[place - len(own.children)]] = shares.copy()
+                elif own.children[place] in visited:
+                    self.messages.put(own.children[place], self._down(shares, edges.incoming[rows]))
+            del down, edges, posteriors
+        return {v: found[v] for v in targets}
+
+    def _enter_roots(self, trusted: NDArray[np.bool_]) -> None:
+        """In place of each root's message its reciprocal, nothing where any root says that the case is impossible."""
+        roots = [number for number, own in enumerate(self._tree.stored) if own.clique.parent is None]
+        at_roots = np.concatenate([self.messages.get(number) for number in roots])
+        is_possible = (at_roots > (-np.inf if self._is_log else 0.0)).all(axis=0) & trusted
+        for number, message in zip(roots, at_roots, strict=True):
+            if self._is_log:
+                down = np.where(is_possible, -message, -np.inf)
+            else:
+                down = np.divide(1.0, message, out=np.zeros_like(message), where=is_possible)
+            self.messages.put(number, down[None])
+
+    def _down(self, shares: NDArray[np.float64], up: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The message to a child: what its separator's rows have, without what the child said of them.
+
+        It takes the place of what the child said. Where shares are 0 it is nothing, whatever that was.
+        """
+        if self._is_log:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                np.subtract(np.log(shares), up, out=up)
+            up[shares == 0] = -np.inf
+        else:
+            np.divide(shares, up, out=up, where=shares > 0)
+            up[shares == 0] = 0.0
+        return up

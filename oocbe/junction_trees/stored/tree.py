@@ -1,0 +1,342 @@
+"""A junction tree whose rows are on disk: made, saved, opened. It never changes."""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import oocbe
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.errors import CorruptDataError, DiskError, OocbeError, UnsupportedError, UsageError
+from oocbe.junction_trees.cliques import Clique, cliques_of
+from oocbe.junction_trees.compiled import LEAST_WEIGHT
+from oocbe.junction_trees.stored.folder import TreeFolder
+from oocbe.junction_trees.stored.pieces import SEGMENT_NAME, Piece, Rows, StoredClique, read_pieces
+from oocbe.junction_trees.stored.rows import RowMaker
+from oocbe.junction_trees.stored_problem import (
+    FORMAT_NAME,
+    PROBLEM_DTYPES,
+    RECORD_NAME,
+    Taker,
+    checked_cliques,
+    describe_problem,
+    problem_arrays,
+    read_array,
+    read_problem,
+    write_arrays,
+)
+from oocbe.junction_trees.weights import Weights, value_kind, weights_of
+from oocbe.model.model_checks import as_number
+from oocbe.model.problem import Problem
+from oocbe.model.problem_digest import problem_digest
+from oocbe.tables import disk
+from oocbe.tables.scratch import ScratchFolder, default_parent
+
+STORED_VERSION = 2
+"""Version of the format of trees whose rows are not read at once."""
+
+SCRATCH_NAME = "tree"
+"""Name of a tree that nobody has named, in a scratch folder."""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTree:
+    """A problem's cliques, their rows on disk.
+
+    Attributes
+    ----------
+    problem : whose weights they are, its values weights or (log-sum-exp) logarithms of them.
+    order : variables as they were eliminated. stored : the cliques, children before their parents.
+    logarithm : natural logarithm of what is left out of all weights. is_log : whether weights are logarithms.
+    folder : where the rows are. memory : bytes that a sweep may take.
+    seconds : wall time by phase: ``order`` and ``rows``.
+    """
+
+    problem: Problem
+    order: tuple[int, ...]
+    stored: tuple[StoredClique, ...]
+    logarithm: float
+    is_log: bool
+    folder: Path
+    memory: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether anything has a weight: else rows are not stored."""
+        return True
+
+    @cached_property
+    def cliques(self) -> tuple[Clique, ...]:
+        """The cliques without their rows."""
+        return tuple(own.clique for own in self.stored)
+
+    @property
+    def total_rows(self) -> int:
+        """Rows of all cliques."""
+        return sum(own.rows for own in self.stored)
+
+    @property
+    def width(self) -> int:
+        """Variables of the largest clique, less one."""
+        return max(len(own.sizes) for own in self.stored) - 1
+
+    @property
+    def work(self) -> float:
+        """What a sweep costs for a case, as :attr:`oocbe.junction_trees.compiled.CompiledTree.work`."""
+        return float(sum(own.rows * (2 + len(own.children)) for own in self.stored))
+
+    @cached_property
+    def homes(self) -> tuple[int, ...]:
+        """By variable, the clique that has it and the fewest rows."""
+        found = [-1] * len(self.problem.variables)
+        for number, own in enumerate(self.stored):
+            for v in own.clique.variables:
+                if found[v] < 0 or own.rows < self.stored[found[v]].rows:
+                    found[v] = number
+        return tuple(found)
+
+    def rows(self, clique: int, pieces: Sequence[Piece] | None = None) -> Iterator[Rows]:
+        """The rows of a clique; errors as for :func:`oocbe.junction_trees.stored.pieces.read_pieces`."""
+        return read_pieces(self.folder, self.stored[clique], self.is_log, pieces)
+
+
+def make_tree(
+    problem: Problem,
+    wanted: str | Sequence[str],
+    search: Callable[[], OrderChoice],
+    memory: int,
+    folder: Path | None,
+    is_log: bool,
+) -> StoredTree | None:
+    """Make a problem's tree in a new folder, or go on where a killed process left it; None: nothing has a weight.
+
+    Parameters
+    ----------
+    problem, is_log : as for :func:`oocbe.junction_trees.compiled.compile_tree`.
+    wanted : the order that was asked for. search : finds it, where no process before has found one.
+    memory : bytes for making it. folder : to be; None: one that goes with the tree.
+
+    Raises
+    ------
+    UsageError : another process makes that tree, or the folder has an unfinished one of another problem.
+    ResourceError, DiskError : see :class:`oocbe.junction_trees.stored.rows.RowMaker`.
+    UnsupportedError : see :func:`oocbe.junction_trees.weights.weights_of`.
+    """
+    if folder is not None:
+        return _make(problem, wanted, search, memory, folder, is_log)
+    scratch = ScratchFolder(default_parent())
+    try:
+        tree = _make(problem, wanted, search, memory, scratch.path / SCRATCH_NAME, is_log)
+    except BaseException:
+        scratch.close(interrupted=True)
+        raise
+    if tree is None:
+        scratch.close()
+    else:
+        weakref.finalize(tree, scratch.close)
+    return tree
+
+
+def _make(
+    problem: Problem,
+    wanted: str | Sequence[str],
+    search: Callable[[], OrderChoice],
+    memory: int,
+    target: Path,
+    is_log: bool,
+) -> StoredTree | None:
+    with TreeFolder(target) as folder:
+        begin = time.perf_counter()
+        asked = {
+            "program": oocbe.__version__,
+            "digest": problem_digest(problem),
+            "order": wanted if isinstance(wanted, str) else list(wanted),
+            "is_log": is_log,
+        }
+        found = folder.begun()
+        if found is None:
+            choice = search()
+            order, cliques = choice.order, cliques_of(choice.order, choice.separators)
+            listed = [[list(c.variables), c.separator, c.parent] for c in cliques]
+            folder.begin({"asked": asked, "problem": problem.name, "found": list(order), "cliques": listed})
+        else:
+            if found["asked"] != asked:
+                raise UsageError(
+                    f"{target}: an unfinished tree of {found['problem']} is there, in {folder.path}, made from another "
+                    "problem, order or version of oocbe; remove that folder, or name another one for the tree"
+                )
+            order, cliques = tuple(found["found"]), checked_cliques(found, len(problem.variables))
+            folder.find_segments()
+        searched = time.perf_counter()
+        weights = weights_of(problem, order, is_log)
+        if weights.logarithm > -math.inf and not is_log and _may_leave_range(weights, cliques):
+            weights = weights_of(problem, order, True)
+        maker = RowMaker(folder, problem.sizes, cliques, weights, memory, problem.name)
+        if weights.logarithm == -math.inf or not maker.run():
+            folder.remove()
+            return None
+        stored = tuple(maker.found)
+        logarithm = weights.logarithm + math.log(2) * sum(own.exponent for own in stored)
+        try:
+            files = write_arrays(folder.path, problem_arrays(problem))
+        except OSError as error:
+            raise folder.budget.failure(error, str(folder.path)) from None
+        record = _record(problem, order, stored, logarithm, weights.is_log)
+        folder.finish({**record, "files": files})
+        seconds = {"order": searched - begin, "rows": time.perf_counter() - searched}
+        return StoredTree(problem, order, stored, logarithm, weights.is_log, folder.target, memory, seconds)
+
+
+def _may_leave_range(weights: Weights, cliques: Sequence[Clique]) -> bool:
+    """Whether products of a clique's factors could be too small to be multiplied further."""
+    home = {v: number for number, clique in enumerate(cliques) for v in clique.own}
+    least = [0.0] * len(cliques)
+    for table in weights.tables:
+        if table.weights is not None:
+            if not table.weights.min() > 0:
+                return True
+            least[home[table.scope[-1]]] += math.log2(float(table.weights.min()))
+    return min(least, default=0.0) < math.log2(LEAST_WEIGHT)
+
+
+def _record(
+    problem: Problem, order: Sequence[int], stored: Sequence[StoredClique], logarithm: float, is_log: bool
+) -> dict[str, Any]:
+    return {
+        "format": FORMAT_NAME,
+        "version": STORED_VERSION,
+        **describe_problem(problem),
+        "order": list(order),
+        "cliques": [[list(own.clique.variables), own.clique.separator, own.clique.parent] for own in stored],
+        "stored": [
+            [own.is_complete, own.rows, own.separator_rows, own.exponent, own.norm, [list(p) for p in own.pieces]]
+            for own in stored
+        ],
+        "logarithm": float(logarithm),
+        "is_log": is_log,
+    }
+
+
+def copy_tree(tree: StoredTree, folder: str | Path) -> None:
+    """Write a tree to a new folder, or leave it where that is where it is.
+
+    Raises
+    ------
+    UsageError : there is something else of that name. DiskError : it cannot be written.
+    """
+    target = Path(folder).absolute()
+    if target == tree.folder:
+        return
+    if target.exists() or target.is_symlink():
+        raise UsageError(f"{folder}: exists already; remove it, or name another folder for the tree")
+    if not target.parent.is_dir():
+        raise UsageError(f"{folder}: the folder {target.parent} does not exist; make it first")
+    partial = target.with_name(disk.partial_name(target.name))
+    buffer = memoryview(bytearray(1 << 22))
+    try:
+        try:
+            disk.make_new_folder(partial)
+            names = {SEGMENT_NAME.format(p.segment) for own in tree.stored for p in own.pieces}
+            for name in sorted({*names, *PROBLEM_DTYPES, RECORD_NAME}):
+                disk.copy_file(tree.folder / name, partial / name, buffer)
+                disk.synchronise(partial / name)
+            disk.synchronise(partial)
+            disk.rename(partial, target)
+            disk.synchronise(target.parent)
+        finally:
+            disk.remove(partial)
+    except OSError as error:
+        raise DiskError(f"{target}: the tree cannot be written ({error.strerror or error})") from error
+
+
+def tree_from(path: Path, record: Mapping[str, Any], memory: int) -> StoredTree:
+    """The tree that a record of version :data:`STORED_VERSION` describes; rows are read, and checked, by sweeps.
+
+    Raises
+    ------
+    CorruptDataError : it is damaged, or no tree.
+    """
+    try:
+        arrays = {name: read_array(path, name, *record["files"][name]) for name in PROBLEM_DTYPES}
+        for name, dtype in PROBLEM_DTYPES.items():
+            if arrays[name].dtype != dtype:
+                raise ValueError(f"{name} are {arrays[name].dtype}, expected {dtype}")
+        takers = {name: Taker(array) for name, array in arrays.items()}
+        problem = read_problem(record, takers)
+        for taker in takers.values():
+            taker.end()
+        if sorted(record["order"]) != list(range(len(problem.sizes))):
+            raise ValueError("the order does not have each variable once")
+        cliques = checked_cliques(record, len(problem.sizes))
+        if len(record["stored"]) != len(cliques) or not cliques:
+            raise ValueError("rows of another number of cliques")
+        stored: list[StoredClique] = []
+        children: list[list[int]] = [[] for _ in cliques]
+        for number, clique in enumerate(cliques):
+            if clique.parent is not None:
+                children[clique.parent].append(number)
+            entry = record["stored"][number]
+            stored.append(_stored_clique(path, problem, clique, tuple(children[number]), stored, entry))
+        logarithm = float(as_number("the logarithm", record["logarithm"]))
+        if not isinstance(record["is_log"], bool):
+            raise ValueError("is_log is neither true nor false")
+        order = tuple(record["order"])
+        return StoredTree(problem, order, tuple(stored), logarithm, record["is_log"], path.absolute(), memory)
+    except (CorruptDataError, UnsupportedError):
+        raise
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError, OocbeError) as error:
+        raise CorruptDataError(f"{path}: not what a tree is made of ({error}); compile it again") from error
+
+
+def _stored_clique(
+    path: Path,
+    problem: Problem,
+    clique: Clique,
+    children: tuple[int, ...],
+    found: Sequence[StoredClique],
+    entry: Sequence[Any],
+) -> StoredClique:
+    is_complete, rows, separator_rows, exponent, norm, listed = entry
+    pieces = tuple(Piece(*(int(x) for x in numbers)) for numbers in listed)
+    sizes = tuple(problem.sizes[v] for v in clique.variables)
+    end, group = 0, 0
+    for piece in pieces:
+        if piece.first_row != end or piece.rows < 1 or piece.groups < 1 or min(piece) < 0:
+            raise ValueError("pieces that do not follow one another")
+        if piece.first_group not in ((group,) if end == 0 or not piece.groups else (group - 1, group)):
+            raise ValueError("groups that do not follow one another")
+        end, group = end + piece.rows, piece.first_group + piece.groups
+        size = disk.size_of(path / SEGMENT_NAME.format(piece.segment))
+        if piece.offset + piece.size > size:
+            raise CorruptDataError(
+                f"{path / SEGMENT_NAME.format(piece.segment)}: has {size:,} bytes, and rows up to byte "
+                f"{piece.offset + piece.size:,} are recorded; compile the tree again"
+            )
+    if end != rows or group != separator_rows or rows < 1:
+        raise ValueError("another number of rows")
+    if is_complete and rows != math.prod(sizes):
+        raise ValueError("a clique without zeros that has not all rows")
+    scopes = tuple(found[c].clique.variables[: found[c].clique.separator] for c in children)
+    if is_complete and any(not found[c].is_complete for c in children):
+        raise ValueError("a clique without zeros above one that has some")
+    return StoredClique(
+        clique,
+        sizes,
+        children,
+        scopes,
+        tuple(found[c].separator_rows for c in children),
+        bool(is_complete),
+        int(rows),
+        int(separator_rows),
+        pieces,
+        int(exponent),
+        float(norm),
+        value_kind(problem.sizes),
+    )
