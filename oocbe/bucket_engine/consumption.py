@@ -14,7 +14,7 @@ consumptions are added as one number, and one subtraction tells whether every fi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,14 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.buckets.join_arrays import ConsumptionArrays
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
+from oocbe.tables.layout import WORD_BITS, bits_for
 
-MOST_BITS = 32
-"""Bits that the packed consumption may take: beside it, any variable still fits the lowest word of a key."""
+USUAL_BITS = 32
+"""Bits that the packed consumption takes where not all constraints have room anyway."""
+
+MOST_BITS = 62
+"""Bits that it takes at most, where all constraints have room then, or one that would have none: packed numbers, and
+sums of two of them, are signed integers of 64 bits. The eliminated variable is in the same word of the key."""
 
 INT64 = np.iinfo(np.int64)
 
@@ -195,18 +200,32 @@ def consumption_of(problem: Problem, numbers: Sequence[int]) -> Consumption | No
     return Consumption(tuple(numbers), limits, units, shifts, widths, tuple(own))
 
 
-def carried(problem: Problem, numbers: Iterable[int]) -> tuple[int, ...]:
-    """Those of some constraints, by index, that fit into a key together: in the order given, as long as there is room.
+def most_bits(problem: Problem) -> int:
+    """Bits that the packed consumption of a problem may take, beside its largest variable in the lowest word."""
+    return min(MOST_BITS, WORD_BITS - bits_for(max(problem.sizes, default=1)))
 
-    They must be possible (:attr:`~oocbe.model.parts.LinearConstraint.is_impossible`).
+
+def carried(problem: Problem, numbers: Iterable[int]) -> tuple[int, ...]:
+    """Those of some constraints, by index, that are carried in keys: in the order given, as long as there is room.
+
+    Several constraints make many rows: more than :data:`USUAL_BITS` are taken only where that enforces them all, or
+    where none would be carried. They must be possible (:attr:`~oocbe.model.parts.LinearConstraint.is_impossible`).
     """
-    found, room = [], MOST_BITS
+    bits = {}
     for number in numbers:
-        if not room:
-            break
         linear = problem.linear_constraints[number]
-        bits = _bits(_limit(linear, _unit(linear)))
-        if bits <= room:
+        bits[number] = _bits(_limit(linear, _unit(linear)))
+    most = most_bits(problem)
+    if sum(bits.values()) <= most:
+        return tuple(bits)
+    return _in_order(bits, min(most, USUAL_BITS)) or _in_order(bits, most)
+
+
+def _in_order(bits: Mapping[int, int], room: int) -> tuple[int, ...]:
+    """Those that find room, one after the other."""
+    found = []
+    for number, needed in bits.items():
+        if needed <= room:
             found.append(number)
-            room -= bits
+            room -= needed
     return tuple(found)

@@ -97,6 +97,52 @@ def check_upper_bound(structure, above, **settings_of_run):
             check(problem, value, assignment, expected)
 
 
+def scaled_up(problem: Problem, factor: int, seed: int) -> Problem:
+    """The problem with linear constraints some ``factor`` as large, whose coefficients have nothing in common."""
+    random = np.random.default_rng(seed)
+    linears = tuple(
+        LinearConstraint(
+            c.scope,
+            tuple(own * factor + random.integers(0, factor >> 2, size=len(own)) for own in c.coefficients),
+            c.capacity * factor + int(random.integers(0, factor)),
+        )
+        for c in problem.linear_constraints
+    )
+    return replace(problem, linear_constraints=linears)
+
+
+@settings(max_examples=80)
+@given(structures(ALL_SEMIRINGS), st.booleans(), st.sampled_from([None, 1, 5]), st.sampled_from([28, 40, 54]))
+def test_capacities_of_up_to_61_bits(structure, dominance, block_rows, bits):
+    problem = scaled_up(tightened(structure), 1 << bits, structure["seed"])
+    value, assignment = eliminate(problem, order_of(problem, structure), dominance, block_rows=block_rows)
+    relaxed = left_out(problem)
+    kept = tuple(c for c in problem.linear_constraints if not any(c is other for other in relaxed))
+    problem = replace(problem, linear_constraints=kept)
+    check(problem, value, assignment, brute_force(problem))
+    assert bits > 40 or not relaxed or len(kept) > 0
+
+
+@settings(max_examples=60)
+@given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]), st.sampled_from([40, 52]), st.integers(1, 7))
+def test_bounds_and_stored_tables_with_large_capacities(structure, above, bits, chunk_rows):
+    made = scaled_up(tightened(structure), 1 << bits, structure["seed"])
+    carried = carried_in_rows(made)
+    problem = replace(made, linear_constraints=tuple(made.linear_constraints[n] for n in carried))
+    expected = brute_force(problem)
+    upper_bound = (0 if expected is None else expected) + above
+    pruner = RowPruner(problem, ExactSource(problem, structure["seed"], upper_bound), upper_bound)
+    order = order_of(problem, structure)
+    with tempfile.TemporaryDirectory() as folder:
+        stored = {"workdir": Path(folder), "chunk_rows": chunk_rows}
+        value, assignment = eliminate(problem, order, pruner=pruner, **stored)
+    if expected is None or above <= 0:
+        inexact = not problem.is_integral or not problem.variables
+        assert value is None or (inexact and value >= upper_bound - 1e-5)
+    else:
+        check(problem, value, assignment, expected)
+
+
 @settings(max_examples=80)
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]))
 def test_bounds_that_price_consumption(structure, above):
@@ -287,21 +333,28 @@ def wide(capacity: int, count: int = 30) -> Problem:
 
 
 def test_a_capacity_that_keys_have_no_room_for_is_left_out_and_named():
-    problem = wide(1 << 40)
+    problem = wide(1 << 62)
     assert [c.name for c in left_out(problem)] == ["budget"]
     result = oocbe.solve(problem, order_seconds=0, bounds="none")
     assert (result.status, result.linear_constraints) == ("limit", "relaxed")
     assert (result.value, result.bound) == (None, 0)
-    assert any("budget" in note and "32 bits" in note for note in result.notes)
+    assert any("budget" in note and "62 bits" in note for note in result.notes)
     with pytest.raises(UnsupportedError, match="budget"):
         oocbe.solve(problem, semiring="counting")
 
 
 def test_as_many_constraints_as_there_is_room_for_are_carried():
     problem = wide(1 << 20)
-    more = replace(problem, linear_constraints=(*problem.linear_constraints * 2, *wide(1 << 8).linear_constraints))
-    assert carried_in_rows(more) == (0, 2)
-    assert [c.capacity for c in left_out(more)] == [1 << 20]
+    small = wide(1 << 8).linear_constraints
+    two = replace(problem, linear_constraints=(*problem.linear_constraints * 2, *small))
+    assert carried_in_rows(two) == (0, 1, 2)  # 22 + 22 + 10 bits
+    three = replace(problem, linear_constraints=(*problem.linear_constraints * 3, *small))
+    assert carried_in_rows(three) == (0, 3)
+    assert [c.capacity for c in left_out(three)] == [1 << 20] * 2
+    large = replace(
+        problem, linear_constraints=(*wide(1 << 50).linear_constraints * 2, *wide(1 << 60).linear_constraints)
+    )
+    assert carried_in_rows(large) == (0,)
 
 
 def test_rows_that_are_not_cut_have_no_limit_of_pieces():
