@@ -15,16 +15,20 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.bucket_engine import consumption as consumption_module
-from oocbe.bucket_engine.consumption import consumption_of
+from oocbe.bucket_engine.consumption import Consumption, consumption_of
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation import linear as enforcement
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out
+from oocbe.elimination.preparation.prepare import prepare
 from oocbe.elimination.preparation.restrict import restrict
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import MAX_SUM, MIN_SUM
+from oocbe.model.semiring import MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.pruning.bounds import bound_sources
 from oocbe.pruning.pruner import RowPruner
+from oocbe.tables.layout import Layout
 from tests.helpers.bound_problems import anything, optimum, photographs
 from tests.helpers.bound_sources import ExactSource
 from tests.helpers.small_problems import (
@@ -121,6 +125,58 @@ def test_capacities_of_up_to_61_bits(structure, dominance, block_rows, bits):
     problem = replace(problem, linear_constraints=kept)
     check(problem, value, assignment, brute_force(problem))
     assert bits > 40 or not relaxed or len(kept) > 0
+
+
+def rows_and_value(problem: Problem, order) -> tuple[int, int | float | None]:
+    prepared = prepare(problem, problem.semiring, order)
+    with MessageStore(1 << 30) as store:
+        outcome = Forward(prepared, False, store).run()
+    return outcome.total_rows, outcome.value
+
+
+@pytest.mark.parametrize("semiring", [MIN_SUM, MAX_SUM, SUM_PRODUCT])
+def test_rows_leave_room_for_their_own_assignment(semiring, monkeypatch):
+    """Neighbours in a band, and a capacity that a few of them take up: most rows could not be completed."""
+    random = np.random.default_rng(3)
+    count, width = 12, 6
+    scopes = [(v, v + step) for step in (1, width) for v in range(count - step)]
+    pairs = [Function.from_array(scope, random.integers(1, 3, size=(2, 2))) for scope in scopes]
+    use = tuple(np.array([0, int(random.integers(5, 20))]) for _ in range(count))
+    variables = tuple(Variable(f"x{v}", 2) for v in range(count))
+    linear = LinearConstraint(tuple(range(count)), use, 30)
+    problem = Problem(variables, tuple(pairs), linear_constraints=(linear,), semiring=semiring)
+    rows, value = rows_and_value(problem, range(count))
+    nowhere = Consumption.ahead
+    monkeypatch.setattr(Consumption, "ahead", lambda self, separator, fields, bits: nowhere(self, (), (), bits))
+    more, same = rows_and_value(problem, range(count))
+    assert value == same == brute_force(problem)
+    assert 2 * rows < more
+
+
+@settings(max_examples=100)
+@given(st.data(), st.lists(st.integers(0, 9), min_size=1, max_size=3), st.integers(1, 8))
+def test_what_the_separator_consumes(data, limits, merged_bits):
+    """Sums over several variables and constraints, and what passes a limit does so whatever is looked up with it."""
+    widths = [limit.bit_length() + 1 for limit in limits]
+    shifts = [sum(widths[:i]) for i in range(len(widths))]
+    sizes = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    amounts = [[[data.draw(st.integers(0, limit + 1)) for limit in limits] for _ in range(n)] for n in sizes]
+    own = tuple(np.array([sum(a << s for a, s in zip(row, shifts, strict=True)) for row in rows]) for rows in amounts)
+    numbers = tuple(range(len(limits)))
+    consumption = Consumption(numbers, tuple(limits), (1,) * len(limits), tuple(shifts), tuple(widths), own)
+    fields = Layout(tuple(map(str, range(len(sizes)))), tuple(sizes)).fields
+    ahead = consumption.ahead(range(len(sizes)), fields, merged_bits)
+    for assignment in itertools.product(*map(range, sizes)):
+        key = sum(value << field.shift for value, field in zip(assignment, fields, strict=True))
+        room: int | None = consumption.limit | consumption.guards
+        for shift, mask, base in zip(ahead.shift.tolist(), ahead.mask.tolist(), ahead.base.tolist(), strict=True):
+            taken = int(ahead.entries[base + (key >> shift & mask)])
+            if room is not None:
+                room = room - taken if (room - taken) & consumption.guards == consumption.guards else None
+        used = [sum(rows[value][i] for rows, value in zip(amounts, assignment, strict=True)) for i in numbers]
+        left = [limit - u for limit, u in zip(limits, used, strict=True)]
+        expected = sum(r << s for r, s in zip(left, shifts, strict=True)) | consumption.guards
+        assert room == (None if min(left) < 0 else expected)
 
 
 @settings(max_examples=60)
