@@ -3,6 +3,7 @@
     python benchmarks/propagation.py                # linear systems and tables of the folder of instances
     python benchmarks/propagation.py --rows 2e7     # and a scan of so many made-up rows
     python benchmarks/propagation.py --device       # and linear systems on a CUDA device
+    python benchmarks/propagation.py --engine       # instead: rows and seconds of solves and counts with and without it
     python benchmarks/propagation.py --peers        # and fixpoints beside SCIP's, CP-SAT's and Choco's
     python benchmarks/propagation.py --markdown     # rows for RESULTS.md
 
@@ -25,8 +26,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from measuring import data_folder, describe_run, run_timed
+from measuring import ROOT, data_folder, describe_run, run_child, run_timed
 
+from oocbe.errors import TimeLimitError
 from oocbe.io import read_model
 from oocbe.kernels.cpu.propagation.linear_rows import Rounding
 from oocbe.model.compact_problem import CompactProblem, ShortTable
@@ -39,6 +41,15 @@ from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.large_tables import allowed_rows
 
 Answer = TypeVar("Answer")
+
+ENGINE = [
+    *((f"spot5/{number}.spot", "solve") for number in (408, 42, 1502, 1504)),
+    *((f"wcsp/random/{number}.wcsp", "solve") for number in (0, 5)),
+    *((f"wcsp/iscas89/{name}.wcsp", "solve") for name in ("c432", "c499", "s386")),
+    *((f"uai/pedigree/pedigree{number}.uai.gz", "solve") for number in (1, 18, 23)),
+    *((name, "count") for name in ("spot5/1502.spot", "wcsp/iscas89/c432.wcsp", "uai/pedigree/pedigree1.uai.gz")),
+]
+"""Instances and what is asked of them with and without propagation."""
 
 
 def best_of(repeat: int, work: Callable[[], Answer]) -> tuple[Answer, float]:
@@ -262,6 +273,49 @@ def peers_of_tables(folder: Path, most_rows: int = 1 << 20) -> list[list[str]]:
     return lines
 
 
+def engine_answer(path: str, task: str, propagates: str, limit: float) -> dict[str, Any]:
+    """Rows and processor time of a solve or a count; the loops have been loaded by a small one before."""
+    import oocbe
+    from oocbe.settings.tuning import tuned
+
+    work = {"solve": oocbe.solve, "count": oocbe.count}[task]
+    options: dict[str, Any] = {
+        "backend": "cpu",
+        "seed": 0,
+        "order": "min-fill",
+        "order_seconds": 0,
+        "time_limit": limit,
+    }
+    with tuned(propagates=propagates == "on"):
+        work(ROOT / "examples" / "daily.spot", **options)
+        begin = time.process_time()
+        try:
+            result = work(path, **options)
+        except TimeLimitError:
+            return {"status": "limit", "value": None, "rows": 0, "seconds": time.process_time() - begin}
+        seconds = time.process_time() - begin
+    return {"status": result.status, "value": result.value, "rows": result.total_rows, "seconds": seconds}
+
+
+def engine_lines(folder: Path, repeat: int, limit: float) -> list[list[str]]:
+    """A line an instance and task, with and without propagation in turn; SystemExit where answers differ."""
+    lines = []
+    for name, task in ENGINE:
+        best: dict[str, dict[str, Any]] = {}
+        for propagates in ("off", "on") * repeat:
+            answer = run_child(__file__, [str(folder / name), task, propagates, str(limit)])
+            if propagates not in best or answer["seconds"] < best[propagates]["seconds"]:
+                best[propagates] = answer
+        off, on = best["off"], best["on"]
+        if off["status"] == on["status"] != "limit" and off["value"] != on["value"]:
+            raise SystemExit(f"{name}, {task}: {on['value']} with propagation, {off['value']} without")
+        shown = [f"{answer['rows']:,}" for answer in (off, on)] + [f"{a['seconds']:.2f} s" for a in (off, on)]
+        change = f"{100 * (on['seconds'] / off['seconds'] - 1):+.0f} %"
+        lines.append([Path(name).name.split(".")[0], task, on["status"], *shown, change])
+        print(*lines[-1], file=sys.stderr, flush=True)
+    return lines
+
+
 def show(title: list[str], lines: list[list[str]], markdown: bool) -> None:
     if markdown:
         print(f"| {' | '.join(title)} |\n|{'---|' * len(title)}")
@@ -280,8 +334,19 @@ def main() -> int:
     parser.add_argument("--device", action="store_true", help="also propagate linear systems on a CUDA device")
     parser.add_argument("--peers", action="store_true", help="also compare with SCIP, CP-SAT and Choco")
     parser.add_argument("--markdown", action="store_true", help="print rows for RESULTS.md")
+    parser.add_argument("--engine", action="store_true", help="solve and count with and without propagation instead")
+    parser.add_argument("--limit", type=float, default=120, help="seconds of each of these at most")
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.child:
+        print(json.dumps(engine_answer(*given.child[:3], float(given.child[3]))))
+        return 0
     folder = data_folder()
+    if given.engine:
+        title = ["instance", "task", "status", "rows without", "with", "without", "with", "change"]
+        show(title, engine_lines(folder, given.repeat, given.limit), given.markdown)
+        print(describe_run())
+        return 0
     title = [
         "linear system",
         "rows",

@@ -44,6 +44,7 @@ def scip(path: str) -> dict[str, Any]:
     for name, number in {**numbers, "propagating/maxroundsroot": -1, "numerics/boundstreps": 1e-9}.items():
         model.setParam(name, number)
     model.setParam("conflict/enable", False)
+    model.setParam("constraints/linear/rangedrowpropagation", False)  # looks at divisors, beyond activities
     model.optimize()
     bounds = {v.name.removeprefix("t_"): [v.getLbGlobal(), v.getUbGlobal()] for v in model.getVars(transformed=True)}
     with tempfile.TemporaryDirectory() as folder:
