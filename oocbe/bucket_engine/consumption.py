@@ -7,6 +7,9 @@ coefficients in any case; consumption is what it takes beyond that, in units of 
 divisor, and the *limit* is what is left of the capacity. So coefficients of any sign become numbers of at least 0, and
 a row whose consumption exceeds the limit can be dropped at once.
 
+What the separator's variables themselves take is not in a row's consumption yet, but known: a row must leave room for
+it, too. So no row stays that has no room for its own assignment, whatever the variables still to come take.
+
 Several constraints are carried side by side in one integer, a bit field each with one bit to spare: two rows' packed
 consumptions are added as one number, and one subtraction tells whether every field is within its limit.
 """
@@ -14,9 +17,10 @@ consumptions are added as one number, and one subtraction tells whether every fi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +28,17 @@ from numpy.typing import NDArray
 from oocbe.kernels.cpu.buckets.join_arrays import ConsumptionArrays
 from oocbe.model.parts import LinearConstraint
 from oocbe.model.problem import Problem
+from oocbe.tables.layout import WORD_BITS, Field, bits_for
 
-MOST_BITS = 32
-"""Bits that the packed consumption may take: beside it, any variable still fits the lowest word of a key."""
+USUAL_BITS = 32
+"""Bits that the packed consumption takes where not all constraints have room anyway."""
+
+MOST_BITS = 62
+"""Bits that it takes at most, where all constraints have room then, or one that would have none: packed numbers, and
+sums of two of them, are signed integers of 64 bits. The eliminated variable is in the same word of the key."""
+
+MERGED_BITS = 8
+"""Bits of the separator's key that are looked up together: what they consume is added up for each bucket."""
 
 INT64 = np.iinfo(np.int64)
 
@@ -137,10 +149,68 @@ class Consumption:
         within: NDArray[np.bool_] = (((limit | guards) - packed) & guards) == guards
         return within
 
+    @cached_property
+    def _consumers(self) -> frozenset[int]:
+        """Variables some of whose values consume anything."""
+        return frozenset(v for v, own in enumerate(self.own) if own.any())
+
+    @property
+    def beyond(self) -> int:
+        """One more than each limit, packed."""
+        return sum((limit + 1) << s for limit, s in zip(self.limits, self.shifts, strict=True))
+
+    def ahead(self, separator: Sequence[int], fields: Sequence[Field], merged_bits: int) -> _Ahead:
+        """What the values of separator variables consume, neighbours looked up together, of so many bits at most."""
+        groups: list[tuple[Field, NDArray[np.int64]]] = []
+        for v, field in zip(separator, fields, strict=True):
+            if v not in self._consumers:
+                continue
+            own = self.own[v]
+            if len(own) < 1 << field.bits:
+                own = np.pad(own, (0, (1 << field.bits) - len(own)))
+            last = groups[-1][0] if groups else None
+            if (
+                last is not None
+                and last.word == field.word
+                and last.shift + last.bits == field.shift
+                and last.bits + field.bits <= merged_bits
+            ):
+                groups[-1] = (Field(last.word, last.shift, last.bits + field.bits), self._sums(groups[-1][1], own))
+            else:
+                groups.append((field, own))
+        return _Ahead(
+            np.array([f.word for f, _ in groups], dtype=np.int64),
+            np.array([f.shift for f, _ in groups], dtype=np.uint64),
+            np.array([f.mask for f, _ in groups], dtype=np.uint64),
+            np.array([0, *(len(sums) for _, sums in groups[:-1])], dtype=np.int64).cumsum()[: len(groups)],
+            np.concatenate([np.zeros(0, dtype=np.int64), *(sums for _, sums in groups)]),
+        )
+
+    def _sums(self, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What two fields consume together, the second one above the first; what passes a limit as :attr:`beyond`."""
+        # Two that are within the limits add up within their fields; others are not to be added.
+        sums = np.add.outer(high, low)
+        fits = np.logical_and.outer(self.fits(high), self.fits(low)) & self.fits(sums)
+        found: NDArray[np.int64] = np.where(fits, sums, self.beyond).ravel()
+        return found
+
+
+class _Ahead(NamedTuple):
+    """The last fields of :class:`~oocbe.kernels.cpu.buckets.join_arrays.ConsumptionArrays`."""
+
+    word: NDArray[np.int64]
+    shift: NDArray[np.uint64]
+    mask: NDArray[np.uint64]
+    base: NDArray[np.int64]
+    entries: NDArray[np.int64]
+
 
 def consumption_arrays(
     consumption: Consumption | None,
     variable: int,
+    separator: Sequence[int],
+    fields: Sequence[Field],
+    rows: int,
     keeps_staircase: bool,
     prices: Sequence[int | float],
     dtype: np.dtype[Any],
@@ -151,6 +221,8 @@ def consumption_arrays(
     Parameters
     ----------
     consumption : None where rows carry none. variable : the variable that is eliminated.
+    separator, fields : the others, and where they are in the message's keys, the lowest first.
+    rows : of the tables joined; few do not repay sums over several variables.
     keeps_staircase : of the rows of one key, those go that consume no less than another and are no better.
     prices : what bounds count for a unit of each constraint; none where nothing is pruned.
     dtype : of the bounds, int64 or float64. one : neutral value of the messages' dtype.
@@ -158,10 +230,13 @@ def consumption_arrays(
     unit_key, unit_value = np.zeros(1, dtype=np.uint64), np.array([one])
     if consumption is None:
         none, free = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=dtype)
-        return ConsumptionArrays(0, 0, 0, 0, False, none, unit_key, unit_value, none, none, free)
+        unsigned = np.zeros(0, dtype=np.uint64)
+        nowhere = _Ahead(none, unsigned, unsigned, none, none)
+        return ConsumptionArrays(0, 0, 0, 0, False, none, unit_key, unit_value, none, none, free, *nowhere)
     shifts, masks = consumption.parts
     given = np.zeros(len(masks), dtype=dtype)
     given[: len(prices)] = prices
+    ahead = consumption.ahead(separator, fields, min(MERGED_BITS, max(1, rows.bit_length() - 2)))
     return ConsumptionArrays(
         bits=consumption.bits,
         limit=consumption.limit | consumption.guards,
@@ -174,6 +249,11 @@ def consumption_arrays(
         shift=shifts,
         mask=masks,
         price=given,
+        ahead_word=ahead.word,
+        ahead_shift=ahead.shift,
+        ahead_mask=ahead.mask,
+        ahead_base=ahead.base,
+        ahead=ahead.entries,
     )
 
 
@@ -195,18 +275,32 @@ def consumption_of(problem: Problem, numbers: Sequence[int]) -> Consumption | No
     return Consumption(tuple(numbers), limits, units, shifts, widths, tuple(own))
 
 
-def carried(problem: Problem, numbers: Iterable[int]) -> tuple[int, ...]:
-    """Those of some constraints, by index, that fit into a key together: in the order given, as long as there is room.
+def most_bits(problem: Problem) -> int:
+    """Bits that the packed consumption of a problem may take, beside its largest variable in the lowest word."""
+    return min(MOST_BITS, WORD_BITS - bits_for(max(problem.sizes, default=1)))
 
-    They must be possible (:attr:`~oocbe.model.parts.LinearConstraint.is_impossible`).
+
+def carried(problem: Problem, numbers: Iterable[int]) -> tuple[int, ...]:
+    """Those of some constraints, by index, that are carried in keys: in the order given, as long as there is room.
+
+    Several constraints make many rows: more than :data:`USUAL_BITS` are taken only where that enforces them all, or
+    where none would be carried. They must be possible (:attr:`~oocbe.model.parts.LinearConstraint.is_impossible`).
     """
-    found, room = [], MOST_BITS
+    bits = {}
     for number in numbers:
-        if not room:
-            break
         linear = problem.linear_constraints[number]
-        bits = _bits(_limit(linear, _unit(linear)))
-        if bits <= room:
+        bits[number] = _bits(_limit(linear, _unit(linear)))
+    most = most_bits(problem)
+    if sum(bits.values()) <= most:
+        return tuple(bits)
+    return _in_order(bits, min(most, USUAL_BITS)) or _in_order(bits, most)
+
+
+def _in_order(bits: Mapping[int, int], room: int) -> tuple[int, ...]:
+    """Those that find room, one after the other."""
+    found = []
+    for number, needed in bits.items():
+        if needed <= room:
             found.append(number)
-            room -= bits
+            room -= needed
     return tuple(found)

@@ -251,7 +251,8 @@ class ProgramBuilder:
             merged_bits = min(MERGED_BITS, max(1, rows.bit_length() - 2))
             placed = (scope.separator, fields, level_of, levels, dtype)
             bounds, prices = bound_arrays(pruning, *placed, least, merged_bits), pruning.prices
-        carried = (self._consumption, scope.variable, self._keeps_staircase, prices, bounds.entries.dtype, one)
+        placed_variables = (scope.variable, scope.separator, fields, rows)
+        carried = (self._consumption, *placed_variables, self._keeps_staircase, prices, bounds.entries.dtype, one)
         return JoinProgram(runs, lookups, leaf, semiring, bounds, consumption_arrays(*carried))
 
     def _runs(

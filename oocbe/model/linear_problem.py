@@ -116,6 +116,8 @@ def _parts_of(system: LinearSystem, row: int, sizes: list[int], origins: list[in
 
 def _consumption(coefficient: int, size: int, limit: int) -> NDArray[np.int64]:
     """What each value takes more than the cheapest one, at most ``limit``."""
+    if size == 1:
+        return np.zeros(1, dtype=np.int64)  # whatever the coefficient: there is nothing to choose
     if abs(coefficient) * (size - 1) < INT64:
         steps = np.arange(size, dtype=np.int64)
         taken = np.minimum(steps * abs(coefficient), limit)

@@ -122,9 +122,13 @@ class RowPruner:
         threshold = int(self._wanted) * bound.scale + 1
         total = self._largest_value * bound.scale + abs(int(bound.constant)) + abs(threshold)
         total += sum(_largest(table) for table in bound.tables.values())
-        if consumption is not None:
-            total += sum(int(p) * (limit + 1) for p, limit in zip(prices, consumption.limits, strict=True))
         total += sum(int(joint.unit) << 30 for joint in bound.joint)
+        if consumption is not None:
+            paid = sum(int(p) * (limit + 1) for p, limit in zip(prices, consumption.limits, strict=True))
+            if total + paid < LARGEST_SUM:
+                total += paid
+            else:  # a bound that counts nothing for what rows consume is lower, and holds
+                prices = (0,) * len(prices)
         if total >= LARGEST_SUM:
             return None
         return RowPruning(bound.scale, int(bound.constant), bound.tables, threshold, prices, bound.joint)

@@ -15,16 +15,20 @@ from hypothesis import strategies as st
 
 import oocbe
 from oocbe.bucket_engine import consumption as consumption_module
-from oocbe.bucket_engine.consumption import consumption_of
+from oocbe.bucket_engine.consumption import Consumption, consumption_of
+from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation import linear as enforcement
 from oocbe.elimination.preparation.linear import carried_in_rows, left_out
+from oocbe.elimination.preparation.prepare import prepare
 from oocbe.elimination.preparation.restrict import restrict
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import MAX_SUM, MIN_SUM
+from oocbe.model.semiring import MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.pruning.bounds import bound_sources
 from oocbe.pruning.pruner import RowPruner
+from oocbe.tables.layout import Layout
 from tests.helpers.bound_problems import anything, optimum, photographs
 from tests.helpers.bound_sources import ExactSource
 from tests.helpers.small_problems import (
@@ -95,6 +99,104 @@ def check_upper_bound(structure, above, **settings_of_run):
             assert value is None or (inexact and value >= upper_bound - 1e-5)
         else:
             check(problem, value, assignment, expected)
+
+
+def scaled_up(problem: Problem, factor: int, seed: int) -> Problem:
+    """The problem with linear constraints some ``factor`` as large, whose coefficients have nothing in common."""
+    random = np.random.default_rng(seed)
+    linears = tuple(
+        LinearConstraint(
+            c.scope,
+            tuple(own * factor + random.integers(0, factor >> 2, size=len(own)) for own in c.coefficients),
+            c.capacity * factor + int(random.integers(0, factor)),
+        )
+        for c in problem.linear_constraints
+    )
+    return replace(problem, linear_constraints=linears)
+
+
+@settings(max_examples=80)
+@given(structures(ALL_SEMIRINGS), st.booleans(), st.sampled_from([None, 1, 5]), st.sampled_from([28, 40, 54]))
+def test_capacities_of_up_to_61_bits(structure, dominance, block_rows, bits):
+    problem = scaled_up(tightened(structure), 1 << bits, structure["seed"])
+    value, assignment = eliminate(problem, order_of(problem, structure), dominance, block_rows=block_rows)
+    relaxed = left_out(problem)
+    kept = tuple(c for c in problem.linear_constraints if not any(c is other for other in relaxed))
+    problem = replace(problem, linear_constraints=kept)
+    check(problem, value, assignment, brute_force(problem))
+    assert bits > 40 or not relaxed or len(kept) > 0
+
+
+def rows_and_value(problem: Problem, order) -> tuple[int, int | float | None]:
+    prepared = prepare(problem, problem.semiring, order)
+    with MessageStore(1 << 30) as store:
+        outcome = Forward(prepared, False, store).run()
+    return outcome.total_rows, outcome.value
+
+
+@pytest.mark.parametrize("semiring", [MIN_SUM, MAX_SUM, SUM_PRODUCT])
+def test_rows_leave_room_for_their_own_assignment(semiring, monkeypatch):
+    """Neighbours in a band, and a capacity that a few of them take up: most rows could not be completed."""
+    random = np.random.default_rng(3)
+    count, width = 12, 6
+    scopes = [(v, v + step) for step in (1, width) for v in range(count - step)]
+    pairs = [Function.from_array(scope, random.integers(1, 3, size=(2, 2))) for scope in scopes]
+    use = tuple(np.array([0, int(random.integers(5, 20))]) for _ in range(count))
+    variables = tuple(Variable(f"x{v}", 2) for v in range(count))
+    linear = LinearConstraint(tuple(range(count)), use, 30)
+    problem = Problem(variables, tuple(pairs), linear_constraints=(linear,), semiring=semiring)
+    rows, value = rows_and_value(problem, range(count))
+    nowhere = Consumption.ahead
+    monkeypatch.setattr(Consumption, "ahead", lambda self, separator, fields, bits: nowhere(self, (), (), bits))
+    more, same = rows_and_value(problem, range(count))
+    assert value == same == brute_force(problem)
+    assert 2 * rows < more
+
+
+@settings(max_examples=100)
+@given(st.data(), st.lists(st.integers(0, 9), min_size=1, max_size=3), st.integers(1, 8))
+def test_what_the_separator_consumes(data, limits, merged_bits):
+    """Sums over several variables and constraints, and what passes a limit does so whatever is looked up with it."""
+    widths = [limit.bit_length() + 1 for limit in limits]
+    shifts = [sum(widths[:i]) for i in range(len(widths))]
+    sizes = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    amounts = [[[data.draw(st.integers(0, limit + 1)) for limit in limits] for _ in range(n)] for n in sizes]
+    own = tuple(np.array([sum(a << s for a, s in zip(row, shifts, strict=True)) for row in rows]) for rows in amounts)
+    numbers = tuple(range(len(limits)))
+    consumption = Consumption(numbers, tuple(limits), (1,) * len(limits), tuple(shifts), tuple(widths), own)
+    fields = Layout(tuple(map(str, range(len(sizes)))), tuple(sizes)).fields
+    ahead = consumption.ahead(range(len(sizes)), fields, merged_bits)
+    for assignment in itertools.product(*map(range, sizes)):
+        key = sum(value << field.shift for value, field in zip(assignment, fields, strict=True))
+        room: int | None = consumption.limit | consumption.guards
+        for shift, mask, base in zip(ahead.shift.tolist(), ahead.mask.tolist(), ahead.base.tolist(), strict=True):
+            taken = int(ahead.entries[base + (key >> shift & mask)])
+            if room is not None:
+                room = room - taken if (room - taken) & consumption.guards == consumption.guards else None
+        used = [sum(rows[value][i] for rows, value in zip(amounts, assignment, strict=True)) for i in numbers]
+        left = [limit - u for limit, u in zip(limits, used, strict=True)]
+        expected = sum(r << s for r, s in zip(left, shifts, strict=True)) | consumption.guards
+        assert room == (None if min(left) < 0 else expected)
+
+
+@settings(max_examples=60)
+@given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]), st.sampled_from([40, 52]), st.integers(1, 7))
+def test_bounds_and_stored_tables_with_large_capacities(structure, above, bits, chunk_rows):
+    made = scaled_up(tightened(structure), 1 << bits, structure["seed"])
+    carried = carried_in_rows(made)
+    problem = replace(made, linear_constraints=tuple(made.linear_constraints[n] for n in carried))
+    expected = brute_force(problem)
+    upper_bound = (0 if expected is None else expected) + above
+    pruner = RowPruner(problem, ExactSource(problem, structure["seed"], upper_bound), upper_bound)
+    order = order_of(problem, structure)
+    with tempfile.TemporaryDirectory() as folder:
+        stored = {"workdir": Path(folder), "chunk_rows": chunk_rows}
+        value, assignment = eliminate(problem, order, pruner=pruner, **stored)
+    if expected is None or above <= 0:
+        inexact = not problem.is_integral or not problem.variables
+        assert value is None or (inexact and value >= upper_bound - 1e-5)
+    else:
+        check(problem, value, assignment, expected)
 
 
 @settings(max_examples=80)
@@ -287,21 +389,28 @@ def wide(capacity: int, count: int = 30) -> Problem:
 
 
 def test_a_capacity_that_keys_have_no_room_for_is_left_out_and_named():
-    problem = wide(1 << 40)
+    problem = wide(1 << 62)
     assert [c.name for c in left_out(problem)] == ["budget"]
     result = oocbe.solve(problem, order_seconds=0, bounds="none")
     assert (result.status, result.linear_constraints) == ("limit", "relaxed")
     assert (result.value, result.bound) == (None, 0)
-    assert any("budget" in note and "32 bits" in note for note in result.notes)
+    assert any("budget" in note and "62 bits" in note for note in result.notes)
     with pytest.raises(UnsupportedError, match="budget"):
         oocbe.solve(problem, semiring="counting")
 
 
 def test_as_many_constraints_as_there_is_room_for_are_carried():
     problem = wide(1 << 20)
-    more = replace(problem, linear_constraints=(*problem.linear_constraints * 2, *wide(1 << 8).linear_constraints))
-    assert carried_in_rows(more) == (0, 2)
-    assert [c.capacity for c in left_out(more)] == [1 << 20]
+    small = wide(1 << 8).linear_constraints
+    two = replace(problem, linear_constraints=(*problem.linear_constraints * 2, *small))
+    assert carried_in_rows(two) == (0, 1, 2)  # 22 + 22 + 10 bits
+    three = replace(problem, linear_constraints=(*problem.linear_constraints * 3, *small))
+    assert carried_in_rows(three) == (0, 3)
+    assert [c.capacity for c in left_out(three)] == [1 << 20] * 2
+    large = replace(
+        problem, linear_constraints=(*wide(1 << 50).linear_constraints * 2, *wide(1 << 60).linear_constraints)
+    )
+    assert carried_in_rows(large) == (0,)
 
 
 def test_rows_that_are_not_cut_have_no_limit_of_pieces():

@@ -53,7 +53,10 @@ class ExactSource:
         prices = {}
         for number, c in enumerate(problem.linear_constraints):
             if self._with_tables and random.integers(3):
-                prices[number] = int(random.integers(0, 3 * scale)) if integral else float(random.uniform(0, 3))
+                # What is paid stays within what 64 bits, and doubles beside costs, are good for.
+                span = sum(high - low for low, high in zip(*c.ends, strict=True))
+                most = min(3 * scale, 2**40 // max(1, span) + 1) if integral else min(3, 1000 / max(1, span))
+                prices[number] = int(random.integers(0, most)) if integral else float(random.uniform(0, most))
                 for v, own in zip(c.scope, c.coefficients, strict=True):
                     if eliminated >> v & 1:
                         rest = rest - prices[number] * (own - own.min())[grid[v]]

@@ -181,6 +181,17 @@ def test_fractions_become_integers(tmp_path):
     assert set(labelled(problem)) == expected
 
 
+def test_a_fixed_variable_may_have_any_coefficient(tmp_path):
+    """Beyond 64 bits as well, once fractions have a common denominator: there is nothing to choose."""
+    path = tmp_path / "fixed.mps"
+    path.write_text(
+        "NAME f\nROWS\n N C\n L R\nCOLUMNS\n M 'MARKER' 'INTORG'\n X R 1e12 C -1\n Y R 0.00000001 C -1\n"
+        "RHS\n R R 2000000000000\nBOUNDS\n FX B X 2\n UP B Y 3\nENDATA\n"
+    )
+    result = oocbe.solve(path)
+    assert (result.status, result.value) == ("optimal", -2)
+
+
 def test_json_and_exit_codes(tmp_path):
     runner = CliRunner()
     path = tmp_path / "p.opb"

@@ -48,7 +48,7 @@ def why_left_out(relaxed: Sequence[LinearConstraint]) -> str:
     """A sentence about the first of some constraints that are left out."""
     c = relaxed[0]
     return (
-        f"{c.name}: elimination carries what rows consume of linear constraints in {MOST_BITS} bits of their keys, and "
-        f"there is no room for a capacity of {c.capacity} over {len(c.scope)} variables; divide its coefficients and "
-        "capacity by a common factor (rounding changes the problem), or leave it out"
+        f"{c.name}: elimination carries what rows consume of linear constraints in up to {MOST_BITS} bits of their "
+        f"keys, and there is no room for a capacity of {c.capacity} over {len(c.scope)} variables; divide its "
+        "coefficients and capacity by a common factor (rounding changes the problem), or leave it out"
     )

@@ -46,6 +46,7 @@ def join_consumptions(
     leaf: Any,
     semiring: Any,
     consumption: Any,
+    key: Any,
     here: Any,
     lists: Any,
     places: Any,
@@ -61,6 +62,7 @@ def join_consumptions(
     ----------
     tables, leaf, semiring, consumption, here : ``TableArrays``, three parts of a ``JoinProgram``, and ``LeafRows``, of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
+    key : uint64 (words,), of the separator.
     lists : ``WalkLists``, overwritten: as many as :data:`~oocbe.kernels.cpu.buckets.consumption_runs.LISTS` says, and
         runs as :data:`~oocbe.kernels.cpu.buckets.consumption_runs.DEEPEST` says; ``run_ends`` is 0 at the front.
     places : int64 (2, tables), overwritten.
@@ -72,7 +74,15 @@ def join_consumptions(
     low, high, index, base = here.low, here.high, here.indices, here.base
     leaf_mask, leaf_masks, leaf_values = leaf.mask, leaf.masks, leaf.values
     combination = semiring.combination
-    limit, guards, own = consumption.limit, consumption.guards, consumption.own
+    guards, own = consumption.guards, consumption.own
+    limit: Any = np.int64(consumption.limit)
+    has_room = True
+    for group in range(len(consumption.ahead_base)):
+        field = (key[consumption.ahead_word[group]] >> consumption.ahead_shift[group]) & consumption.ahead_mask[group]
+        taken = consumption.ahead[consumption.ahead_base[group] + np.int64(field)]
+        has_room &= (limit - taken) & guards == guards
+        if has_room:
+            limit -= taken
     rule = LeafRule(
         limit, guards, consumption.group_shift, consumption.keeps_staircase, combination, semiring.marginalisation
     )
@@ -95,7 +105,7 @@ def join_consumptions(
     for t in range(count_tables):
         pointer[t] = low[t]
     x: Any = np.int64(-1)
-    while True:
+    while has_room:
         x += 1
         if count_tables > 0:
             if pointer[0] == high[0]:

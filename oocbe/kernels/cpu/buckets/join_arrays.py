@@ -154,6 +154,9 @@ class ConsumptionArrays(NamedTuple):
     own : (domain size,), what each value of the eliminated variable consumes.
     unit_key, unit_value : (1,), a row that adds nothing.
     shift, mask : int64 (constraints,), each constraint's field. price : of one unit, in the dtype of the bounds.
+    ahead_word, ahead_shift, ahead_mask, ahead_base : (groups,), a bit field of the separator's key, and where what its
+        values consume begins in ``ahead``. Rows must leave room for that.
+    ahead : int64, packed; where a limit is passed, one more than all limits.
     """
 
     bits: int
@@ -167,6 +170,11 @@ class ConsumptionArrays(NamedTuple):
     shift: NDArray[np.int64]
     mask: NDArray[np.int64]
     price: NDArray[Any]
+    ahead_word: NDArray[np.int64]
+    ahead_shift: NDArray[np.uint64]
+    ahead_mask: NDArray[np.uint64]
+    ahead_base: NDArray[np.int64]
+    ahead: NDArray[np.int64]
 
 
 class JoinProgram(NamedTuple):

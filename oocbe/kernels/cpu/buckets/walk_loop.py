@@ -125,7 +125,7 @@ def walk_on(
                     rows = LeafRows(low[stop_level], high[stop_level], index, base, mask_from, mask_to, function_to)
                     if consumes:
                         filled, chosen = join_consumptions(
-                            tables, leaf, semiring, consumption, rows, lists, places, row_limit, stop
+                            tables, leaf, semiring, consumption, key, rows, lists, places, row_limit, stop
                         )
                         if filled < 0:  # given up, or no room for so many rows
                             return filled, chosen, (item, stop_level, steps, count, pruned)
