@@ -200,7 +200,7 @@ def _run_task(
     if solution is not None and result.assignments:  # before anything is printed, which may fail
         chosen = result.assignments[0][1]
         value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)
-        write_assignment(result.labels(chosen), problem.name, result.semiring, value, solution)
+        write_assignment(result.labels(chosen), problem.name, result.semiring, value, solution, chosen)
     print_task(result, json, quiet)
     if solution is not None and not result.assignments:
         note(f"oocbe: {result.status}; there is no assignment to write to {solution}")

@@ -19,7 +19,7 @@ from oocbe.io.files import read_bytes, write_bytes
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 
-SUFFIXES = ["bif", "cfn", "mps", "opb", "spot", "uai", "wcsp", "xml", "yaml"]
+SUFFIXES = ["bif", "cfn", "cnf", "mps", "opb", "spot", "uai", "wcnf", "wcsp", "xml", "yaml"]
 BOMB_BLOCKS = 96
 SMALL = {
     "bif": b"network n { } variable x { type discrete [ 2 ] { 0, 1 }; } probability ( x ) { table 0.5, 0.5; }\n",
@@ -169,7 +169,7 @@ def test_format_by_name_and_by_suffix(tmp_path):
     path.write_bytes(SMALL["wcsp"])
     assert read(path, format="wcsp").evaluate((1,)) == 5
     with pytest.raises(
-        UsageError, match="suffix tells no format; known formats: bif, cfn, mps, opb, spot, uai, wcsp, xml"
+        UsageError, match="suffix tells no format; known formats: bif, cfn, cnf, mps, opb, spot, uai, wcnf, wcsp, xml"
     ):
         read(path)
     with pytest.raises(UsageError, match="unknown format 'json'"):
