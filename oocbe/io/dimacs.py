@@ -62,7 +62,9 @@ class _Reader:
         if has_header:
             count, clauses, top = self._header()
         elif not self._weighted:
-            raise text.error(self._tokens[0] if self._tokens else 0, "expected the line 'p cnf VARIABLES CLAUSES'")
+            place = self._tokens[0] if self._tokens else len(text)
+            found = f"found {text.shown(place)}" if self._tokens else "the file ends"
+            raise text.error(place, f"{found}, expected the line 'p cnf VARIABLES CLAUSES'")
         largest, constant = count or 0, 0
         functions: list[Function] = []
         constraints: list[Constraint] = []

@@ -24,10 +24,12 @@ BOMB_BLOCKS = 96
 SMALL = {
     "bif": b"network n { } variable x { type discrete [ 2 ] { 0, 1 }; } probability ( x ) { table 0.5, 0.5; }\n",
     "cfn": b"{{p <9} {x 2} {f {[x] [0 5]}}}\n",
+    "cnf": b"p cnf 1 1\n1 0\n",
     "mps": b"NAME s\nROWS\n N C\nCOLUMNS\n X C 5\nBOUNDS\n BV B X\nENDATA\n",
     "opb": b"min: +5 x1 ;\n",
     "spot": b"1\n0 5 1 2 0\n0\n",
     "uai": b"MARKOV 1 2 1 1 0 2 0.25 0.75\n",
+    "wcnf": b"p wcnf 1 1 9\n5 1 0\n",
     "wcsp": b"p 1 2 1 9\n2\n1 0 0 1\n1 5\n",
     "xml": b'<instance format="XCSP3" type="COP"> <variables> <var id="x"> 0 5 </var> </variables> <objectives>'
     b"<minimize> x </minimize> </objectives> </instance>\n",
