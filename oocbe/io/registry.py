@@ -111,7 +111,7 @@ def read(
 
     Parameters
     ----------
-    path : the file.
+    path : the file; ``-`` for standard input, which needs a format.
     format : name of a format; None: by the name's suffix, before ``.gz`` or ``.xz``.
     evidence : a ``.evid`` file, a pair such as ``rain=yes``, a list of both, or variable index to value index; no file
         is looked for beside the problem's.

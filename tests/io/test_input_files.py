@@ -6,6 +6,7 @@ import errno
 import gzip
 import lzma
 import os
+import subprocess
 import sys
 import tracemalloc
 import zlib
@@ -251,3 +252,13 @@ def test_links_are_followed_and_pipes_are_written_into(tmp_path):
     finally:
         os.close(descriptor)
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_standard_input(tmp_path, packed):
+    content = gzip.compress(SMALL["wcsp"]) if packed else SMALL["wcsp"]
+    command = [sys.executable, "-m", "oocbe", "convert", "-", str(tmp_path / "out.wcsp"), "--format", "wcsp"]
+    subprocess.run(command, input=content, capture_output=True, check=True)
+    assert read(tmp_path / "out.wcsp").evaluate([1]) == 5
+    done = subprocess.run(command[:6], input=content, capture_output=True, check=False)
+    assert (done.returncode, b"known formats" in done.stderr) == (2, True)
