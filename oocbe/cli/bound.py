@@ -101,7 +101,7 @@ def bound(
     best = result.best
     labels = result.labels(best)
     if solution is not None and best is not None and labels is not None:  # before anything is printed, which may fail
-        write_assignment(labels, result.problem, result.semiring, best.incumbent, solution)
+        write_assignment(labels, result.problem, result.semiring, best.incumbent, solution, best.assignment)
     if json:
         print_json(result.to_json())
     elif quiet:

@@ -91,7 +91,7 @@ def dcop(
         result = with_reading(result, reading)
     labels = result.labels
     if solution is not None and labels is not None:  # before anything is printed, which may fail
-        write_assignment(labels, result.problem, result.semiring, result.value, solution)
+        write_assignment(labels, result.problem, result.semiring, result.value, solution, result.assignment)
     if metrics is not None:
         from oocbe.io.files import write_bytes
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oocbe.model.problem import Problem
     from oocbe.settings.options import SolveOptions
 
-ProblemFile = Annotated[Path, typer.Argument(metavar="FILE", help="The problem; .gz and .xz are decompressed.")]
+ProblemFile = Annotated[Path, typer.Argument(metavar="FILE", help="The problem, or -; .gz and .xz are decompressed.")]
 FormatFlag = Annotated[str | None, typer.Option("--format", help="Format of FILE, where its suffix does not tell.")]
 EvidenceFlag = Annotated[
     list[str] | None,

@@ -220,8 +220,9 @@ def _run_task(
         defer_signals()
         result = with_reading(answered(task, problem, options, observer=observer, **of_task), reading)
     if solution is not None and result.assignments:  # before anything is printed, which may fail
-        value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(result.assignments[0][1])
-        write_assignment(result.labels or {}, problem.name, result.semiring, value, solution)
+        chosen = result.assignments[0][1]
+        value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)
+        write_assignment(result.labels or {}, problem.name, result.semiring, value, solution, chosen)
     print_task(result, json, quiet, problem.day)
     if solution is not None and not result.assignments:
         note(f"oocbe: {result.status}; there is no assignment to write to {solution}")

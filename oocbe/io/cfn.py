@@ -149,6 +149,8 @@ def _read_variables(reader: _Reader) -> None:
 
 
 def _is_size(lexer: Lexer) -> bool:
+    if lexer.sees_string:
+        return False  # a name, though it be that of a number
     place = lexer.place
     number = parse_number(lexer.word("a variable"))
     lexer.place = place

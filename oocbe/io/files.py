@@ -13,11 +13,13 @@ import lzma
 import os
 import secrets
 import stat
+import sys
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from oocbe.errors import FormatError, ResourceError, UsageError
 
@@ -32,6 +34,9 @@ COMPRESSED_BYTES = 2**16
 
 XZ_MEMORY_BYTES = 256 * 2**20
 """Memory that decompression may take: ``xz -9`` needs 65 MiB, and a header may ask for 4 GiB."""
+
+STANDARD_INPUT = "-"
+"""In the place of a path: what comes in by a pipe."""
 
 COMPRESSIONS = (".gz", ".xz")
 """Suffixes of compressed files."""
@@ -66,6 +71,8 @@ def max_input_bytes(argument: int | None = None) -> int:
 
 def check_there(path: str | Path) -> None:
     """Refuse (UsageError) a name that nothing has, or a folder, before anything is said of what the name promises."""
+    if str(path) == STANDARD_INPUT:
+        return
     try:
         mode = Path(path).stat().st_mode
     except FileNotFoundError:
@@ -91,7 +98,7 @@ def read_bytes(path: str | Path, limit: int | None = None) -> bytes:
     blocks: list[bytes] = []
     total = 0
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             for block in _decompressed(path, file):
                 total += len(block)
                 if total > limit:
@@ -105,6 +112,16 @@ def read_bytes(path: str | Path, limit: int | None = None) -> bytes:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     return b"".join(blocks)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BufferedReader]:
+    """A file to read, or standard input, which is left open."""
+    if str(path) == STANDARD_INPUT:
+        yield cast(BufferedReader, sys.stdin.buffer)
+        return
+    with path.open("rb") as file:
+        yield file
 
 
 def _decompressed(path: Path, file: BufferedReader) -> Iterator[bytes]:

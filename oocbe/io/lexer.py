@@ -104,6 +104,11 @@ class Lexer:
         """The next token where it is a word or string; nothing otherwise."""
         return self._tokens[self.place] if self.sees_word() else ""
 
+    @property
+    def sees_string(self) -> bool:
+        """Whether the next token is a string in quotes."""
+        return self.sees_word() and self._content[self._offsets[self.place]] == '"'
+
     def take(self, marks: str, what: str) -> str:
         """Take a mark that must be there."""
         if not self.sees(marks):

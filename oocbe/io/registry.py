@@ -68,14 +68,23 @@ _OTHER_SUFFIXES = {"yml": "yaml"}
 """Suffixes of files beside the names of their formats."""
 
 _FORMATS = (
-    Format("bif", "belief networks in the Bayesian interchange format", _late("bif", "parse")),
-    Format("cfn", "toulbar2's cost function networks in JSON", _late("cfn", "parse")),
+    Format(
+        "bif",
+        "belief networks in the Bayesian interchange format",
+        _late("bif", "parse"),
+        _late("bif_writer", "render"),
+    ),
+    Format("cfn", "toulbar2's cost function networks in JSON", _late("cfn", "parse"), _late("cfn_writer", "render")),
+    Format("cnf", "satisfiability in DIMACS", _late("dimacs", "parse_cnf"), _late("dimacs", "render_cnf")),
     Format(
         "mps", "linear and mixed-integer programs", _late("mps", "parse"), render_system=_late("mps_writer", "render")
     ),
     Format("opb", "pseudo-Boolean problems", _late("opb", "parse")),
     Format("spot", "SPOT5 daily management instances", _late("spot", "parse"), _late("spot_writer", "render")),
     Format("uai", "UAI Markov and belief networks", _late("uai", "parse"), _late("uai", "render")),
+    Format(
+        "wcnf", "weighted clauses in DIMACS, old and new", _late("dimacs", "parse_wcnf"), _late("dimacs", "render_wcnf")
+    ),
     Format("wcsp", "toulbar2's weighted CSPs", _late("wcsp", "parse"), _late("wcsp_writer", "render")),
     Format(
         "xml", "constraint problems in XCSP3, and FRODO's with agents", _parse_xml, render_dcop=_late("frodo", "render")
@@ -102,7 +111,7 @@ def read(
 
     Parameters
     ----------
-    path : the file.
+    path : the file; ``-`` for standard input, which needs a format.
     format : name of a format; None: by the name's suffix, before ``.gz`` or ``.xz``.
     evidence : a ``.evid`` file, a pair such as ``rain=yes``, a list of both, or variable index to value index; no file
         is looked for beside the problem's.

@@ -12,19 +12,27 @@ The text format has one line a variable, its name and its value's label, in any 
 A line that starts with ``#`` is a comment; those of the form ``# key: value`` above are read back, all may be absent.
 A name or label that contains white space, or starts with ``#`` or ``"``, is written as a JSON string. The other format
 accepted is the JSON object that ``oocbe solve --json`` prints; its ``assignment`` and ``value`` are used.
+
+Toulbar2's solution files are read as well: one line with the value index of each variable in the problem's order (its
+option ``-w``), value labels in their place (``-w=2``), or ``name=label`` pairs (``-w=3``). They are written where a
+file's name ends in ``.toulbar2.sol``; toulbar2 takes such a file beside the problem's.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from oocbe.errors import FormatError, UsageError
+from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 from oocbe.results.numerals import all_digits, digits, finite
 from oocbe.results.result import Result
+
+TOULBAR2 = ".toulbar2.sol"
+"""End of the name of a file that is written for toulbar2."""
 
 HEADER = "# oocbe solution, version 1"
 """First line of a solution file."""
@@ -41,6 +49,7 @@ class Solution:
     lines : variable name to the 1-based line that states it; empty for JSON.
     claimed_value : the value that the file claims, or None.
     semiring : name of the semiring that it was solved in, or None.
+    row : of a file of one line, its words: in the order of the problem's variables, if there are as many.
     """
 
     path: str
@@ -48,6 +57,7 @@ class Solution:
     lines: dict[str, int]
     claimed_value: int | float | None = None
     semiring: str | None = None
+    row: tuple[str, ...] = ()
 
     def assignment(self, problem: Problem) -> tuple[int, ...]:
         """Value index of each of the problem's variables.
@@ -56,6 +66,16 @@ class Solution:
         ------
         FormatError : a variable or label that the problem does not have, or a variable that the file leaves out.
         """
+        if self.row and len(self.row) == len(problem.variables):
+            return tuple(
+                self._value(problem, v, text, 1, text.isdecimal() and int(text) < v.size)
+                for v, text in zip(problem.variables, self.row, strict=True)
+            )
+        if self.row and len(self.row) != 2:
+            count = len(problem.variables)
+            raise FormatError(
+                self.path, 1, f"{len(self.row)} values on the only line; {problem.name} has {count} variables"
+            )
         known = {v.name for v in problem.variables}
         for name in self.labels:
             if name not in known:
@@ -64,13 +84,19 @@ class Solution:
         for v in problem.variables:
             if v.name not in self.labels:
                 raise FormatError(self.path, None, f"variable {v.name!r} of {problem.name} has no value")
-            labels = [v.label(value) for value in range(v.size)]
-            if self.labels[v.name] not in labels:
-                shown = ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
-                message = f"variable {v.name!r} has no value {self.labels[v.name]!r}; its values are {shown}"
-                raise FormatError(self.path, self.lines.get(v.name), message)
-            values.append(labels.index(self.labels[v.name]))
+            values.append(self._value(problem, v, self.labels[v.name], self.lines.get(v.name), False))
         return tuple(values)
+
+    def _value(self, problem: Problem, variable: Variable, text: str, line: int | None, is_index: bool) -> int:
+        """A value by its index, or by its label."""
+        if is_index:
+            return int(text)
+        labels = [variable.label(value) for value in range(variable.size)]
+        if text not in labels:
+            shown = ", ".join(labels[:8]) + (", …" if len(labels) > 8 else "")
+            message = f"variable {variable.name!r} has no value {text!r}; its values are {shown}"
+            raise FormatError(self.path, line, message)
+        return labels.index(text)
 
 
 def write_solution(result: Result, path: str | Path) -> None:
@@ -78,16 +104,24 @@ def write_solution(result: Result, path: str | Path) -> None:
     labels = result.labels
     if labels is None:
         raise UsageError(f"{result.problem}: {result.status}; there is no assignment to write to {path}")
-    write_assignment(labels, result.problem, result.semiring, result.value, path)
+    write_assignment(labels, result.problem, result.semiring, result.value, path, result.assignment)
 
 
 def write_assignment(
-    labels: Mapping[str, str], problem: str, semiring: str, value: float | None, path: str | Path
+    labels: Mapping[str, str],
+    problem: str,
+    semiring: str,
+    value: float | None,
+    path: str | Path,
+    assignment: Sequence[int] | None = None,
 ) -> None:
     """Write an assignment (variable name to value label) as text, with the value that is claimed for it.
 
-    A value that float64 cannot hold is not claimed.
+    A value that float64 cannot hold is not claimed. ``assignment``, the value indices, is what toulbar2's files hold.
     """
+    if Path(path).name.endswith(TOULBAR2) and assignment is not None:
+        Path(path).write_text(" ".join(map(str, assignment)) + "\n", encoding="utf-8")
+        return
     claimed = finite(value)
     lines = [
         HEADER,
@@ -136,6 +170,15 @@ def _read_text(path: str | Path, text: str) -> Solution:
     lines: dict[str, int] = {}
     claims: dict[str, str] = {}
     claimed: int | float | None = None
+    filled = [line for line in text.splitlines() if line.strip()]
+    row: tuple[str, ...] = ()
+    if len(filled) == 1 and not filled[0].startswith("#"):
+        row = tuple(filled[0].split())
+        if all("=" in word for word in row):
+            pairs = [word.rpartition("=")[::2] for word in row]
+            return Solution(str(path), dict(pairs), dict.fromkeys((name for name, _ in pairs), 1))
+        if len(row) != 2:
+            return Solution(str(path), {}, {}, row=row)
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith("#"):
             key, colon, content = line[1:].partition(":")
@@ -153,7 +196,7 @@ def _read_text(path: str | Path, text: str) -> Solution:
         if name in labels:
             raise FormatError(path, number, f"variable {name!r} already has a value on line {lines[name]}")
         labels[name], lines[name] = label, number
-    return Solution(str(path), labels, lines, claimed, claims.get("semiring"))
+    return Solution(str(path), labels, lines, claimed, claims.get("semiring"), row)
 
 
 def _number(path: str | Path, line: int | None, text: str) -> int | float | None:

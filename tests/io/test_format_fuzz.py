@@ -47,6 +47,9 @@ VALID = {
     b"constraints:\n  c: {type: intention, function: 1 if x == 'R' else y}\n"
     b"  t:\n    type: extensional\n    variables: [x, y]\n    default: 5\n    values:\n      1: R 0 | G 1\n"
     b"agents: [a]\n",
+    "cnf": b"c note\np cnf 3 3\n1 -2 0\n3 -3 0 2 1 -3 0\n%\n",
+    "wcnf": b"c note\np wcnf 3 3 9\n9 1 -2 0\n4 3 0\n2 0\n",
+    "new.wcnf": b"c note\nh 1 -2 0\n4 3 0\n2 0\n",
     "evid": b"2\n2 1\n0 1\n",
     "uai.gz": gzip.compress(b"MARKOV\n1\n2\n1\n1 0\n2\n0.25 0.75\n", mtime=0),
 }

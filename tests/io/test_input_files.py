@@ -6,6 +6,7 @@ import errno
 import gzip
 import lzma
 import os
+import subprocess
 import sys
 import tracemalloc
 import zlib
@@ -19,15 +20,17 @@ from oocbe.io.files import read_bytes, write_bytes
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 
-SUFFIXES = ["bif", "cfn", "mps", "opb", "spot", "uai", "wcsp", "xml", "yaml"]
+SUFFIXES = ["bif", "cfn", "cnf", "mps", "opb", "spot", "uai", "wcnf", "wcsp", "xml", "yaml"]
 BOMB_BLOCKS = 96
 SMALL = {
     "bif": b"network n { } variable x { type discrete [ 2 ] { 0, 1 }; } probability ( x ) { table 0.5, 0.5; }\n",
     "cfn": b"{{p <9} {x 2} {f {[x] [0 5]}}}\n",
+    "cnf": b"p cnf 1 1\n1 0\n",
     "mps": b"NAME s\nROWS\n N C\nCOLUMNS\n X C 5\nBOUNDS\n BV B X\nENDATA\n",
     "opb": b"min: +5 x1 ;\n",
     "spot": b"1\n0 5 1 2 0\n0\n",
     "uai": b"MARKOV 1 2 1 1 0 2 0.25 0.75\n",
+    "wcnf": b"p wcnf 1 1 9\n5 1 0\n",
     "wcsp": b"p 1 2 1 9\n2\n1 0 0 1\n1 5\n",
     "xml": b'<instance format="XCSP3" type="COP"> <variables> <var id="x"> 0 5 </var> </variables> <objectives>'
     b"<minimize> x </minimize> </objectives> </instance>\n",
@@ -169,7 +172,7 @@ def test_format_by_name_and_by_suffix(tmp_path):
     path.write_bytes(SMALL["wcsp"])
     assert read(path, format="wcsp").evaluate((1,)) == 5
     with pytest.raises(
-        UsageError, match="suffix tells no format; known formats: bif, cfn, mps, opb, spot, uai, wcsp, xml"
+        UsageError, match="suffix tells no format; known formats: bif, cfn, cnf, mps, opb, spot, uai, wcnf, wcsp, xml"
     ):
         read(path)
     with pytest.raises(UsageError, match="unknown format 'json'"):
@@ -249,3 +252,13 @@ def test_links_are_followed_and_pipes_are_written_into(tmp_path):
     finally:
         os.close(descriptor)
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_standard_input(tmp_path, packed):
+    content = gzip.compress(SMALL["wcsp"]) if packed else SMALL["wcsp"]
+    command = [sys.executable, "-m", "oocbe", "convert", "-", str(tmp_path / "out.wcsp"), "--format", "wcsp"]
+    subprocess.run(command, input=content, capture_output=True, check=True)
+    assert read(tmp_path / "out.wcsp").evaluate([1]) == 5
+    done = subprocess.run(command[:6], input=content, capture_output=True, check=False)
+    assert (done.returncode, b"known formats" in done.stderr) == (2, True)
