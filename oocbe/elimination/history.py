@@ -25,7 +25,7 @@ MOST_POINTS = 2_000
 """Points of the curve that are kept; where there are more, every second one goes."""
 
 
-PLAN_SECONDS = 0.25
+PLAN_SECONDS = 0.1
 """Time to find an order at the end of a search that never needed one."""
 
 
