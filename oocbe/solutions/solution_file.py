@@ -66,9 +66,9 @@ class Solution:
         ------
         FormatError : a variable or label that the problem does not have, or a variable that the file leaves out.
         """
-        if self.row and len(self.row) == len(problem.variables):
+        if self.row and len(self.row) == len(problem.variables) and not self._names_one_of(problem.variables):
             return tuple(
-                self._value(problem, v, text, 1, text.isdecimal() and int(text) < v.size)
+                self._value(problem, v, text, 1, _is_index(text, v))
                 for v, text in zip(problem.variables, self.row, strict=True)
             )
         if self.row and len(self.row) != 2:
@@ -87,6 +87,13 @@ class Solution:
             values.append(self._value(problem, v, self.labels[v.name], self.lines.get(v.name), False))
         return tuple(values)
 
+    def _names_one_of(self, variables: Sequence[Variable]) -> bool:
+        """Whether the only line is a name and its value; of two variables it leaves one out then."""
+        if len(self.row) != 2 or self.row[0] not in {v.name for v in variables}:
+            return False
+        first = variables[0]
+        return not _is_index(self.row[0], first) and self.row[0] not in map(first.label, range(first.size))
+
     def _value(self, problem: Problem, variable: Variable, text: str, line: int | None, is_index: bool) -> int:
         """A value by its index, or by its label."""
         if is_index:
@@ -97,6 +104,10 @@ class Solution:
             message = f"variable {variable.name!r} has no value {text!r}; its values are {shown}"
             raise FormatError(self.path, line, message)
         return labels.index(text)
+
+
+def _is_index(text: str, variable: Variable) -> bool:
+    return text.isdecimal() and int(text) < variable.size
 
 
 def write_solution(result: Result, path: str | Path) -> None:

@@ -111,7 +111,8 @@ def run(arguments, row_limit=1 << 62, stop=None):
     while True:
         shape = (LISTS, 2 * needed)
         lists = WalkLists(np.empty(shape, np.int64), np.empty(shape, np.int64), np.zeros(DEEPEST + 1, np.int64))
-        filled, detail = join_consumptions(*arguments[:5], lists, places, row_limit, stop)
+        separator = np.zeros(1, np.uint64)
+        filled, detail = join_consumptions(*arguments[:4], separator, arguments[4], lists, places, row_limit, stop)
         if filled != NO_ROOM:
             return filled, detail, lists.amounts, lists.worths
         assert detail > shape[1]

@@ -12,7 +12,7 @@ import pytest
 
 import oocbe
 from oocbe.elimination import outlook, solve
-from oocbe.elimination.search import row_rounds, row_search, row_walk
+from oocbe.elimination.search import bounded, row_rounds, row_search, row_walk
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.elimination.search.row_rounds import RowRounds
@@ -265,7 +265,7 @@ def test_what_rows_have_found_is_known_to_a_search_with_bounds(monkeypatch):
 
     monkeypatch.setattr(solve, "result_by_rows", by_rows)
     monkeypatch.setattr(solve._Solving, "_eliminate_easily", lambda *_: None)
-    monkeypatch.setattr(solve.BoundedSolve, "run", lambda _: None)
+    monkeypatch.setattr(bounded.BoundedSolve, "run", lambda _: None)
     result = oocbe.solve(problem, order_seconds=0)
     assert (result.status, result.value, result.assignment, result.bound) == ("limit", value, assignment, 1)
 
