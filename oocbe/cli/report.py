@@ -119,8 +119,8 @@ def _answer(problem: Problem, result: Result | TaskResult, labels: dict[str, str
     if schedule is not None:
         from oocbe.model.photographs import CAMERAS
 
-        rows = [(t.name, CAMERAS.get(t.camera, t.camera), t.orbit or "", t.weight, t.memory) for t in schedule.taken]
-        return grid(("photograph", "camera", "orbit", "weight", "memory"), rows)
+        rows = [(t.name, CAMERAS.get(t.camera, t.camera), t.group or "", t.weight, t.memory) for t in schedule.taken]
+        return grid(("photograph", "camera", "group", "weight", "memory"), rows)
     shown = list(labels.items())[:MOST_LABELS]
     more = f"<p>and {len(labels) - len(shown):,} more</p>" if len(labels) > len(shown) else ""
     return f"<p>{escape('  '.join(f'{name}={label}' for name, label in shown))}</p>{more}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from oocbe.elimination.observer import Observer, PassingOn
 from oocbe.elimination.orders.order import search_orders
-from oocbe.errors import TimeLimitError
+from oocbe.errors import OocbeError
 from oocbe.results.progress_curve import BucketDone, Consumption, KnownAt, Removed
 from oocbe.system.compilation import compilation
 from oocbe.system.deadline import Deadline, unlimited
@@ -128,7 +128,7 @@ def _planned_width(left: Problem, options: SolveOptions) -> int:
     try:
         with unlimited(), Deadline(PLAN_SECONDS) as deadline:
             choices = search_orders(left, options.order, 0.0, options.seed, deadline=deadline)
-    except TimeLimitError:
+    except OocbeError:  # too many variables for an order, for one: no reason to lose the answer
         return 0
     return max((len(separator) for separator in choices[0].separators), default=0)
 

@@ -17,6 +17,9 @@ from oocbe.model.semiring import MAX_SUM, MIN_SUM
 MOST_CELLS = 2**20
 """Assignments of a linear constraint up to which it is written out: the format has it in no form that is read back."""
 
+MOST_DIGITS = 17
+"""Digits of a cost, together with its decimals, that toulbar2 surely holds."""
+
 
 def render(problem: Problem) -> str:
     """The problem as a cfn, with the names of variables and values; integers stay integers, floats keep all digits.
@@ -55,7 +58,7 @@ def render(problem: Problem) -> str:
         parts.append((linear.scope, wrong, [limit] * len(wrong), 0))
     if problem.constant:
         parts.append(((), np.zeros((0, 0), dtype=np.int64), [], problem.constant))
-    mustbe = f"{'<' if minimises else '>'}{_number(limit)}"
+    mustbe = f"{'<' if minimises else '>'}{_with_decimals(limit, problem)}"
     lines = ["{", f'"problem": {{"name": {_quoted(problem.name or "problem")}, "mustbe": "{mustbe}"}},']
     lines += ['"variables": {', ",\n".join(variables), "},", '"functions": {']
     bodies = [_body(problem, number, *part) for number, part in enumerate(parts)]
@@ -88,6 +91,22 @@ def _number(value: int | float) -> str:
     return str(value) if isinstance(value, int) else format(Decimal(repr(float(value))), "f")
 
 
+def _with_decimals(limit: int | float, problem: Problem) -> str:
+    """The limit with as many decimals as costs have: toulbar2 rounds all costs to those that it finds here.
+
+    No more than its 64-bit integers can hold together with the digits before the point.
+    """
+    text = _number(limit)
+    if problem.is_integral:
+        return text
+    numbers = {float(problem.constant), *(float(f.default) for f in problem.functions if f.default is not None)}
+    numbers.update(*(f.values.astype(np.float64).tolist() for f in problem.functions))
+    wanted = max(len(_number(number).partition(".")[2]) for number in numbers)
+    before, _, decimals = text.partition(".")
+    room = MOST_DIGITS - len(before.lstrip("-"))
+    return f"{before}.{decimals.ljust(min(wanted, room), '0')}" if max(wanted, len(decimals)) and room > 0 else text
+
+
 def _quoted(name: str) -> str:
     if '"' in name or "\\" in name or any(ord(c) < 32 for c in name) or not name:
         raise UnsupportedError(f"the name {name!r} cannot be quoted in the cfn format; rename it")
@@ -113,9 +132,15 @@ def _limit(problem: Problem) -> int | float:
             )
         return math.ceil(limit) if problem.is_integral else limit
     total = max(problem.constant, 0) + sum(max(high, 0) for _, high in ends)
-    return total + 1
+    return total + _margin(total)
 
 
 def _floor(problem: Problem) -> int | float:
     """What sums must stay above: less than any assignment's value, and than that of any single function."""
-    return min(problem.constant, 0) + sum(min(_ends(f)[0], 0) for f in problem.functions) - 1
+    total = min(problem.constant, 0) + sum(min(_ends(f)[0], 0) for f in problem.functions)
+    return total - _margin(total)
+
+
+def _margin(total: int | float) -> int | float:
+    """How far from a sum the limit is: 1, or what floats as large as this one, added in any order, cannot miss."""
+    return 1 if isinstance(total, int) else max(1.0, abs(total) * 1e-6)

@@ -2,12 +2,13 @@
 
 A file has the number of photographs and a line for each (``id weight number_of_values`` and as many pairs of a value
 and its consumption of the on-board recorder), then the number of constraints and a line for each (``arity ids…`` and
-the forbidden tuples of values, one after the other). Fields after the last pair of a photograph (satellite's
-revolution, stereoscopy) have no bearing on the problem; the first is told with the schedule. In instances over several
-orbits, whose photographs consume, the last constraint is a single number that stands for the recorder's capacity:
-90,000 in every published file. The optima in the literature are those of 200 units, a photograph taking its consumption
-divided by 451, rounded; 90,000 in the files' figures would be a little less. So this number means 200 units, as it does
-where a file with consumptions has none, and any other is refused: nothing says how it would be scaled.
+the forbidden tuples of values, one after the other). Fields after the last pair of a photograph (in instances over
+several orbits two numbers: a group of one weight, and the place in it) have no bearing on the problem; the first is
+told with the schedule. In those instances, whose photographs consume, the last constraint is a single number that
+stands for the recorder's capacity: 90,000 in every published file. The optima in the literature are those of 200
+units, a photograph taking its consumption divided by 451, rounded; 90,000 in the files' figures would be a little less.
+So this number means 200 units, as it does where a file with consumptions has none, and any other is refused: nothing
+says how it would be scaled.
 
 A photograph may always be left out: that is value 0 of its variable, labelled ``0``, and costs its weight. A forbidden
 tuple binds only when all its photographs are taken.
@@ -51,7 +52,7 @@ class _Photographs:
         self.variables: list[Variable] = []
         self.weights: list[int] = []
         self.consumptions: list[list[int]] = []
-        self.orbits: list[str | None] = []
+        self.groups: list[str | None] = []
         self.index_of: dict[int, int] = {}
         self.value_of: list[dict[int, int]] = []
         self.use_recorder = False  # whether any takes room on the recorder, be it too little for a unit
@@ -78,8 +79,8 @@ def parse(text: Text) -> Problem:
 
 def _day(photographs: _Photographs, capacity: int | None) -> ImagingDay:
     """What the file says of photographs beside costs and constraints, so that an answer can be told as a schedule."""
-    parts = zip(photographs.variables, photographs.weights, photographs.orbits, photographs.consumptions, strict=True)
-    told = tuple(Photograph(v.name, w, orbit, v.labels or (), tuple(memory)) for v, w, orbit, memory in parts)
+    parts = zip(photographs.variables, photographs.weights, photographs.groups, photographs.consumptions, strict=True)
+    told = tuple(Photograph(v.name, w, group, v.labels or (), tuple(memory)) for v, w, group, memory in parts)
     return ImagingDay(told, capacity)
 
 
@@ -118,8 +119,8 @@ def _read_photographs(text: Text, rows: list[tuple[int, int]]) -> _Photographs:
             used = _read_consumption(text, pair + 1)
             found.use_recorder |= used > 0
             consumption.append(round(used / CONSUMPTION_UNIT))
-        orbit = text.raw(first + 3 + 2 * size) if first + 3 + 2 * size < end else b""
-        found.orbits.append(orbit.decode() if orbit.isdigit() else None)
+        group = text.raw(first + 3 + 2 * size) if first + 3 + 2 * size < end else b""
+        found.groups.append(group.decode() if group.isdigit() else None)
         found.index_of[identifier] = len(found.variables)
         found.variables.append(Variable(str(identifier), 1 + size, (LEFT_OUT, *map(str, value_of))))
         found.weights.append(text.integer(first + 1, "a photograph's weight", low=0))

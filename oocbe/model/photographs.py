@@ -24,14 +24,15 @@ class Photograph:
     Attributes
     ----------
     name : its number in the file. weight : what it is worth.
-    orbit : the satellite's revolution as the file has it; None where it says nothing.
+    group : the number that the file has behind a photograph's values; None where it has none. No document tells what
+        it is. Photographs with one number have one weight and next to no conflicts: one request rather than one orbit.
     values : label of each value; the first one leaves it out.
     memory : units of the recorder that it takes with each value.
     """
 
     name: str
     weight: int
-    orbit: str | None
+    group: str | None
     values: tuple[str, ...]
     memory: tuple[int, ...]
 
@@ -42,7 +43,7 @@ class TakenPhotograph:
 
     name: str
     camera: str
-    orbit: str | None
+    group: str | None
     weight: int
     memory: int
 
@@ -66,12 +67,12 @@ class Schedule:
     capacity: int | None
 
     @property
-    def by_orbit(self) -> dict[str | None, tuple[TakenPhotograph, ...]]:
-        """Photographs taken by orbit, as the file has them; all under None where it tells none."""
-        orbits: dict[str | None, list[TakenPhotograph]] = {}
+    def by_group(self) -> dict[str | None, tuple[TakenPhotograph, ...]]:
+        """Photographs taken by group, as the file has them; all under None where it tells none."""
+        groups: dict[str | None, list[TakenPhotograph]] = {}
         for taken in self.taken:
-            orbits.setdefault(taken.orbit, []).append(taken)
-        return {orbit: tuple(photographs) for orbit, photographs in orbits.items()}
+            groups.setdefault(taken.group, []).append(taken)
+        return {group: tuple(photographs) for group, photographs in groups.items()}
 
     def to_json(self) -> dict[str, object]:
         """Everything as JSON types."""
@@ -82,7 +83,7 @@ class Schedule:
             "memory": self.memory,
             "capacity": self.capacity,
             "taken": [
-                {"name": t.name, "camera": t.camera, "orbit": t.orbit, "weight": t.weight, "memory": t.memory}
+                {"name": t.name, "camera": t.camera, "group": t.group, "weight": t.weight, "memory": t.memory}
                 for t in self.taken
             ],
         }
@@ -96,13 +97,13 @@ class ImagingDay:
     capacity: int | None
 
     def plot(self, schedule: Schedule, title: str = "") -> Picture:
-        """A schedule of this day by camera and orbit, and how the recorder fills; UsageError without matplotlib."""
+        """A schedule of this day by camera and group, and how the recorder fills; UsageError without matplotlib."""
         from oocbe.pictures import plots
 
         told = f"profit {schedule.profit:,} of {schedule.possible:,}, {len(schedule.taken):,} photographs taken"
         return plots.schedule(
             f"{title}: {told}" if title else told,
-            [(p.name, p.weight, p.orbit) for p in self.photographs],
+            [(p.name, p.weight, p.group) for p in self.photographs],
             {t.name: (t.camera, t.memory) for t in schedule.taken},
             self.capacity,
         )
@@ -110,7 +111,7 @@ class ImagingDay:
     def schedule(self, assignment: Sequence[int]) -> Schedule:
         """What an assignment (one value index a photograph, 0: left out) means."""
         taken = tuple(
-            TakenPhotograph(p.name, p.values[value], p.orbit, p.weight, p.memory[value])
+            TakenPhotograph(p.name, p.values[value], p.group, p.weight, p.memory[value])
             for p, value in zip(self.photographs, assignment, strict=True)
             if value
         )

@@ -51,6 +51,11 @@ def _figure(width: float, height: float) -> Picture:
     return Picture(figsize=(width, height), layout="constrained")
 
 
+def _plain(text: str) -> str:
+    """A name or title as it is: between two dollar signs matplotlib would take it for a formula."""
+    return text.replace("$", r"\$")
+
+
 def network(title: str, names: Sequence[str], sizes: Sequence[int], edges: NDArray[np.int64]) -> Picture:
     """The primal graph, and how large domains are; ``edges`` : int64 (pairs, 2) of variables that share a function."""
     figure = _figure(9, 4.8)
@@ -64,14 +69,14 @@ def network(title: str, names: Sequence[str], sizes: Sequence[int], edges: NDArr
             figure.colorbar(dots, ax=graph, label="values", shrink=0.6)
         if count <= MOST_NAMES:
             for name, place in zip(names, places, strict=True):
-                graph.annotate(name, place, fontsize=7, xytext=(3, 3), textcoords="offset points")
+                graph.annotate(_plain(name), place, fontsize=7, xytext=(3, 3), textcoords="offset points")
         graph.set_axis_off()
         graph.autoscale()
     else:
         both = np.concatenate([edges, edges[:, ::-1]])
         graph.plot(*both.T, ",", color=BLUE)
         graph.set(xlabel="variable", ylabel="variable", xlim=(0, count), ylim=(count, 0), aspect="equal")
-    graph.set_title(f"{title}: {count:,} variables, {len(edges):,} pairs share a function", fontsize=10)
+    graph.set_title(f"{_plain(title)}: {count:,} variables, {len(edges):,} pairs share a function", fontsize=10)
     found, counts = np.unique(np.asarray(sizes), return_counts=True)
     domains.bar(found, counts, color=BLUE)
     domains.set_xlim(found.min(initial=1) - 1, found.max(initial=1) + 1)
@@ -100,8 +105,8 @@ def bucket_tree(
     dots = tree.scatter(*places.T, s=4 + scale * weights / max(1.0, weights.max(initial=1.0)), c=weights, zorder=2)
     figure.colorbar(dots, ax=tree, label="bytes of the message, power of ten", shrink=0.6, location="bottom")
     for bucket in np.argsort(weights)[::-1][:1]:
-        tree.annotate(names[bucket], places[bucket], fontsize=8, xytext=(4, 4), textcoords="offset points")
-    tree.set_title(f"{title}: {len(names):,} buckets, the last ones at the top", fontsize=10)
+        tree.annotate(_plain(names[bucket]), places[bucket], fontsize=8, xytext=(4, 4), textcoords="offset points")
+    tree.set_title(f"{_plain(title)}: {len(names):,} buckets, the last ones at the top", fontsize=10)
     tree.set_axis_off()
     order = np.arange(1, len(names) + 1)
     profile.step(order, widths, where="mid", color=ORANGE, label="variables of the separator")
@@ -145,7 +150,7 @@ def course(
         rows.text(0.5, 0.5, "no elimination took place", ha="center", transform=rows.transAxes)
         rows.set_axis_off()
     rows.set_title("messages of the last elimination")
-    figure.suptitle(title, fontsize=11)
+    figure.suptitle(_plain(title), fontsize=11)
     return figure
 
 
@@ -158,7 +163,7 @@ def bounds(title: str, entries: Sequence[tuple[int, int | float | None, int | fl
         points = [(entry[0], entry[place]) for entry in ordered if entry[place] is not None]
         if points:
             known.plot(*zip(*points, strict=True), "o-", color=colour, label=name)
-    known.set(xlabel="z: most variables of a mini-bucket", title=title)
+    known.set(xlabel="z: most variables of a mini-bucket", title=_plain(title))
     known.xaxis.set_major_locator(MaxNLocator(integer=True))
     if known.lines:
         known.legend()
@@ -178,15 +183,16 @@ def shares(title: str, marginals: Mapping[str, Mapping[str, float]], what: str, 
             if stacked:
                 colour = _colour(number)
                 axes.barh(place, x, left=left, color=colour, edgecolor="white", linewidth=0.6)
-                _write_in(axes, left + x / 2, place, f"{label} {x:.2g}", x)
+                _write_in(axes, left + x / 2, place, f"{_plain(label)} {x:.2g}", x)
                 left += x
             elif np.isfinite(x):
                 axes.plot(x, place, "o", color=BLUE, markersize=4)
-                axes.annotate(label, (x, place), fontsize=7, xytext=(0, 4), textcoords="offset points", ha="center")
-    axes.set_yticks(range(len(chosen)), list(chosen))
+                above, points = (0, 4), "offset points"
+                axes.annotate(_plain(label), (x, place), fontsize=7, xytext=above, textcoords=points, ha="center")
+    axes.set_yticks(range(len(chosen)), [_plain(name) for name in chosen])
     axes.invert_yaxis()
     more = len(marginals) - len(chosen)
-    axes.set(xlabel=what, title=title + (f" (the first {len(chosen)}; {more:,} more)" if more else ""))
+    axes.set(xlabel=what, title=_plain(title) + (f" (the first {len(chosen)}; {more:,} more)" if more else ""))
     if stacked:
         axes.set_xlim(0, 1)
     return figure
@@ -207,7 +213,7 @@ def ranking(title: str, values: Sequence[int | float], labels: Sequence[Mapping[
     figure = _figure(9, 3.8)
     by_rank, differing = figure.subplots(1, 2, width_ratios=(1, 2))
     by_rank.plot(range(1, 1 + len(values)), list(values), "o-", color=ORANGE)
-    by_rank.set(xlabel="rank", ylabel="value", title=title)
+    by_rank.set(xlabel="rank", ylabel="value", title=_plain(title))
     by_rank.xaxis.set_major_locator(MaxNLocator(integer=True))
     names = [name for name in (labels[0] if labels else {}) if len({own[name] for own in labels}) > 1]
     if names:
@@ -215,10 +221,10 @@ def ranking(title: str, values: Sequence[int | float], labels: Sequence[Mapping[
         differing.imshow(same, aspect="auto", cmap="Blues", vmin=0, vmax=1.4)
         differing.set_yticks(range(len(labels)), [str(rank + 1) for rank in range(len(labels))])
         if len(names) <= MOST_NAMES:
-            differing.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
+            differing.set_xticks(range(len(names)), [_plain(name) for name in names], rotation=90, fontsize=7)
         if len(names) * len(labels) <= 300:
             for (rank, place), _ in np.ndenumerate(same):
-                differing.text(place, rank, labels[rank][names[place]], ha="center", va="center", fontsize=7)
+                differing.text(place, rank, _plain(labels[rank][names[place]]), ha="center", va="center", fontsize=7)
         differing.set(ylabel="rank", title=f"variables that differ ({len(names):,})")
     else:
         differing.set_axis_off()
@@ -231,7 +237,7 @@ def histogram(title: str, values: NDArray[np.generic]) -> Picture:
     axes = figure.add_subplot()
     finite = np.asarray(values, dtype=np.float64)
     axes.hist(finite[np.isfinite(finite)], bins=50, color=BLUE)
-    axes.set(xlabel="value", ylabel="rows", title=title)
+    axes.set(xlabel="value", ylabel="rows", title=_plain(title))
     return figure
 
 
@@ -245,19 +251,19 @@ def schedule(
     taken: Mapping[str, tuple[str, int]],
     capacity: int | None,
 ) -> Picture:
-    """Photographs by camera, in the file's order or by orbit where it tells them, and the recorder as it fills.
+    """Photographs by camera, in the file's order or by group where it tells them, and the recorder as it fills.
 
     Parameters
     ----------
-    photographs : name, weight and orbit of each. taken : name to camera and units of memory.
+    photographs : name, weight and group of each. taken : name to camera and units of memory.
     """
     figure = _figure(11, 5.2 if capacity is not None else 4)
     count = 1 if capacity is None else 2
     rows = figure.subplots(count, 1, sharex=True, squeeze=False, height_ratios=(3, 1)[:count])[:, 0]
     cameras = rows[0]
     first_of: dict[str | None, int] = {}
-    for place, (_, _, orbit) in enumerate(photographs):
-        first_of.setdefault(orbit, place)
+    for place, (_, _, group) in enumerate(photographs):
+        first_of.setdefault(group, place)
     ordered = sorted(range(len(photographs)), key=lambda p: (first_of[photographs[p][2]], p))
     used, filled = 0, [0]
     heaviest = max((weight for _, weight, _ in photographs), default=1) or 1
@@ -278,8 +284,8 @@ def schedule(
         cameras.axvspan(begin - 0.5, end - 0.5, color="#edf2f7", zorder=0)
     cameras.set_yticks(range(4), ["front camera", "middle camera", "rear camera", "left out"])
     cameras.invert_yaxis()
-    cameras.set_title(title, fontsize=10)
-    what = "in the file's order" if set(first_of) == {None} else "by orbit (bands), in the file's order"
+    cameras.set_title(_plain(title), fontsize=10)
+    what = "in the file's order" if set(first_of) == {None} else "by group (bands), in the file's order"
     rows[-1].set_xlabel(f"photographs {what}; larger: of more weight; orange: stereoscopic, two cameras")
     if capacity is not None:
         rows[1].fill_between(np.arange(len(filled)) - 0.5, filled, step="pre", color=BLUE, alpha=0.5)
@@ -289,7 +295,7 @@ def schedule(
 
 
 def _spans(ordered: Sequence[int], photographs: Sequence[tuple[str, int, str | None]]) -> list[tuple[int, int]]:
-    """Every second orbit as begin and end of its places; none where there is one orbit only."""
+    """Every second group as begin and end of its places; none where there is one group only."""
     changes = [x for x in range(1, len(ordered)) if photographs[ordered[x]][2] != photographs[ordered[x - 1]][2]]
     edges = [0, *changes, len(ordered)]
     return [(edges[i], edges[i + 1]) for i in range(1, len(edges) - 1, 2)]

@@ -67,9 +67,13 @@ class Solution:
         FormatError : a variable or label that the problem does not have, or a variable that the file leaves out.
         """
         if self.row and len(self.row) == len(problem.variables) and not self._names_one_of(problem.variables):
+            pairs = list(zip(problem.variables, self.row, strict=True))
+            # All of one kind: labels may be numbers, of which some are indices of other values.
+            are_indices = all(_is_index(text, v) for v, text in pairs)
+            are_labels = not are_indices and all(text in map(v.label, range(v.size)) for v, text in pairs)
             return tuple(
-                self._value(problem, v, text, 1, _is_index(text, v))
-                for v, text in zip(problem.variables, self.row, strict=True)
+                self._value(problem, v, text, 1, are_indices or (not are_labels and _is_index(text, v)))
+                for v, text in pairs
             )
         if self.row and len(self.row) != 2:
             count = len(problem.variables)

@@ -68,17 +68,11 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
         return Column(name, _numbers(data, name, what))
     if not arrow.types.is_dictionary(kind):
         check_label_type(name, kind, what)
+        if arrow.types.is_string_view(kind):  # for which Arrow has no look-up
+            data = data.cast(arrow.string())
         if domain is not None and not isinstance(domain, int):
-            found = compute.index_in(data, value_set=arrow.array(domain, type=kind))
-            if found.null_count:
-                row = found.is_null().index(arrow.scalar(True)).as_py()
-                raise ModelError(
-                    f"{what}: column {name}, row {first + row:,}: {data[row].as_py()!r} is not among the "
-                    f"{len(domain):,} labels of its domain"
-                )
-            return Column(
-                name, found.to_numpy(zero_copy_only=False), tuple(domain) if type(domain) is not tuple else domain
-            )
+            given = domain if isinstance(domain, tuple) else tuple(domain)
+            return Column(name, _looked_up(name, data, what, given, first), given)
         different = compute.unique(data)
         labels = different.take(compute.sort_indices(different))
         found = compute.index_in(data, value_set=labels)
@@ -94,6 +88,31 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
     return Column(name, _numbers(data.indices, name, what), tuple(labels.to_pylist()))
 
 
+def _looked_up(name: str, data: Any, what: str, domain: tuple[Label, ...], first: int) -> NDArray[np.integer]:
+    """Place (rows,) of each entry of an Arrow column, which is of integers, truth values or text, among the labels."""
+    import pyarrow as arrow
+    import pyarrow.compute as compute
+
+    kind = data.type
+    if arrow.types.is_integer(kind) and not arrow.types.is_uint64(kind):
+        data = data.cast(arrow.int64())  # labels need not fit a narrow column
+    own = label_type(kind)
+    other = next((label for label in domain if type(label) is not own), None)
+    if other is not None:
+        raise ModelError(f"{what}: column {name} is of type {kind}, and its domain has the label {other!r}")
+    least, past = (0, 1 << 64) if arrow.types.is_uint64(kind) else (-(1 << 63), 1 << 63)
+    held = [label if not isinstance(label, int) or least <= label < past else None for label in domain]
+    found = compute.index_in(data, value_set=arrow.array(held, type=data.type))
+    if found.null_count:
+        row = found.is_null().index(arrow.scalar(True)).as_py()
+        raise ModelError(
+            f"{what}: column {name}, row {first + row:,}: {data[row].as_py()!r} is not among the "
+            f"{len(domain):,} labels of its domain"
+        )
+    places: NDArray[np.integer] = found.to_numpy(zero_copy_only=False)
+    return places
+
+
 def check_label_type(name: str, kind: Any, what: str) -> None:
     """Refuse (ModelError) a type of column that can be no variable."""
     import pyarrow as arrow
@@ -107,6 +126,13 @@ def check_label_type(name: str, kind: Any, what: str) -> None:
             f"{what}: column {name} is of type {kind}; variables are integers, truth values, text or dictionaries of "
             "these: cast it before, or leave it out by scope"
         )
+
+
+def label_type(kind: Any) -> type[Label]:
+    """What the labels of a column of some Arrow type are, which :func:`check_label_type` lets pass."""
+    import pyarrow as arrow
+
+    return int if arrow.types.is_integer(kind) else bool if arrow.types.is_boolean(kind) else str
 
 
 def refuse_nulls(name: str, data: Any, what: str, first: int = 0) -> None:

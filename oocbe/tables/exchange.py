@@ -161,7 +161,8 @@ class InMemory(Exchanged):
         from oocbe.tables.frames import frame_values, pandas_column
 
         what = "data frame"
-        names = check_scope([str(name) for name in frame.columns], values, scope, what)
+        frame = frame.set_axis([str(name) for name in frame.columns], axis=1)  # columns may be called by numbers
+        names = check_scope(list(frame.columns), values, scope, what)
         columns = [pandas_column(name, frame[name], what) for name in names]
         return cls(
             *sorted_rows(columns, frame_values(values, frame[values], what), domains, semiring, what), semiring, True

@@ -43,6 +43,7 @@ def polars_column(name: str, series: Any, what: str) -> Column:
 
     _refuse_missing(series.is_null().to_numpy(), name, what)
     if series.dtype.is_integer():
+        series = _of_64_bits(series, name, what)
         return Column(name, _signed(series.to_numpy(), name, what))
     if series.dtype == polars.Boolean:
         return Column(name, series.cast(polars.Int32).to_numpy(), (False, True))
@@ -60,12 +61,15 @@ def frame_values(name: str, series: Any, what: str) -> NDArray[Any]:
     """Values (rows,) of a series of either; ModelError where one is missing or is no number."""
     missing = series.isna() if hasattr(series, "isna") else series.is_null()
     _refuse_missing(missing.to_numpy(), name, what)
-    numbers: NDArray[Any] = series.to_numpy()
+    numbers: NDArray[Any] = _of_64_bits(series, name, what).to_numpy()
     if numbers.dtype == object:
+        listed = numbers.tolist()
         try:
-            numbers = np.array(numbers.tolist())
+            numbers = np.array(listed)
         except ValueError:
             numbers = np.empty(0, dtype=object)
+        if numbers.dtype.kind == "f" and any(type(x) is int and int(float(x)) != x for x in listed):
+            raise ModelError(f"{what}: column {name} has integers, among others, that no float64 holds; cast it before")
     if numbers.dtype.kind not in "iufb":
         raise ModelError(f"{what}: column {name} is of type {series.dtype}; values are integers or floats")
     return numbers
@@ -121,6 +125,18 @@ def _signed(numbers: NDArray[Any], name: str, what: str) -> NDArray[np.integer]:
     if numbers.dtype == np.uint64 and len(numbers) and int(numbers.max()) >= 1 << 63:
         raise ModelError(f"{what}: column {name} has integers beyond 64 bits with a sign")
     return numbers
+
+
+def _of_64_bits(series: Any, name: str, what: str) -> Any:
+    """The series; one of Polars' 128-bit integers with 64 bits, which NumPy has. ModelError where it has not these."""
+    if str(series.dtype) not in ("Int128", "UInt128"):
+        return series
+    import polars
+
+    try:
+        return series.cast(polars.Int64)
+    except polars.exceptions.InvalidOperationError:
+        raise ModelError(f"{what}: column {name} has integers beyond 64 bits with a sign") from None
 
 
 def _labels(name: str, found: NDArray[Any], what: str) -> tuple[str | int | bool, ...]:

@@ -10,6 +10,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,6 +25,7 @@ from oocbe.tables.arrow import (
     batches_of,
     check_label_type,
     column_of,
+    label_type,
     numbers_of,
     pyarrow,
     refuse_nulls,
@@ -63,8 +65,10 @@ def _dataset(source: Source) -> Any:
     given = (
         [str(path) for path in source] if isinstance(source, Sequence) and not isinstance(source, str) else str(source)
     )
+    # Above a single file are its user's folders: "run=3" is no column of it.
+    partitioning = "hive" if isinstance(given, str) and not Path(given).is_file() else None
     try:
-        found = datasets.dataset(given, format="parquet", partitioning=None if isinstance(given, list) else "hive")
+        found = datasets.dataset(given, format="parquet", partitioning=partitioning)
         if not found.files:
             raise UsageError(f"{source}: no Parquet file is in this folder")
         return found
@@ -108,9 +112,12 @@ def domain_in(source: Any, name: str, memory: int, before: Domain | None = None)
     what = _told(source.files) if hasattr(source, "files") else "Arrow table"
     kind = source.schema.field(name).type
     if not types.is_integer(kind):
-        check_label_type(name, kind.value_type if types.is_dictionary(kind) else kind, what)
+        labels = kind.value_type if types.is_dictionary(kind) else kind
+        check_label_type(name, labels, what)
         if isinstance(before, int):
             raise ModelError(f"{what}: column {name} is of type {kind}, and integers in another table")
+        if before is not None and any(type(label) is not label_type(labels) for label in before):
+            raise ModelError(f"{what}: column {name} is of type {kind}, and has other labels in another table")
     elif before is None or isinstance(before, int):
         low, high = _integers(source, name, what)
         if low >= 0 and high < 1 << 62:
@@ -334,15 +341,16 @@ def write_parquet(
                 if part is not None:
                     part.close()
         temporary.rename(target)
-    except arrow.ArrowInvalid as error:
-        raise UsageError(f"{target}: cannot be written: {error}") from None
     except OSError as error:
         raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from None
+    except arrow.ArrowException as error:
+        raise UsageError(f"{target}: cannot be written: {error}") from None
     finally:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)
         else:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # not there, or in a place where nothing can be
+                temporary.unlink()
     return target
 
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.elimination.runs.run_directory import messages_in
+from oocbe.elimination.search import bounded, incumbent_search
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DAILY, GRID = str(EXAMPLES / "daily.spot"), str(EXAMPLES / "grid.wcsp")
@@ -53,7 +54,10 @@ def test_inspect_describes_a_problem() -> None:
     assert "functions by arity  2: 60" in text
 
 
-def test_inspect_describes_a_run_before_and_after_its_end(tmp_path: Path) -> None:
+def test_inspect_describes_a_run_before_and_after_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The last moment is as long as a slow machine takes for it: what is done in it ends by itself.
+    monkeypatch.setattr(bounded, "LAST_BOUND_SECONDS", 600)
+    monkeypatch.setattr(incumbent_search, "LAST_SECONDS", 600)
     folder = tmp_path / "run"
     limits = {"time_limit": 0, "bounds": "constant", "incumbent_seconds": 1}
     # A path would be read within the limit.

@@ -90,6 +90,16 @@ def test_more_variables_than_memory_has_room_for_are_refused(monkeypatch):
         oocbe.plan(problem)
 
 
+def test_a_bound_outlives_an_order_that_memory_has_no_room_for(monkeypatch):
+    """The width in the result needs an order; where there can be none, the answer was lost."""
+    functions = [Function.from_array((v, v + 1), [[3, 1], [0, 2]]) for v in range(30)]
+    problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(31)), tuple(functions))
+    monkeypatch.setattr(primal_graph, "available_memory", lambda: 0)
+    result = oocbe.solve(problem, bounds="constant", time_limit=0, **FAST)
+    assert (result.status, result.width) == ("limit", 0)
+    assert result.bound is not None
+
+
 def test_the_primal_graph_has_an_edge_where_two_variables_share_a_scope():
     scopes = [(0, 70), (3, 64, 65), (1,), (69, 70, 2, 63)]
     functions = [Function(scope, [[0] * len(scope)], [1], 0) for scope in scopes]

@@ -260,3 +260,11 @@ def test_infinite_costs_forbid(tmp_path):
     problem = read(tmp_path / "p.yaml")
     assert problem.evaluate([0, 0]) is None
     assert math.isclose(problem.evaluate([1, 0]), 1)
+
+
+def test_constraints_beside_large_costs_are_written(tmp_path):
+    """What stands for a forbidden row is beyond 64 bits here; it was an error without a message."""
+    function = Function((0,), np.array([[0]]), np.array([2**61]), 0)
+    problem = Problem((Variable("x", 2),), (function,), (Constraint((0,), np.array([[1]]), allowed=False),))
+    write(problem, tmp_path / "p.yaml")
+    assert f"{2**61}" in (tmp_path / "p.yaml").read_text()

@@ -70,3 +70,10 @@ def test_toulbar2_solves_from_what_is_written_and_its_own_is_verified(tmp_path: 
     line = next(line for line in done.stdout.splitlines() if line.startswith("values"))
     (tmp_path / "s.sol").write_text(line.removeprefix("values "))
     assert oocbe.verify(oocbe.read(tmp_path / "p.cfn"), tmp_path / "s.sol").value == oocbe.solve(PROBLEM).value
+
+
+def test_a_line_of_labels_that_are_numbers_is_read_by_labels_throughout(tmp_path):
+    """Its 1 is an index too, of another value; its 3 is none."""
+    problem = oocbe.Problem(tuple(oocbe.Variable(name, 3, ("1", "2", "3")) for name in "ab"))
+    (tmp_path / "s.sol").write_text("3 1\n")
+    assert read_solution(tmp_path / "s.sol").assignment(problem) == (2, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import subprocess
 import sys
 
@@ -256,3 +257,22 @@ def test_what_is_no_belief_network_is_refused(tmp_path, functions, said):
     problem = Problem((Variable("a", 2), Variable("b", 2)), tuple(functions), semiring=MAX_PRODUCT, constant=1.0)
     with pytest.raises(UnsupportedError, match=said):
         write(problem, tmp_path / "n.bif")
+
+
+@pytest.mark.parametrize("semiring", [MIN_SUM, MAX_SUM])
+def test_cfn_forbids_nothing_where_floats_are_large(tmp_path, semiring):
+    values = np.array([1e20, 1.0]) * (1 if semiring == MIN_SUM else -1)
+    problem = Problem((Variable("x", 2),), (Function.from_array((0,), values),), semiring=semiring)
+    write(problem, tmp_path / "p.cfn")
+    again = read(tmp_path / "p.cfn")
+    assert [again.evaluate([x]) for x in range(2)] == values.tolist()
+
+
+@pytest.mark.parametrize(("semiring", "sign"), [(MIN_SUM, "<"), (MAX_SUM, ">")])
+def test_the_limit_of_a_cfn_has_the_decimals_of_its_costs(tmp_path, semiring, sign):
+    """Toulbar2 rounds costs to the decimals that it finds there."""
+    functions = (Function.from_array((0,), [0.25, 0.75]), Function.from_array((0,), [0.125, 0.25]))
+    write(Problem((Variable("x", 2),), functions, semiring=semiring), tmp_path / "p.cfn")
+    limit = re.search(rf'"mustbe": "{sign}-?\d+\.(\d+)"', (tmp_path / "p.cfn").read_text())
+    assert limit is not None
+    assert len(limit[1]) == 3

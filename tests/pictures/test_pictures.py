@@ -113,8 +113,8 @@ def test_a_schedule_uses_the_recorder_within_its_capacity(tmp_path):
     result = oocbe.solve(problem)
     schedule = result.schedule
     assert (schedule.profit, schedule.memory, schedule.capacity) == (13, 4, 200)
-    assert [[t.name for t in taken] for taken in schedule.by_orbit.values()] == [["0", "1"], ["2"]]
-    assert list(schedule.by_orbit) == ["101", "102"]
+    assert [[t.name for t in taken] for taken in schedule.by_group.values()] == [["0", "1"], ["2"]]
+    assert list(schedule.by_group) == ["101", "102"]
     recorder = problem.day.plot(schedule).axes[1]
     assert recorder.collections[0].get_paths()[0].vertices[:, 1].max() == 4
 
@@ -140,3 +140,14 @@ def test_a_notebook_shows_pages_and_pictures(tmp_path):
     page, picture = (cell.outputs[0].data for cell in notebook.cells)
     assert len(page["text/html"]) < SHORT
     assert "image/png" in picture
+
+
+def test_names_with_dollars_are_no_formulas():
+    dollars = oocbe.Problem(
+        (oocbe.Variable(r"$\frac$", 2, ("$^$", "b")), oocbe.Variable("plain", 2)),
+        (oocbe.Function.from_array((0, 1), [[1, 2], [3, 4]]),),
+        name="$_$",
+    )
+    drawn = [dollars.plot(), oocbe.plan(dollars).plot(), oocbe.solve(dollars).plot(), oocbe.k_best(dollars, 3).plot()]
+    drawn.append(oocbe.marginals(dollars.in_semiring(oocbe.SUM_PRODUCT)).plot())
+    assert all(picture.svg().startswith("<svg") for picture in drawn)

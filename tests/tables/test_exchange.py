@@ -251,3 +251,82 @@ def test_layouts_keep_labels_of_what_is_selected_and_check_their_number():
     assert layout.select(["a"]).labels == {}
     with pytest.raises(ModelError, match="1 labels for 3 values"):
         Layout(("b",), (3,), {"b": ("x",)})
+
+
+@pytest.mark.parametrize(
+    ("column", "domain", "said"),
+    [
+        (arrow.array(["a", "b"]), ("a", 2), "of type string, and its domain has the label 2"),
+        (arrow.array([1, 2]), ("1", "2"), "of type int64, and its domain has the label '1'"),
+        (arrow.array([True, False]), (0, 1), "of type bool, and its domain has the label 0"),
+    ],
+)
+def test_a_domain_of_another_type_is_refused(column, domain, said):
+    with pytest.raises(ModelError, match=said):
+        oocbe.Table.from_arrow(arrow.table({"x": column, "value": [1, 2]}), domains={"x": domain})
+
+
+def test_labels_need_not_fit_a_narrow_column(tmp_path):
+    narrow = arrow.table({"x": arrow.array([-1, 5], arrow.int8()), "value": [1, 2]})
+    wide = arrow.table({"x": [-1000, 5], "value": [3, 4]})
+    domains = oocbe.common_domains(narrow, wide)
+    assert content(oocbe.Table.from_arrow(narrow, domains=domains)) == {(-1,): 1, (5,): 2}
+    parquet.write_table(narrow, tmp_path / "narrow.parquet")
+    stored = oocbe.StoredTable.from_parquet(tmp_path / "narrow.parquet", tmp_path / "stored", domains=domains)
+    assert content(stored) == {(-1,): 1, (5,): 2}
+    unsigned = arrow.table({"x": arrow.array([0, 1 << 63], arrow.uint64()), "value": [1, 2]})
+    assert content(oocbe.Table.from_arrow(unsigned, domains={"x": (-1, 0, 1 << 63)})) == {(0,): 1, (1 << 63,): 2}
+
+
+def test_views_of_text_are_text():
+    views = arrow.table({"x": arrow.array(["b", "a"], arrow.string_view()), "value": [1, 2]})
+    assert content(oocbe.Table.from_arrow(views)) == {("b",): 1, ("a",): 2}
+    assert content(oocbe.Table.from_arrow(views, domains={"x": ["b", "a"]})) == {("b",): 1, ("a",): 2}
+
+
+@pytest.mark.parametrize("other", [[-1, -2], ["a", "b"], arrow.array([1, 2]).dictionary_encode()])
+def test_truth_values_are_not_numbered_with_other_labels(other):
+    one, two = (arrow.table({"x": x, "value": [1, 2]}) for x in (other, [True, False]))
+    with pytest.raises(ModelError, match="has other labels in another table"):
+        oocbe.common_domains(one, two)
+
+
+def test_folders_above_a_single_file_are_no_columns(tmp_path):
+    (tmp_path / "run=3").mkdir()
+    table = oocbe.Table.from_rows({"x": 2}, [[0], [1]], [1, 2])
+    written = table.to_parquet(tmp_path / "run=3" / "table.parquet")
+    assert same(oocbe.Table.from_parquet(written), table)
+
+
+def test_what_cannot_be_written_says_so_and_leaves_nothing(tmp_path):
+    (tmp_path / "file").write_text("")
+    table = oocbe.Table.from_rows({"x": 2}, [[0], [1]], [1, 2])
+    wrong = (("t.parquet", {"compression": "none such"}), ("file/t", {}), ("file/t", {"rows_per_file": 1}))
+    for name, options in wrong:
+        with pytest.raises(UsageError, match="cannot be written"):
+            table.to_parquet(tmp_path / name, **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("numbers", [[(1 << 60) + 1, 0.5], [(1 << 63) + 1, -1]])
+def test_integers_beside_others_are_not_rounded(numbers):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": [0, 1], "value": pandas.Series(numbers, dtype=object)})
+    with pytest.raises(ModelError, match="that no float64 holds"):
+        oocbe.Table.from_pandas(frame)
+
+
+def test_columns_of_pandas_may_be_called_by_numbers():
+    pandas = pytest.importorskip("pandas")
+    assert oocbe.Table.from_pandas(pandas.DataFrame({0: [1, 0], "value": [5, 7]})).to_dict() == {(1,): 5, (0,): 7}
+
+
+def test_integers_of_128_bits_are_taken_where_64_hold_them():
+    polars = pytest.importorskip("polars")
+    numbers = polars.Series([1, (1 << 62) + 1], dtype=polars.Int128)
+    column = polars.Series([1, 0], dtype=polars.Int128)
+    table = oocbe.Table.from_polars(polars.DataFrame({"x": column, "value": numbers}))
+    assert table.to_dict() == {(1,): 1, (0,): (1 << 62) + 1}
+    numbers = polars.Series([1, 1 << 64], dtype=polars.Int128)
+    with pytest.raises(ModelError, match="beyond 64 bits"):
+        oocbe.Table.from_polars(polars.DataFrame({"x": [0, 1], "value": numbers}))
