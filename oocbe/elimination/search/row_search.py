@@ -57,6 +57,17 @@ ROOT_PASSES, LITTLE, MOST_ROUNDS = 10, 0.01, 40
 are repeated at most."""
 
 
+def ascend_root(ascent: RowAscent) -> Generator[None, None, None]:
+    """Raise the bound of the row that assigns nothing, as far as passes over all variables bring it, some at a time."""
+    level = ascent.level(range(len(ascent.tables.problem.sizes)))
+    for _ in range(MOST_ROUNDS):
+        before = ascent.bound
+        ascent.ascend(level, ROOT_PASSES)
+        yield
+        if ascent.bound >= ascent.need or ascent.bound - before <= LITTLE * ascent.bound:
+            break
+
+
 class RowSearch:
     """One search of one min-sum problem.
 
@@ -214,13 +225,7 @@ class RowSearch:
     def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
         """An ascent below a threshold, as far as passes over all variables bring it."""
         ascent = RowAscent(self._tables, threshold, self._backend)
-        level = ascent.level(range(len(self._tables.problem.sizes)))
-        for _ in range(MOST_ROUNDS):
-            before = ascent.bound
-            ascent.ascend(level, ROOT_PASSES)
-            yield
-            if ascent.bound >= ascent.need or ascent.bound - before <= LITTLE * ascent.bound:
-                break
+        yield from ascend_root(ascent)
         return ascent
 
     def _walk(self, walk: Walk) -> Generator[None, None, Walked]:
