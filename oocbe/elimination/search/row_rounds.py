@@ -1,9 +1,13 @@
 """When rows with bounds of their own are tried beside a search with bounds, and for how long.
 
-Which of the two closes a problem can't be told beforehand. So the search by rows
-(:mod:`oocbe.elimination.search.row_search`) goes first, for a moment: where it proves the optimum, or is expected to,
-it goes on. Else it gets as much time as everything else has taken, or an eighth where that has proven much more, so
-that both together take at most twice what the better one takes.
+Which of the two closes a problem can't be told beforehand. So rows go first, for a moment: where they prove the
+optimum, or are expected to, they go on. Else they get as much time as everything else has taken, or an eighth where
+that has proven much more, so that both together take at most twice what the better one takes. Nor can it be told
+whether rows should be searched breadth first, which merges them (:mod:`oocbe.elimination.search.row_search`), or depth
+first, which orders variables anew in each (:mod:`oocbe.elimination.search.depth_search`): they take turns.
+
+Problems of packing are for linear programs, which bound them by cliques of conflicts: these go first there, and rows
+are searched depth first where they have not settled it.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
 
 if TYPE_CHECKING:
+    from oocbe.elimination.search.depth_search import DepthSearch
     from oocbe.elimination.search.reduced_elimination import ReducedElimination
     from oocbe.elimination.search.row_search import RowSearch
     from oocbe.pruning.row_tables import Tables
@@ -47,6 +52,9 @@ this part of what everything else takes."""
 SLICE_SECONDS = 0.05
 """After which it is looked at what the search expects."""
 
+DEPTH_SHARE = 2.0
+"""Depth first takes so many times what breadth first does, where both are open."""
+
 EASY_SECONDS = 0.8
 """Of a first attempt where elimination without bounds would not take long."""
 
@@ -59,6 +67,9 @@ SAMPLE_SECONDS = 0.3
 WORK_SHARE = 0.5
 """Of the memory for messages that rows may take while they work: there are no messages then, but memory that was freed
 may not have been given back."""
+
+DEPTH_MEMORY = 0.25
+"""Of that, for the states of a search depth first."""
 
 HELD_SHARE = 0.125
 """Of the memory for messages: a walk that holds more is given up when messages are to be made."""
@@ -74,16 +85,17 @@ class RowRounds:
 
     def __init__(self, problem: Problem, options: SolveOptions, deadline: Deadline) -> None:
         self._problem, self._options, self._deadline = problem, options, deadline
-        self._begin = time.perf_counter()
+        self._begin_time = time.perf_counter()
         self._search: RowSearch | None = None
+        self._depth: DepthSearch | None = None
         self._elimination: ReducedElimination | None = None
         self._is_open = options.bounds == "auto" and options.order == "auto"
-        self._is_open = self._is_open and not is_packing(problem)
+        self._is_packing = self._is_open and is_packing(problem)
 
     @property
     def seconds(self) -> float:
         """That rows have taken, and elimination of what is left before them."""
-        parts = (self._search, self._elimination)
+        parts = (self._search, self._depth, self._elimination)
         return sum(part.seconds for part in parts if part is not None)
 
     def make_room(self, memory: int, share: float = HELD_SHARE) -> int:
@@ -100,7 +112,7 @@ class RowRounds:
 
     def load(self) -> None:
         """Have the tables laid out and compiled loops loaded, which is no part of the time."""
-        if self._is_open and self._tables is not None:
+        if self._is_open and not self._is_packing and self._tables is not None:
             from oocbe.pruning.row_ascent import load_loops
 
             load_loops()
@@ -109,17 +121,19 @@ class RowRounds:
         """Say what rows have done, where there were any."""
         if self._elimination is not None:
             self._elimination.tell(statistics)
-        search = self._search
-        if search is None or not self.sentence:
-            return
         statistics.bounds = "; ".join(filter(None, (self.sentence, statistics.bounds)))
-        statistics.total_rows += search.rows
-        statistics.largest_rows = max(statistics.largest_rows, search.largest)
+        if self._search is not None:
+            statistics.total_rows += self._search.rows
+            statistics.largest_rows = max(statistics.largest_rows, self._search.largest)
+        if self._depth is not None:
+            statistics.total_rows += self._depth.nodes
 
     @property
     def sentence(self) -> str:
         """What rows and their bounds did; empty where there were none."""
-        return "" if self._search is None or not self._search.rows else self._search.sentence
+        breadth = "" if self._search is None or not self._search.rows else self._search.sentence
+        depth = "" if self._depth is None or not self._depth.nodes else self._depth.sentence
+        return "; ".join(filter(None, (breadth, depth)))
 
     @property
     def outlook(self) -> str:
@@ -157,8 +171,8 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        while self._is_open and not known.is_near_enough:
-            if self._search is not None and self._search.is_hopeless:
+        while self._is_open and not self._is_packing and not known.is_near_enough:
+            if self._search is not None and self._search.is_hopeless and self._depth_is_over:
                 return
             if self.seconds >= seconds + more * self._is_promising:
                 return
@@ -172,13 +186,17 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        others = time.perf_counter() - self._begin - self.seconds
+        others = time.perf_counter() - self._begin_time - self.seconds
         while self._is_open and not known.is_near_enough:
             most = LEAST_SHARE * others if self._is_behind(known) else others
             if self.seconds >= most + PAYS_SECONDS * self._is_promising:
                 return
             look()
             self._work(known)
+
+    @property
+    def _depth_is_over(self) -> bool:
+        return self._depth is None or self._depth.is_over
 
     @property
     def _is_promising(self) -> bool:
@@ -195,24 +213,41 @@ class RowRounds:
 
     def _work(self, known: Knowledge) -> None:
         """Go on for a slice, or eliminate what is left once that is not expected to take longer than all so far."""
-        if self._search is None:
-            if self._tables is None:
-                self._is_open = False  # the problem is none for rows
-                return
-            # An easy solve ends before these are needed.
-            from oocbe.elimination.search.reduced_elimination import ReducedElimination
-            from oocbe.elimination.search.row_search import RowSearch
-
-            memory = int(WORK_SHARE * message_memory(self._options))
-            self._search = RowSearch(self._tables, known, memory, self._options.backend)
-            self._elimination = ReducedElimination(self._search.reduction, self._options)
-        elimination = self._elimination
-        if elimination is not None and elimination.is_due(time.perf_counter() - self._begin):
+        if self._depth is None and not self._begin(known):
+            self._is_open = False  # the problem is none for rows
+            return
+        elimination, breadth, depth = self._elimination, self._search, self._depth
+        assert depth is not None
+        if elimination is not None and elimination.is_due(time.perf_counter() - self._begin_time):
             elimination.run(known, self.make_room(message_memory(self._options)), self._deadline)
             if known.is_near_enough:
                 return
-        self._search.work(SLICE_SECONDS, self._deadline)
-        self._is_open = not self._search.is_over
+        has_turn = breadth is None or breadth.is_over or breadth.is_hopeless
+        has_turn = has_turn or depth.seconds <= DEPTH_SHARE * breadth.seconds
+        if has_turn and not depth.is_over:
+            depth.work(SLICE_SECONDS, self._deadline)
+        elif breadth is not None:
+            breadth.work(SLICE_SECONDS, self._deadline)
+        self._is_open = not (depth.is_over and (breadth is None or breadth.is_over))
+
+    def _begin(self, known: Knowledge) -> bool:
+        """Make the searches; False where the problem is none for them."""
+        tables = self._tables
+        if tables is None:
+            return False
+        # An easy solve ends before these are needed.
+        from oocbe.elimination.search.depth_search import DepthSearch
+        from oocbe.elimination.search.reduced_elimination import ReducedElimination
+        from oocbe.elimination.search.row_search import RowSearch
+        from oocbe.pruning.row_reduction import reduced
+
+        memory = int(WORK_SHARE * message_memory(self._options))
+        reduction = reduced(tables)
+        if not self._is_packing:
+            self._search = RowSearch(reduction, known, memory, self._options.backend)
+            self._elimination = ReducedElimination(reduction, self._options)
+        self._depth = DepthSearch(reduction, known, int(DEPTH_MEMORY * memory))
+        return True
 
     @cached_property
     def _tables(self) -> Tables | None:
