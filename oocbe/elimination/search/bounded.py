@@ -128,7 +128,7 @@ class BoundedSolve:
                 if not known.is_near_enough:
                     _load_relaxation()
                     self._take(incumbents)
-                    whole = self._bound(whole, math.inf, self._others.root_seconds(options.bound_seconds))
+                    whole = self._bound(whole, math.inf, min(self._others.root_seconds(options.bound_seconds), self.rows.patience))
                     self._take(incumbents)
                     deadline.check_requested()
                     self._improve(incumbents)
@@ -267,7 +267,7 @@ class BoundedSolve:
             if self._others.try_where_due(self._keep):
                 return False
             incumbents.extend(options.incumbent_seconds)
-            scope = self._tightened(scope, threshold, min(share, self._others.patience))
+            scope = self._tightened(scope, threshold, min(share, self._others.patience, self.rows.patience))
             if known.upper_bound < threshold:
                 return True
             seconds = options.order_seconds

@@ -80,6 +80,7 @@ class DepthSearch:
         self.is_over = False
         self._ascent: RowAscent | None = None
         self._search: Search | None = None
+        self._stale: NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
         self._base: NDArray[np.int64] = np.zeros((0, 3), dtype=np.int64)
         self._heap: list[tuple[int | float, int, int, Any]] = []
         self._pushed = self._restored = 0
@@ -143,6 +144,7 @@ class DepthSearch:
         mean = float(above.mean()) if len(above) else 1.0
         self._search = Search(
             states=np.empty((depths, len(ascent.state)), dtype=np.int32),
+            stale=np.empty((depths, len(ascent.network.function)), dtype=np.uint8),
             bounds=np.zeros(depths, dtype=np.int64),
             trail=np.zeros((sum(sizes) + count + 1, 3), dtype=np.int64),
             mark=np.zeros(depths, dtype=np.int64),
@@ -159,6 +161,10 @@ class DepthSearch:
         self._ascent = ascent = RowAscent(self._tables, known.upper_bound)
         for _ in ascend_root(ascent):
             pass
+        self._stale = np.ones(len(ascent.network.function), dtype=np.uint8)
+        no_decisions, failures = np.zeros((0, 3), dtype=np.int64), np.zeros(len(self._tables.problem.sizes))
+        fixed = (ascent.need, PASSES, RADIUS, no_decisions, failures)
+        ascent.bound = int(restore(ascent.network, ascent.state, self._stale, ascent.bound, *fixed))
         known.raise_lower(ascent.in_costs(ascent.bound), "dual ascent")
 
     def _go_on_elsewhere(self) -> None:
@@ -177,10 +183,10 @@ class DepthSearch:
             assert ascent is not None
         if ascent.bound >= ascent.need:
             return
-        search.states[0] = ascent.state
-        bound = restore(
-            ascent.network, search.states[0], ascent.bound, ascent.need, PASSES, RADIUS, path, search.failures
-        )
+        state, stale = search.states[0], search.stale[0]
+        state[:], stale[:] = ascent.state, self._stale
+        fixed = (ascent.need, PASSES, RADIUS, path, search.failures)
+        bound = restore(ascent.network, state, stale, ascent.bound, *fixed)
         self._restored += 1 + len(path) // 4
         if bound >= ascent.need:
             return

@@ -12,6 +12,7 @@ are searched depth first where they have not settled it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -49,11 +50,19 @@ BEHIND, LEAST_SHARE = 0.5, 0.125
 """Where others have proven this part of the distance from what rows have proven to the incumbent, rows get less time:
 this part of what everything else takes."""
 
+LEAST_PATIENCE = 0.5
+"""Seconds at least that everything else has at a time."""
+
 SLICE_SECONDS = 0.05
 """After which it is looked at what the search expects."""
 
-DEPTH_SHARE = 2.0
-"""Depth first takes so many times what breadth first does, where both are open."""
+DEPTH_SHARE = 3.0
+"""Depth first takes so many times what breadth first does where both are open, and as much where that is expected to
+end soon."""
+
+DEPTH_FACTOR = 3.0
+"""While depth first is open, rows have so many times what everything else has taken: bounds at the root that have not
+closed a problem in the time of a first attempt take long, and few problems need them."""
 
 EASY_SECONDS = 0.8
 """Of a first attempt where elimination without bounds would not take long."""
@@ -189,10 +198,19 @@ class RowRounds:
         others = time.perf_counter() - self._begin_time - self.seconds
         while self._is_open and not known.is_near_enough:
             most = LEAST_SHARE * others if self._is_behind(known) else others
+            if not self._depth_is_over:
+                most *= DEPTH_FACTOR
             if self.seconds >= most + PAYS_SECONDS * self._is_promising:
                 return
             look()
             self._work(known)
+
+    @property
+    def patience(self) -> float:
+        """Seconds that everything else may take before rows go on."""
+        if not self._is_open or self._is_packing or self._depth_is_over:
+            return math.inf
+        return max(LEAST_PATIENCE, self.seconds / DEPTH_FACTOR)
 
     @property
     def _depth_is_over(self) -> bool:
@@ -223,7 +241,7 @@ class RowRounds:
             if known.is_near_enough:
                 return
         has_turn = breadth is None or breadth.is_over or breadth.is_hopeless
-        has_turn = has_turn or depth.seconds <= DEPTH_SHARE * breadth.seconds
+        has_turn = has_turn or depth.seconds <= (1.0 if self._is_promising else DEPTH_SHARE) * breadth.seconds
         if has_turn and not depth.is_over:
             depth.work(SLICE_SECONDS, self._deadline)
         elif breadth is not None:
