@@ -223,7 +223,8 @@ def latin_square(order: int, seed: int) -> Problem:
     )
 
 
-def test_rows_are_tried_where_hard_constraints_leave_no_value_free():
+def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
+    monkeypatch.setattr(row_rounds, "DENSE", 2.0)
     problem = latin_square(4, seed=1)
     rounds = RowRounds(problem, SolveOptions(), Deadline())
     known = Knowledge(problem, NO_GAP, lambda *_: None)

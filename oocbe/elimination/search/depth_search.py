@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_search import ascend_root
+from oocbe.errors import OocbeError, TimeLimitError
 from oocbe.kernels.cpu.pruning.depth_first import (
     DEPTH,
     EXHAUSTED,
@@ -35,6 +36,7 @@ from oocbe.kernels.cpu.pruning.depth_first import (
     restore,
     search_depth_first,
 )
+from oocbe.pruning.incumbent import find_incumbent
 from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_reduction import Reduction
 from oocbe.system.deadline import Deadline
@@ -44,6 +46,9 @@ PASSES, RADIUS = 2, 2
 
 FIRST_NODES = 64
 """Made in the first compiled call; later ones by the pace, for :data:`CALL_SECONDS`."""
+
+LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
+"""Of a search for an assignment where none is known: the more is ruled out at the root."""
 
 CALL_SECONDS = 0.02
 """Of a compiled call: signals, limits and assignments found elsewhere are looked at after it."""
@@ -129,7 +134,18 @@ class DepthSearch:
             self.is_over = True
 
     def _begin(self) -> None:
-        """Lay out the root."""
+        """Lay out the root, below an assignment wherever one can be had."""
+        known = self._known
+        if known.value is None:
+            found = None
+            try:
+                found = find_incumbent(known.problem, LOOK_SECONDS, iterations=LOOK_ITERATIONS)
+            except TimeLimitError:
+                raise
+            except OocbeError:
+                pass  # not every problem has such a search
+            if found is not None:
+                known.offer(found.value, found.assignment, found.method)
         self._root()
         ascent = self._ascent
         assert ascent is not None

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from oocbe.elimination.buckets.resources import message_memory
@@ -50,15 +51,19 @@ BEHIND, LEAST_SHARE = 0.5, 0.125
 """Where others have proven this part of the distance from what rows have proven to the incumbent, rows get less time:
 this part of what everything else takes."""
 
+DENSE = 0.25
+"""Part of all pairs of variables in a hard constraint from which on a problem of packing is searched as others are, as
+each choice forbids most of the rest. Problems of photographs have an eighth at most."""
+
 LEAST_PATIENCE = 0.5
 """Seconds at least that everything else has at a time."""
 
 SLICE_SECONDS = 0.05
 """After which it is looked at what the search expects."""
 
-DEPTH_SHARE = 3.0
-"""Depth first takes so many times what breadth first does where both are open, and as much where that is expected to
-end soon."""
+DEPTH_SHARE, PROMISING_SHARE = 4.0, 1.0
+"""Depth first takes so many times what breadth first does where both are open; the second where breadth first is
+expected to end soon."""
 
 DEPTH_FACTOR = 3.0
 """While depth first is open, rows have so many times what everything else has taken: bounds at the root that have not
@@ -90,16 +95,22 @@ class RowRounds:
     Parameters
     ----------
     problem, options : what is solved. deadline : of the search.
+
+    Attributes
+    ----------
+    order_seconds : that finding orders of the problem took: those of what is left take as long, and are not looked for
+        before rows have had that time.
     """
 
     def __init__(self, problem: Problem, options: SolveOptions, deadline: Deadline) -> None:
         self._problem, self._options, self._deadline = problem, options, deadline
+        self.order_seconds = 0.0
         self._begin_time = time.perf_counter()
         self._search: RowSearch | None = None
         self._depth: DepthSearch | None = None
         self._elimination: ReducedElimination | None = None
         self._is_open = options.bounds == "auto" and options.order == "auto"
-        self._is_packing = self._is_open and is_packing(problem)
+        self._is_packing = self._is_open and is_packing(problem) and not _is_dense(problem)
 
     @property
     def seconds(self) -> float:
@@ -236,13 +247,15 @@ class RowRounds:
             return
         elimination, breadth, depth = self._elimination, self._search, self._depth
         assert depth is not None
-        if elimination is not None and elimination.is_due(time.perf_counter() - self._begin_time):
+        is_time = self.seconds >= self.order_seconds
+        if is_time and elimination is not None and elimination.is_due(time.perf_counter() - self._begin_time):
             elimination.run(known, self.make_room(message_memory(self._options)), self._deadline)
             if known.is_near_enough:
                 return
-        has_turn = breadth is None or breadth.is_over or breadth.is_hopeless
-        has_turn = has_turn or depth.seconds <= (1.0 if self._is_promising else DEPTH_SHARE) * breadth.seconds
-        if has_turn and not depth.is_over:
+        share = PROMISING_SHARE if self._is_promising else DEPTH_SHARE
+        if breadth is None or breadth.is_over or breadth.is_hopeless:
+            share = math.inf
+        if not depth.is_over and (breadth is None or depth.seconds <= share * breadth.seconds):
             depth.work(SLICE_SECONDS, self._deadline)
         elif breadth is not None:
             breadth.work(SLICE_SECONDS, self._deadline)
@@ -272,6 +285,13 @@ class RowRounds:
         from oocbe.pruning.row_tables import Tables
 
         return Tables.of(self._problem)
+
+
+def _is_dense(problem: Problem) -> bool:
+    """Whether hard constraints tie each variable to a good part of the others, so that few choices are made in all."""
+    pairs = {pair for c in problem.constraints for pair in combinations(sorted(c.scope), 2)}
+    count = len(problem.variables)
+    return 2 * len(pairs) >= DENSE * count * (count - 1)
 
 
 def rows_to_come(problem: Problem, options: SolveOptions) -> str:
