@@ -8,9 +8,10 @@ search by weighting constraints*), or the one of the last conflict (Lecoutre, Sa
 from last conflict(s) in constraint programming*). Bounds of nodes are those of rows.
 
 Early decisions are the worst, and a search that goes deep below a bad one does not come back. So it pauses after some
-nodes, its open nodes go to a heap, and the one with the least bound goes on (*hybrid best-first search*: Allouche, de
-Givry, Katsirelos, Schiex and Zytnicki 2015, *Anytime hybrid best-first search with tree decomposition for weighted
-CSP*). The least bound of all open nodes bounds the optimum.
+paths have ended, its open nodes go to a heap, and the one with the least bound goes on, the deepest of equal ones
+(*hybrid best-first search*: Allouche, de Givry, Katsirelos, Schiex and Zytnicki 2015, *Anytime hybrid best-first search
+with tree decomposition for weighted CSP*). Ends of paths are counted, not nodes, as assignments are at the ends. The
+least bound of all open nodes bounds the optimum.
 """
 
 from __future__ import annotations
@@ -28,17 +29,23 @@ from oocbe.elimination.search.row_search import ascend_root
 from oocbe.errors import OocbeError, TimeLimitError
 from oocbe.kernels.cpu.pruning.depth_first import (
     DEPTH,
+    ENDS,
     EXHAUSTED,
     FULL,
     LAST,
     LEAF,
+    NODES,
     Search,
     restore,
     search_depth_first,
 )
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
 from oocbe.pruning.incumbent import find_incumbent
 from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_reduction import Reduction
+from oocbe.pruning.row_tables import Tables
+from oocbe.settings.option_values import Gap
 from oocbe.system.deadline import Deadline
 
 PASSES, RADIUS = 2, 2
@@ -54,7 +61,7 @@ CALL_SECONDS = 0.02
 """Of a compiled call: signals, limits and assignments found elsewhere are looked at after it."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 32, 1 << 14
-"""Nodes after which another open node goes on: at first, and at most."""
+"""Ends of paths after which another open node goes on: at first, and at most."""
 
 MOST_RESTORED, LEAST_RESTORED = 0.1, 0.05
 """Nodes made again are kept between these parts of all, by longer and shorter pauses."""
@@ -76,6 +83,7 @@ class DepthSearch:
     Attributes
     ----------
     nodes : made. seconds : taken. is_over : whether there is nothing more to do.
+    lower : bound on the optimum that it has shown by itself, where it has.
     """
 
     def __init__(self, reduction: Reduction, known: Knowledge, memory: int) -> None:
@@ -83,10 +91,12 @@ class DepthSearch:
         self.nodes = 0
         self.seconds = 0.0
         self.is_over = False
+        self.lower: int | float | None = None
+        self._begin_seconds, self._ahead, self._at_work = 0.0, 1.0, 0.0
         self._ascent: RowAscent | None = None
         self._search: Search | None = None
         self._stale: NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
-        self._base: NDArray[np.int64] = np.zeros((0, 3), dtype=np.int64)
+        self._base: NDArray[np.int64] = np.zeros((0, 4), dtype=np.int64)
         self._heap: list[tuple[int | float, int, int, Any]] = []
         self._pushed = self._restored = 0
         self._pause, self._left = FIRST_PAUSE, FIRST_PAUSE
@@ -112,6 +122,13 @@ class DepthSearch:
             self.is_over = True
         finally:
             self.seconds += time.perf_counter() - begin
+
+    @property
+    def expected(self) -> float:
+        """Seconds from the root to the end, reckoned from the part of the tree that is behind it, each value of a
+        variable being as much as another; infinite before the first part."""
+        behind = 1.0 - self._ahead - self._is_at_node * self._at_work
+        return (self.seconds - self._begin_seconds) / behind if behind > 0.0 else math.inf
 
     @property
     def sentence(self) -> str:
@@ -162,14 +179,15 @@ class DepthSearch:
             states=np.empty((depths, len(ascent.state)), dtype=np.int32),
             stale=np.empty((depths, len(ascent.network.function)), dtype=np.uint8),
             bounds=np.zeros(depths, dtype=np.int64),
-            trail=np.zeros((sum(sizes) + count + 1, 3), dtype=np.int64),
+            trail=np.zeros((sum(sizes) + count + 1, 4), dtype=np.int64),
             mark=np.zeros(depths, dtype=np.int64),
             weight=above / (mean or 1.0),
             failures=np.zeros(count),
             wanted=np.full(count, -1, dtype=np.int64),
-            counts=np.array([0, 0, -1], dtype=np.int64),
+            counts=np.array([0, 0, -1, 0], dtype=np.int64),
         )
         heapq.heappush(self._heap, (-math.inf, 0, 0, self._base))
+        self._begin_seconds = self.seconds
 
     def _root(self) -> None:
         """An ascent below the incumbent, as far as passes over all variables bring it."""
@@ -178,10 +196,16 @@ class DepthSearch:
         for _ in ascend_root(ascent):
             pass
         self._stale = np.ones(len(ascent.network.function), dtype=np.uint8)
-        no_decisions, failures = np.zeros((0, 3), dtype=np.int64), np.zeros(len(self._tables.problem.sizes))
+        no_decisions, failures = np.zeros((0, 4), dtype=np.int64), np.zeros(len(self._tables.problem.sizes))
         fixed = (ascent.need, PASSES, RADIUS, no_decisions, failures)
         ascent.bound = int(restore(ascent.network, ascent.state, self._stale, ascent.bound, *fixed))
-        known.raise_lower(ascent.in_costs(ascent.bound), "dual ascent")
+        self._raise(ascent.in_costs(ascent.bound), "dual ascent")
+
+    def _raise(self, lower: int | float, why: str) -> None:
+        """Report a bound on the optimum."""
+        if self.lower is None or lower > self.lower:
+            self.lower = lower
+        self._known.raise_lower(lower, why)
 
     def _go_on_elsewhere(self) -> None:
         """Take the open node with the least bound, and make its state again."""
@@ -190,7 +214,9 @@ class DepthSearch:
         low, _, _, path = heapq.heappop(self._heap)
         self._least = low
         if low > -math.inf:
-            known.raise_lower(low, "depth-first search")
+            self._raise(low, "depth-first search")
+        self._at_work = _part(path)
+        self._ahead -= self._at_work
         if low >= known.upper_bound:
             return
         if known.upper_bound < ascent.threshold:
@@ -217,12 +243,12 @@ class DepthSearch:
         search, ascent, known = self._search, self._ascent, self._known
         assert search is not None and ascent is not None
         need = ascent.need_below(known.upper_bound)
-        nodes = max(1, min(self._left, int(CALL_SECONDS / self._pace)))
-        begin, before = time.perf_counter(), int(search.counts[1])
-        status = search_depth_first(ascent.network, search, need, PASSES, RADIUS, nodes, self._is_refuted)
-        made = int(search.counts[1]) - before
+        nodes = max(1, int(CALL_SECONDS / self._pace))
+        begin, before, ends = time.perf_counter(), int(search.counts[NODES]), int(search.counts[ENDS])
+        status = search_depth_first(ascent.network, search, need, PASSES, RADIUS, nodes, self._left, self._is_refuted)
+        made = int(search.counts[NODES]) - before
         self.nodes += made
-        self._left -= made
+        self._left -= int(search.counts[ENDS]) - ends
         if made:
             self._pace = (time.perf_counter() - begin) / made
         self._is_refuted = False
@@ -262,9 +288,27 @@ class DepthSearch:
             low = max(self._least, ascent.in_costs(int(search.bounds[place])))
             if low < self._known.upper_bound:
                 self._pushed += 1
-                heapq.heappush(self._heap, (low, -len(path), -self._pushed, path))
+                self._ahead += _part(path)
+                heapq.heappush(self._heap, (low, -int(path[:, 2].sum()), self._pushed, path))
         self._is_at_node = False
         if self._restored > MOST_RESTORED * self.nodes:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
         elif self._restored < LEAST_RESTORED * self.nodes and self._pause > FIRST_PAUSE:
             self._pause //= 2
+
+
+def _part(path: NDArray[np.int64]) -> float:
+    """The part of the whole tree below some decisions, each value left to a variable being as much as another."""
+    one = 1.0 / path[:, 3]
+    return float(np.where(path[:, 2] == 1, one, 1.0 - one).prod())
+
+
+def load_loops() -> None:
+    """Load the compiled loops, or compile them."""
+    variables = (Variable("a", 2), Variable("b", 2))
+    problem = Problem(variables, (Function.from_array((0, 1), [[0, 1], [1, 0]]),))
+    tables = Tables.of(problem)
+    assert tables is not None
+    known = Knowledge(problem, Gap(), lambda *_: None)
+    search = DepthSearch(Reduction(tables, (0, 1), (), (2, 2)), known, 1 << 20)
+    search.work(math.inf, Deadline())

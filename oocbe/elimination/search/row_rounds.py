@@ -61,13 +61,16 @@ LEAST_PATIENCE = 0.5
 SLICE_SECONDS = 0.05
 """After which it is looked at what the search expects."""
 
-DEPTH_SHARE, PROMISING_SHARE = 4.0, 1.0
-"""Depth first takes so many times what breadth first does where both are open; the second where breadth first is
-expected to end soon."""
+FIRST_SHARE, PROMISING_SHARE, LATER_SHARE, MOST_SHARE = 0.25, 0.03125, 1.0, 4.0
+"""Depth first takes so many times what breadth first does: while nothing is known of that one; where it is expected to
+end soon; else, or where both are; and where only depth first is, or breadth first is hopeless."""
 
-DEPTH_FACTOR = 3.0
-"""While depth first is open, rows have so many times what everything else has taken: bounds at the root that have not
-closed a problem in the time of a first attempt take long, and few problems need them."""
+DEPTH_SECONDS = 4.0
+"""A search depth first that expects to take so long at most has as much beside what walks have."""
+
+DEPTH_FACTOR = 2.0
+"""While both are open, they have so many times what everything else has taken: bounds at the root that have not closed
+a problem in the time of a first attempt take long, and few problems need them."""
 
 EASY_SECONDS = 0.8
 """Of a first attempt where elimination without bounds would not take long."""
@@ -133,9 +136,11 @@ class RowRounds:
     def load(self) -> None:
         """Have the tables laid out and compiled loops loaded, which is no part of the time."""
         if self._is_open and not self._is_packing and self._tables is not None:
+            from oocbe.elimination.search import depth_search
             from oocbe.pruning.row_ascent import load_loops
 
             load_loops()
+            depth_search.load_loops()
 
     def tell(self, statistics: Statistics) -> None:
         """Say what rows have done, where there were any."""
@@ -192,10 +197,16 @@ class RowRounds:
         TimeLimitError : the deadline came.
         """
         while self._is_open and not self._is_packing and not known.is_near_enough:
-            if self._search is not None and self._search.is_hopeless and self._depth_is_over:
-                return
-            if self.seconds >= seconds + more * self._is_promising:
-                return
+            walks, depth = self._search, self._depth
+            if walks is not None and depth is not None:
+                is_more = self._is_depth_promising and depth.seconds < seconds + min(more, DEPTH_SECONDS)
+                most = seconds + more * self._is_promising
+                if walks.is_over or walks.is_hopeless:
+                    is_more |= not depth.is_over and depth.seconds < min(seconds, max(LEAST_PATIENCE, self._walked))
+                else:
+                    is_more |= self._walked < most
+                if not is_more:
+                    return
             look()
             self._work(known)
 
@@ -209,9 +220,12 @@ class RowRounds:
         others = time.perf_counter() - self._begin_time - self.seconds
         while self._is_open and not known.is_near_enough:
             most = LEAST_SHARE * others if self._is_behind(known) else others
-            if not self._depth_is_over:
+            if not self._depth_is_over and self._search is not None:
                 most *= DEPTH_FACTOR
-            if self.seconds >= most + PAYS_SECONDS * self._is_promising:
+            more = DEPTH_SECONDS * self._is_depth_promising
+            if self._is_promising:
+                more = max(more, PAYS_SECONDS * (1 + self._depth_share))
+            if self.seconds >= most + more:
                 return
             look()
             self._work(known)
@@ -228,16 +242,27 @@ class RowRounds:
         return self._depth is None or self._depth.is_over
 
     @property
+    def _walked(self) -> float:
+        """Seconds without those of the search depth first."""
+        return self.seconds - (0.0 if self._depth is None else self._depth.seconds)
+
+    @property
+    def _is_depth_promising(self) -> bool:
+        """Whether the search depth first is expected to end soon."""
+        return self._depth is not None and not self._depth.is_over and self._depth.expected <= DEPTH_SECONDS
+
+    @property
     def _is_promising(self) -> bool:
-        """Whether the search is expected to end soon."""
+        """Whether the search breadth first is expected to end soon."""
         expected = None if self._search is None else self._search.expected
         return expected is not None and expected <= PROMISING_SECONDS
 
     def _is_behind(self, known: Knowledge) -> bool:
         """Whether others have proven much more than rows have."""
-        own = None if self._search is None else self._search.lower
-        if own is None or known.lower is None:
+        bounds = [part.lower for part in (self._search, self._depth) if part is not None and part.lower is not None]
+        if not bounds or known.lower is None:
             return False
+        own = max(bounds)
         return known.lower - own > BEHIND * (known.upper_bound - own)
 
     def _work(self, known: Knowledge) -> None:
@@ -252,14 +277,23 @@ class RowRounds:
             elimination.run(known, self.make_room(message_memory(self._options)), self._deadline)
             if known.is_near_enough:
                 return
-        share = PROMISING_SHARE if self._is_promising else DEPTH_SHARE
-        if breadth is None or breadth.is_over or breadth.is_hopeless:
-            share = math.inf
-        if not depth.is_over and (breadth is None or depth.seconds <= share * breadth.seconds):
+        if not depth.is_over and (breadth is None or depth.seconds <= self._depth_share * breadth.seconds):
             depth.work(SLICE_SECONDS, self._deadline)
         elif breadth is not None:
             breadth.work(SLICE_SECONDS, self._deadline)
         self._is_open = not (depth.is_over and (breadth is None or breadth.is_over))
+
+    @property
+    def _depth_share(self) -> float:
+        """Seconds of the search depth first for each one of walks."""
+        breadth = self._search
+        if breadth is None or breadth.is_over:
+            return math.inf
+        if self._is_promising:
+            return LATER_SHARE if self._is_depth_promising else PROMISING_SHARE
+        if breadth.is_hopeless or self._is_depth_promising:
+            return MOST_SHARE
+        return FIRST_SHARE if breadth.expected is None else LATER_SHARE
 
     def _begin(self, known: Knowledge) -> bool:
         """Make the searches; False where the problem is none for them."""

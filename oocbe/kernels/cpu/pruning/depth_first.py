@@ -19,10 +19,11 @@ from oocbe.kernels.cpu.pruning.stale_ascent import ascend_open, collect, count_l
 
 EXHAUSTED, LEAF, PAUSED, FULL = 0, 1, 2, 3
 """How :func:`search_depth_first` ends: nothing is left; at a node that leaves one value to each variable; after so many
-nodes; where there is no state left for another decision."""
+nodes or ends of paths; where there is no state left for another decision."""
 
-DEPTH, NODES, LAST = 0, 1, 2
-"""Places of what is counted: the node's depth, nodes made, the variable of the last conflict or -1."""
+DEPTH, NODES, LAST, ENDS = 0, 1, 2, 3
+"""Places of what is counted: the node's depth, nodes made, the variable of the last conflict or -1, and how often a
+path has ended, at a leaf or where a decision was ruled out."""
 
 
 class Search(NamedTuple):
@@ -31,12 +32,13 @@ class Search(NamedTuple):
     Attributes
     ----------
     states : int32 (depths, state). stale : uint8 (depths, uses), 1 where a use is. bounds : int64 (depths,).
-    trail : int64 (most decisions, 3): variable, value, and 1 where the variable has it, 0 where not.
+    trail : int64 (most decisions, 4): variable, value, 1 where the variable has it, 0 where not, and how many values
+        the variable had left.
     mark : int64 (depths,), decisions that led to the node at each depth.
     weight : float64 (functions,), what speaks for deciding the function's variables early.
     failures : float64 (variables,), conflicts that ended at each.
     wanted : int64 (variables,), the value to try first; -1: the cheapest one.
-    counts : int64 (3,), see :data:`DEPTH`.
+    counts : int64 (4,), see :data:`DEPTH`.
     """
 
     states: Any
@@ -89,7 +91,7 @@ def _value(network: Any, state: Any, v: Any, wanted: Any) -> Any:
 
 @jit
 def search_depth_first(
-    network: Any, search: Any, need: Any, passes: Any, radius: Any, most_nodes: Any, is_refuted: Any
+    network: Any, search: Any, need: Any, passes: Any, radius: Any, most_nodes: Any, most_ends: Any, is_refuted: Any
 ) -> Any:
     """Go on from the node at the depth that ``search.counts`` says; returns how it ends, see :data:`EXHAUSTED`.
 
@@ -97,7 +99,7 @@ def search_depth_first(
     ----------
     need : nodes whose bound reaches it go. passes, radius : as of
         :func:`~oocbe.kernels.cpu.pruning.row_ascent.bound_rows`.
-    most_nodes : made at most in this call, one more at times.
+    most_nodes : made at most in this call, one more at times. most_ends : of paths in this call, after which it pauses.
     is_refuted : whether the node is done with, as a leaf is whose value is known.
     """
     least, work = _scratch(network)
@@ -109,16 +111,17 @@ def search_depth_first(
         most_uses = max(most_uses, network.use_start[v + 1] - network.use_start[v])
     ahead = np.empty(most_uses, dtype=np.bool_)
     counts, trail, mark, bounds = search.counts, search.trail, search.mark, search.bounds
-    nodes = 0
+    nodes, last_end = 0, counts[ENDS] + most_ends
     while True:
         depth = counts[DEPTH]
         state = search.states[depth]
         if not is_refuted:
-            if nodes >= most_nodes:
+            if nodes >= most_nodes or counts[ENDS] >= last_end:
                 return PAUSED
             count_left(network, state, left)
             v = _choose(network, state, left, search.weight, search.failures, counts[LAST])
             if v < 0:
+                counts[ENDS] += 1
                 return LEAF
             if depth + 1 == len(search.states):
                 return FULL
@@ -134,7 +137,7 @@ def search_depth_first(
                 if b != a and child[network.value_start[v] + b] != REMOVED:
                     remove(network, v, b, child, stale, reach, radius)
             bound = collect(network, v, child, stale, bounds[depth], need, reach, radius, least, work)
-            left[v] = 1
+            values, left[v] = left[v], 1
             if bound < need:
                 bound = ascend_open(
                     network, child, stale, bound, need, passes, reach, radius, left, least, work, ahead, search.failures
@@ -142,13 +145,14 @@ def search_depth_first(
             else:
                 search.failures[v] += 1
             place = mark[depth]
-            trail[place, 0], trail[place, 1], trail[place, 2] = v, a, 1
+            trail[place, 0], trail[place, 1], trail[place, 2], trail[place, 3] = v, a, 1, values
             mark[depth + 1] = place + 1
             bounds[depth + 1] = bound
             counts[DEPTH] = depth + 1
             if bound < need:
                 continue
             counts[LAST] = v
+            counts[ENDS] += 1
         # The node is done with: the one before it goes on without the value that it had decided.
         is_refuted = True
         while is_refuted:
@@ -195,7 +199,7 @@ def restore(
     Parameters
     ----------
     state : int32 (state,), of the root; overwritten. stale : uint8 (uses,), the same. bound : of the root.
-    trail : int64 (decisions, 3). Without any, all that is stale is looked at.
+    trail : int64 (decisions, 4). Without any, all that is stale is looked at.
     """
     least, work = _scratch(network)
     count = len(network.value_start) - 1
