@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oocbe.elimination.search import depth_search
+from oocbe.elimination.search import depth_search, row_rounds
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.row_search import RowSearch
 from oocbe.errors import TimeLimitError
@@ -19,7 +20,7 @@ from oocbe.kernels.cpu.pruning.stale_ascent import collect
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_ascent import RowAscent
-from oocbe.pruning.row_reduction import Reduction
+from oocbe.pruning.row_reduction import Reduction, reduced
 from oocbe.pruning.row_tables import Tables
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import random_network
@@ -29,6 +30,21 @@ from tests.helpers.bound_problems import anything, costly_photographs, hidden_so
 NO_GAP = SolveOptions().gap
 
 
+def parity_checks(variables: int, checks: int, seed: int) -> Problem:
+    """Sums of four bits that are even, and a cost for each bit that is 1."""
+    random = np.random.default_rng(seed)
+    bits = np.indices((2,) * 4).reshape(4, -1).T
+    odd = bits[bits.sum(axis=1) % 2 == 1]
+    scopes = [tuple(random.choice(variables, size=4, replace=False).tolist()) for _ in range(checks)]
+    costs = random.normal(size=variables)
+    return Problem(
+        tuple(Variable(f"bit{v}", 2) for v in range(variables)),
+        tuple(Function((v,), [[1]], [cost], 0.0) for v, cost in enumerate(costs.tolist())),
+        tuple(Constraint(scope, odd) for scope in scopes),
+        name=f"parity checks {seed}",
+    )
+
+
 def whole(problem: Problem) -> Reduction:
     """A problem as it is: reduction would leave little of one as small as these."""
     tables = Tables.of(problem)
@@ -36,10 +52,12 @@ def whole(problem: Problem) -> Reduction:
     return Reduction(tables, tuple(range(len(problem.sizes))), (), problem.sizes)
 
 
-def search(problem: Problem, memory: int = 1 << 30) -> tuple[Knowledge, DepthSearch]:
+def search(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) -> tuple[Knowledge, DepthSearch]:
     """Run a search to its end; every bound and value that it reports on the way is checked."""
     best = optimum(problem)
     reduction = whole(problem)
+    if is_reduced:
+        reduction = reduced(reduction.tables)
     tolerance = 4 * reduction.tables.rounding
     ceiling = math.inf if problem.upper_bound is None else problem.upper_bound
 
@@ -54,15 +72,15 @@ def search(problem: Problem, memory: int = 1 << 30) -> tuple[Knowledge, DepthSea
 
 
 @pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
-@pytest.mark.parametrize("pause", [1, 10**6])
-def test_the_optimum_wherever_it_pauses(make, pause, monkeypatch):
+@pytest.mark.parametrize(("pause", "is_reduced"), [(1, False), (3, True), (10**6, False)])
+def test_the_optimum_wherever_it_pauses(make, pause, is_reduced, monkeypatch):
     monkeypatch.setattr(depth_search, "FIRST_PAUSE", pause)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)  # no assignment to begin with
     nodes = 0
     for seed in range(100):
         problem = make(seed)
         best = optimum(problem)
-        known, made = search(problem)
+        known, made = search(problem, is_reduced=is_reduced)
         assert made.is_over
         assert known.is_closed, problem.name
         if best == math.inf:
@@ -71,7 +89,64 @@ def test_the_optimum_wherever_it_pauses(make, pause, monkeypatch):
             assert known.value == pytest.approx(best, rel=1e-9, abs=1e-9)
             assert known.value == best or not problem.is_integral
         nodes += made.nodes
-    assert nodes > 100
+    assert nodes > 100 or is_reduced
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parity_checks(seed, monkeypatch):
+    monkeypatch.setattr(depth_search, "FIRST_PAUSE", 2)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    problem = parity_checks(12, 8, seed)
+    known, made = search(problem)
+    assert known.is_closed
+    assert known.value == pytest.approx(optimum(problem), abs=1e-9)
+    assert made.nodes > 2
+    assert made._ahead == pytest.approx(0.0, abs=1e-9)  # nothing of the tree is left
+
+
+def test_of_equal_nodes_the_deepest_goes_on_and_ends_are_counted(monkeypatch):
+    monkeypatch.setattr(depth_search, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    counted = []
+    put_back = DepthSearch._put_back
+
+    def noted(made):
+        search_ = made._search
+        counted.append(int(search_.counts[depth_search.ENDS]))
+        put_back(made)
+        entries = sorted(made._heap)
+        assert all(one[:2] <= two[:2] for one, two in zip(entries, entries[1:], strict=False))
+        assert all(-entry[1] == entry[3][:, 2].sum() for entry in entries)
+        assert len({entry[2] for entry in entries}) == len(entries)  # paths are never compared
+
+    monkeypatch.setattr(DepthSearch, "_put_back", noted)
+    for seed in range(20):
+        known, _ = search(parity_checks(12, 8, seed))
+        assert known.is_closed
+    assert len(counted) > 5
+
+
+def test_without_room_for_open_nodes_it_goes_on_where_it_is(monkeypatch):
+    monkeypatch.setattr(depth_search, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_search, "MOST_OPEN", 0)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(DepthSearch, "_put_back", lambda made: pytest.fail("put back"))
+    for seed in range(20):
+        problem = parity_checks(12, 5, seed)
+        known, _ = search(problem)
+        assert known.is_closed
+        assert known.value == pytest.approx(optimum(problem), abs=1e-9)
+
+
+@pytest.mark.parametrize("make", [anything, costly_photographs])
+def test_what_is_needed_below_a_lower_threshold(make):
+    for seed in range(50):
+        tables = Tables.of(make(seed))
+        least, step = tables.least, 1 if tables.is_integral else 0.37
+        ascent = RowAscent(tables, least + 9 * step)
+        needs = [ascent.need_below(least + n * step) for n in range(10)]
+        assert needs == sorted(needs)
+        assert needs[9] == ascent.need
 
 
 def network(seed: int, arity: int) -> Problem:
@@ -138,7 +213,18 @@ def test_the_deadline_ends_it():
         made.work(math.inf, Deadline(0.0))
 
 
-def test_it_takes_turns_with_rows(monkeypatch):
+@pytest.mark.parametrize(
+    ("walks_expect", "depth_expects", "part"),
+    [
+        (None, math.inf, row_rounds.FIRST_SHARE),
+        (100.0, math.inf, row_rounds.PROMISING_SHARE),
+        (100.0, 1.0, row_rounds.LATER_SHARE),
+        (1e9, math.inf, row_rounds.LATER_SHARE),
+        (1e9, 1.0, row_rounds.MOST_SHARE),
+    ],
+)
+def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expects, part, monkeypatch):
+    """Each slice takes a second by the clocks of the two, whatever the machine's says."""
     problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
     known = Knowledge(problem, NO_GAP, lambda *_: None)
     rounds = RowRounds(problem, SolveOptions(), Deadline())
@@ -150,10 +236,26 @@ def test_it_takes_turns_with_rows(monkeypatch):
 
     for kind in (RowSearch, DepthSearch):
         monkeypatch.setattr(kind, "work", work)
+    monkeypatch.setattr(RowSearch, "expected", walks_expect, raising=False)
+    monkeypatch.setattr(RowSearch, "__setattr__", lambda made, name, value: name == "expected" or made.__dict__.update({name: value}))
+    monkeypatch.setattr(DepthSearch, "expected", depth_expects)
     rounds.order_seconds = math.inf  # no elimination
-    rounds.first(known, lambda: None, 20.0)
-    assert len(taken) == 20
-    assert taken.count(DepthSearch) == 16  # four times as often
+    for _ in range(200):
+        rounds._work(known)
+    assert taken.count(DepthSearch) / taken.count(RowSearch) == pytest.approx(part, abs=0.1)
+
+
+def test_walks_that_find_nothing_leave_it_the_end(monkeypatch):
+    def walk(made, seconds, deadline):
+        made.seconds += seconds
+
+    monkeypatch.setattr(RowSearch, "work", walk)
+    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
+    problem = parity_checks(12, 8, 1)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    RowRounds(problem, SolveOptions(), Deadline()).first(known, lambda: None, math.inf)
+    assert known.is_closed
+    assert known.value == pytest.approx(optimum(problem), abs=1e-9)
 
 
 def conflicts(count: int, part: float, seed: int) -> Problem:
