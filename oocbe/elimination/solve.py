@@ -230,7 +230,7 @@ class _Solving:
                     return self._solved_smaller(left, time.perf_counter() - begin)
             except TimeLimitError:
                 choices = []  # the search with bounds says what is known, and finds an assignment
-            spent = time.perf_counter() - begin
+            rows.order_seconds = spent = time.perf_counter() - begin
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
                 known = self._knowledge_of(found)
                 result = result_by_rows(problem, rows, choices[0], options, known, spent)

@@ -113,18 +113,28 @@ class RowAscent:
 
     def _fixed_point(self, threshold: int | float) -> tuple[int, int]:
         """Bits of the scale, and the least bound that no assignment below the threshold can have."""
+        distance = self._distance(threshold)
         if self.tables.is_integral:
-            # Values below the threshold are at most ``last``: a bound above that is as good as the threshold.
-            steps = int(self.tables.grid.largest_below(threshold)) - int(self._least)
-            if steps < 0:
-                return 0, 0
-            bits = min(MOST_SCALE_BITS, NEED_BITS - max(steps, 1).bit_length())
-            return bits, (steps << bits if bits >= 0 else steps >> -bits) + 1
-        gap = threshold - self._least + 2 * self.tables.rounding
-        if gap <= 0:
-            return 0, 0
-        bits = NEED_BITS - math.frexp(gap)[1]
-        return bits, math.ceil(math.ldexp(gap, bits)) + 1
+            bits = min(MOST_SCALE_BITS, NEED_BITS - max(int(distance), 1).bit_length())
+        else:
+            bits = NEED_BITS - math.frexp(distance)[1]
+        need = self._need(threshold, bits)
+        return (bits, need) if need else (0, 0)
+
+    def _distance(self, threshold: int | float) -> int | float:
+        """How far above the sum of all minima values below a threshold can lie."""
+        if self.tables.is_integral:
+            return int(self.tables.grid.largest_below(threshold)) - int(self._least)
+        return threshold - self._least + 2 * self.tables.rounding
+
+    def _need(self, threshold: int | float, bits: int) -> int:
+        """The least bound that no assignment below a threshold can have, in a scale of so many bits."""
+        distance = self._distance(threshold)
+        if self.tables.is_integral:
+            # Values below the threshold are at most this far: a bound above that is as good as the threshold.
+            steps = int(distance)
+            return 0 if steps < 0 else (steps << bits if bits >= 0 else steps >> -bits) + 1
+        return 0 if distance <= 0 else math.ceil(math.ldexp(distance, bits)) + 1
 
     def _in_fixed_point(self, above: NDArray[Any], permitted: NDArray[np.bool_]) -> NDArray[np.int32]:
         """What functions cost beyond their minima: rounded down, and no more than rules a row out."""
@@ -184,6 +194,10 @@ class RowAscent:
             now = min(passes, self._passes_a_call)
             self.bound = int(ascend_all(self.network, level, self.state, self.bound, self.need, now))
             passes -= now
+
+    def need_below(self, threshold: int | float) -> int:
+        """What :attr:`need` is below another threshold, no higher than this ascent's own, with its scale."""
+        return min(self.need, self._need(threshold, self._bits))
 
     def placed(self, states: Any, level: Level, v: int, rows: int, kept: int) -> Any:
         """States of parents where their rows are best bounded, with the limits of this ascent's backend.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -125,6 +126,14 @@ class Tables:
         if self.is_integral:
             return self.constant + sum(part.least for part in self.parts)
         return math.fsum([self.constant, *(part.least for part in self.parts)])
+
+    def evaluate(self, assignment: Sequence[int]) -> int | float | None:
+        """What an assignment costs; None where it is forbidden."""
+        cells = [tuple(assignment[v] for v in part.scope) for part in self.parts]
+        if not all(part.permitted[cell] for part, cell in zip(self.parts, cells, strict=True)):
+            return None
+        costs = [part.values[cell].item() for part, cell in zip(self.parts, cells, strict=True)]
+        return self.constant + sum(costs) if self.is_integral else math.fsum([self.constant, *costs])
 
     def weights(self, most: float) -> NDArray[np.float64]:
         """What each table costs on average beyond its minimum, in parts of ``most``, which no cell is counted above."""

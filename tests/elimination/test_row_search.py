@@ -13,6 +13,7 @@ import pytest
 import oocbe
 from oocbe.elimination import outlook, solve
 from oocbe.elimination.search import bounded, row_rounds, row_search, row_walk
+from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.elimination.search.row_rounds import RowRounds
@@ -22,6 +23,7 @@ from oocbe.errors import TimeLimitError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_ascent import RowAscent
+from oocbe.pruning.row_reduction import reduced
 from oocbe.pruning.row_tables import Tables
 from oocbe.settings.option_values import Gap
 from oocbe.settings.options import SolveOptions
@@ -35,8 +37,10 @@ NO_GAP = SolveOptions().gap
 
 @pytest.fixture(autouse=True)
 def rows_alone(monkeypatch):
-    """Without elimination of what reduction leaves, which would come before rows in problems as small as these."""
+    """Without elimination of what reduction leaves, which would come before rows in problems as small as these, and
+    without a search depth first, which would end them."""
     monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
+    monkeypatch.setattr(DepthSearch, "is_over", property(lambda _: True, lambda *_: None), raising=False)
 
 
 def search(problem: Problem, memory: int = 1 << 30) -> tuple[Knowledge, RowSearch]:
@@ -53,7 +57,7 @@ def search(problem: Problem, memory: int = 1 << 30) -> tuple[Knowledge, RowSearc
         assert lower is None or lower <= min(best, ceiling) + tolerance or best == math.inf, (problem.name, why, lower)
 
     known = Knowledge(problem, NO_GAP, check)
-    made = RowSearch(tables, known, memory)
+    made = RowSearch(reduced(tables), known, memory)
     made.work(math.inf, Deadline())
     return known, made
 
@@ -122,7 +126,7 @@ def test_memory_ends_the_search():
 
 def search_without_check(problem: Problem, memory: int) -> tuple[Knowledge, RowSearch]:
     known = Knowledge(problem, NO_GAP, lambda *_: None)
-    made = RowSearch(Tables.of(problem), known, memory)
+    made = RowSearch(reduced(Tables.of(problem)), known, memory)
     made.work(math.inf, Deadline())
     return known, made
 
@@ -219,7 +223,8 @@ def latin_square(order: int, seed: int) -> Problem:
     )
 
 
-def test_rows_are_tried_where_hard_constraints_leave_no_value_free():
+def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
+    monkeypatch.setattr(row_rounds, "DENSE", 2.0)
     problem = latin_square(4, seed=1)
     rounds = RowRounds(problem, SolveOptions(), Deadline())
     known = Knowledge(problem, NO_GAP, lambda *_: None)
@@ -324,7 +329,7 @@ def test_a_walk_keeps_within_its_memory(monkeypatch):
     tables = Tables.of(problem)
     assert tables is not None
     memory = 8 << 20
-    made = RowSearch(tables, Knowledge(problem, NO_GAP, lambda *_: None), memory)
+    made = RowSearch(reduced(tables), Knowledge(problem, NO_GAP, lambda *_: None), memory)
     tracemalloc.start()
     try:
         with suppress(TimeLimitError):

@@ -12,6 +12,7 @@ from oocbe.elimination.search.row_search import RowSearch
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.row_ascent import RowAscent
+from oocbe.pruning.row_reduction import reduced
 from oocbe.pruning.row_tables import Tables
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
@@ -146,7 +147,7 @@ def test_searches_on_both_sides_do_the_same(make, tune):
             ends = []
             for backend in ("cpu", "auto", "cuda"):
                 known = Knowledge(problem, SolveOptions().gap, lambda *_: None)
-                search = RowSearch(Tables.of(problem), known, 1 << 26, backend)
+                search = RowSearch(reduced(Tables.of(problem)), known, 1 << 26, backend)
                 search.work(math.inf, Deadline())
                 ends.append((known.lower, known.value, known.assignment, search.rows, search.ruled_out, search.largest))
             assert ends[0] == ends[1] == ends[2]

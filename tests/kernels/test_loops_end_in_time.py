@@ -31,6 +31,7 @@ FLAG = "looks at the flag"
 
 PIECES = "a piece of so many rows or cells that run_all, which calls it, looks at the deadline often enough"
 
+NODE = "at most sixteen passes over the functions of one node, of at most 2^22 cells; the search of nodes is in calls"
 WITHIN_PIECE = "works on what the piece that calls it works on"
 
 A_ROW = "one row or one bit set: at most some thousands of steps"
@@ -116,6 +117,10 @@ LOOPS = {
     "consumption_runs.settle": FLAG,
     "consumption_leaf.join_consumptions": FLAG,
     "consumption_leaf.write_rows": ONE_PASS,
+    "depth_first._choose": NODE,
+    "depth_first._value": NODE,
+    "depth_first.search_depth_first": "nodes of one call, for some hundredths of a second; its caller looks after each",
+    "depth_first.restore": NODE,
     "dominance.mark_dominated": FLAG,
     "dominance._is_below": A_ROW,
     "dominance.compact_rows": ONE_PASS,
@@ -200,6 +205,12 @@ LOOPS = {
     "search_state.assign": SEARCH,
     "single_sweeps.collect_one": FLAG,
     "single_sweeps.distribute_one": FLAG,
+    "stale_ascent._project_triple": NODE,
+    "stale_ascent.remove": NODE,
+    "stale_ascent.collect": NODE,
+    "stale_ascent.count_left": NODE,
+    "stale_ascent._hand_on_open": NODE,
+    "stale_ascent.ascend_open": NODE,
     "sort._differing_bits": PIECES,
     "sort._count_digit": PIECES,
     "sort._scatter_digit": PIECES,

@@ -6,9 +6,8 @@ where it finds none, the threshold is a proven lower bound. The first threshold 
 and the next ones lie further up, to the incumbent at most: rows grow steeply with the distance between threshold and
 bound, so the narrow searches that find nothing cost little, and a poor incumbent costs nothing.
 
-At each threshold a few orders race under a cap on rows. Where none ends, what is left of the problem gets a bound of
-its own, tighter than the one of the whole, the search for orders gets its time, and the cap rises. Time limit, gap and
-memory end it all with what is known.
+At each threshold a few orders race under a cap on rows. Where none ends, what is left of the problem gets a tighter
+bound of its own, the search for orders gets its time, and the cap rises. Time limit, gap and memory end it all.
 """
 
 from __future__ import annotations
@@ -128,7 +127,8 @@ class BoundedSolve:
                 if not known.is_near_enough:
                     _load_relaxation()
                     self._take(incumbents)
-                    whole = self._bound(whole, math.inf, self._others.root_seconds(options.bound_seconds))
+                    share = self._others.root_seconds(min(options.bound_seconds, self.rows.patience))
+                    whole = self._bound(whole, math.inf, share)
                     self._take(incumbents)
                     deadline.check_requested()
                     self._improve(incumbents)
@@ -267,7 +267,7 @@ class BoundedSolve:
             if self._others.try_where_due(self._keep):
                 return False
             incumbents.extend(options.incumbent_seconds)
-            scope = self._tightened(scope, threshold, min(share, self._others.patience))
+            scope = self._tightened(scope, threshold, min(share, self._others.patience, self.rows.patience))
             if known.upper_bound < threshold:
                 return True
             seconds = options.order_seconds

@@ -75,7 +75,7 @@ class ReducedElimination:
         """Whether it is to be tried after so many seconds of searching."""
         if not self.is_open:
             return False
-        if self._quick and self._seconds(self._quick[0]) > max(LONG, spent / DUE) and spent < DUE * ORDER_SECONDS:
+        if self._quick and self._quick_seconds > max(LONG, spent / DUE) and spent < DUE * ORDER_SECONDS:
             return False  # a longer search for an order would be most of what an easy solve takes
         if self.expected == math.inf:
             self.is_open = False
@@ -128,9 +128,15 @@ class ReducedElimination:
     @cached_property
     def _choices(self) -> list[OrderChoice]:
         """Orders, the best first; none where all are out of reach."""
-        if self._quick and self._seconds(self._quick[0]) > LONG:
+        if self._quick and self._quick_seconds > LONG:
             return self._searched(min(ORDER_SECONDS, self._options.order_seconds))
         return self._quick
+
+    @cached_property
+    def _quick_seconds(self) -> float:
+        """Seconds along the best order that takes no search: asked for again and again, and thousands of buckets take
+        a tenth of a second to judge."""
+        return self._seconds(self._quick[0])
 
     @cached_property
     def _quick(self) -> list[OrderChoice]:

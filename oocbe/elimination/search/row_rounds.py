@@ -1,18 +1,24 @@
 """When rows with bounds of their own are tried beside a search with bounds, and for how long.
 
-Which of the two closes a problem can't be told beforehand. So the search by rows
-(:mod:`oocbe.elimination.search.row_search`) goes first, for a moment: where it proves the optimum, or is expected to,
-it goes on. Else it gets as much time as everything else has taken, or an eighth where that has proven much more, so
-that both together take at most twice what the better one takes.
+Which of the two closes a problem can't be told beforehand. So rows go first, for a moment: where they prove the
+optimum, or are expected to, they go on. Else they get as much time as everything else has taken, or an eighth where
+that has proven much more, so that both together take at most twice what the better one takes. Nor can it be told
+whether rows should be searched breadth first, which merges them (:mod:`oocbe.elimination.search.row_search`), or depth
+first, which orders variables anew in each (:mod:`oocbe.elimination.search.depth_search`): they take turns.
+
+Problems of packing are for linear programs, which bound them by cliques of conflicts: these go first there, and rows
+are searched depth first where they have not settled it.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from oocbe.elimination.buckets.resources import message_memory
@@ -28,6 +34,7 @@ from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
 
 if TYPE_CHECKING:
+    from oocbe.elimination.search.depth_search import DepthSearch
     from oocbe.elimination.search.reduced_elimination import ReducedElimination
     from oocbe.elimination.search.row_search import RowSearch
     from oocbe.pruning.row_tables import Tables
@@ -43,8 +50,26 @@ BEHIND, LEAST_SHARE = 0.5, 0.125
 """Where others have proven this part of the distance from what rows have proven to the incumbent, rows get less time:
 this part of what everything else takes."""
 
+DENSE = 0.25
+"""Part of all pairs of variables in a hard constraint from which on a problem of packing is searched as others are, as
+each choice forbids most of the rest. Problems of photographs have an eighth at most."""
+
+LEAST_PATIENCE = 0.5
+"""Seconds at least that everything else has at a time."""
+
 SLICE_SECONDS = 0.05
 """After which it is looked at what the search expects."""
+
+FIRST_SHARE, PROMISING_SHARE, LATER_SHARE, MOST_SHARE = 0.25, 0.03125, 1.0, 4.0
+"""Depth first takes so many times what breadth first does: while nothing is known of that one; where it is expected to
+end soon; else, or where both are; and where only depth first is, or breadth first is hopeless."""
+
+DEPTH_SECONDS = 4.0
+"""A search depth first that expects to take so long at most has as much beside what walks have."""
+
+DEPTH_FACTOR = 2.0
+"""While both are open, they have so many times what everything else has taken: bounds at the root that have not closed
+a problem in the time of a first attempt take long, and few problems need them."""
 
 EASY_SECONDS = 0.8
 """Of a first attempt where elimination without bounds would not take long."""
@@ -59,6 +84,9 @@ WORK_SHARE = 0.5
 """Of the memory for messages that rows may take while they work: there are no messages then, but memory that was freed
 may not have been given back."""
 
+DEPTH_MEMORY = 0.25
+"""Of that, for the states of a search depth first."""
+
 HELD_SHARE = 0.125
 """Of the memory for messages: a walk that holds more is given up when messages are to be made."""
 
@@ -69,19 +97,26 @@ class RowRounds:
     Parameters
     ----------
     problem, options : what is solved. deadline : of the search.
+
+    Attributes
+    ----------
+    order_seconds : that finding orders of the problem took: those of what is left take as long, and are not looked for
+        before rows have had that time.
     """
 
     def __init__(self, problem: Problem, options: SolveOptions, deadline: Deadline) -> None:
         self._problem, self._options, self._deadline = problem, options, deadline
-        self._begin = time.perf_counter()
+        self.order_seconds = 0.0
+        self._begin_time = time.perf_counter()
         self._search: RowSearch | None = None
+        self._depth: DepthSearch | None = None
         self._elimination: ReducedElimination | None = None
         self._is_open = options.bounds == "auto" and options.order == "auto"
 
     @property
     def seconds(self) -> float:
         """That rows have taken, and elimination of what is left before them."""
-        parts = (self._search, self._elimination)
+        parts = (self._search, self._depth, self._elimination)
         return sum(part.seconds for part in parts if part is not None)
 
     def make_room(self, memory: int, share: float = HELD_SHARE) -> int:
@@ -98,27 +133,30 @@ class RowRounds:
 
     def load(self) -> None:
         """Have the tables laid out and compiled loops loaded, which is no part of the time."""
-        self._is_open = self._is_open and self._tables is not None
-        if self._is_open:
+        if self._is_open and not self._is_packing and self._tables is not None:
+            from oocbe.elimination.search import depth_search
             from oocbe.pruning.row_ascent import load_loops
 
             load_loops()
+            depth_search.load_loops()
 
     def tell(self, statistics: Statistics) -> None:
         """Say what rows have done, where there were any."""
         if self._elimination is not None:
             self._elimination.tell(statistics)
-        search = self._search
-        if search is None or not self.sentence:
-            return
         statistics.bounds = "; ".join(filter(None, (self.sentence, statistics.bounds)))
-        statistics.total_rows += search.rows
-        statistics.largest_rows = max(statistics.largest_rows, search.largest)
+        if self._search is not None:
+            statistics.total_rows += self._search.rows
+            statistics.largest_rows = max(statistics.largest_rows, self._search.largest)
+        if self._depth is not None:
+            statistics.total_rows += self._depth.nodes
 
     @property
     def sentence(self) -> str:
         """What rows and their bounds did; empty where there were none."""
-        return "" if self._search is None or not self._search.rows else self._search.sentence
+        breadth = "" if self._search is None or not self._search.rows else self._search.sentence
+        depth = "" if self._depth is None or not self._depth.nodes else self._depth.sentence
+        return "; ".join(filter(None, (breadth, depth)))
 
     @property
     def outlook(self) -> str:
@@ -156,11 +194,17 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        while self._is_open and not known.is_near_enough:
-            if self._search is not None and self._search.is_hopeless:
-                return
-            if self.seconds >= seconds + more * self._is_promising:
-                return
+        while self._is_open and not self._is_packing and not known.is_near_enough:
+            walks, depth = self._search, self._depth
+            if walks is not None and depth is not None:
+                is_more = self._is_depth_promising and depth.seconds < seconds + min(more, DEPTH_SECONDS)
+                most = seconds + more * self._is_promising
+                if walks.is_over or walks.is_hopeless:
+                    is_more |= not depth.is_over and depth.seconds < min(seconds, max(LEAST_PATIENCE, self._walked))
+                else:
+                    is_more |= self._walked < most
+                if not is_more:
+                    return
             look()
             self._work(known)
 
@@ -171,55 +215,122 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        others = time.perf_counter() - self._begin - self.seconds
+        others = time.perf_counter() - self._begin_time - self.seconds
         while self._is_open and not known.is_near_enough:
             most = LEAST_SHARE * others if self._is_behind(known) else others
-            if self.seconds >= most + PAYS_SECONDS * self._is_promising:
+            if not self._depth_is_over and self._search is not None:
+                most *= DEPTH_FACTOR
+            more = DEPTH_SECONDS * self._is_depth_promising
+            if self._is_promising:
+                more = max(more, PAYS_SECONDS * (1 + self._depth_share))
+            if self.seconds >= most + more:
                 return
             look()
             self._work(known)
 
     @property
+    def patience(self) -> float:
+        """Seconds that everything else may take before rows go on."""
+        if not self._is_open or self._is_packing or self._depth_is_over:
+            return math.inf
+        return max(LEAST_PATIENCE, self.seconds / DEPTH_FACTOR)
+
+    @property
+    def _depth_is_over(self) -> bool:
+        return self._depth is None or self._depth.is_over
+
+    @property
+    def _walked(self) -> float:
+        """Seconds without those of the search depth first."""
+        return self.seconds - (0.0 if self._depth is None else self._depth.seconds)
+
+    @property
+    def _is_depth_promising(self) -> bool:
+        """Whether the search depth first is expected to end soon."""
+        return self._depth is not None and not self._depth.is_over and self._depth.expected <= DEPTH_SECONDS
+
+    @property
     def _is_promising(self) -> bool:
-        """Whether the search is expected to end soon."""
+        """Whether the search breadth first is expected to end soon."""
         expected = None if self._search is None else self._search.expected
         return expected is not None and expected <= PROMISING_SECONDS
 
     def _is_behind(self, known: Knowledge) -> bool:
         """Whether others have proven much more than rows have."""
-        own = None if self._search is None else self._search.lower
-        if own is None or known.lower is None:
+        bounds = [part.lower for part in (self._search, self._depth) if part is not None and part.lower is not None]
+        if not bounds or known.lower is None:
             return False
+        own = max(bounds)
         return known.lower - own > BEHIND * (known.upper_bound - own)
 
     def _work(self, known: Knowledge) -> None:
         """Go on for a slice, or eliminate what is left once that is not expected to take longer than all so far."""
-        if self._search is None:
-            if self._tables is None:
-                self._is_open = False  # the problem is none for rows
-                return
-            # An easy solve ends before these are needed.
-            from oocbe.elimination.search.reduced_elimination import ReducedElimination
-            from oocbe.elimination.search.row_search import RowSearch
-
-            memory = int(WORK_SHARE * message_memory(self._options))
-            self._search = RowSearch(self._tables, known, memory, self._options.backend)
-            self._elimination = ReducedElimination(self._search.reduction, self._options)
-        elimination = self._elimination
-        if elimination is not None and elimination.is_due(time.perf_counter() - self._begin):
+        if self._depth is None and not self._begin(known):
+            self._is_open = False  # the problem is none for rows
+            return
+        elimination, breadth, depth = self._elimination, self._search, self._depth
+        assert depth is not None
+        is_time = self.seconds >= self.order_seconds
+        if is_time and elimination is not None and elimination.is_due(time.perf_counter() - self._begin_time):
             elimination.run(known, self.make_room(message_memory(self._options)), self._deadline)
             if known.is_near_enough:
                 return
-        self._search.work(SLICE_SECONDS, self._deadline)
-        self._is_open = not self._search.is_over
+        if not depth.is_over and (breadth is None or depth.seconds <= self._depth_share * breadth.seconds):
+            depth.work(SLICE_SECONDS, self._deadline)
+        elif breadth is not None:
+            breadth.work(SLICE_SECONDS, self._deadline)
+        self._is_open = not (depth.is_over and (breadth is None or breadth.is_over))
+
+    @property
+    def _depth_share(self) -> float:
+        """Seconds of the search depth first for each one of walks."""
+        breadth = self._search
+        if breadth is None or breadth.is_over:
+            return math.inf
+        if self._is_promising:
+            return LATER_SHARE if self._is_depth_promising else PROMISING_SHARE
+        if breadth.is_hopeless or self._is_depth_promising:
+            return MOST_SHARE
+        return FIRST_SHARE if breadth.expected is None else LATER_SHARE
+
+    def _begin(self, known: Knowledge) -> bool:
+        """Make the searches; False where the problem is none for them."""
+        tables = self._tables
+        if tables is None:
+            return False
+        # An easy solve ends before these are needed.
+        from oocbe.elimination.search.depth_search import DepthSearch
+        from oocbe.elimination.search.reduced_elimination import ReducedElimination
+        from oocbe.elimination.search.row_search import RowSearch
+        from oocbe.pruning.row_reduction import reduced
+
+        memory = int(WORK_SHARE * message_memory(self._options))
+        reduction = reduced(tables)
+        if not self._is_packing:
+            self._search = RowSearch(reduction, known, memory, self._options.backend)
+            self._elimination = ReducedElimination(reduction, self._options)
+        self._depth = DepthSearch(reduction, known, int(DEPTH_MEMORY * memory))
+        return True
 
     @cached_property
     def _tables(self) -> Tables | None:
-        # An easy solve ends before these are needed.
-        from oocbe.pruning.packing import is_packing
         from oocbe.pruning.row_tables import Tables
 
-        return None if is_packing(self._problem) else Tables.of(self._problem)
+        return Tables.of(self._problem)
+
+    @cached_property
+    def _is_packing(self) -> bool:
+        """Whether bounds of a linear program serve better than walks."""
+        from oocbe.pruning.packing import is_packing
+
+        return is_packing(self._problem) and not _is_dense(self._problem)
+
+
+def _is_dense(problem: Problem) -> bool:
+    """Whether hard constraints tie each variable to a good part of the others, so that few choices are made in all."""
+    pairs = {pair for c in problem.constraints for pair in combinations(sorted(c.scope), 2)}
+    count = len(problem.variables)
+    return 2 * len(pairs) >= DENSE * count * (count - 1)
 
 
 def rows_to_come(problem: Problem, options: SolveOptions) -> str:

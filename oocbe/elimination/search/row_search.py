@@ -18,8 +18,7 @@ from collections.abc import Generator
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_walk import Ties, Walk, Walked
 from oocbe.pruning.row_ascent import RowAscent
-from oocbe.pruning.row_reduction import reduced
-from oocbe.pruning.row_tables import Tables
+from oocbe.pruning.row_reduction import Reduction
 from oocbe.system.deadline import Deadline
 
 NARROW_WIDTH = 16
@@ -57,17 +56,27 @@ ROOT_PASSES, LITTLE, MOST_ROUNDS = 10, 0.01, 40
 are repeated at most."""
 
 
+def ascend_root(ascent: RowAscent) -> Generator[None, None, None]:
+    """Raise the bound of the row that assigns nothing, as far as passes over all variables bring it, some at a time."""
+    level = ascent.level(range(len(ascent.tables.problem.sizes)))
+    for _ in range(MOST_ROUNDS):
+        before = ascent.bound
+        ascent.ascend(level, ROOT_PASSES)
+        yield
+        if ascent.bound >= ascent.need or ascent.bound - before <= LITTLE * ascent.bound:
+            break
+
+
 class RowSearch:
     """One search of one min-sum problem.
 
     Parameters
     ----------
-    tables : of the problem. known : filled in. memory : bytes that the rows of a walk may take.
+    reduction : what is searched, and the way back. known : filled in. memory : bytes that the rows of a walk may take.
     backend : where rows are bounded, as of :class:`~oocbe.pruning.row_ascent.RowAscent`.
 
     Attributes
     ----------
-    reduction : of the tables, before any row.
     rows, ruled_out, largest : rows tried, those that their bounds ruled out, and most rows kept at a time.
     seconds, walking : taken, and those of them that walks took which are at an end.
     expected : seconds that a walk below the incumbent would take without a beam, reckoned from the last one with a
@@ -77,9 +86,9 @@ class RowSearch:
     is_hopeless : whether walks have shown last that bounds rule out few of many rows, along all orders tried.
     """
 
-    def __init__(self, tables: Tables, known: Knowledge, memory: int, backend: str = "cpu") -> None:
-        self.reduction = reduced(tables)
-        self._tables, self._known, self._memory = self.reduction.tables, known, memory
+    def __init__(self, reduction: Reduction, known: Knowledge, memory: int, backend: str = "cpu") -> None:
+        self._reduction = reduction
+        self._tables, self._known, self._memory = reduction.tables, known, memory
         self._backend = backend
         self.rows = self.ruled_out = self.largest = 0
         self.seconds = self.walking = 0.0
@@ -139,7 +148,7 @@ class RowSearch:
         part = self.ruled_out / self.rows if self.rows else 0.0
         return (
             f"rows with bounds of their own: {self.rows:,} tried, {part:.0%} of them ruled out by their bounds, "
-            f"{self.largest:,} kept at most, in {self.seconds:.3g} s, over {self.reduction.sentence}"
+            f"{self.largest:,} kept at most, in {self.seconds:.3g} s, over {self._reduction.sentence}"
         )
 
     def _rounds(self) -> Generator[None, None, None]:
@@ -214,13 +223,7 @@ class RowSearch:
     def _root(self, threshold: int | float) -> Generator[None, None, RowAscent]:
         """An ascent below a threshold, as far as passes over all variables bring it."""
         ascent = RowAscent(self._tables, threshold, self._backend)
-        level = ascent.level(range(len(self._tables.problem.sizes)))
-        for _ in range(MOST_ROUNDS):
-            before = ascent.bound
-            ascent.ascend(level, ROOT_PASSES)
-            yield
-            if ascent.bound >= ascent.need or ascent.bound - before <= LITTLE * ascent.bound:
-                break
+        yield from ascend_root(ascent)
         return ascent
 
     def _walk(self, walk: Walk) -> Generator[None, None, Walked]:
@@ -237,7 +240,7 @@ class RowSearch:
         self.ruled_out += walked.ruled_out
         self.largest = max(self.largest, walked.largest)
         if walked.value is not None and walked.assignment is not None:
-            assignment = self.reduction.complete(walked.assignment)
+            assignment = self._reduction.complete(walked.assignment)
             known.offer(walked.value, assignment, "rows with bounds of their own")
         lower = threshold if walked.value is None else walked.value
         if walked.cut is not None:

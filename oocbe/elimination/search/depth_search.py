@@ -1,0 +1,314 @@
+"""A depth-first search beside the one by rows, for problems in which few rows are equal and good orders differ.
+
+Walks over rows (:mod:`oocbe.elimination.search.row_search`) go breadth first, along one order for all rows, and merge
+those that agree on a separator. Where hard constraints or dense costs leave no separator to speak of, nothing merges,
+and what counts is to fail early: here each node decides the variable that has the fewest values for what its functions
+cost, and for how often conflicts have ended at it (Boussemart, Hemery, Lecoutre and Sais 2004, *Boosting systematic
+search by weighting constraints*), or the one of the last conflict (Lecoutre, Sais, Tabary and Vidal 2009, *Reasoning
+from last conflict(s) in constraint programming*). Bounds of nodes are those of rows.
+
+Early decisions are the worst, and a search that goes deep below a bad one does not come back. So it pauses after some
+paths have ended, its open nodes go to a heap, and the one with the least bound goes on, the deepest of equal ones
+(*hybrid best-first search*: Allouche, de Givry, Katsirelos, Schiex and Zytnicki 2015, *Anytime hybrid best-first search
+with tree decomposition for weighted CSP*). Ends of paths are counted, not nodes, as assignments are at the ends. The
+least bound of all open nodes bounds the optimum.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.row_search import ascend_root
+from oocbe.errors import OocbeError, TimeLimitError
+from oocbe.kernels.cpu.pruning.depth_first import (
+    DEPTH,
+    ENDS,
+    EXHAUSTED,
+    FULL,
+    LAST,
+    LEAF,
+    NODES,
+    Search,
+    restore,
+    search_depth_first,
+)
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.pruning.incumbent import find_incumbent
+from oocbe.pruning.row_ascent import RowAscent
+from oocbe.pruning.row_reduction import Reduction
+from oocbe.pruning.row_tables import Tables
+from oocbe.settings.option_values import Gap
+from oocbe.system.deadline import Deadline
+
+PASSES, RADIUS = 2, 2
+"""Passes for each node, and how many functions away from a variable that loses values others are passed over."""
+
+FIRST_NODES = 64
+"""Made in the first compiled call; later ones by the pace, for :data:`CALL_SECONDS`."""
+
+LOOK_SECONDS, LOOK_ITERATIONS = 0.2, 5000
+"""Of a search for an assignment where none is known: the more is ruled out at the root."""
+
+CALL_SECONDS = 0.02
+"""Of a compiled call: signals, limits and assignments found elsewhere are looked at after it."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 32, 1 << 14
+"""Ends of paths after which another open node goes on: at first, and at most."""
+
+MOST_RESTORED, LEAST_RESTORED = 0.1, 0.05
+"""Nodes made again are kept between these parts of all, by longer and shorter pauses."""
+
+MOST_OPEN = 1 << 18
+"""Open nodes at a time: beyond them the search goes on where it is."""
+
+LEAST_DEPTHS = 16
+"""States at least: a node goes on from the heap where there are no more."""
+
+
+class DepthSearch:
+    """One search of what reduction has left of a min-sum problem.
+
+    Parameters
+    ----------
+    reduction : what is searched, and the way back. known : filled in. memory : bytes that states may take.
+
+    Attributes
+    ----------
+    nodes : made. seconds : taken. is_over : whether there is nothing more to do.
+    lower : bound on the optimum that it has shown by itself, where it has.
+    """
+
+    def __init__(self, reduction: Reduction, known: Knowledge, memory: int) -> None:
+        self._reduction, self._tables, self._known, self._memory = reduction, reduction.tables, known, memory
+        self.nodes = 0
+        self.seconds = 0.0
+        self.is_over = False
+        self.lower: int | float | None = None
+        self._begin_seconds, self._ahead, self._at_work = 0.0, 1.0, 0.0
+        self._ascent: RowAscent | None = None
+        self._search: Search | None = None
+        self._stale: NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
+        self._base: NDArray[np.int64] = np.zeros((0, 4), dtype=np.int64)
+        self._heap: list[tuple[int | float, int, int, Any]] = []
+        self._pushed = self._restored = 0
+        self._pause, self._left = FIRST_PAUSE, FIRST_PAUSE
+        self._pace = CALL_SECONDS / FIRST_NODES
+        self._least: int | float = -math.inf
+        self._is_at_node = self._is_refuted = False
+
+    def work(self, seconds: float, deadline: Deadline) -> None:
+        """Go on for so many seconds, a compiled call at least.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        begin = time.perf_counter()
+        try:
+            while not self.is_over:
+                deadline.check()
+                self._step()
+                if time.perf_counter() - begin >= seconds:
+                    break
+        except MemoryError:
+            self.is_over = True
+        finally:
+            self.seconds += time.perf_counter() - begin
+
+    @property
+    def expected(self) -> float:
+        """Seconds from the root to the end, reckoned from the part of the tree that is behind it, each value of a
+        variable being as much as another; infinite before the first part."""
+        behind = 1.0 - self._ahead - self._is_at_node * self._at_work
+        return (self.seconds - self._begin_seconds) / behind if behind > 0.0 else math.inf
+
+    @property
+    def sentence(self) -> str:
+        """What it did, for a result."""
+        return f"depth-first search: {self.nodes:,} nodes in {self.seconds:.3g} s, over {self._reduction.sentence}"
+
+    def _step(self) -> None:
+        """One compiled call, or what comes between two."""
+        known = self._known
+        if known.is_closed:
+            self.is_over = True
+        elif self._search is None:
+            self._begin()
+        elif self._is_at_node:
+            self._search_on()
+        elif self._heap:
+            self._go_on_elsewhere()
+        else:
+            known.raise_lower(known.upper_bound, "depth-first search")
+            self.is_over = True
+
+    def _begin(self) -> None:
+        """Lay out the root, below an assignment wherever one can be had."""
+        known = self._known
+        if known.value is None:
+            found = None
+            try:
+                found = find_incumbent(known.problem, LOOK_SECONDS, iterations=LOOK_ITERATIONS)
+            except TimeLimitError:
+                raise
+            except OocbeError:
+                pass  # not every problem has such a search
+            if found is not None:
+                known.offer(found.value, found.assignment, found.method)
+        self._root()
+        ascent = self._ascent
+        assert ascent is not None
+        sizes = self._tables.problem.sizes
+        count = len(sizes)
+        depths = min(count + 1, max(LEAST_DEPTHS, self._memory // max(1, ascent.state.nbytes)))
+        if depths * ascent.state.nbytes > self._memory:
+            self.is_over = True
+            return
+        most = max(self._known.upper_bound - self._tables.least, 1e-9)
+        above = self._tables.weights(float(most))[[len(part.scope) > 1 for part in self._tables.parts]]
+        mean = float(above.mean()) if len(above) else 1.0
+        self._search = Search(
+            states=np.empty((depths, len(ascent.state)), dtype=np.int32),
+            stale=np.empty((depths, len(ascent.network.function)), dtype=np.uint8),
+            bounds=np.zeros(depths, dtype=np.int64),
+            trail=np.zeros((sum(sizes) + count + 1, 4), dtype=np.int64),
+            mark=np.zeros(depths, dtype=np.int64),
+            weight=above / (mean or 1.0),
+            failures=np.zeros(count),
+            wanted=np.full(count, -1, dtype=np.int64),
+            counts=np.array([0, 0, -1, 0], dtype=np.int64),
+        )
+        heapq.heappush(self._heap, (-math.inf, 0, 0, self._base))
+        self._begin_seconds = self.seconds
+
+    def _root(self) -> None:
+        """An ascent below the incumbent, as far as passes over all variables bring it."""
+        known = self._known
+        self._ascent = ascent = RowAscent(self._tables, known.upper_bound)
+        for _ in ascend_root(ascent):
+            pass
+        self._stale = np.ones(len(ascent.network.function), dtype=np.uint8)
+        no_decisions, failures = np.zeros((0, 4), dtype=np.int64), np.zeros(len(self._tables.problem.sizes))
+        fixed = (ascent.need, PASSES, RADIUS, no_decisions, failures)
+        ascent.bound = int(restore(ascent.network, ascent.state, self._stale, ascent.bound, *fixed))
+        self._raise(ascent.in_costs(ascent.bound), "dual ascent")
+
+    def _raise(self, lower: int | float, why: str) -> None:
+        """Report a bound on the optimum."""
+        if self.lower is None or lower > self.lower:
+            self.lower = lower
+        self._known.raise_lower(lower, why)
+
+    def _go_on_elsewhere(self) -> None:
+        """Take the open node with the least bound, and make its state again."""
+        search, ascent, known = self._search, self._ascent, self._known
+        assert search is not None and ascent is not None
+        low, _, _, path = heapq.heappop(self._heap)
+        self._least = low
+        if low > -math.inf:
+            self._raise(low, "depth-first search")
+        self._at_work = _part(path)
+        self._ahead -= self._at_work
+        if low >= known.upper_bound:
+            return
+        if known.upper_bound < ascent.threshold:
+            self._root()
+            ascent = self._ascent
+            assert ascent is not None
+        if ascent.bound >= ascent.need:
+            return
+        state, stale = search.states[0], search.stale[0]
+        state[:], stale[:] = ascent.state, self._stale
+        fixed = (ascent.need, PASSES, RADIUS, path, search.failures)
+        bound = restore(ascent.network, state, stale, ascent.bound, *fixed)
+        self._restored += 1 + len(path) // 4
+        if bound >= ascent.need:
+            return
+        search.bounds[0], search.mark[0] = bound, len(path)
+        search.trail[: len(path)] = path
+        search.counts[DEPTH], search.counts[LAST] = 0, -1
+        self._is_at_node, self._is_refuted = True, False
+        self._left = self._pause
+
+    def _search_on(self) -> None:
+        """Search on from the node at work."""
+        search, ascent, known = self._search, self._ascent, self._known
+        assert search is not None and ascent is not None
+        need = ascent.need_below(known.upper_bound)
+        nodes = max(1, int(CALL_SECONDS / self._pace))
+        begin, before, ends = time.perf_counter(), int(search.counts[NODES]), int(search.counts[ENDS])
+        status = search_depth_first(ascent.network, search, need, PASSES, RADIUS, nodes, self._left, self._is_refuted)
+        made = int(search.counts[NODES]) - before
+        self.nodes += made
+        self._left -= int(search.counts[ENDS]) - ends
+        if made:
+            self._pace = (time.perf_counter() - begin) / made
+        self._is_refuted = False
+        if status == EXHAUSTED:
+            self._is_at_node = False
+        elif status == LEAF:
+            self._leaf()
+            self._is_refuted = True
+        elif status == FULL or (self._left <= 0 and len(self._heap) < MOST_OPEN):
+            self._put_back()
+        elif self._left <= 0:
+            self._left = self._pause
+
+    def _leaf(self) -> None:
+        """Take the assignment at the node at work, where it is better than what is known."""
+        search, ascent, known = self._search, self._ascent, self._known
+        assert search is not None and ascent is not None
+        state = search.states[search.counts[DEPTH]]
+        values = np.zeros((1, len(search.wanted)), dtype=np.int64)
+        ascent.assign(state[None], np.arange(len(search.wanted)), values)
+        assignment = tuple(values[0].tolist())
+        value = self._tables.evaluate(assignment)
+        if value is not None and value < known.upper_bound:
+            known.offer(value, self._reduction.complete(assignment), "depth-first search")
+            search.wanted[:] = values[0]
+
+    def _put_back(self) -> None:
+        """Put all open nodes of the tree at work on the heap."""
+        search, ascent = self._search, self._ascent
+        assert search is not None and ascent is not None
+        depth = int(search.counts[DEPTH])
+        for place in range(depth + 1):
+            length = int(search.mark[place])
+            path = search.trail[: length + (place < depth)].copy()
+            if place < depth:
+                path[-1, 2] = 0
+            low = max(self._least, ascent.in_costs(int(search.bounds[place])))
+            if low < self._known.upper_bound:
+                self._pushed += 1
+                self._ahead += _part(path)
+                heapq.heappush(self._heap, (low, -int(path[:, 2].sum()), self._pushed, path))
+        self._is_at_node = False
+        if self._restored > MOST_RESTORED * self.nodes:
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        elif self._restored < LEAST_RESTORED * self.nodes and self._pause > FIRST_PAUSE:
+            self._pause //= 2
+
+
+def _part(path: NDArray[np.int64]) -> float:
+    """The part of the whole tree below some decisions, each value left to a variable being as much as another."""
+    one = 1.0 / path[:, 3]
+    return float(np.where(path[:, 2] == 1, one, 1.0 - one).prod())
+
+
+def load_loops() -> None:
+    """Load the compiled loops, or compile them."""
+    variables = (Variable("a", 2), Variable("b", 2))
+    problem = Problem(variables, (Function.from_array((0, 1), [[0, 1], [1, 0]]),))
+    tables = Tables.of(problem)
+    assert tables is not None
+    known = Knowledge(problem, Gap(), lambda *_: None)
+    search = DepthSearch(Reduction(tables, (0, 1), (), (2, 2)), known, 1 << 20)
+    search.work(math.inf, Deadline())

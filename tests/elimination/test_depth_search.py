@@ -1,0 +1,286 @@
+"""The depth-first search: the optimum, bounds on the way, open nodes on a heap, and few states."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from oocbe.elimination.search import depth_search, row_rounds
+from oocbe.elimination.search.depth_search import DepthSearch
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.reduced_elimination import ReducedElimination
+from oocbe.elimination.search.row_rounds import RowRounds
+from oocbe.elimination.search.row_search import RowSearch
+from oocbe.errors import TimeLimitError
+from oocbe.kernels.cpu.pruning.row_ascent import _scratch
+from oocbe.kernels.cpu.pruning.stale_ascent import collect
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.pruning.row_ascent import RowAscent
+from oocbe.pruning.row_reduction import Reduction, reduced
+from oocbe.pruning.row_tables import Tables
+from oocbe.settings.options import SolveOptions
+from oocbe.synth import random_network
+from oocbe.system.deadline import Deadline
+from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
+
+NO_GAP = SolveOptions().gap
+
+
+def parity_checks(variables: int, checks: int, seed: int) -> Problem:
+    """Sums of four bits that are even, and a cost for each bit that is 1."""
+    random = np.random.default_rng(seed)
+    bits = np.indices((2,) * 4).reshape(4, -1).T
+    odd = bits[bits.sum(axis=1) % 2 == 1]
+    scopes = [tuple(random.choice(variables, size=4, replace=False).tolist()) for _ in range(checks)]
+    costs = random.normal(size=variables)
+    return Problem(
+        tuple(Variable(f"bit{v}", 2) for v in range(variables)),
+        tuple(Function((v,), [[1]], [cost], 0.0) for v, cost in enumerate(costs.tolist())),
+        tuple(Constraint(scope, odd) for scope in scopes),
+        name=f"parity checks {seed}",
+    )
+
+
+def whole(problem: Problem) -> Reduction:
+    """A problem as it is: reduction would leave little of one as small as these."""
+    tables = Tables.of(problem)
+    assert tables is not None
+    return Reduction(tables, tuple(range(len(problem.sizes))), (), problem.sizes)
+
+
+def search(problem: Problem, memory: int = 1 << 30, is_reduced: bool = False) -> tuple[Knowledge, DepthSearch]:
+    """Run a search to its end; every bound and value that it reports on the way is checked."""
+    best = optimum(problem)
+    reduction = whole(problem)
+    if is_reduced:
+        reduction = reduced(reduction.tables)
+    tolerance = 4 * reduction.tables.rounding
+    ceiling = math.inf if problem.upper_bound is None else problem.upper_bound
+
+    def check(lower, value, why, assignment):
+        assert value is None or value >= best - tolerance, (problem.name, why, value, best)
+        assert lower is None or lower <= min(best, ceiling) + tolerance or best == math.inf, (problem.name, why, lower)
+
+    known = Knowledge(problem, NO_GAP, check)
+    made = DepthSearch(reduction, known, memory)
+    made.work(math.inf, Deadline())
+    return known, made
+
+
+@pytest.mark.parametrize("make", [anything, photographs, costly_photographs, hidden_solution])
+@pytest.mark.parametrize(("pause", "is_reduced"), [(1, False), (3, True), (10**6, False)])
+def test_the_optimum_wherever_it_pauses(make, pause, is_reduced, monkeypatch):
+    monkeypatch.setattr(depth_search, "FIRST_PAUSE", pause)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)  # no assignment to begin with
+    nodes = 0
+    for seed in range(100):
+        problem = make(seed)
+        best = optimum(problem)
+        known, made = search(problem, is_reduced=is_reduced)
+        assert made.is_over
+        assert known.is_closed, problem.name
+        if best == math.inf:
+            assert known.value is None
+        else:
+            assert known.value == pytest.approx(best, rel=1e-9, abs=1e-9)
+            assert known.value == best or not problem.is_integral
+        nodes += made.nodes
+    assert nodes > 100 or is_reduced
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_parity_checks(seed, monkeypatch):
+    monkeypatch.setattr(depth_search, "FIRST_PAUSE", 2)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    problem = parity_checks(12, 8, seed)
+    known, made = search(problem)
+    assert known.is_closed
+    assert known.value == pytest.approx(optimum(problem), abs=1e-9)
+    assert made.nodes > 2
+    assert made._ahead == pytest.approx(0.0, abs=1e-9)  # nothing of the tree is left
+
+
+def test_of_equal_nodes_the_deepest_goes_on_and_ends_are_counted(monkeypatch):
+    monkeypatch.setattr(depth_search, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    counted = []
+    put_back = DepthSearch._put_back
+
+    def noted(made):
+        search_ = made._search
+        counted.append(int(search_.counts[depth_search.ENDS]))
+        put_back(made)
+        entries = sorted(made._heap)
+        assert all(one[:2] <= two[:2] for one, two in pairwise(entries))
+        assert all(-entry[1] == entry[3][:, 2].sum() for entry in entries)
+        assert len({entry[2] for entry in entries}) == len(entries)  # paths are never compared
+
+    monkeypatch.setattr(DepthSearch, "_put_back", noted)
+    for seed in range(20):
+        known, _ = search(parity_checks(12, 8, seed))
+        assert known.is_closed
+    assert len(counted) > 5
+
+
+def test_without_room_for_open_nodes_it_goes_on_where_it_is(monkeypatch):
+    monkeypatch.setattr(depth_search, "FIRST_PAUSE", 1)
+    monkeypatch.setattr(depth_search, "MOST_OPEN", 0)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(DepthSearch, "_put_back", lambda made: pytest.fail("put back"))
+    for seed in range(20):
+        problem = parity_checks(12, 5, seed)
+        known, _ = search(problem)
+        assert known.is_closed
+        assert known.value == pytest.approx(optimum(problem), abs=1e-9)
+
+
+@pytest.mark.parametrize("make", [anything, costly_photographs])
+def test_what_is_needed_below_a_lower_threshold(make):
+    for seed in range(50):
+        tables = Tables.of(make(seed))
+        least, step = tables.least, 1 if tables.is_integral else 0.37
+        ascent = RowAscent(tables, least + 9 * step)
+        needs = [ascent.need_below(least + n * step) for n in range(10)]
+        assert needs == sorted(needs)
+        assert needs[9] == ascent.need
+
+
+def network(seed: int, arity: int) -> Problem:
+    """Costs over scopes of so many variables, some forbidden, that no search settles at its root."""
+    random = np.random.default_rng(seed)
+    sizes = random.integers(2, 4, size=7).tolist()
+    functions, constraints = [], []
+    for _ in range(12):
+        scope = tuple(sorted(random.choice(7, size=arity, replace=False).tolist()))
+        shape = [sizes[v] for v in scope]
+        functions.append(Function.from_array(scope, random.integers(0, 9, size=shape)))
+        constraints.append(Constraint(scope, np.argwhere(random.random(shape) < 0.1)))
+    return Problem(tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes)), tuple(functions), tuple(constraints))
+
+
+@pytest.mark.parametrize("arity", [2, 3, 4])
+def test_functions_over_any_number_of_variables(arity, monkeypatch):
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    nodes = 0
+    for seed in range(30):
+        problem = network(seed, arity)
+        known, made = search(problem)
+        assert known.value == (optimum(problem) if optimum(problem) < math.inf else None)
+        nodes += made.nodes
+    assert nodes > 20
+
+
+def test_few_states_are_enough(monkeypatch):
+    monkeypatch.setattr(depth_search, "LEAST_DEPTHS", 2)
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    problem = random_network(9, 4, 0.9, tightness=0.0, seed=3)
+    state = RowAscent(Tables.of(problem), 10**4).state
+    known, made = search(problem, 2 * state.nbytes)
+    assert known.is_closed
+    assert made.nodes > 9
+    known, made = search(problem, state.nbytes)
+    assert made.is_over
+    assert not known.is_closed
+
+
+def test_what_is_not_stale_has_nothing_more_to_spare(monkeypatch):
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    for arity in (2, 3, 4):
+        problem = network(5, arity)
+        known = Knowledge(replace(problem, upper_bound=90), NO_GAP, lambda *_: None)
+        made = DepthSearch(whole(problem), known, 1 << 20)
+        made.work(0.0, Deadline())
+        root, stale = made._ascent, made._stale
+        assert root.bound < root.need
+        assert not stale.all()
+        least, work = _scratch(root.network)
+        reach = np.zeros(7, dtype=np.uint8)
+        for v in range(7):
+            one, all_uses = root.state.copy(), root.state.copy()
+            for state, looked_at in ((one, stale.copy()), (all_uses, np.ones_like(stale))):
+                collect(root.network, v, state, looked_at, root.bound, root.need, reach, 1, least, work)
+            assert (one == all_uses).all()
+
+
+def test_the_deadline_ends_it():
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    made = DepthSearch(whole(problem), Knowledge(problem, NO_GAP, lambda *_: None), 1 << 30)
+    with pytest.raises(TimeLimitError):
+        made.work(math.inf, Deadline(0.0))
+
+
+@pytest.mark.parametrize(
+    ("walks_expect", "depth_expects", "part"),
+    [
+        (None, math.inf, row_rounds.FIRST_SHARE),
+        (100.0, math.inf, row_rounds.PROMISING_SHARE),
+        (100.0, 1.0, row_rounds.LATER_SHARE),
+        (1e9, math.inf, row_rounds.LATER_SHARE),
+        (1e9, 1.0, row_rounds.MOST_SHARE),
+    ],
+)
+def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expects, part, monkeypatch):
+    """Each slice takes a second by the clocks of the two, whatever the machine's says."""
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    taken = []
+
+    def work(made, seconds, deadline):
+        taken.append(type(made))
+        made.seconds += 1.0
+
+    for kind in (RowSearch, DepthSearch):
+        monkeypatch.setattr(kind, "work", work)
+    monkeypatch.setattr(RowSearch, "expected", walks_expect, raising=False)
+
+    def keep(made, name, value):
+        if name != "expected":
+            made.__dict__[name] = value
+
+    monkeypatch.setattr(RowSearch, "__setattr__", keep)
+    monkeypatch.setattr(DepthSearch, "expected", depth_expects)
+    rounds.order_seconds = math.inf  # no elimination
+    for _ in range(200):
+        rounds._work(known)
+    assert taken.count(DepthSearch) / taken.count(RowSearch) == pytest.approx(part, abs=0.1)
+
+
+def test_walks_that_find_nothing_leave_it_the_end(monkeypatch):
+    def walk(made, seconds, deadline):
+        made.seconds += seconds
+
+    monkeypatch.setattr(RowSearch, "work", walk)
+    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
+    problem = parity_checks(12, 8, 1)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    RowRounds(problem, SolveOptions(), Deadline()).first(known, lambda: None, math.inf)
+    assert known.is_closed
+    assert known.value == pytest.approx(optimum(problem), abs=1e-9)
+
+
+def conflicts(count: int, part: float, seed: int) -> Problem:
+    """A random graph, of whose vertices as many as possible are chosen without two neighbours."""
+    random = np.random.default_rng(seed)
+    functions = [Function((v,), [[0]], [int(random.integers(1, 9))], 0) for v in range(count)]
+    pairs = [(u, v) for u in range(count) for v in range(u) if random.random() < part]
+    constraints = [Constraint(pair, [[1, 1]]) for pair in pairs]
+    return Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(functions), tuple(constraints))
+
+
+def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others():
+    for part, is_tried in ((0.08, False), (0.6, True)):
+        problem = conflicts(24, part, seed=2)
+        known = Knowledge(problem, NO_GAP, lambda *_: None)
+        rounds = RowRounds(problem, SolveOptions(), Deadline())
+        rounds.first(known, lambda: None)
+        assert (rounds.seconds > 0) == is_tried
+        assert known.is_closed == is_tried
+        rounds.improve(known, lambda: None)
+        rounds._work(known)
+        assert rounds.seconds > 0
