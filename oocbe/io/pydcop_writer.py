@@ -65,7 +65,12 @@ def render(dcop: Dcop) -> str:
 def _constraint(table: CostTable, variables: Sequence[Variable], infinity: int) -> list[str]:
     scope = [variables[v] for v in table.scope]
     default = infinity if table.default is None else table.default
-    values = np.full(len(table.tuples), infinity, dtype=object) if table.values is None else table.values
+    if infinity >= 1 << 63 and (table.default is None or table.values is None):
+        raise UnsupportedError(
+            f"{table.name}: the format has no infinite cost, and one above all others, {infinity}, is beyond 64-bit "
+            "integers; scale the values down"
+        )
+    values = np.full(len(table.tuples), infinity) if table.values is None else table.values
     names = ", ".join(_quoted(v.name) for v in scope)
     lines = [f"  {table.name}:", "    type: extensional", f"    variables: [{names}]", f"    default: {default!r}"]
     order = np.argsort(values, kind="stable")
@@ -74,7 +79,7 @@ def _constraint(table: CostTable, variables: Sequence[Variable], infinity: int) 
         lines.append("    values:")
     for group in np.split(order, np.flatnonzero(np.diff(values[order])) + 1) if len(order) else []:
         rows = [" ".join(own[index] for own, index in zip(labels, row, strict=True)) for row in _rows(table, group)]
-        lines.append(f"      {values.tolist()[group[0]]!r}: {_quoted(' | '.join(rows), always=True)}")
+        lines.append(f"      {values[group[0]].item()!r}: {_quoted(' | '.join(rows), always=True)}")
     return lines
 
 

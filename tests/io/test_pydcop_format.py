@@ -262,9 +262,13 @@ def test_infinite_costs_forbid(tmp_path):
     assert math.isclose(problem.evaluate([1, 0]), 1)
 
 
-def test_constraints_beside_large_costs_are_written(tmp_path):
-    """What stands for a forbidden row is beyond 64 bits here; it was an error without a message."""
-    function = Function((0,), np.array([[0]]), np.array([2**61]), 0)
-    problem = Problem((Variable("x", 2),), (function,), (Constraint((0,), np.array([[1]]), allowed=False),))
-    write(problem, tmp_path / "p.yaml")
-    assert f"{2**61}" in (tmp_path / "p.yaml").read_text()
+@pytest.mark.parametrize("cost", [2**61, 2**62])
+def test_forbidden_rows_beside_costs_too_large_for_them_are_refused(tmp_path, cost):
+    """They were written as a file that could not be read, or ended in an error without a message."""
+    function = Function((0,), np.array([[0]]), np.array([cost]), 0)
+    wholly = Problem((Variable("x", 2),), (function,) * 8)
+    write(wholly, tmp_path / "p.yaml")
+    assert read(tmp_path / "p.yaml").evaluate([0]) == 8 * cost
+    forbidding = Problem(wholly.variables, wholly.functions, (Constraint((0,), np.array([[1]]), allowed=False),))
+    with pytest.raises(UnsupportedError, match="beyond 64-bit integers; scale the values down"):
+        write(forbidding, tmp_path / "q.yaml")
