@@ -157,16 +157,10 @@ class InMemory(Exchanged):
         semiring: Semiring = MAX_SUM,
     ) -> Self:
         """Make a table of a data frame of pandas, without pyarrow; see :meth:`from_arrow`. The index is left out."""
-        from oocbe.tables.columns import check_scope, sorted_rows
-        from oocbe.tables.frames import frame_values, pandas_column
+        from oocbe.tables.frames import frame_rows, pandas_column
 
-        what = "data frame"
         frame = frame.set_axis([str(name) for name in frame.columns], axis=1)  # columns may be called by numbers
-        names = check_scope(list(frame.columns), values, scope, what)
-        columns = [pandas_column(name, frame[name], what) for name in names]
-        return cls(
-            *sorted_rows(columns, frame_values(values, frame[values], what), domains, semiring, what), semiring, True
-        )
+        return cls(*frame_rows(frame, pandas_column, values, scope, domains, semiring), semiring, True)
 
     @classmethod
     def from_polars(
@@ -179,15 +173,9 @@ class InMemory(Exchanged):
         semiring: Semiring = MAX_SUM,
     ) -> Self:
         """Make a table of a data frame of Polars, without pyarrow; see :meth:`from_arrow`."""
-        from oocbe.tables.columns import check_scope, sorted_rows
-        from oocbe.tables.frames import frame_values, polars_column
+        from oocbe.tables.frames import frame_rows, polars_column
 
-        what = "data frame"
-        names = check_scope(list(frame.columns), values, scope, what)
-        columns = [polars_column(name, frame[name], what) for name in names]
-        return cls(
-            *sorted_rows(columns, frame_values(values, frame[values], what), domains, semiring, what), semiring, True
-        )
+        return cls(*frame_rows(frame, polars_column, values, scope, domains, semiring), semiring, True)
 
     @classmethod
     def from_parquet(

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import ModelError, UsageError
+from oocbe.model.semiring import Semiring
 from oocbe.tables.column_form import columns_of
-from oocbe.tables.columns import Column, Rows
+from oocbe.tables.columns import Column, Domains, Rows, SortedRows, check_scope, sorted_rows
 from oocbe.tables.layout import Layout
+
+
+def frame_rows(
+    frame: Any,
+    column_of: Callable[[str, Any, str], Column],
+    values: str,
+    scope: Sequence[str] | None,
+    domains: Domains | None,
+    semiring: Semiring,
+) -> SortedRows:
+    """The rows of a data frame of either library, sorted.
+
+    Parameters
+    ----------
+    frame : its columns have names. column_of : :func:`pandas_column` or :func:`polars_column`.
+    values, scope, domains, semiring : as for :meth:`oocbe.Table.from_arrow`.
+
+    Raises
+    ------
+    ModelError : an entry is missing, of a wrong type or outside its domain, or a key occurs twice.
+    """
+    what = "data frame"
+    columns = [column_of(name, frame[name], what) for name in check_scope(list(frame.columns), values, scope, what)]
+    return sorted_rows(columns, _frame_values(values, frame[values], what), domains, semiring, what)
 
 
 def pandas_column(name: str, series: Any, what: str) -> Column:
@@ -57,7 +83,7 @@ def polars_column(name: str, series: Any, what: str) -> Column:
     return Column(name, series.to_physical().to_numpy().astype(np.int64), labels)
 
 
-def frame_values(name: str, series: Any, what: str) -> NDArray[Any]:
+def _frame_values(name: str, series: Any, what: str) -> NDArray[Any]:
     """Values (rows,) of a series of either; ModelError where one is missing or is no number."""
     missing = series.isna() if hasattr(series, "isna") else series.is_null()
     _refuse_missing(missing.to_numpy(), name, what)
