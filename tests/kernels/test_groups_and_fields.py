@@ -16,7 +16,7 @@ PIECES = [None, 1, 3]
 
 
 def scope_of(bits: int) -> Layout:
-    """A layout of exactly so many bits, in fields of 21 and what remains."""
+    """A layout of so many bits in fields of 21 and what remains, beside the gaps at the ends of words."""
     sizes = [1 << 21] * (bits // 21) + ([1 << bits % 21] if bits % 21 else [])
     return Layout(tuple(f"v{i}" for i in range(len(sizes))), tuple(sizes))
 
@@ -101,7 +101,7 @@ def test_drop_forbidden(kernels, bits, piece_rows):
     keys, forbidden = layout.pack(tuples), layout.pack(tuples[rng.integers(0, 60, 9)])
     bad = {tuple(key) for key in forbidden.T.tolist()}
     kept = [row for row, key in enumerate(keys.T.tolist()) if tuple(key) not in bad]
-    found_keys, found_values = kernels.drop_forbidden(keys, np.arange(60), keys, forbidden, bits, piece_rows)
+    found_keys, found_values = kernels.drop_forbidden(keys, np.arange(60), keys, forbidden, layout.bits, piece_rows)
     assert found_values.tolist() == kept
     assert np.array_equal(found_keys, keys[:, kept])
     assert len(kept) < 60
