@@ -147,8 +147,9 @@ class SubstitutionDominance:
 
     def _block_matrix(self, permitted: NDArray[Any], axis: int) -> NDArray[Any]:
         """0 where all that a permits b permits too, else blocked."""
-        rows = np.moveaxis(permitted, axis, 0).reshape(permitted.shape[axis], -1).astype(bool)
-        violates = np.array([(row & ~rows).any(axis=1) for row in rows])
+        rows = np.moveaxis(permitted, axis, 0).reshape(permitted.shape[axis], -1).astype(bool).astype(np.float32)
+        # How often a permits what b forbids: a sum of ones that may round, but not to zero.
+        violates = rows @ (1 - rows).T > 0
         return np.where(violates, self._blocked, 0).astype(self._dtype)
 
     def _loss_matrix(self, values: NDArray[Any], axis: int) -> NDArray[Any]:

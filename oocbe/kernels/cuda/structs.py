@@ -18,6 +18,9 @@ from oocbe.kernels.cuda.modules import source_text
 WIDE_TYPES = ("i64", "u64", "wide")
 """Types of 8 bytes that members may have, besides pointers."""
 
+POINTER, NUMBER, STRUCT = range(3)
+"""What a member of a struct may be."""
+
 
 @cache
 def members(source: str, struct: str) -> dict[str, str]:
@@ -43,6 +46,7 @@ def members(source: str, struct: str) -> dict[str, str]:
     return types
 
 
+@cache
 def words(source: str, struct: str) -> int:
     """Numbers of 8 bytes that a struct takes."""
     kinds = members(source, struct).values()
@@ -59,19 +63,30 @@ def packed(source: str, struct: str, /, **values: Any) -> NDArray[np.uint64]:
     ------
     TypeError : the struct has other members than these.
     """
-    types = members(source, struct)
-    if types.keys() != values.keys():
-        wrong = ", ".join(sorted(types.keys() ^ values.keys()))
+    fields = _fields(source, struct)
+    if fields.keys() != values.keys():
+        wrong = ", ".join(sorted(fields.keys() ^ values.keys()))
         raise TypeError(f"struct {struct} of {source}.cu and the values given for it differ in: {wrong}")
     flat: list[int] = []
-    for name, kind in types.items():
+    for name, width in fields.items():
         value = values[name]
-        if kind.endswith("*"):
-            flat.append(0 if value is None else value if isinstance(value, int) else int(value.data.ptr))
-        elif kind in WIDE_TYPES:
-            flat.append(value if isinstance(value, int) else int(value.view(np.uint64)))
+        if isinstance(value, int):
+            flat.append(value)
+        elif width == POINTER:
+            flat.append(0 if value is None else int(value.data.ptr))
+        elif width == NUMBER:
+            flat.append(int(value.view(np.uint64)))
         else:
             flat.extend(value.tolist())
     if len(flat) != words(source, struct):
         raise TypeError(f"struct {struct} of {source}.cu takes {words(source, struct)} numbers, not {len(flat)}")
     return np.array(flat, dtype=np.uint64)
+
+
+@cache
+def _fields(source: str, struct: str) -> dict[str, int]:
+    """What each member of a struct is, by name and in order: looked at for every launch, so it is worked out once."""
+    return {
+        name: POINTER if kind.endswith("*") else NUMBER if kind in WIDE_TYPES else STRUCT
+        for name, kind in members(source, struct).items()
+    }
