@@ -28,6 +28,7 @@ from oocbe.io import write
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.synth.spot5 import Spot5Settings, spot5_day
+from tests.helpers.effort import examples
 
 DAILY = Path(__file__).parents[2] / "examples" / "daily.spot"
 SECONDS = 20.0
@@ -213,10 +214,10 @@ def test_mutations_of_the_example_are_refused_or_still_prove_the_value() -> None
     claim = Claim("optimal", int(result.value or 0), result.assignment)
     text = Maker(DAILY, problem, claim).make(SECONDS)
     assert text is not None
-    assert_no_mutation_lies(DAILY, problem, claim, text, 400, 1)
+    assert_no_mutation_lies(DAILY, problem, claim, text, examples(400), 1)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(6)))
 def test_days_from_a_seed(seed: int, tmp_path: Path) -> None:
     settings = Spot5Settings(photographs=40 + 10 * seed, window=6 + seed, seed=seed)
     path = tmp_path / "day.spot"
@@ -227,10 +228,10 @@ def test_days_from_a_seed(seed: int, tmp_path: Path) -> None:
     claim = Claim("optimal", int(result.value or 0), result.assignment)
     text = Maker(path, problem, claim).make(SECONDS)
     assert text is not None
-    assert_no_mutation_lies(path, problem, claim, text, 150, seed)
+    assert_no_mutation_lies(path, problem, claim, text, examples(150), seed)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(examples(60)))
 def test_random_problems_beside_brute_force(seed: int, tmp_path: Path) -> None:
     generator = np.random.default_rng(seed)
     path = tmp_path / "random.wcsp"

@@ -79,8 +79,9 @@ def test_an_undamaged_run_computes_nothing_again(run, expected, monkeypatch):
 
 def test_damage_to_any_file_is_seen_and_its_message_is_computed_again(unfinished, tmp_path, expected):
     tried = 0
-    for name in files_of(unfinished):
-        for data in [*damages((unfinished / name).read_bytes()), None]:
+    for number, name in enumerate(files_of(unfinished)):
+        # There are several files of each kind: each is damaged in another third of the ways than the one before.
+        for data in [*damages((unfinished / name).read_bytes()), None][number % 3 :: 3]:
             run = shutil.copytree(unfinished, tmp_path / "run")
             if data is None:
                 (run / name).unlink()

@@ -24,13 +24,13 @@ from tests.helpers.durable_runs import solve_in
 TWO_TABLES = {"order": "min-degree", "embedded_bytes": 260}
 
 RUNS = [
-    pytest.param(TWO_TABLES, 15, id="two tables, each 15th operation"),
+    pytest.param(TWO_TABLES, 29, id="two tables, each 29th operation"),
     pytest.param(TWO_TABLES, 1, id="two tables", marks=pytest.mark.slow),
     pytest.param({}, 1, id="a race", marks=pytest.mark.slow),
 ]
 
 
-SHORT_RUNS = [pytest.param(TWO_TABLES, 3, id="two tables, each 3rd operation"), *RUNS[1:]]
+SHORT_RUNS = [pytest.param(TWO_TABLES, 4, id="two tables, each 4th operation"), *RUNS[1:]]
 
 
 class Injector:
@@ -160,7 +160,7 @@ def test_a_write_that_is_cut_short_by_a_full_disk(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "stride", [pytest.param(12, id="each 12th operation"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+    "stride", [pytest.param(25, id="each 25th operation"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 def test_errors_in_a_scratch_folder_leave_nothing(error, stride, tmp_path, monkeypatch, expected, tune):

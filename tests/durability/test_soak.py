@@ -44,7 +44,7 @@ def one_round(folder: Path, number: int) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
 @pytest.mark.parametrize(
-    "solves", [pytest.param(40, id="40 solves"), pytest.param(200, id="200 solves", marks=pytest.mark.slow)]
+    "solves", [pytest.param(20, id="20 solves"), pytest.param(200, id="200 solves", marks=pytest.mark.slow)]
 )
 def test_soak(solves, tmp_path, monkeypatch, tune):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -18,6 +18,7 @@ from oocbe.elimination.preparation import prepare as preparation
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, SEMIRINGS, Combination
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import (
     ALL_SEMIRINGS,
     all_values,
@@ -41,7 +42,7 @@ def check_orders(structure, **settings_of_run):
             check(problem, *eliminate(problem, order, dominance, **settings_of_run), expected)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(structures())
 def test_oracle_agrees_with_evaluate(structure):
     problem = make_problem(structure)
@@ -56,7 +57,7 @@ def test_oracle_agrees_with_evaluate(structure):
         assert value is None or value == pytest.approx(total[assignment].item())
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(structures())
 def test_any_order_with_and_without_dominance(structure):
     check_orders(structure)
@@ -69,7 +70,7 @@ def test_any_order_with_and_without_dominance_at_length(structure):
     check_orders(structure)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(structures(), st.integers(1, 7))
 def test_tiny_blocks_on_several_threads(structure, block_rows):
     with pytest.MonkeyPatch.context() as patch:
@@ -78,7 +79,7 @@ def test_tiny_blocks_on_several_threads(structure, block_rows):
 
 
 @pytest.mark.parametrize("bits", [0, 1, 3, 6])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(structures())
 def test_factors_too_large_to_be_looked_up_are_tables(bits, structure):
     """With a tiny limit most factors take the path of those that are really too large."""
@@ -88,7 +89,7 @@ def test_factors_too_large_to_be_looked_up_are_tables(bits, structure):
         check_orders(structure)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(structures(), st.integers(1, 7))
 def test_through_stored_tables(structure, chunk_rows):
     problem = without_bound(make_problem(structure))
@@ -116,7 +117,7 @@ def test_no_memory_is_too_little_while_the_disk_has_room(tmp_path, monkeypatch, 
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(structures(), st.sampled_from(["auto", "min-fill", "file"]), st.booleans())
 def test_solve(structure, order, dominance):
     """The whole way, with upper bounds, evidence and linear constraints."""

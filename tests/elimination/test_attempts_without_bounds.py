@@ -17,6 +17,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.row_tables import Tables
 from oocbe.synth import grid_network, scale_free_network
+from tests.helpers.effort import examples
 from tests.helpers.fake_clock import Clock
 from tests.helpers.small_problems import brute_force, check, make_problem, structures
 
@@ -59,7 +60,7 @@ def test_the_attempt_solves_what_bounds_leave_open(impatient):
     assert not tried(oocbe.solve(problem, **SETTINGS, bounds="constant")), "bounds were asked for"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(structures((MIN_SUM, MAX_SUM)), st.booleans())
 def test_the_optimum_is_the_same(structure, gives_up):
     """Whether the attempts end or are given up, each for the next one to have longer."""

@@ -22,6 +22,7 @@ from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning import incumbent
 from oocbe.pruning.incumbent import Incumbent
 from oocbe.results.result import Result
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, clique, make_problem, structures, without_bound
 
 SOURCES = ["constant", "lp", "local-polytope"]
@@ -31,7 +32,7 @@ def solve(problem: Problem, **options) -> Result:
     return oocbe.solve(problem, **{"order_seconds": 0, "incumbent_seconds": 0.002, "bound_seconds": 0.05, **options})
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(structures((MIN_SUM, MAX_SUM)), st.sampled_from(SOURCES), st.booleans(), st.booleans())
 def test_the_optimum_with_every_source(structure, source, with_incumbent, dominance):
     problem = make_problem(structure)
@@ -45,7 +46,7 @@ def test_the_optimum_with_every_source(structure, source, with_incumbent, domina
     check(problem, result.value, result.assignment, expected)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(structures((MIN_SUM,)), st.sampled_from(SOURCES), st.sampled_from([-2, 0, 1, 30]))
 def test_only_what_is_better_than_the_upper_bound(structure, source, above):
     problem = without_bound(make_problem({**structure, "integral": True}))
@@ -60,7 +61,7 @@ def test_only_what_is_better_than_the_upper_bound(structure, source, above):
     check(problem, result.value, result.assignment, expected)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(structures((MIN_SUM,)), st.integers(1, 40), st.integers(1, 7))
 def test_tiny_caps_blocks_and_memory(structure, cap, threads):
     """Every round gives up at first, so that bounds of what is left and more incumbents come in between."""

@@ -25,6 +25,7 @@ from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from oocbe.settings.option_values import Gap
+from tests.helpers.effort import examples
 
 FAST = {"order_seconds": 0, "backend": "cpu", "incumbent_seconds": 0}
 CHAIN = tuple(Variable(name, 3) for name in "abcd")
@@ -126,7 +127,7 @@ def test_commands_end_with_exit_code_1(tmp_path, wrong_pass):
 EXTREME = st.sampled_from([1e-300, 1e300, 3.0, 0.1, 1e-5, 5e-324])
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.lists(EXTREME, min_size=1, max_size=9))
 def test_products_are_evaluated_without_leaving_the_range_on_the_way(factors):
     functions = tuple(Function.from_array((0,), [factor, 1.0]) for factor in factors)

@@ -22,6 +22,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MIN_SUM, SUM_PRODUCT
 from oocbe.settings.tuning import Tuning
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import (
     ALL_SEMIRINGS,
     brute_force,
@@ -45,7 +46,7 @@ def run(problem, order, tables, seed, **settings_of_run):
 
 
 @pytest.mark.parametrize("semiring", ALL_SEMIRINGS, ids=str)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(structure=structures(), tables=TABLES, dominance=st.booleans())
 def test_against_brute_force(semiring, structure, tables, dominance):
     problem = without_bound(make_problem({**structure, "semiring": semiring}))
@@ -54,7 +55,7 @@ def test_against_brute_force(semiring, structure, tables, dominance):
 
 
 @pytest.mark.parametrize("bits", [0, 3])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(structure=structures(), tables=TABLES)
 def test_problems_own_tables(bits, structure, tables):
     """With a tiny limit most factors are tables without a filter."""
@@ -66,7 +67,7 @@ def test_problems_own_tables(bits, structure, tables):
         check(problem, *run(problem, order, tables, structure["seed"]), brute_force(problem))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(structures((MIN_SUM,)))
 def test_every_message_has_the_same_rows_in_either_form(structure):
     problem = without_bound(make_problem({**structure, "integral": True}))
@@ -86,7 +87,7 @@ def test_every_message_has_the_same_rows_in_either_form(structure):
         assert other.is_sorted
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(structures(), st.integers(1, 7), TABLES)
 def test_through_stored_tables(structure, chunk_rows, tables):
     problem = without_bound(make_problem(structure))
@@ -97,7 +98,7 @@ def test_through_stored_tables(structure, chunk_rows, tables):
     check(problem, *found, brute_force(problem))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(structures(), st.sampled_from(["complete", "incomplete", "auto"]))
 def test_solve(structure, tables):
     """The whole way: upper bounds, evidence, linear constraints, bounds where the form allows them."""

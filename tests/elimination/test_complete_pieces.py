@@ -26,6 +26,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SUM_PRODUCT
 from oocbe.tables.stored_complete import StoredCompleteTable
+from tests.helpers.effort import examples
 from tests.helpers.memory_disk import memory_folder
 from tests.helpers.small_problems import (
     ALL_SEMIRINGS,
@@ -75,7 +76,7 @@ def same(found, expected) -> None:
         assert table.values.tobytes() == other.values.tobytes()
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(structures((MIN_SUM,)), st.integers(1, 40), st.sampled_from([1, 2]), st.integers(1, 9), st.booleans())
 def test_pieces_give_the_messages_of_the_run_in_memory(structure, piece_rows, streams, chunk_rows, integral):
     """Sums of small integers are exact in floats, too, so those are equal to the last bit as well."""
@@ -93,7 +94,7 @@ def test_pieces_give_the_messages_of_the_run_in_memory(structure, piece_rows, st
 
 
 @pytest.mark.parametrize("semiring", ALL_SEMIRINGS, ids=str)
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(data=st.data(), tables=st.sampled_from(["complete", "mixed", "auto"]), piece_rows=st.integers(1, 9))
 def test_against_brute_force(semiring, data, tables, piece_rows):
     """With a coin for each bucket, messages of either form meet, on disk and in memory."""
@@ -110,7 +111,7 @@ def test_against_brute_force(semiring, data, tables, piece_rows):
     check(problem, value, assignment, brute_force(problem))
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(structures((MIN_SUM, SUM_PRODUCT)), st.integers(1, 9), st.sampled_from(["complete", "auto"]))
 def test_a_problems_own_tables_are_written_out(structure, piece_rows, tables):
     """With a tiny limit most factors are tables of rows, which complete buckets need as cells."""

@@ -31,6 +31,7 @@ from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ResourceError
 from oocbe.settings.tuning import Tuning, tuned, tuning
 from oocbe.synth.networks import random_network
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import make_problem, structures, without_bound
 
 AUTO = Wishes("auto")
@@ -199,7 +200,7 @@ def problems(draw):
     return random_network(variables, domain, density, draw(st.sampled_from([0.0, 0.3])), seed=draw(st.integers(0, 999)))
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     problem=problems().map(without_bound),
     seed=st.integers(0, 999),

@@ -27,6 +27,7 @@ from oocbe.settings.options import SolveOptions
 from oocbe.synth import random_network
 from oocbe.system.deadline import Deadline
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
+from tests.helpers.effort import examples
 
 NO_GAP = SolveOptions().gap
 
@@ -78,7 +79,7 @@ def test_the_optimum_wherever_it_pauses(make, pause, is_reduced, monkeypatch):
     monkeypatch.setattr(depth_search, "FIRST_PAUSE", pause)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)  # no assignment to begin with
     nodes = 0
-    for seed in range(100):
+    for seed in range(examples(100)):
         problem = make(seed)
         best = optimum(problem)
         known, made = search(problem, is_reduced=is_reduced)
@@ -90,7 +91,7 @@ def test_the_optimum_wherever_it_pauses(make, pause, is_reduced, monkeypatch):
             assert known.value == pytest.approx(best, rel=1e-9, abs=1e-9)
             assert known.value == best or not problem.is_integral
         nodes += made.nodes
-    assert nodes > 100 or is_reduced
+    assert nodes > examples(100) or is_reduced
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -142,7 +143,7 @@ def test_without_room_for_open_nodes_it_goes_on_where_it_is(monkeypatch):
 
 @pytest.mark.parametrize("make", [anything, costly_photographs])
 def test_what_is_needed_below_a_lower_threshold(make):
-    for seed in range(50):
+    for seed in range(examples(50)):
         tables = Tables.of(make(seed))
         least, step = tables.least, 1 if tables.is_integral else 0.37
         ascent = RowAscent(tables, least + 9 * step)

@@ -17,6 +17,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.settings.tuning import tuned
+from tests.helpers.effort import examples
 
 FAST = {"order_seconds": 0, "backend": "cpu"}
 FORMS = (
@@ -69,7 +70,7 @@ def rounded(number: Fraction) -> float:
         return math.inf
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(PALETTES), st.sampled_from(FORMS))
 def test_products_against_rational_numbers(seed, palette, form):
     problem = made(seed, palette)

@@ -17,6 +17,7 @@ from oocbe.model.problem import Problem
 from oocbe.pruning.forbidden import forbidden_sets
 from oocbe.pruning.local_cuts import _resources
 from oocbe.pruning.rounding import Rounding
+from tests.helpers.effort import examples
 
 FAST = {"order_seconds": 0, "backend": "cpu", "bound_seconds": 0.05, "incumbent_seconds": 0.01}
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -55,7 +56,7 @@ def feasible_costs(problem: Problem) -> list[int]:
 
 
 @pytest.mark.parametrize("tabulated_bits", [enforcement.TABULATED_BITS, -1])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(problems())
 def test_counts_and_optima(tabulated_bits, problem):
     expected = feasible_costs(problem)
@@ -73,7 +74,7 @@ def test_counts_and_optima(tabulated_bits, problem):
                 assert tabulated_bits < 0 and result.bound <= min(expected, default=result.bound)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(problems())
 def test_what_is_written_is_read_back_or_refused(tmp_path_factory, problem):
     problem = Problem(problem.variables, linear_constraints=problem.linear_constraints, name="huge")

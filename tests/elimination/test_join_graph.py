@@ -24,6 +24,7 @@ from oocbe.pruning.scaled_costs import ScaledCosts
 from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
 from oocbe.system.deadline import Deadline
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, make_problem, structures
 
 MEMORY = 1 << 24
@@ -37,7 +38,7 @@ def graph_of(problem, z, temperature=10.0, dtype=np.int32, threshold=None, memor
     return costs, JoinGraph(costs, range(len(problem.variables)), z, memory, 0, temperature)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(structures((MIN_SUM,)), st.integers(1, 6), WAYS, DTYPES, st.booleans())
 def test_bounds_rise_and_stay_below_the_optimum(structure, z, temperature, dtype, is_below):
     """With a threshold, only assignments below it are bounded: the bound is then infinite where there is none."""
@@ -162,7 +163,7 @@ def test_what_is_proven_stays_when_time_is_up(monkeypatch):
         except TimeLimitError:
             return None
 
-    results = [found(last) for last in range(0, count, 7)]
+    results = [found(last) for last in range(0, count, 16)]
     first = next(number for number, result in enumerate(results) if result is not None)
     assert 0 < first < len(results) / 3
     assert all(result is not None for result in results[first:])

@@ -31,6 +31,7 @@ from oocbe.pruning.pruner import RowPruner
 from oocbe.tables.layout import Layout
 from tests.helpers.bound_problems import anything, optimum, photographs
 from tests.helpers.bound_sources import ExactSource
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import (
     ALL_SEMIRINGS,
     all_values,
@@ -69,7 +70,7 @@ def order_of(problem: Problem, structure) -> list[int]:
     return np.random.default_rng(structure["seed"]).permutation(len(problem.variables)).tolist()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(structures(ALL_SEMIRINGS), st.booleans(), st.integers(1, 7))
 def test_every_semiring(structure, dominance, block_rows):
     problem = tightened(structure)
@@ -115,7 +116,7 @@ def scaled_up(problem: Problem, factor: int, seed: int) -> Problem:
     return replace(problem, linear_constraints=linears)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(structures(ALL_SEMIRINGS), st.booleans(), st.sampled_from([None, 1, 5]), st.sampled_from([28, 40, 54]))
 def test_capacities_of_up_to_61_bits(structure, dominance, block_rows, bits):
     problem = scaled_up(tightened(structure), 1 << bits, structure["seed"])
@@ -153,7 +154,7 @@ def test_rows_leave_room_for_their_own_assignment(semiring, monkeypatch):
     assert 2 * rows < more
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data(), st.lists(st.integers(0, 9), min_size=1, max_size=3), st.integers(1, 8))
 def test_what_the_separator_consumes(data, limits, merged_bits):
     """Sums over several variables and constraints, and what passes a limit does so whatever is looked up with it."""
@@ -179,7 +180,7 @@ def test_what_the_separator_consumes(data, limits, merged_bits):
         assert room == (None if min(left) < 0 else expected)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]), st.sampled_from([40, 52]), st.integers(1, 7))
 def test_bounds_and_stored_tables_with_large_capacities(structure, above, bits, chunk_rows):
     made = scaled_up(tightened(structure), 1 << bits, structure["seed"])
@@ -199,7 +200,7 @@ def test_bounds_and_stored_tables_with_large_capacities(structure, above, bits, 
         check(problem, value, assignment, expected)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]))
 def test_bounds_that_price_consumption(structure, above):
     """The optimum with an upper bound above it, nothing at or below it."""
@@ -213,7 +214,7 @@ def test_bounds_that_price_consumption_at_length(structure, above):
     check_upper_bound(structure, above)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(structures((MIN_SUM,)), st.sampled_from([0, 1]), st.integers(1, 7))
 def test_through_stored_tables(structure, above, chunk_rows):
     with tempfile.TemporaryDirectory() as folder:
@@ -221,7 +222,7 @@ def test_through_stored_tables(structure, above, chunk_rows):
         assert list(Path(folder).iterdir()) == []
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     structures((MIN_SUM, MAX_SUM)),
     st.sampled_from([*SOURCES, "none"]),

@@ -25,6 +25,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.tables.residence import row_in_main_memory
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import make_problem, star, structures, without_bound
 
 SORTS = [
@@ -61,7 +62,7 @@ def check_messages(prepared, buckets) -> int:
     return count
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(structures(), st.sampled_from([None, 1, 3, 7]), st.booleans())
 def test_messages_are_sorted_without_a_sort(structure, block_rows, dominance):
     problem = without_bound(make_problem(structure))

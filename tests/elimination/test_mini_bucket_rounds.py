@@ -17,6 +17,7 @@ from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.pruning.row_tables import Tables
 from oocbe.settings.option_values import Gap
 from oocbe.synth import grid_network
+from tests.helpers.effort import examples
 from tests.helpers.fake_clock import Clock
 from tests.helpers.small_problems import brute_force, check, make_problem, structures
 
@@ -45,7 +46,7 @@ def test_passes_wait_for_their_part_of_the_time(monkeypatch, pieces):
     assert known.is_closed, "no time passes, so z grows to the induced width"
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(structures((MIN_SUM, MAX_SUM)), st.sampled_from([1, 2, 4]))
 def test_the_optimum_is_the_same(structure, least):
     problem = make_problem(structure)

@@ -31,6 +31,7 @@ from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import Tuning
 from oocbe.synth import grid_network, random_network
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, forms_by_coin, make_problem, structures
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu", incumbent_seconds=0.05, memory=1 << 30)
@@ -75,13 +76,13 @@ def check(problem, z, partition, shifting, tables="auto"):
         assert math.isclose(entry.incumbent, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(structures(SELECTING), st.integers(1, 9), st.sampled_from(["scope", "content"]), st.booleans())
 def test_bounds_and_incumbents_are_on_their_side_of_the_optimum(structure, z, partition, shifting):
     check(make_problem(structure), z, partition, shifting)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(structures(SELECTING), st.integers(1, 9), st.sampled_from(["complete", "incomplete", "mixed"]))
 def test_bounds_of_complete_and_of_incomplete_messages_and_of_both(structure, z, tables):
     check(make_problem(structure), z, "scope", False, tables)

@@ -19,6 +19,7 @@ from oocbe.kernels.cpu.orders.greedy_order import count_bits, members_of
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.system.deadline import Deadline
+from tests.helpers.effort import examples
 
 
 def random_graph(count: int, edges: int, seed: int, largest=4) -> Problem:
@@ -50,7 +51,7 @@ def naive_separators(problem: Problem, order) -> list[set[int]]:
 
 
 @pytest.mark.parametrize("name", HEURISTICS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 80), st.integers(0, 120), st.integers(0, 1 << 30))
 def test_each_heuristic_gives_a_permutation_with_its_separators(name, count, edges, seed):
     problem = random_graph(count, edges, seed)

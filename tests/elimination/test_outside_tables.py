@@ -34,6 +34,7 @@ from oocbe.synth import grid_network, random_network
 from oocbe.system.deadline import Deadline
 from oocbe.tables.layout import Layout
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, make_problem, structures
 
 MEMORY = 1 << 30
@@ -79,7 +80,7 @@ def check_rows(problem, limit, order, cells):
     return told
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(structures((MIN_SUM,)), st.sampled_from([1, 4, 64]), st.integers(0, 99))
 def test_no_bound_is_above_a_best_completion(structure, cells, seed):
     problem = make_problem(structure)
@@ -114,12 +115,12 @@ def test_tables_rule_out_most_rows_of_a_grid():
 
 def test_tables_keep_to_their_memory():
     """As many cells as their number gives each bucket were several times the memory: a bucket has many tables."""
-    problem = random_network(24, 4, 0.9, tightness=0.0, seed=2)
+    problem = random_network(16, 4, 0.9, tightness=0.0, seed=2)
     source = ascended_source(problem, 0.05, 10_000)
-    memory = 1 << 20
+    memory = 1 << 18
     tracemalloc.start()
     try:
-        tables = OutsideTables(problem, source, 10_000, range(24), memory // (4 * 24), memory)
+        tables = OutsideTables(problem, source, 10_000, range(16), memory // (4 * 16), memory)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -127,7 +128,7 @@ def test_tables_keep_to_their_memory():
     assert 0 < sum(found.values()) == tables.nbytes < memory
     assert peak < 2 * memory  # what is no table included
     with pytest.raises(ResourceError, match=r"take more than 1\.0 KiB; raise --memory"):
-        OutsideTables(problem, source, 10_000, range(24), 100, 1 << 10)
+        OutsideTables(problem, source, 10_000, range(16), 100, 1 << 10)
 
 
 def test_messages_are_given_what_tables_leave():
@@ -172,7 +173,7 @@ def test_rows_are_held_against_all_tables(dtype):
     assert held(table, separator, pruning).to_dict() == expected
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(structures((MIN_SUM, MAX_SUM)))
 def test_the_optimum_is_the_same(structure):
     problem = make_problem(structure)
@@ -199,7 +200,7 @@ def test_a_search_says_what_tables_did(monkeypatch):
     monkeypatch.setattr(bounded.AttemptsWithoutBounds, "try_where_due", lambda *_: False)
     monkeypatch.setattr(table_bounds, "BUILD_SECONDS", math.inf)  # however slow the machine, or cold its cache
     monkeypatch.setattr(table_bounds, "LEAST_DROPPED", 0.0)
-    options = {"order_seconds": 0, "incumbent_seconds": 0, "bound_seconds": 0.05}
+    options = {"order_seconds": 0, "incumbent_seconds": 0, "bound_seconds": 2}
     with_tables = oocbe.solve(problem, **options)
     assert with_tables.value == expected
     assert "mini-bucket tables dropped" in with_tables.bounds

@@ -27,6 +27,7 @@ from oocbe.pruning.pruner import RowPruner
 from oocbe.tables import disk_budget
 from oocbe.tables.residence import to_host
 from tests.helpers.bound_sources import ExactSource
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, make_problem, structures, without_bound
 
 needs_device = pytest.mark.skipif(why_unavailable() is not None, reason=f"no CUDA device: {why_unavailable()}")
@@ -46,7 +47,7 @@ def run(problem, order, engine, dominance=True, pruner=None, memory=1 << 30, chu
     return (outcome.value, outcome.exponent, outcome.total_rows, assignment, rows), stored
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     structures(), st.sampled_from([1, 2, 3, 7, 50, 1000]), st.sampled_from([1, 2, 8]), st.booleans(), st.integers(1, 9)
 )
@@ -59,8 +60,7 @@ def test_pieces_give_the_messages_of_the_run_in_memory(structure, piece_rows, st
     assert cut == whole
 
 
-@pytest.mark.parametrize("dominance", [True, False])
-@pytest.mark.parametrize(("piece_rows", "streams"), [(300, 1), (500, 8), (1000, 2)])
+@pytest.mark.parametrize(("piece_rows", "streams", "dominance"), [(300, 1, True), (500, 8, False), (1000, 2, True)])
 def test_a_day_of_photographs_in_pieces(piece_rows, streams, dominance):
     problem = read("examples/daily.spot")
     order = list(range(len(problem.variables)))
@@ -98,8 +98,8 @@ def complete_problem(variables, size):
 
 def test_a_bucket_of_functions_alone_is_cut_where_it_enumerates(monkeypatch):
     """No table narrows the first bucket: its pieces are ranges of the variables that it enumerates."""
-    problem = complete_problem(7, 5)
-    order = list(range(7))
+    problem = complete_problem(6, 5)
+    order = list(range(6))
     whole, _ = run(problem, order, BucketEngine("cpu"))
     cuts = []
     enumerated = BucketPiece._with_every_value
@@ -153,7 +153,7 @@ def test_memory_that_cannot_be_had_halves_the_piece_and_ends_with_the_sizes(monk
         run(problem, order, engine, dominance=False)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.sets(st.integers(0, 30), max_size=12), st.sampled_from([MemoryError, ResourceError]), st.sampled_from([1, 4]))
 def test_the_messages_are_those_of_the_run_in_memory_whichever_joins_find_no_memory(failing, error, streams):
     problem = complete_problem(6, 4)

@@ -21,6 +21,7 @@ from oocbe.pruning.row_tables import Tables
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, photographs
+from tests.helpers.effort import examples
 
 OPTIONS = SolveOptions()
 ROOM = 1 << 30
@@ -40,7 +41,7 @@ def elimination_of(problem: Problem, options: SolveOptions = OPTIONS) -> Reduced
 def test_its_optimum_is_that_of_the_whole(make, monkeypatch):
     monkeypatch.setattr(row_reduction, "MOST_JOINED", 8)  # something is left to eliminate
     variables = 0
-    for seed in range(40):
+    for seed in range(examples(40)):
         problem = make(seed)
         elimination, known = elimination_of(problem), knowledge_of(problem)
         wanted = oocbe.solve(problem, bounds="none")

@@ -14,6 +14,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM
 from oocbe.pruning.pruner import RowPruner
 from tests.helpers.bound_sources import ExactSource
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import (
     all_values,
     brute_force,
@@ -25,7 +26,7 @@ from tests.helpers.small_problems import (
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(structures((MIN_SUM,), largest_domain=4), st.floats(0, 0.7))
 def test_values_are_kept(structure, share):
     problem = without_bound(make_problem(structure))
@@ -50,7 +51,7 @@ def test_values_are_kept(structure, share):
     assert not (left & ~seen).any()
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(structures((MIN_SUM,), largest_domain=4), st.sampled_from([1, 3, 20]))
 def test_bounds_and_fixed_values_carry_over(structure, above):
     problem = without_bound(make_problem(structure))

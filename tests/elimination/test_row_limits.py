@@ -14,6 +14,7 @@ from oocbe.elimination.plan.plan import make_plan
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
+from tests.helpers.effort import examples
 
 
 def sparse_problem(seed: int, count: int, arity: int, functions: int, rows: int) -> Problem:
@@ -28,7 +29,7 @@ def sparse_problem(seed: int, count: int, arity: int, functions: int, rows: int)
     return Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(made))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 10**6), st.integers(3, 6), st.integers(1, 5), st.integers(1, 12))
 def test_no_message_has_more_rows_than_its_limit(seed, arity, functions, rows):
     """The join of all inputs of a bucket, by brute force, stays below what their rows permit."""

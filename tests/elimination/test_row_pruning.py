@@ -17,6 +17,7 @@ from oocbe.model.semiring import MIN_SUM
 from oocbe.pruning.pruner import RowPruner
 from oocbe.pruning.row_bounds import RowBound
 from tests.helpers.bound_sources import ExactSource
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, eliminate, make_problem, structures, without_bound
 
 
@@ -38,7 +39,7 @@ def check_bounds(structure, above, with_tables=True, **settings_of_run):
             check(problem, value, assignment, expected)
 
 
-@settings(max_examples=70)
+@settings(max_examples=examples(70))
 @given(structures((MIN_SUM,)), st.sampled_from([-3, 0, 1, 4, 100]), st.booleans())
 def test_any_upper_bound(structure, above, with_tables):
     check_bounds(structure, above, with_tables)
@@ -51,7 +52,7 @@ def test_any_upper_bound_at_length(structure, above, with_tables):
     check_bounds(structure, above, with_tables)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(structures((MIN_SUM,)), st.sampled_from([0, 1, 4]), st.integers(1, 7))
 def test_tiny_blocks_on_several_threads(structure, above, block_rows):
     with pytest.MonkeyPatch.context() as patch:
@@ -59,7 +60,7 @@ def test_tiny_blocks_on_several_threads(structure, above, block_rows):
         check_bounds(structure, above, block_rows=block_rows)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(structures((MIN_SUM,)), st.sampled_from([0, 1]), st.integers(1, 7))
 def test_through_stored_tables(structure, above, chunk_rows):
     with tempfile.TemporaryDirectory() as folder:
@@ -67,7 +68,7 @@ def test_through_stored_tables(structure, above, chunk_rows):
         assert list(Path(folder).iterdir()) == []
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(structures((MIN_SUM,)), st.sampled_from([0, 1, 4]), st.sampled_from([10**9, 10**14]))
 def test_values_of_64_bits(structure, above, factor):
     """Where fixed point would leave 64 bits nothing is pruned, and the value says that it is no better."""

@@ -30,6 +30,7 @@ from oocbe.settings.options import SolveOptions
 from oocbe.synth import grid_network, random_network
 from oocbe.system.deadline import Deadline
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
+from tests.helpers.effort import examples
 from tests.helpers.fake_clock import Clock
 
 NO_GAP = SolveOptions().gap
@@ -69,7 +70,7 @@ def test_the_optimum_whatever_the_beam_cuts_off(make, width, monkeypatch):
     monkeypatch.setattr(row_search, "FIRST_WIDTH", width)
     monkeypatch.setattr(row_search, "WIDER", 3)
     monkeypatch.setattr(row_walk, "CHOICE", 2)
-    for seed in range(150):
+    for seed in range(examples(150)):
         problem = make(seed)
         best = optimum(problem)
         known, made = search(problem)

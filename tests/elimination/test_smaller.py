@@ -21,6 +21,7 @@ from oocbe.settings.options import SolveOptions
 from oocbe.synth import random_network
 from oocbe.system import interruption
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, optimum, photographs
+from tests.helpers.effort import examples
 
 AUTO = SolveOptions()
 
@@ -43,7 +44,7 @@ def maximised(problem: Problem) -> Problem:
 def test_what_is_left_has_the_optimum(make, monkeypatch):
     monkeypatch.setattr("oocbe.pruning.packing.is_packing", lambda *_, **__: False)
     made = 0
-    for seed in range(120):
+    for seed in range(examples(120)):
         problem = make(seed)
         for whole, sign in ((problem, 1), (maximised(problem), -1)):
             left = smaller(whole, AUTO, [])
@@ -63,7 +64,7 @@ def test_what_is_left_has_the_optimum(make, monkeypatch):
             if lifted.assignment is not None:
                 assert whole.evaluate(lifted.assignment) == lifted.value
                 assert lifted.value == pytest.approx(sign * expected, rel=1e-12, abs=1e-12)
-    assert made > 50
+    assert made > examples(50)
 
 
 @pytest.mark.usefixtures("always")

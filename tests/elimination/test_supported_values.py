@@ -15,6 +15,7 @@ from oocbe.model.semiring import COUNTING, MAX_SUM, MIN_SUM
 from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import tuned
 from oocbe.tasks.verbs import run_task
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, check, eliminate, make_problem, structures, without_bound
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu", tables="incomplete")
@@ -73,7 +74,7 @@ def test_counts_and_marginals_stay(seed):
             np.testing.assert_array_equal(own.astype(float), other.astype(float))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(structures((MIN_SUM, MAX_SUM), largest_domain=4))
 def test_the_optimum_stays_with_dominance(structure):
     problem = without_bound(make_problem(structure))

@@ -13,12 +13,13 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, MAX_PRODUCT, MIN_SUM, SUM_PRODUCT
 from oocbe.settings.options import SolveOptions
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import make_problem, structures
 
 OPTIONS = SolveOptions(order_seconds=0.0, backend="cpu")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(structures(semirings=(MAX_PRODUCT, SUM_PRODUCT), largest_domain=3))
 def test_zeros_become_infeasible_and_nothing_else_changes(structure):
     problem = make_problem(structure)
@@ -47,8 +48,8 @@ EQUAL = {
 @pytest.mark.parametrize("semiring", [SUM_PRODUCT, MAX_PRODUCT])
 @pytest.mark.parametrize("zeros", EQUAL)
 def test_a_plan_knows_what_zeros_forbid(zeros, semiring):
-    """All variables must be equal: two rows a message, and not the 2^39 that the disk would be too small for."""
-    count = 40
+    """All variables must be equal: two rows a message, and not the 2^29 that the disk would be too small for."""
+    count = 30
     functions = [Function((i, j), *EQUAL[zeros]) for i in range(count) for j in range(i)]
     variables = tuple(Variable(f"x{i}", 2) for i in range(count))
     problem = Problem(variables, tuple(functions), semiring=semiring, name="equal")

@@ -20,6 +20,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_PRODUCT, MAX_SUM, MIN_SUM, SUM_PRODUCT
 from oocbe.pruning.dominance import SubstitutionDominance, applies_to
 from oocbe.tables.table import Table
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import all_values, make_problem, structures, without_bound
 
 
@@ -79,7 +80,7 @@ def penalties(made, v, separator, subtree):
     return total
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(structures((MIN_SUM, MAX_SUM), largest_domain=3))
 def test_penalties_follow_their_definition(structure):
     structure = {**structure, "parts": [p for p in structure["parts"] if p[0] != "linear"], "integral": True}
@@ -102,7 +103,7 @@ def test_penalties_follow_their_definition(structure):
             assert found[a, b] == (blocked if expected == math.inf else expected)
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(structures((MIN_SUM, MAX_SUM)))
 def test_the_rows_kept_hold_an_optimum_of_the_whole_problem(structure):
     """After each bucket, some optimal assignment of the problem agrees with a kept row, in every message at once."""
@@ -125,7 +126,7 @@ def in_all_messages(buckets, assignment) -> bool:
     return all(m.value_at(chosen) is not None for bucket in buckets for m in bucket.messages)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(structures((MIN_SUM, MAX_SUM), largest_domain=4))
 def test_each_dropped_row_has_a_better_one_under_every_completion(structure):
     """One message on its own: substitutions, followed from row to row, end in a row that was kept."""

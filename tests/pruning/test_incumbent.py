@@ -14,6 +14,7 @@ from oocbe.model.semiring import COUNTING, MAX_SUM, MIN_SUM
 from oocbe.pruning import incumbent, incumbent_lookups
 from oocbe.pruning.incumbent import find_incumbent
 from oocbe.pruning.incumbent_model import search_model
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import brute_force, make_problem, structures
 
 PLENTY = 3600.0
@@ -24,7 +25,7 @@ def is_same(problem, value, expected):
     return value == expected if problem.is_integral else value == pytest.approx(expected)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(structures(semirings=(MIN_SUM, MAX_SUM)))
 def test_small_problems_reach_the_optimum(structure):
     problem = make_problem(structure)
@@ -55,7 +56,7 @@ def test_a_search_is_begun_however_long_its_set_up_took(monkeypatch):
     assert find_incumbent(problem, 0.0) is None
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(structures(semirings=(MIN_SUM,)))
 def test_factors_searched_by_key_give_what_dense_ones_give(structure):
     problem = make_problem(structure)

@@ -22,9 +22,10 @@ from tests.helpers.bound_problems import (
     photographs,
     random_message,
 )
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import all_values
 
-SEEDS = 250
+SEEDS = examples(250)
 
 LARGEST_COMPARED = 2**28
 """Sums of costs up to which those of sources for messages are compared: they are scaled, and compared in float64."""

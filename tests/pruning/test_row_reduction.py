@@ -14,6 +14,7 @@ from oocbe.pruning.row_tables import Tables
 from oocbe.pruning.value_elimination import values_needed
 from oocbe.synth import random_network
 from tests.helpers.bound_problems import anything, costly_photographs, hidden_solution, kept_of, photographs
+from tests.helpers.effort import examples
 from tests.helpers.small_problems import all_values
 
 
@@ -39,7 +40,7 @@ def costs_of(tables: Tables) -> np.ndarray:
 def test_what_is_left_costs_what_its_best_completion_does(make, joined, monkeypatch):
     monkeypatch.setattr(row_reduction, "MOST_JOINED", joined)
     gone = values_gone = 0
-    for seed in range(150):
+    for seed in range(examples(150)):
         problem = make(seed)
         tables = Tables.of(problem)
         made = reduced(tables)
@@ -61,8 +62,8 @@ def test_what_is_left_costs_what_its_best_completion_does(make, joined, monkeypa
             assert problem.below(None).evaluate(assignment) == pytest.approx(found[best], rel=1e-12, abs=1e-12)
         gone += len(eliminated)
         values_gone += sum(isinstance(step, Removal) for step in made.steps)
-    assert gone > 100
-    assert values_gone > 10
+    assert gone > examples(100)
+    assert values_gone > examples(10)
 
 
 def test_a_tree_leaves_one_variable():
@@ -93,7 +94,7 @@ def test_values_alone(largest, monkeypatch):
     monkeypatch.setattr(row_reduction, "MOST_JOINED", 0)
     monkeypatch.setattr(row_reduction._Reducing, "_split", lambda _: False)
     gone = 0
-    for seed in range(100):
+    for seed in range(examples(100)):
         problem = small(np.random.default_rng(seed), (3, 4, 2, 5, 3), 5, largest)
         made = reduced(Tables.of(problem))
         assert all(step.scope == () for step in made.steps if isinstance(step, Elimination))

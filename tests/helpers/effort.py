@@ -1,0 +1,17 @@
+"""How many random cases the tests try: a share of what they name by default, all of them on request.
+
+``OOCBE_TEST_EFFORT=1 pytest`` tries all that are named, and ``OOCBE_TEST_EFFORT=10`` ten times as many. The default
+keeps the suite short; the continuous integration fuzzes with another seed every day besides (``tools/fuzz.py``).
+"""
+
+from __future__ import annotations
+
+import os
+
+EFFORT = float(os.environ.get("OOCBE_TEST_EFFORT", "0.4"))
+"""Share of the cases that tests name."""
+
+
+def examples(count: int) -> int:
+    """Random cases to try where ``count`` are tried with an effort of 1; at least one."""
+    return max(1, round(count * EFFORT))
