@@ -26,10 +26,13 @@ VALID = {
     b'"functions": {\n"f": {"scope": ["x", "y"], "costs": "g"},\n "h": {scope: [z x], defaultcost: -1.5 '
     b"costs: [0 a 3, 1 1 30]}\n"
     b'"g": {"scope": [x, y] "costs": [1, 2, 3, 4, 5, 6.25]},\n"c": {"scope": [], "costs": [0.5]}} }\n',
+    "lp": b"\\ note\nmax c: 2 x - .5 y + 3\nsubject to\n r: x + 2y <= 8\n -1 <= x - y <= 2\nbounds\n x <= 3\n"
+    b" -1 <= y <= 2\ngeneral\n x\ny\nbin z\nend\n",
     "mps": b"NAME n\nOBJSENSE\n MAX\nROWS\n N C\n E R\n L S\nCOLUMNS\n M 'MARKER' 'INTORG'\n X C 1 R 2\n X S -1.5\n"
     b" Y R 1 S 4\n M 'MARKER' 'INTEND'\nRHS\n RHS R 3 S 8\nRANGES\n RNG R -2\nBOUNDS\n UP B X 3\n LI B Y -1\n"
     b" UI B Y 2\nENDATA\n",
     "opb": b"* #variable= 3 #constraint= 2\nmin: +1 x1 -2 ~x2 x3 ;\n+1 x1 +2 ~x2 >= 1 ;\n* note\n-3 x1 +4 x3 <= 2 ;\n",
+    "qpbo": b"-3 -4\n1 1 -2\n1 2 3\n2 3 0.5\n3 3 1e2\n",
     "xml": b'<?xml version="1.0"?>\n<instance format="XCSP3" type="COP">\n<variables> <array id="x" size="[2][2]">'
     b' 0..2 </array>\n<var id="y"> 1 4..5 </var> </variables>\n<constraints> <group> <extension> <list> %0 %1 </list>\n'
     b"<supports> (0,1)(1,*)(2..2,0) </supports> </extension> <args> x[0][] </args> <args> x[][1] </args> </group>\n"
