@@ -193,6 +193,7 @@ def check_targets(
     certificate: Path | None = None,
     metrics: Path | None = None,
     report: Path | None = None,
+    output: Path | None = None,
 ) -> None:
     """Refuse before a run, which may take hours, what would lose its result or its input, or get in its way.
 
@@ -210,6 +211,7 @@ def check_targets(
         ("--certificate", certificate),
         ("--metrics", metrics),
         ("--report", report),
+        ("--output", output),
     )
     targets = [(flag, target) for flag, target in named if target is not None]
     for flag, target in targets:
