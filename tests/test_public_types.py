@@ -32,6 +32,8 @@ for task in (oocbe.count, oocbe.count_optimal, oocbe.k_best, oocbe.log_partition
 assert_type(oocbe.verify(problem, "solution").accepted, bool)
 oocbe.plan(problem).buckets
 oocbe.write(problem, "problem.uai")
+assert_type(oocbe.from_pyagrum(object()), oocbe.Problem)
+assert_type(oocbe.from_pgmpy(object(), "name"), oocbe.Problem)
 model = oocbe.read_model("model.mps")
 assert_type(model, oocbe.Problem | oocbe.LinearSystem | oocbe.CompactProblem | dcop.Dcop)
 assert_type(oocbe.propagate(model, probe=True), oocbe.PropagationResult)
