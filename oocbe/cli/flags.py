@@ -168,7 +168,7 @@ def options_from(parameters: Mapping[str, object]) -> SolveOptions:
         for name in SolveOptions.names()
         if parameters.get(name) is not None
     }
-    return SolveOptions.from_environment().with_overrides(**flags)
+    return SolveOptions.from_environment().replaced(flags)
 
 
 def load(path: Path, format_name: str | None, evidence: list[str] | None = None) -> Problem:
