@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from oocbe.facade import bound, plan, propagate, solve, verify
     from oocbe.io import read, read_model, write
+    from oocbe.io.networks import from_pgmpy, from_pyagrum
     from oocbe.junction_trees.tree import JunctionTree
     from oocbe.model.compact_problem import CompactProblem, ShortTable
     from oocbe.model.linear_system import LinearSystem
@@ -126,6 +127,8 @@ __all__ = [
     "common_domains",
     "count",
     "count_optimal",
+    "from_pgmpy",
+    "from_pyagrum",
     "join_maximise",
     "join_sum",
     "k_best",
@@ -157,6 +160,7 @@ _HOMES = {
     "oocbe.facade": "bound plan propagate solve verify",
     "oocbe.results.interrupted": "Interrupted",
     "oocbe.io": "read read_model write",
+    "oocbe.io.networks": "from_pgmpy from_pyagrum",
     "oocbe.junction_trees.tree": "JunctionTree",
     "oocbe.elimination.observer": "Observer",
     "oocbe.table_algebra": "join_maximise join_sum maximise semi_join to_complete to_rows",

@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from oocbe.results.interrupted import carried, interruptible
+from oocbe.settings.option_types import OptionValues
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
 
@@ -33,7 +34,7 @@ def solve(
     *,
     evidence: Evidence | None = None,
     observer: Observer | None = None,
-    **overrides: Any,
+    **overrides: Unpack[OptionValues],
 ) -> Result:
     """Solve a problem, or the file that a path names, exactly.
 
@@ -78,7 +79,7 @@ def plan(
     options: SolveOptions | None = None,
     *,
     evidence: Evidence | None = None,
-    **overrides: Any,
+    **overrides: Unpack[OptionValues],
 ) -> Plan:
     """Choose an order and predict each bucket's rows and bytes without computing any; arguments as for ``solve``."""
     from oocbe.elimination.outlook import plan_solve
@@ -95,7 +96,7 @@ def bound(
     cost_shifting: bool = False,
     evidence: Evidence | None = None,
     observer: Observer | None = None,
-    **overrides: Any,
+    **overrides: Unpack[OptionValues],
 ) -> BoundResult:
     """Bound a problem's optimum from both sides by mini-bucket elimination.
 
@@ -183,7 +184,7 @@ def propagate(
     return carried(replace(result, seconds=result.seconds + reading), interruption)
 
 
-def settings_from(options: SolveOptions | None, overrides: dict[str, Any]) -> SolveOptions:
+def settings_from(options: SolveOptions | None, overrides: OptionValues) -> SolveOptions:
     """The options given, or those of the environment, with single ones overridden."""
     return (SolveOptions.from_environment() if options is None else options).with_overrides(**overrides)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import oocbe
+from oocbe.settings.option_types import OptionValues
 
 pytest.importorskip("mypy")
 
@@ -24,6 +25,8 @@ from oocbe import dcop
 
 problem: oocbe.Problem = oocbe.read("problem.wcsp")
 options: oocbe.SolveOptions = oocbe.SolveOptions(seed=1)
+oocbe.solve(problem, order="min-fill", memory="2GiB", workdir=Path("run"), time_limit=5, ub=3, semiring=oocbe.MIN_SUM)
+oocbe.count(problem, evidence={"a": "yes"}, gap="1%", streams=None, tables="complete", resume=True)
 assert_type(oocbe.solve(problem, options, time_limit=1.0), oocbe.Result)
 assert_type(oocbe.bound(problem, [2, "auto"], options), oocbe.BoundResult)
 assert_type(oocbe.most_probable_explanation(Path("network.uai")), oocbe.TaskResult)
@@ -32,6 +35,8 @@ for task in (oocbe.count, oocbe.count_optimal, oocbe.k_best, oocbe.log_partition
 assert_type(oocbe.verify(problem, "solution").accepted, bool)
 oocbe.plan(problem).buckets
 oocbe.write(problem, "problem.uai")
+assert_type(oocbe.from_pyagrum(object()), oocbe.Problem)
+assert_type(oocbe.from_pgmpy(object(), "name"), oocbe.Problem)
 model = oocbe.read_model("model.mps")
 assert_type(model, oocbe.Problem | oocbe.LinearSystem | oocbe.CompactProblem | dcop.Dcop)
 assert_type(oocbe.propagate(model, probe=True), oocbe.PropagationResult)
@@ -97,20 +102,35 @@ with oocbe.trace("run.json"), oocbe.result_memory("1GiB"):
 """
 
 
-WRONG = "import oocbe\n" + "".join(f"oocbe.{name}()\n" for name in ("bound", "most_probable_explanation", "solve"))
+MISSING = 'Missing positional argument "problem"'
+WRONG = {
+    "oocbe.bound()": MISSING,
+    "oocbe.most_probable_explanation()": MISSING,
+    "oocbe.solve()": MISSING,
+    'oocbe.solve("p.wcsp", memroy="2GiB")': 'Unexpected keyword argument "memroy" for "solve"; did you mean "memory"?',
+    'oocbe.k_best("p.wcsp", 3, ordr="auto")': 'Unexpected keyword argument "ordr" for "k_best"',
+    'oocbe.bound("p.wcsp", memory=[1])': 'Argument "memory" to "bound" has incompatible type "list[int]"',
+}
+"""Calls, and what is wrong with each."""
 
 
-def test_a_program_that_uses_every_public_name_is_accepted_and_wrong_calls_are_not(tmp_path):
-    """What mypy says about programs of somebody who has oocbe installed."""
+def test_options_have_the_types_of_their_class():
+    assert set(OptionValues.__annotations__) == set(oocbe.SolveOptions.names())
+
+
+def test_a_program_that_uses_every_public_name_is_accepted_and_wrong_calls_are_not(tmp_path, pytestconfig):
+    """What mypy says about programs of somebody who has oocbe installed; it keeps what it knows for the next time."""
     unused = [name for name in oocbe.__all__ if f"oocbe.{name}" not in PROGRAM]
     assert unused == []
     (tmp_path / "program.py").write_text(PROGRAM)
-    (tmp_path / "wrong.py").write_text(WRONG)
+    (tmp_path / "wrong.py").write_text("\n".join(["import oocbe", *WRONG]) + "\n")
     (tmp_path / "mypy.ini").write_text(
         "[mypy]\nstrict = true\n[mypy-numba.*,llvmlite.*,zarr.*,numcodecs.*]\nignore_missing_imports = true\n"
         "follow_imports = skip\n[mypy-oocbe.*]\nfollow_imports = silent\n"
     )
     options = ["--config-file", "mypy.ini", "--python-version", "3.11"]
+    if pytestconfig.cache is not None:
+        options += ["--cache-dir", str(pytestconfig.cache.mkdir("mypy"))]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", *options, "program.py", "wrong.py"],
         cwd=tmp_path,
@@ -119,7 +139,7 @@ def test_a_program_that_uses_every_public_name_is_accepted_and_wrong_calls_are_n
         text=True,
         check=False,
     )
-    *said, _ = done.stdout.splitlines()
-    assert len(said) == 3, done.stdout + done.stderr
-    for line in said:
-        assert line.startswith("wrong.py:") and 'Missing positional argument "problem"' in line, done.stdout
+    said = [line for line in done.stdout.splitlines()[:-1] if ": note: " not in line]
+    assert len(said) == len(WRONG), done.stdout + done.stderr
+    for number, (line, wrong) in enumerate(zip(said, WRONG.values(), strict=True), 2):
+        assert line.startswith(f"wrong.py:{number}: error: ") and wrong in line, done.stdout

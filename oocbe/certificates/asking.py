@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oocbe.errors import UnsupportedError
-from oocbe.io.files import without_compression, write_bytes
+from oocbe.io.files import read_bytes, without_compression, write_bytes
+from oocbe.io.wcsp import LINEAR_KEYWORDS
 from oocbe.system.interruption import listening
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
         )
     if path.exists() and not path.is_file():
         raise UnsupportedError(f"--certificate: {path} is no regular file, and the checker reads it once more; copy it")
+    keyword = _keyword(path) if suffix == ".wcsp" else ""
+    if keyword:
+        raise UnsupportedError(
+            f"--certificate: the checker reads lists of costs and knapsacks, not the {keyword!r} of {path}: write the "
+            "problem as .wcsp with oocbe convert, and solve that"
+        )
     if evidence:
         raise UnsupportedError(
             "--certificate: the checker knows the file only, not --evidence; write the fixed problem with oocbe convert"
@@ -62,6 +69,14 @@ def check_certifiable(path: Path, problem: Problem, options: SolveOptions, evide
             f"--certificate: the variables of {problem.name} have {sum(problem.sizes):,} values, and conflicts are "
             f"checked among {MOST_LITERALS:,} at most; solve it without"
         )
+
+
+def _keyword(path: Path) -> str:
+    """The first keyword of a weighted CSP that the checker does not know; nothing where there is none."""
+    for word in read_bytes(path).split()[1:]:
+        if not word.lstrip(b"+-").isdigit() and word.decode() not in LINEAR_KEYWORDS:
+            return word.decode()
+    return ""
 
 
 def write_certificate(

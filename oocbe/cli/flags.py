@@ -168,7 +168,7 @@ def options_from(parameters: Mapping[str, object]) -> SolveOptions:
         for name in SolveOptions.names()
         if parameters.get(name) is not None
     }
-    return SolveOptions.from_environment().with_overrides(**flags)
+    return SolveOptions.from_environment().replaced(flags)
 
 
 def load(path: Path, format_name: str | None, evidence: list[str] | None = None) -> Problem:
@@ -193,6 +193,7 @@ def check_targets(
     certificate: Path | None = None,
     metrics: Path | None = None,
     report: Path | None = None,
+    output: Path | None = None,
 ) -> None:
     """Refuse before a run, which may take hours, what would lose its result or its input, or get in its way.
 
@@ -210,6 +211,7 @@ def check_targets(
         ("--certificate", certificate),
         ("--metrics", metrics),
         ("--report", report),
+        ("--output", output),
     )
     targets = [(flag, target) for flag, target in named if target is not None]
     for flag, target in targets:

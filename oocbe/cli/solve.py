@@ -64,6 +64,15 @@ def solve(
     file: ProblemFile,
     json: JsonFlag = False,
     solution: Annotated[Path | None, typer.Option("--solution", help="Write the assignment to this file.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the answer of the tasks mpe, marginals and logz as .MPE, .MAR and .PR of the UAI competitions.",
+        ),
+    ] = None,
     certificate: CertificateFlag = None,
     order: OrderFlag = None,
     order_seconds: OrderSecondsFlag = None,
@@ -114,17 +123,21 @@ def solve(
     options = options_from(given)
     # Other tasks keep no run: theirs is a place of scratch folders.
     run_directory = options.workdir if task in ("optimum", "mpe") else None
-    check_targets(file, run_directory, solution, trace, certificate, report=report)
+    check_targets(file, run_directory, solution, trace, certificate, report=report, output=output)
     check_report(report)
     about = f"oocbe solve {file.name}" + (f" --task {task}" if task != "optimum" else "")
     of_task = _settings_of(task, k, temperature)
+    if output is not None:
+        from oocbe.solutions.uai_results import check_output
+
+        check_output(output, task)
     if task != "optimum":
         if certificate is not None:
             raise UnsupportedError(f"--certificate: only the optimum has one, not the task {task}; leave out --task")
         with traced_for(report, trace) as traced:
             with written_to(traced, about):
                 problem, answer = _run_task(
-                    task, file, format, evidence, options, of_task, (json, quiet, verbose), solution
+                    task, file, format, evidence, options, of_task, (json, quiet, verbose), solution, output
                 )
             if report is not None:
                 write_report(report, problem, answer, options, traced)
@@ -198,6 +211,7 @@ def _run_task(
     of_task: dict[str, Any],
     output: tuple[bool, bool, bool],
     solution: Path | None,
+    output_file: Path | None,
 ) -> tuple[Problem, TaskResult]:
     from oocbe.cli.task import print_task
     from oocbe.errors import UsageError
@@ -223,7 +237,14 @@ def _run_task(
         chosen = result.assignments[0][1]
         value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)
         write_assignment(result.labels or {}, problem.name, result.semiring, value, solution, chosen)
+    is_written = True
+    if output_file is not None:
+        from oocbe.solutions.uai_results import write_task
+
+        is_written = write_task(result, output_file)
     print_task(result, json, quiet, problem.day)
+    if not is_written:
+        note(f"oocbe: {result.status}; there is no answer to write to {output_file}")
     if solution is not None and not result.assignments:
         note(f"oocbe: {result.status}; there is no assignment to write to {solution}")
     return problem, result

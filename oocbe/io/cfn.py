@@ -12,7 +12,8 @@ decimals as float64 (toulbar2 itself keeps as many decimals as ``mustbe`` has).
 
 Read are functions with a list of ``costs``: all of them in lexicographic order, or tuples each with its cost and a
 ``defaultcost`` for the others; or with the name of a later function whose costs are shared. A function with a ``type``
-(global and arithmetic cost functions), and interval variables, raise :class:`~oocbe.errors.UnsupportedError`.
+is one of many variables by its meaning: what decomposes exactly (:mod:`oocbe.io.cfn_globals`) is read where costs are
+minimised; other types, and interval variables, raise :class:`~oocbe.errors.UnsupportedError`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, UnsupportedError
+from oocbe.io.cfn_globals import GlobalCall, decomposed, read_parameters
 from oocbe.io.lexer import Lexer, parse_number
 from oocbe.io.text import Text
 from oocbe.model.parts import Constraint, Function, Variable
@@ -81,12 +83,14 @@ class _Reader:
     index: dict[str, int] = field(default_factory=dict)
     labels: list[dict[str, int]] = field(default_factory=list)
     functions: list[_Named] = field(default_factory=list)
+    calls: list[GlobalCall] = field(default_factory=list)
+    path: str = ""
 
 
 def parse(text: Text) -> Problem:
     """Read a problem; FormatError with the line where it is malformed, UnsupportedError for what is left out."""
     lexer = Lexer(text, TOKENS)
-    reader = _Reader(lexer)
+    reader = _Reader(lexer, path=text.path)
     lexer.take(OPEN, "'{' and the problem")
     _tag(lexer, "problem")
     lexer.take(OPEN, "'{' and the problem's name")
@@ -175,10 +179,12 @@ def _read_functions(reader: _Reader) -> None:
         if lexer.sees_word(("type",)):
             lexer.place += 1
             kind = lexer.word("the type of a function")
-            raise UnsupportedError(
-                f"{_where(lexer)}: {title} is of type {kind!r}; global and arithmetic cost functions are not "
-                "supported, only lists of costs"
-            )
+            line = lexer.line(lexer.place - 1)
+            _tag(lexer, "params")
+            parameters = read_parameters(lexer, OPEN, CLOSE, title)
+            reader.calls.append(GlobalCall(reader.path, line, title, kind, tuple(scope), parameters))
+            lexer.take(CLOSE, f"'}}' at the end of {title}")
+            continue
         _tag(lexer, "defaultcost")
         default = lexer.word("a default cost") if lexer.sees_word() and _is_size(lexer) else None
         _tag(lexer, "costs")
@@ -305,12 +311,21 @@ class _Builder:
             if tuples is None:
                 tuples = tuples_at(np.arange(math.prod(shape), dtype=np.int64), shape)
             self._add(f.scope, tuples, costs, default, listed.tuples is None, functions, constraints)
+        whole = decomposed(self._reader.calls, self._minimises, self._limit, self._reader.variables)
+        for table in whole.tables:
+            default, *own = (min(cost, self._limit) for cost in (table.default, *table.costs))
+            if table.scope:
+                costs = np.array(own, dtype=np.int64 if self._is_integral else np.float64)
+                self._add(table.scope, table.tuples, costs, default, False, functions, constraints)
+            else:
+                constant += default
         if not self._minimises:
             self._check_limit(constant, functions, mustbe_place)
         return Problem(
-            tuple(self._reader.variables),
+            (*self._reader.variables, *map(Variable, whole.names, whole.sizes[len(self._reader.variables) :])),
             tuple(functions),
             tuple(constraints),
+            tuple(whole.linear),
             constant=constant,
             semiring=MIN_SUM if self._minimises else MAX_SUM,
             upper_bound=self._limit if self._minimises else None,

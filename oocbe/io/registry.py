@@ -77,9 +77,16 @@ _FORMATS = (
     Format("cfn", "toulbar2's cost function networks in JSON", _late("cfn", "parse"), _late("cfn_writer", "render")),
     Format("cnf", "satisfiability in DIMACS", _late("dimacs", "parse_cnf"), _late("dimacs", "render_cnf")),
     Format(
+        "lp",
+        "linear and mixed-integer programs in CPLEX's LP form",
+        _late("lp", "parse"),
+        render_system=_late("lp_writer", "render"),
+    ),
+    Format(
         "mps", "linear and mixed-integer programs", _late("mps", "parse"), render_system=_late("mps_writer", "render")
     ),
     Format("opb", "pseudo-Boolean problems", _late("opb", "parse")),
+    Format("qpbo", "quadratic pseudo-Boolean problems", _late("qpbo", "parse"), _late("qpbo", "render")),
     Format("spot", "SPOT5 daily management instances", _late("spot", "parse"), _late("spot_writer", "render")),
     Format("uai", "UAI Markov and belief networks", _late("uai", "parse"), _late("uai", "render")),
     Format(

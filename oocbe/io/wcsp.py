@@ -7,8 +7,9 @@ what an assignment costs in all must stay below ``top``. Besides:
 * arity 0 adds a constant;
 * a negative arity defines a *shared* function of the arity's absolute value, numbered from 1; a function with a
   negative number of tuples -k then has no tuples of its own but those of shared function k;
-* a default of -1 followed by a keyword is a global cost function. Linear ones (``knapsack``, ``knapsackp``) become
-  linear constraints; any other raises :class:`~oocbe.errors.UnsupportedError`.
+* a default of -1 followed by a keyword is a function by its meaning. Linear ones (``knapsack``, ``knapsackp``) become
+  linear constraints; others that decompose exactly (:mod:`oocbe.io.wcsp_globals`) small tables, with variables of their
+  states after the file's own; any other raises :class:`~oocbe.errors.UnsupportedError`.
 
 A function is split into what it forbids (a constraint, or the missing rows of an incomplete function) and what it
 costs; a part that says nothing is left out.
@@ -23,7 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
+from oocbe.io.global_costs import Decomposed
 from oocbe.io.text import Text
+from oocbe.io.wcsp_globals import GlobalReader
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.row_numbers import MOST_AXES
@@ -64,6 +67,7 @@ class _PartsRead:
     linear: list[LinearConstraint] = field(default_factory=list)
     shared: list[_Shared] = field(default_factory=list)
     coefficients: int = 0
+    decomposed: Decomposed = field(default_factory=lambda: Decomposed([]))
 
     def add(self, scope: tuple[int, ...], default: int, tuples: Tuples, costs: NDArray[np.int64]) -> None:
         """Split one cost function in extension into hard and soft parts."""
@@ -78,6 +82,17 @@ class _PartsRead:
             self.constraints.append(Constraint(scope, tuples[~soft]))
         if default != 0 or costs[soft].any():
             self.functions.append(Function(scope, tuples[soft], costs[soft], default))
+
+    def add_decomposed(self) -> None:
+        """Add what global cost functions have come to."""
+        for table in self.decomposed.tables:
+            # Costs above the upper bound say no more than it does, and may need more than 64 bits.
+            default, *costs = (int(min(cost, self.top)) for cost in (table.default, *table.costs))
+            if table.scope:
+                self.add(table.scope, default, table.tuples, np.array(costs, dtype=np.int64))
+            else:
+                self.constant += default
+        self.linear += self.decomposed.linear
 
 
 def parse(text: Text) -> Problem:
@@ -97,14 +112,17 @@ def parse(text: Text) -> Problem:
         if not 1 <= size <= min(largest, LARGEST_DOMAIN):
             high = min(largest, LARGEST_DOMAIN)
             raise text.error(5 + v, f"found {size}, expected the domain size of variable {v}, between 1 and {high}")
+    parts.decomposed = Decomposed(list(sizes))
     cursor = 5 + count
     for number in range(functions):
         if cursor >= len(text):
             raise text.error(cursor, f"the file ends after {number} cost functions, expected {functions}")
         cursor = _read_function(text, cursor, sizes, parts)
     text.expect_end(cursor, f"the {functions} cost functions")
+    parts.add_decomposed()
+    names = [*map(str, range(count)), *parts.decomposed.names]
     return Problem(
-        tuple(Variable(str(v), size) for v, size in enumerate(sizes)),
+        tuple(Variable(name, size) for name, size in zip(names, parts.decomposed.sizes, strict=True)),
         tuple(parts.functions),
         tuple(parts.constraints),
         tuple(parts.linear),
@@ -128,7 +146,9 @@ def _read_function(text: Text, cursor: int, sizes: list[int], parts: _PartsRead)
     default = text.integer(cursor, "a default cost")
     cursor += 1
     if default == KEYWORD_DEFAULT and arity > 0 and cursor < len(text) and not text.is_integer(cursor):
-        return _read_linear(text, cursor, scope, sizes, parts)
+        if text.word(cursor, "a keyword") in LINEAR_KEYWORDS:
+            return _read_linear(text, cursor, scope, sizes, parts)
+        return GlobalReader(text, cursor, scope, parts.top, parts.decomposed).read()
     count = text.integer(cursor, "a number of tuples")
     shape = tuple(sizes[v] for v in scope)
     if count < 0:
@@ -195,11 +215,6 @@ def _read_tuples(text: Text, first: int, count: int, shape: tuple[int, ...]) -> 
 def _read_linear(text: Text, cursor: int, scope: tuple[int, ...], sizes: list[int], parts: _PartsRead) -> int:
     """Read ``knapsack`` or ``knapsackp``: the weights of the scope's values add up to at least a capacity."""
     keyword = text.word(cursor, "a keyword")
-    if keyword not in LINEAR_KEYWORDS:
-        raise UnsupportedError(
-            f"{text.path}, line {text.line(cursor)}: the global cost function {text.shown(cursor)} is not supported; "
-            f"only {' and '.join(LINEAR_KEYWORDS)} are"
-        )
     line_token = cursor
     capacity = text.integer(cursor + 1, "a capacity")
     cursor += 2

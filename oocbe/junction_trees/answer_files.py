@@ -19,11 +19,9 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +29,7 @@ from numpy.typing import NDArray
 from oocbe.errors import DiskError, UsageError
 from oocbe.junction_trees.batches import IMPOSSIBLE, BatchResult
 from oocbe.junction_trees.tree import JunctionTree
+from oocbe.solutions.uai_results import line_of_logarithm, line_of_marginals, line_of_values, uai_text
 from oocbe.tables import disk
 
 CASE_COLUMNS = ("case", "status", "log_evidence")
@@ -131,9 +130,7 @@ def uai_answer(tree: JunctionTree, cases: NDArray[np.int64], kind: str) -> str:
     ------
     UsageError : a sample is impossible.
     """
-    samples = list(_samples(tree, cases, kind))
-    many = [str(len(samples))] if len(samples) > 1 else []
-    return "\n".join([kind.upper(), *many, *samples]) + "\n"
+    return uai_text(kind, list(_samples(tree, cases, kind)))
 
 
 def _samples(tree: JunctionTree, cases: NDArray[np.int64], kind: str) -> Iterator[str]:
@@ -145,23 +142,16 @@ def _samples(tree: JunctionTree, cases: NDArray[np.int64], kind: str) -> Iterato
             best = tree.mpe()
             if best is None:
                 raise _impossible(case)
-            yield _line([len(variables), *best.indices])
+            yield line_of_values(best.indices)
         return
     result = tree.batch(cases, None if kind == "mar" else [])
     for case, (status, logarithm) in enumerate(zip(result.status, result.log_evidence, strict=True)):
         if status == IMPOSSIBLE:
             raise _impossible(case)
         if kind == "pr":
-            yield repr(float(logarithm) / math.log(10))
+            yield line_of_logarithm(logarithm)
         else:
-            numbers: list[Any] = [len(variables)]
-            for v in variables:
-                numbers += [v.size, *result.marginals[v.name][case].tolist()]
-            yield _line(numbers)
-
-
-def _line(numbers: Sequence[Any]) -> str:
-    return " ".join(map(repr, numbers))
+            yield line_of_marginals([result.marginals[v.name][case] for v in variables])
 
 
 def _impossible(case: int) -> UsageError:

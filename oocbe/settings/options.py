@@ -13,11 +13,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from oocbe.errors import UsageError
 from oocbe.model.semiring import Semiring
 from oocbe.settings.machine import default_memory_limit
+from oocbe.settings.option_types import OptionValues
 from oocbe.settings.option_values import (
     NO_GAP,
     Gap,
@@ -127,7 +128,7 @@ class SolveOptions:
     @classmethod
     def from_mapping(cls, settings: Mapping[str, object]) -> SolveOptions:
         """Options from names and values (parsed where they are strings); an unknown name is refused."""
-        return cls().with_overrides(**settings)
+        return cls().replaced(settings)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> SolveOptions:
@@ -154,12 +155,17 @@ class SolveOptions:
         """The value of an option; UsageError, which calls it by ``spelling`` (None: by its name), where it has none."""
         return _PARSERS[name](spelling or name, value)
 
-    def with_overrides(self, **settings: Any) -> SolveOptions:
+    def with_overrides(self, **settings: Unpack[OptionValues]) -> SolveOptions:
         """These options with some replaced; an unknown name is refused with the nearest known one."""
-        for name in settings:
+        return self.replaced(settings)
+
+    def replaced(self, settings: Mapping[str, object]) -> SolveOptions:
+        """The same from names and values that no type checker has seen."""
+        values: dict[str, Any] = dict(settings)
+        for name in values:
             if name not in self.names():
                 raise UsageError(f"unknown option {name!r}{suggest(name, self.names())}")
-        return replace(self, **settings)
+        return replace(self, **values)
 
     def to_json(self) -> dict[str, object]:
         """All options as JSON types; the semiring by name, the work folder as text."""

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from oocbe.errors import UsageError
 from oocbe.facade import load_problem, settings_from, with_reading
 from oocbe.results.interrupted import carried, interruptible
+from oocbe.settings.option_types import OptionValues
 from oocbe.system.compilation import compilation
 from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import listening
@@ -32,6 +33,13 @@ TASKS = ("mpe", "count", "count-optimal", "kbest", "logz", "marginals", "min-mar
 """Names of the tasks."""
 
 
+class TaskValues(OptionValues, total=False):
+    """Keyword arguments of a task: options, and what is known or listens."""
+
+    evidence: Evidence | None
+    observer: Observer | None
+
+
 def run_task(
     task: str,
     problem: Problem | str | Path,
@@ -41,7 +49,7 @@ def run_task(
     temperature: float = 1.0,
     evidence: Evidence | None = None,
     observer: Observer | None = None,
-    **overrides: Any,
+    **overrides: Unpack[OptionValues],
 ) -> TaskResult:
     """Answer a question about a problem from the tables of bucket elimination.
 
@@ -143,43 +151,55 @@ def load_engine() -> None:
 
 
 def most_probable_explanation(
-    problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any
+    problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
 ) -> TaskResult:
     """The assignment with the greatest product of values, and its logarithm; see :mod:`oocbe.tasks.mpe`."""
     return run_task("mpe", problem, options, **overrides)
 
 
-def count(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> TaskResult:
+def count(
+    problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
+) -> TaskResult:
     """The exact number of feasible assignments, an integer of any size; see :func:`run_task`."""
     return run_task("count", problem, options, **overrides)
 
 
-def count_optimal(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> TaskResult:
+def count_optimal(
+    problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
+) -> TaskResult:
     """The exact number of optimal assignments; see :func:`run_task`."""
     return run_task("count-optimal", problem, options, **overrides)
 
 
 def k_best(
-    problem: Problem | str | Path, k: int = 10, options: SolveOptions | None = None, **overrides: Any
+    problem: Problem | str | Path, k: int = 10, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
 ) -> TaskResult:
     """The k best distinct assignments in order; see :func:`run_task`."""
     return run_task("kbest", problem, options, k=k, **overrides)
 
 
 def log_partition(
-    problem: Problem | str | Path, temperature: float = 1.0, options: SolveOptions | None = None, **overrides: Any
+    problem: Problem | str | Path,
+    temperature: float = 1.0,
+    options: SolveOptions | None = None,
+    **overrides: Unpack[TaskValues],
 ) -> TaskResult:
     """Natural logarithm of the partition function at a temperature; see :func:`run_task`."""
     return run_task("logz", problem, options, temperature=temperature, **overrides)
 
 
 def marginals(
-    problem: Problem | str | Path, temperature: float = 1.0, options: SolveOptions | None = None, **overrides: Any
+    problem: Problem | str | Path,
+    temperature: float = 1.0,
+    options: SolveOptions | None = None,
+    **overrides: Unpack[TaskValues],
 ) -> TaskResult:
     """Probability of each value of each variable at a temperature; see :func:`run_task`."""
     return run_task("marginals", problem, options, temperature=temperature, **overrides)
 
 
-def min_marginals(problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Any) -> TaskResult:
+def min_marginals(
+    problem: Problem | str | Path, options: SolveOptions | None = None, **overrides: Unpack[TaskValues]
+) -> TaskResult:
     """The best value of an assignment with each value of each variable; see :func:`run_task`."""
     return run_task("min-marginals", problem, options, **overrides)

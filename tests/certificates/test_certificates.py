@@ -354,3 +354,14 @@ def test_instances_and_mutations(name: str, data: Callable[[str], Path]) -> None
     text = Maker(path, problem, claim).make(2 * SECONDS)
     assert text is not None
     assert_no_mutation_lies(path, problem, claim, text, 200, 1)
+
+
+def test_global_cost_functions_are_refused_until_they_are_written_out(tmp_path: Path) -> None:
+    """The checker has a reader of its own, which knows no other keywords than those of knapsacks."""
+    source, written = tmp_path / "p.wcsp", tmp_path / "q.wcsp"
+    source.write_text("p 2 3 2 9\n3 3\n2 0 1 -1 salldiff var 4\n1 0 0 1\n1 3\n")
+    refused = CliRunner().invoke(app, ["solve", str(source), "--certificate", str(tmp_path / "c.json")])
+    assert refused.exit_code == 2 and "not the 'salldiff' of" in refused.output
+    write(oocbe.read(source), written)
+    made = CliRunner().invoke(app, ["solve", str(written), "--certificate", str(tmp_path / "c.json")])
+    assert made.exit_code == 0, made.output

@@ -138,3 +138,44 @@ def test_the_time_to_read_the_problem_counts(monkeypatch):
     assert seconds["read"] >= 0.2
     # Each phase is rounded to a microsecond, so their sum may be half of one too high for every phase.
     assert seconds["total"] >= sum(spent for phase, spent in seconds.items() if phase != "total") - 1e-6 * len(seconds)
+
+
+NETWORK = "BAYES 2 2 3 2 1 0 2 0 1 2 0.25 0.75 6 0.5 0.25 0.25 0 0.125 0.875\n"
+
+
+def test_answers_as_files_of_the_uai_competitions(tmp_path: Path) -> None:
+    """By hand: P(x0, x1 = 1) is 0.0625 and 0.09375; with evidence only these two are left."""
+    network, evidence = tmp_path / "n.uai", tmp_path / "n.uai.evid"
+    network.write_text(NETWORK)
+    evidence.write_text("1 1 1\n")
+    said = {}
+    for task, suffix in [("mpe", "MPE"), ("marginals", "MAR"), ("logz", "PR")]:
+        target = tmp_path / f"n.{suffix}"
+        done = run(app, ["solve", str(network), "--task", task, "--evidence", str(evidence), "-o", str(target), *FAST])
+        assert done.exit_code == 0, done.output
+        kind, said[suffix] = target.read_text().splitlines()
+        assert kind == suffix
+    assert said["MPE"] == "2 1 1"
+    numbers = list(map(float, said["MAR"].split()))
+    assert numbers == pytest.approx([2, 2, 0.4, 0.6, 3, 0, 1, 0])
+    assert float(said["PR"]) == pytest.approx(math.log10(0.15625))
+
+
+def test_output_is_refused_before_anything_is_computed(tmp_path: Path) -> None:
+    network = tmp_path / "n.uai"
+    network.write_text("no network")
+    for name, task, why in [
+        ("n.MAR", "logz", "holds the answer of --task marginals, not of logz"),
+        ("n.txt", "mpe", "the name's suffix tells no format; known: .MPE, .MAR, .PR"),
+        ("none/n.PR", "logz", "does not exist; make it first"),
+    ]:
+        done = run(app, ["solve", str(network), "--task", task, "-o", str(tmp_path / name)])
+        assert done.exit_code == 2 and why in done.stderr
+
+
+def test_what_has_no_answer_is_not_written(tmp_path: Path) -> None:
+    network = tmp_path / "n.uai"
+    network.write_text("MARKOV 1 2 1 1 0 2 0 0\n")
+    done = run(app, ["solve", str(network), "--task", "marginals", "-o", str(tmp_path / "n.MAR"), *FAST])
+    assert done.exit_code == 10 and "there is no answer to write to" in done.stderr
+    assert not (tmp_path / "n.MAR").exists()

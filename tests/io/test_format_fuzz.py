@@ -17,19 +17,25 @@ from oocbe.model.problem import Problem
 VALID = {
     "spot": b"3\n0 10 3 1 0 2 902.5 3 0 9 1\n7 20 1 13 0\n2 5 2 1 0 2 0\n3\n2 0 7 1 13 3 13\n3 0 7 2 1 13 2\n90000\n",
     "uai": b"MARKOV\n3\n2 3 2\n2\n2 1 0\n2 1 2\n\n6\n 0.5 0 1e-3\n 1 2.25 0.125\n\n6\n1 2 3 4 5 6\n",
-    "wcsp": b"p 3 3 6 100\n2 3 2\n-2 0 1 5 2\n0 0 7\n1 2 100\n1 1 100 2\n0 4\n1 0\n0 9 0\n3 0 1 2 0 1\n1 1 1 250\n"
-    b"2 2 1 5 -1\n3 0 1 2 -1 knapsackp 2 1 1 3 2 1 1 2 5 0\n",
+    "wcsp": b"p 3 3 9 100\n2 3 2\n-2 0 1 5 2\n0 0 7\n1 2 100\n1 1 100 2\n0 4\n1 0\n0 9 0\n3 0 1 2 0 1\n1 1 1 250\n"
+    b"2 2 1 5 -1\n3 0 1 2 -1 knapsackp 2 1 1 3 2 1 1 2 5 0\n3 0 1 2 -1 samong var 7 1 2 1 1\n"
+    b"2 1 0 -1 wsum quad 3 <= 1\n3 2 1 0 -1 sregular var 4 2 1 0 1 1 3 0 0 0 0 1 1 1 1 1\n",
     "bif": b"network n { property p; }\nvariable a { type discrete [ 2 ] { yes, no }; }\n// note\nvariable b {\n"
     b'type discrete[3] { x, y, "z z" };\n}\nprobability ( a ) { table 0.25, 0.75; }\n/* and */\nprobability (b|a) {\n'
     b" (yes) 0.5, 0, 0.5;\n default 1e-3 0.5 0.499;\n}\n",
     "cfn": b'{ "problem": { "name": "p", "mustbe": "<20.5" },\n# note\n"variables": {"x": ["a", "b"], "y": 3, z: 2},\n'
     b'"functions": {\n"f": {"scope": ["x", "y"], "costs": "g"},\n "h": {scope: [z x], defaultcost: -1.5 '
     b"costs: [0 a 3, 1 1 30]}\n"
-    b'"g": {"scope": [x, y] "costs": [1, 2, 3, 4, 5, 6.25]},\n"c": {"scope": [], "costs": [0.5]}} }\n',
+    b'"g": {"scope": [x, y] "costs": [1, 2, 3, 4, 5, 6.25]},\n'
+    b'"s": {"scope": [x, z], type: sgcc params: {metric: dec, cost: 3,\n'
+    b' bounds: [[0 1 1] [1, 0, 1]]}},\n"c": {"scope": [], "costs": [0.5]}} }\n',
+    "lp": b"\\ note\nmax c: 2 x - .5 y + 3\nsubject to\n r: x + 2y <= 8\n -1 <= x - y <= 2\nbounds\n x <= 3\n"
+    b" -1 <= y <= 2\ngeneral\n x\ny\nbin z\nend\n",
     "mps": b"NAME n\nOBJSENSE\n MAX\nROWS\n N C\n E R\n L S\nCOLUMNS\n M 'MARKER' 'INTORG'\n X C 1 R 2\n X S -1.5\n"
     b" Y R 1 S 4\n M 'MARKER' 'INTEND'\nRHS\n RHS R 3 S 8\nRANGES\n RNG R -2\nBOUNDS\n UP B X 3\n LI B Y -1\n"
     b" UI B Y 2\nENDATA\n",
     "opb": b"* #variable= 3 #constraint= 2\nmin: +1 x1 -2 ~x2 x3 ;\n+1 x1 +2 ~x2 >= 1 ;\n* note\n-3 x1 +4 x3 <= 2 ;\n",
+    "qpbo": b"-3 -4\n1 1 -2\n1 2 3\n2 3 0.5\n3 3 1e2\n",
     "xml": b'<?xml version="1.0"?>\n<instance format="XCSP3" type="COP">\n<variables> <array id="x" size="[2][2]">'
     b' 0..2 </array>\n<var id="y"> 1 4..5 </var> </variables>\n<constraints> <group> <extension> <list> %0 %1 </list>\n'
     b"<supports> (0,1)(1,*)(2..2,0) </supports> </extension> <args> x[0][] </args> <args> x[][1] </args> </group>\n"

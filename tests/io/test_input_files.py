@@ -20,14 +20,16 @@ from oocbe.io.files import read_bytes, write_bytes
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 
-SUFFIXES = ["bif", "cfn", "cnf", "mps", "opb", "spot", "uai", "wcnf", "wcsp", "xml", "yaml"]
+SUFFIXES = ["bif", "cfn", "cnf", "lp", "mps", "opb", "qpbo", "spot", "uai", "wcnf", "wcsp", "xml", "yaml"]
 BOMB_BLOCKS = 96
 SMALL = {
     "bif": b"network n { } variable x { type discrete [ 2 ] { 0, 1 }; } probability ( x ) { table 0.5, 0.5; }\n",
     "cfn": b"{{p <9} {x 2} {f {[x] [0 5]}}}\n",
     "cnf": b"p cnf 1 1\n1 0\n",
+    "lp": b"min 5 x st binary x end\n",
     "mps": b"NAME s\nROWS\n N C\nCOLUMNS\n X C 5\nBOUNDS\n BV B X\nENDATA\n",
     "opb": b"min: +5 x1 ;\n",
+    "qpbo": b"1 1\n1 1 5\n",
     "spot": b"1\n0 5 1 2 0\n0\n",
     "uai": b"MARKOV 1 2 1 1 0 2 0.25 0.75\n",
     "wcnf": b"p wcnf 1 1 9\n5 1 0\n",
@@ -171,9 +173,7 @@ def test_format_by_name_and_by_suffix(tmp_path):
     path = tmp_path / "p.txt"
     path.write_bytes(SMALL["wcsp"])
     assert read(path, format="wcsp").evaluate((1,)) == 5
-    with pytest.raises(
-        UsageError, match="suffix tells no format; known formats: bif, cfn, cnf, mps, opb, spot, uai, wcnf, wcsp, xml"
-    ):
+    with pytest.raises(UsageError, match="suffix tells no format; known formats: " + ", ".join(SUFFIXES)):
         read(path)
     with pytest.raises(UsageError, match="unknown format 'json'"):
         read(path, format="json")

@@ -1,0 +1,100 @@
+"""Networks of other libraries as problems: pyAgrum's and pgmpy's, by what their objects answer, without importing them.
+
+Names of variables and values stay, so that evidence and marginals are told by them. A probability of zero makes its
+assignments infeasible; the problem is a max-product one, as those of ``.bif`` and ``.uai`` files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from oocbe.errors import UsageError
+from oocbe.model.parts import Function, Variable
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import MAX_PRODUCT
+
+
+def from_pyagrum(network: Any, name: str | None = None) -> Problem:
+    """The problem of a ``pyagrum.BayesNet`` or ``pyagrum.MarkovRandomField``.
+
+    Parameters
+    ----------
+    network : with its probabilities. name : of the problem; None: the network's, where it has one.
+
+    Returns
+    -------
+    Problem : a function a table, its child the last of the scope.
+
+    Raises
+    ------
+    UsageError : it is neither. ModelError : a value that is infinite or no number.
+    """
+    if not all(hasattr(network, wanted) for wanted in ("nodes", "variable")) or not (
+        hasattr(network, "cpt") or hasattr(network, "factors")
+    ):
+        raise UsageError(f"from_pyagrum: {type(network).__name__} is no network of pyAgrum, which has nodes and tables")
+    nodes = list(network.nodes())
+    variables = [network.variable(node) for node in nodes]
+    if hasattr(network, "cpt"):
+        tables = [network.cpt(node) for node in nodes]
+    else:
+        tables = [network.factor(scope) for scope in network.factors()]
+    made = [Variable(v.name(), v.domainSize(), tuple(v.labels())) for v in variables]
+    if name is None:
+        name = network.property("name") if hasattr(network, "property") and _has_name(network) else "network"
+    # Arrays have the axes of pyAgrum's names from the last to the first.
+    return _problem(made, [(tuple(reversed(table.names)), table.toarray()) for table in tables], name)
+
+
+def _has_name(network: Any) -> bool:
+    return "name" in network.properties()
+
+
+def from_pgmpy(model: Any, name: str | None = None) -> Problem:
+    """The problem of a discrete network of pgmpy: a ``DiscreteBayesianNetwork`` or a ``DiscreteMarkovNetwork``.
+
+    Parameters
+    ----------
+    model : with its tables. name : of the problem; None: the model's, or ``network``.
+
+    Returns
+    -------
+    Problem : a function a table, its child the last of the scope.
+
+    Raises
+    ------
+    UsageError : it is neither, a variable has no table, or its tables disagree about its values.
+    """
+    if not hasattr(model, "nodes") or not (hasattr(model, "get_cpds") or hasattr(model, "get_factors")):
+        raise UsageError(f"from_pgmpy: {type(model).__name__} is no network of pgmpy, which has nodes and tables")
+    tables = list(model.get_cpds() if hasattr(model, "get_cpds") else model.get_factors())
+    labels: dict[Any, list[Any]] = {}
+    for table in tables:
+        for variable, size in zip(table.variables, np.shape(table.values), strict=True):
+            own = list((table.state_names or {}).get(variable, range(size)))
+            if labels.setdefault(variable, own) != own:
+                raise UsageError(
+                    f"from_pgmpy: the tables of {variable!r} have its values as {labels[variable]} and as {own}; give "
+                    "all of them the same state_names"
+                )
+    missing = [node for node in model.nodes() if node not in labels]
+    if missing:
+        raise UsageError(f"from_pgmpy: variable {missing[0]!r} has no table; add_cpds or add_factors first")
+    made = [Variable(str(node), len(labels[node]), tuple(map(str, labels[node]))) for node in model.nodes()]
+    rolled = []
+    for table in tables:
+        names = [str(v) for v in table.variables]
+        rolled.append(((*names[1:], names[0]), np.moveaxis(np.asarray(table.values, dtype=np.float64), 0, -1)))
+    return _problem(made, rolled, name or getattr(model, "name", "") or "network")
+
+
+def _problem(variables: Sequence[Variable], tables: Sequence[tuple[tuple[str, ...], Any]], name: str) -> Problem:
+    index = {v.name: number for number, v in enumerate(variables)}
+    functions = tuple(
+        Function.from_array([index[own] for own in names], np.asarray(values, dtype=np.float64), infeasible=0.0)
+        for names, values in tables
+    )
+    return Problem(tuple(variables), functions, constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=name)
