@@ -29,7 +29,11 @@ PIECE_ROWS = 1 << 20
 """Rows that a thread reads and scans at a time."""
 
 DEVICE_PIECE_ROWS = 1 << 24
-"""Rows that are brought to a device at a time: 134 MB a key word, some milliseconds of the bus."""
+"""Rows that are read from disk and brought to a device at a time: 134 MB a key word, enough for all who read."""
+
+HELD_PIECE_BYTES = 1 << 25
+"""Bytes of keys in main memory that are brought to a device at a time: half a millisecond of the bus, which nothing is
+on before the first piece has been copied to pinned memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,11 +137,13 @@ def _on_device(source: Source, table: Any, flags: list[NDArray[np.bool_]]) -> Sc
     starts = np.cumsum([0, *widths])
     for start, own in zip(starts, flags, strict=False):
         alive[start : start + len(own)] = own
-    pieces: list[list[Any]] = [
-        [*table.keys[:, low:high]] if isinstance(source, HeldRows) else [_Rows(source, low, high)]
-        for low, high in source.ranges(DEVICE_PIECE_ROWS)
-    ]
-    with Conveyor(pieces) as conveyor:
+    pieces: list[list[Any]]
+    if isinstance(source, HeldRows):
+        held_rows = HELD_PIECE_BYTES // (8 * layout.words)
+        pieces = [[*table.keys[:, low:high]] for low, high in source.ranges(held_rows)]
+    else:
+        pieces = [[_Rows(source, low, high)] for low, high in source.ranges(DEVICE_PIECE_ROWS)]
+    with Conveyor(pieces, brings_back=False) as conveyor:
         scanner = Scanner([(f.word, f.shift, f.bits) for f in layout.fields], alive)
 
         def queue(number: int, columns: list[Any]) -> None:
