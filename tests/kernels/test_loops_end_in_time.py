@@ -228,6 +228,7 @@ LOOPS = {
     "table_rows.scan_table": FLAG,
     "table_rows.scan_part": FLAG,
     "table_rows.scan_keys": FLAG,
+    "table_rows._see": "a block of 2048 rows",
     "table_rows._is_any_wanted": "the values of a variable",
     "table_rows.count_forbidden": FLAG,
     "table_rows.filter_linear": "the coefficients of one linear constraint: one a value of its variables",

@@ -139,6 +139,7 @@ def placed(request, tmp_path):
 def test_scans_of_tables_anywhere(sizes, placed, backend, monkeypatch):
     monkeypatch.setattr(scans, "PIECE_ROWS", 3000)
     monkeypatch.setattr(scans, "DEVICE_PIECE_ROWS", 7000)
+    monkeypatch.setattr(scans, "HELD_PIECE_BYTES", 8 * 7000)
     table = random_table(1, sizes, 20_000)
     there = placed(table)
     rows, _ = table.to_rows()
@@ -152,6 +153,21 @@ def test_scans_of_tables_anywhere(sizes, placed, backend, monkeypatch):
             assert found.supported[name].tolist() == np.isin(np.arange(sizes[c]), rows[is_left, c]).tolist()
     everything = scans.scan(there, backend=backend)
     assert everything.rows_left == table.rows
+
+
+@pytest.mark.parametrize("sizes", [(2,) * 40, (2, 3, 500, 2, 9, 9, 40000, 2), (30, 200, 600, 1, 8)])
+def test_columns_that_share_a_look_at_a_flag(sizes, monkeypatch):
+    """Some have lost nothing, fields fill several words, and a group is full before its neighbour comes."""
+    monkeypatch.setattr(scans, "PIECE_ROWS", 7000)
+    table = random_table(3, sizes, 20_000)
+    rows, _ = table.to_rows()
+    lost = {c: int(rows[-1, c]) for c in range(len(sizes)) if c % 4 and sizes[c] > 1}
+    left = {f"v{c}": np.arange(sizes[c]) != value for c, value in lost.items() if c % 7 < 5}
+    is_left = np.all([left[name][rows[:, int(name[1:])]] for name in left], axis=0)
+    found = scans.scan(table, left, "cpu")
+    assert found.rows_left == is_left.sum() < table.rows
+    for c, name in enumerate(table.scope):
+        assert found.supported[name].tolist() == np.isin(np.arange(sizes[c]), rows[is_left, c]).tolist()
 
 
 def test_a_scan_ends_at_the_deadline(placed):

@@ -20,6 +20,9 @@ LOOK_STEP = (1 << 16) - 1
 BLOCK = 1 << 12
 """Rows of a large table that go through one column after the other; their codes and flags stay in the first cache."""
 
+KEY_BLOCK = 1 << 11
+"""The same, of packed rows."""
+
 
 @jit
 def _keep_rows(
@@ -164,36 +167,87 @@ def scan_part(
 
 
 @jit
-def scan_keys(keys: Any, low: Any, high: Any, fields: Any, width: Any, alive: Any, seen: Any, stop: Any) -> Any:
+def scan_keys(
+    keys: Any,
+    low: Any,
+    high: Any,
+    groups: Any,
+    flags: Any,
+    fields: Any,
+    width: Any,
+    wanted: Any,
+    stop: Any,
+) -> Any:
     """Scan packed rows; returns how many of them have only values that are left.
+
+    Blocks of rows go through one group of columns after the other, without a branch: whether a row is left cannot be
+    guessed. Only columns of which some value was not seen yet are looked at by themselves.
 
     Parameters
     ----------
-    keys : uint64 (words, rows). low, high : the rows. fields : uint64 (columns, 3), word, shift and mask of each.
-    width, alive, seen, stop : as for :func:`scan_part`; no mask is beyond the width.
+    keys : uint64 (words, rows). low, high : the rows.
+    groups : uint64 (groups, 4), columns that lie side by side in a key: word, shift and mask of all of them together,
+        and where their flags begin; columns that have lost nothing are in none.
+    flags : uint8, for each group 1 for each combination of codes that is left.
+    fields : uint64 (columns, 3), word, shift and mask of each column; no mask is beyond the width.
+    width : uint64, flags of a column. wanted : uint8 (columns * width,), 1 for each code that is left and was not seen;
+        set to 0 for those that rows left have.
+    stop : the flag that ends the scan early; the number is of no use then.
     """
-    flags = np.empty(BLOCK, dtype=np.uint8)
-    is_wanted = np.ones(len(fields), dtype=np.uint8)
+    is_left = np.empty(KEY_BLOCK, dtype=np.uint8)
+    places = np.empty(KEY_BLOCK, dtype=np.int64)
+    waiting = np.zeros(len(fields), dtype=np.int64)
+    for c in range(len(fields)):
+        for code in range(width):
+            waiting[c] += wanted[np.uint64(c) * width + np.uint64(code)]
+    all_waiting = waiting.sum()
     left: Any = 0
-    for begin in range(low, high, BLOCK):
+    for begin in range(low, high, KEY_BLOCK):
         if stop[0] != 0:
             break
-        size = min(BLOCK, high - begin)
-        for i in range(size):
-            flag: Any = np.uint8(1)
-            start: Any = np.uint64(0)
-            for c in range(len(fields)):
-                flag &= alive[start + ((keys[fields[c, 0], begin + i] >> fields[c, 1]) & fields[c, 2])]
-                start += width
-            flags[i] = flag
-            left += flag
-        for c in range(len(fields)):
-            if is_wanted[c] != 0:
-                first, word, shift, mask = np.uint64(c) * width, fields[c, 0], fields[c, 1], fields[c, 2]
+        size = min(KEY_BLOCK, high - begin)
+        count: Any = size
+        for g in range(len(groups)):
+            word, shift, mask, first = groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3]
+            if g == 0:
                 for i in range(size):
-                    seen[first + ((keys[word, begin + i] >> shift) & mask)] |= flags[i]
-                is_wanted[c] = _is_any_wanted(first, width, alive, seen)
+                    is_left[i] = flags[first + ((keys[word, begin + i] >> shift) & mask)]
+            else:
+                for i in range(size):
+                    is_left[i] &= flags[first + ((keys[word, begin + i] >> shift) & mask)]
+        if len(groups) > 0:
+            count = 0
+            for i in range(size):
+                count += is_left[i]
+        left += count
+        if all_waiting == 0 or count == 0:
+            continue
+        if count == size:
+            for i in range(size):
+                places[i] = begin + i
+        else:
+            found: Any = 0
+            for i in range(size):
+                places[found] = begin + i
+                found += is_left[i]
+        for c in range(len(fields)):
+            if waiting[c] > 0:
+                seen = _see(keys, places, count, fields[c, 0], fields[c, 1], fields[c, 2], np.uint64(c) * width, wanted)
+                waiting[c] -= seen
+                all_waiting -= seen
     return left
+
+
+@jit
+def _see(keys: Any, places: Any, count: Any, word: Any, shift: Any, mask: Any, first: Any, wanted: Any) -> Any:
+    """Take the codes of some rows of a column off those that are wanted; returns how many were."""
+    seen: Any = 0
+    for i in range(count):
+        code = first + ((keys[word, places[i]] >> shift) & mask)
+        if wanted[code] != 0:
+            wanted[code] = 0
+            seen += 1
+    return seen
 
 
 @jit
