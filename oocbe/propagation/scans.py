@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
 from oocbe.kernels import backend_for
-from oocbe.kernels.cpu.propagation.table_rows import scan_keys
-from oocbe.kernels.cpu.threads import run_all
+from oocbe.propagation.key_scans import KeyScan
 from oocbe.propagation.large_tables import SCANNED_ROWS
 from oocbe.streaming.sources import HeldRows, Source, source_of
-from oocbe.system.deadline import current_flag, look
+from oocbe.system.deadline import look
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
@@ -28,13 +26,6 @@ from oocbe.tables.table import Table
 
 PIECE_ROWS = 1 << 20
 """Rows that a thread reads and scans at a time."""
-
-GROUP_BITS = 14
-"""Bits of neighbouring columns of a key that share one look at a flag: 16 KiB of flags. 6 columns of 7 bits took half
-the time that a look a column did."""
-
-GROUP_SHARE = 6
-"""Flags of a group are not more than the rows divided by two to this."""
 
 DEVICE_PIECE_ROWS = 1 << 24
 """Rows that are read from disk and brought to a device at a time: 134 MB a key word, enough for all who read."""
@@ -101,61 +92,18 @@ def _flags(layout: Layout, left: Mapping[str, ArrayLike]) -> list[NDArray[np.boo
 
 def _by_threads(source: Source, table: Any, flags: list[NDArray[np.bool_]]) -> Scan:
     layout = source.layout
-    width = 1 << max((field.bits for field in layout.fields), default=0)
-    alive = np.zeros((len(flags), width), dtype=np.uint8)
-    for row, own in zip(alive, flags, strict=True):
-        row[: len(own)] = own
-    fields = np.array([(f.word, f.shift, f.mask) for f in layout.fields], dtype=np.uint64).reshape(-1, 3)
-    groups, group_flags = _groups(layout, flags, source.rows)
-    stop = current_flag()
-    wanted, lock = alive.reshape(-1).copy(), Lock()
+    scanned = KeyScan(layout, flags, source.rows)
+    nothing = np.empty((layout.words, 0), dtype=np.uint64)
 
     def piece(low: int, high: int) -> int:
         if isinstance(source, HeldRows):
-            keys, first = table.keys, low
-        else:
-            keys, first = np.empty((layout.words, high - low), dtype=np.uint64), 0
-            source.read_into(low, keys, None)
-        with lock:
-            own = wanted.copy()  # what other pieces have seen needs no look here
-        left: int = scan_keys(keys, first, first + high - low, groups, group_flags, fields, np.uint64(width), own, stop)
-        with lock:
-            np.bitwise_and(wanted, own, out=wanted)
-        return left
+            return scanned.part(table.keys, low, high, nothing)
+        keys = np.empty((layout.words, high - low), dtype=np.uint64)
+        source.read_into(low, keys, None)
+        return scanned.part(keys, 0, high - low, nothing)
 
-    rows_left = sum(run_all(piece, source.ranges(PIECE_ROWS)))
-    if stop[0] != 0:
-        look()
-    seen = alive & ~wanted.reshape(alive.shape)
-    return Scan(rows_left, _named(layout, seen.view(bool)))
-
-
-def _groups(layout: Layout, flags: list[NDArray[np.bool_]], rows: int) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
-    """Columns that have lost values, those side by side in a key together; as :func:`scan_keys` takes them.
-
-    One look at a flag for several columns: for how many, bytes of flags and rows to be scanned bound.
-    """
-    most = min(GROUP_BITS, rows.bit_length() - GROUP_SHARE)
-    places: list[tuple[int, int, int, int]] = []
-    joined: list[NDArray[np.uint8]] = []
-    for field, own in sorted(zip(layout.fields, flags, strict=True), key=lambda pair: (pair[0].word, pair[0].shift)):
-        if own.all():
-            continue
-        codes = np.zeros(1 << field.bits, dtype=np.uint8)
-        codes[: len(own)] = own
-        if places:
-            word, shift, bits, first = places[-1]
-            if (word, shift + bits) == (field.word, field.shift) and bits + field.bits <= most:
-                places[-1] = word, shift, bits + field.bits, first
-                joined[-1] = (codes[:, None] & joined[-1]).reshape(-1)
-                continue
-        places.append((field.word, field.shift, field.bits, 0))
-        joined.append(codes)
-    firsts = np.cumsum([0, *map(len, joined)]).tolist()
-    groups = [
-        (word, shift, (1 << bits) - 1, first) for (word, shift, bits, _), first in zip(places, firsts, strict=False)
-    ]
-    return np.array(groups, dtype=np.uint64).reshape(-1, 4), np.concatenate([np.zeros(0, dtype=np.uint8), *joined])
+    rows_left = sum(scanned.run(piece, source.ranges(PIECE_ROWS)))
+    return Scan(rows_left, _named(layout, scanned.seen()))
 
 
 def _named(layout: Layout, seen: Any) -> dict[str, NDArray[np.bool_]]:
