@@ -10,9 +10,10 @@
 #define SHORT_ROW 32
 #define AT_ONCE (CHUNK / THREADS)
 #define MOST_WARP_ROWS (CHUNK / SHORT_ROW)
-// Of a multiprocessor at least, that registers are shared among. Small blocks, and many: each has a tile's terms on their
-// way at once, and a thread for each of its rows when they have come.
-#define RESIDENT_BLOCKS 8
+// Of a multiprocessor at least, that registers are shared among. Small blocks, and several: each has a tile's terms on their
+// way at once, and a thread for each of its rows when they have come. More blocks are slower, 8 of them half as fast with
+// 25 million variables: the more blocks, the less shared memory leaves of the first cache for what is on its way.
+#define RESIDENT_BLOCKS 5
 
 #define HALF_UNIT 0x1p-53
 #define EXACT_LIMIT 0x1p53

@@ -45,6 +45,10 @@ from oocbe.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, READE
 MOST_THREADS = 16
 """Threads that fill pinned memory, and that empty it: one moves 9 GB/s, or 4 into memory that was never used before."""
 
+MOST_FILLERS = 8
+"""Threads that fill pinned memory where nothing comes back: they can move 69 GB/s, more than a bus of 55, which 15
+threads kept less busy (benchmarks/RESULTS.md)."""
+
 DISK_READERS = 20
 """Threads that read columns from disk: they wait for it, not for a core."""
 
@@ -96,7 +100,7 @@ class Conveyor:
     ----------
     pieces : columns of each piece, (rows,) each and contiguous, in main memory or to be read into it.
     host_bytes : pinned memory that may be taken, but for what a single piece needs; None: as much as is of use.
-    brings_back : whether results will go back through the conveyor; all threads fill pinned memory where none do.
+    brings_back : whether results will go back through the conveyor; more threads fill pinned memory where none do.
     """
 
     def __init__(
@@ -108,7 +112,7 @@ class Conveyor:
         self.stream = module.cuda.Stream(non_blocking=True)
         # The thread that queues everything has a core of its own.
         threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) - 1))
-        fillers = max(1, threads * 2 // 5) if brings_back else threads
+        fillers = max(1, threads * 2 // 5) if brings_back else min(threads, MOST_FILLERS)
         emptiers = max(1, threads - fillers)
         if pieces and not all(isinstance(column, np.ndarray) for column in pieces[0]):
             fillers = DISK_READERS
