@@ -38,7 +38,7 @@ from oocbe.model.problem import Problem
 from oocbe.propagation.bounds import PROGRESS, ROUNDS, Bounds, linear_rows_of, propagate_bounds, rounded_bounds
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.fixpoint import Network
-from oocbe.propagation.large_tables import allowed_rows
+from oocbe.propagation.large_tables import SharedRows, allowed_rows
 
 Answer = TypeVar("Answer")
 
@@ -148,6 +148,7 @@ def scanned(rows: int, repeat: int) -> list[list[str]]:
     for columns, size in ((6, 100), (10, 50)):
         random = np.random.default_rng(0)
         codes = random.integers(0, size, (rows, columns)).astype(np.uint8)
+        table_rows = SharedRows(codes, (size,) * columns)
         problem = Problem(tuple(Variable(f"v{i}", size) for i in range(columns)))
         for part in (1.0, 0.9, 0.5):
             kept = random.random(size * columns) < part
@@ -156,7 +157,7 @@ def scanned(rows: int, repeat: int) -> list[list[str]]:
                 domains = Domains.of_sizes(problem.sizes)
                 for v in range(columns):
                     domains.keep(v, kept[domains.offsets[v] : domains.offsets[v + 1]])
-                table = allowed_rows(tuple(range(columns)), codes, domains, "table")
+                table = allowed_rows(tuple(range(columns)), table_rows, domains, "table")
                 begin = time.perf_counter()
                 table.filter(domains)
                 spent.append(time.perf_counter() - begin)

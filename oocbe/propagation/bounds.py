@@ -84,8 +84,9 @@ def propagate_bounds(
     ----------
     rounds : rounds at most.
     progress : part of itself by which a real bound must get better; at least 0. Integers always count.
-    tolerance : None: outward rounding; a number: what integers may be off and bounds may cross, and no care of
-        rounding, as in the paper (1e-9 there).
+    tolerance : None: outward rounding, which allows for all but products and quotients below 2.2e-308 in size, of which
+        doubles have fewer digits; a number: what integers may be off and bounds may cross, and no care of rounding, as
+        in the paper (1e-9 there).
     simultaneous : whether all rows of a round see the bounds before it (algorithm 2 of the paper, for many processors)
         and not those that rows before them found (algorithm 1).
     marked : uint8 (rows,), rows to begin with; None: all.

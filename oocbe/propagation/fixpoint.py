@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from oocbe.model.semiring import Combination
 from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, LIMIT, how_time_ended
 from oocbe.propagation.compact_table import CompactTable, bytes_of
 from oocbe.propagation.domains import Domains
-from oocbe.propagation.large_tables import allowed_rows
+from oocbe.propagation.large_tables import SharedRows, allowed_rows
 from oocbe.propagation.table_batch import Table, TableBatch
 from oocbe.propagation.tables import (
     ForbiddenPatterns,
@@ -91,7 +90,7 @@ class Network:
         self._backend = backend
         self._asked: set[int] | None = None  # within a trial, who has been asked and has to go back
         # With the rows, whose identity is the key, so that they live as long.
-        self._codes: dict[tuple[int, tuple[int, ...]], tuple[NDArray[np.int64], NDArray[Any]]] = {}
+        self._codes: dict[tuple[int, tuple[int, ...]], tuple[NDArray[np.int64], SharedRows]] = {}
         for number, constraint in enumerate(self.problem.constraints):
             self._add_table(f"constraint {number}", constraint)
         for number, function in enumerate(self.problem.functions):
@@ -141,11 +140,12 @@ class Network:
         # Constraints that share their rows, as in a group, share their codes.
         key = (id(tuples), sizes)
         if key not in self._codes:
-            self._codes[key] = tuples, codes_of(tuples, sizes)
+            self._codes[key] = tuples, SharedRows(codes_of(tuples, sizes), sizes)
         self.propagators.append(self._made(scope, self._codes[key][1], table.allowed, name))
 
-    def _made(self, scope: tuple[int, ...], codes: NDArray[Any], is_allowed: bool, name: str) -> Propagator:
+    def _made(self, scope: tuple[int, ...], rows: SharedRows, is_allowed: bool, name: str) -> Propagator:
         """The engine for a table: bit sets where there is memory for them."""
+        codes = rows.codes
         if not is_allowed:
             return ForbiddenRows(scope, codes, self.domains, name)
         if self._bit_set_bytes and len(codes) >= self._bit_set_rows:
@@ -153,7 +153,7 @@ class Network:
             if needed <= self._bit_set_bytes:
                 self._bit_set_bytes -= needed
                 return CompactTable(scope, codes, self.domains, name)
-        return allowed_rows(scope, codes, self.domains, name, self._backend)
+        return allowed_rows(scope, rows, self.domains, name, self._backend)
 
     def propagate(self, rounds: int | None = None) -> Fixpoint:
         """Ask all constraints until nothing changes, or a limit is reached (rounds: at most; None: any number)."""

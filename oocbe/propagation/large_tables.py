@@ -1,25 +1,26 @@
 """Tables of so many feasible rows that one thread should not scan them alone: several threads do, or a device.
 
-Each variable has a flag a value, and one more where some cell stands for every value; as many as a field of bits can
-say, so that no code is beyond them. Threads have as many for each variable, which spares them looking up where those of
-a variable begin.
+Each variable has a flag a value, and one more where some cell stands for every value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels import backend_for
-from oocbe.kernels.cpu.propagation.table_rows import scan_part
-from oocbe.kernels.cpu.threads import row_ranges, run_all
+from oocbe.kernels.cpu.threads import row_ranges
 from oocbe.propagation.domains import Domains
+from oocbe.propagation.key_scans import Keys, KeyScan
 from oocbe.propagation.tables import AllowedRows, Propagator
-from oocbe.system.deadline import current_flag, look
 from oocbe.tables.layout import Layout
+
+if TYPE_CHECKING:
+    from oocbe.kernels.cuda.propagation.table_rows import DeviceTable
 
 LARGE_ROWS = 1 << 16
 """Rows from which a table is scanned by several threads."""
@@ -31,34 +32,63 @@ SCANNED_ROWS = 16
 """Rows to be scanned that say as much for a device as a row to be joined does, where the backend is ``auto``."""
 
 
+class SharedRows:
+    """Rows that any number of constraints share, packed when the first one asks.
+
+    Parameters
+    ----------
+    codes : as of :func:`~oocbe.propagation.tables.codes_of`. sizes : values of each column's variable.
+
+    Attributes
+    ----------
+    codes : as given. layout : fields for the codes, one more than values where a cell stands for every value.
+    """
+
+    def __init__(self, codes: NDArray[Any], sizes: Sequence[int]) -> None:
+        self.codes = codes
+        has_any = [bool((codes[:, column] == size).any()) for column, size in enumerate(sizes)]
+        names = tuple(map(str, range(len(sizes))))
+        self.layout = Layout(names, tuple(size + has for size, has in zip(sizes, has_any, strict=True)))
+        self._on_device: DeviceTable | None = None
+
+    @cached_property
+    def keys(self) -> Keys:
+        """Packed rows, uint64 (words, rows)."""
+        return self.layout.pack(self.codes)
+
+    def on_device(self) -> DeviceTable:
+        """The rows packed on the current device, for a constraint of its own."""
+        from oocbe.kernels.cuda.propagation.table_rows import DeviceTable
+
+        if self._on_device is None:
+            self._on_device = DeviceTable.packed(self.codes, [(f.word, f.shift, f.bits) for f in self.layout.fields])
+        return self._on_device.twin()
+
+
 def allowed_rows(
-    scope: tuple[int, ...], codes: NDArray[Any], domains: Domains, name: str, backend: str | None = "cpu"
+    scope: tuple[int, ...], rows: SharedRows, domains: Domains, name: str, backend: str | None = "cpu"
 ) -> Propagator:
     """A table of all feasible rows, scanned where that is quickest.
 
-    codes : as of :func:`~oocbe.propagation.tables.codes_of`. backend : as for the network.
+    backend : as for the network.
 
     Raises
     ------
     UsageError : there is no CUDA device where one is asked for. ResourceError : its memory ran out.
     """
-    if scope and len(codes) and backend_for(len(codes) // SCANNED_ROWS, backend).name == "cuda":
+    count = len(rows.codes)
+    if scope and count and backend_for(count // SCANNED_ROWS, backend).name == "cuda":
         from oocbe.kernels.cuda.propagation.table_rows import most_slots
 
-        layout = _layout(scope, codes, domains)
-        if sum(1 << field.bits for field in layout.fields) <= most_slots():
-            return DeviceRows(scope, codes, name, layout)
-    if len(codes) < LARGE_ROWS or not scope:
-        return AllowedRows(scope, codes, domains, name)
-    return ThreadedRows(scope, codes, name, _layout(scope, codes, domains))
+        if sum(1 << field.bits for field in rows.layout.fields) <= most_slots():
+            return DeviceRows(scope, rows, name)
+    if count < LARGE_ROWS or not scope:
+        return AllowedRows(scope, rows.codes, domains, name)
+    return ThreadedRows(scope, rows, name)
 
 
 class _LargeTable:
     """What is the same wherever rows are scanned.
-
-    Parameters
-    ----------
-    rows : how many there are. widths : flags of each column.
 
     Attributes
     ----------
@@ -67,10 +97,10 @@ class _LargeTable:
 
     is_idempotent = True
 
-    def __init__(self, scope: tuple[int, ...], rows: int, name: str, widths: Sequence[int]) -> None:
+    def __init__(self, scope: tuple[int, ...], rows: SharedRows, name: str) -> None:
         self.scope, self.name = scope, name
-        self.rows_left = rows
-        self._starts = np.cumsum([0, *widths], dtype=np.int64)
+        self.rows_left = len(rows.codes)
+        self._layout = rows.layout
 
     @property
     def cost(self) -> int:
@@ -79,73 +109,69 @@ class _LargeTable:
 
     def filter(self, domains: Domains) -> list[int] | None:
         """Remove the values that no row has."""
-        alive = np.zeros(self._starts[-1], dtype=np.uint8)
-        for v, start, end in zip(self.scope, self._starts, self._starts[1:], strict=False):
-            flags = domains.flags(v)
-            alive[start : start + len(flags)] = flags
-            alive[start + len(flags) : end] = 1  # a cell for every value; no row has the codes behind it
-        self.rows_left, seen = self._scan(alive)
+        flags = []
+        for v, size in zip(self.scope, self._layout.sizes, strict=True):
+            own = domains.flags(v).astype(bool)
+            flags.append(np.append(own, True) if size > len(own) else own)  # a cell for every value
+        self.rows_left, seen = self._scan(flags)
         if self.rows_left == 0:
             return None
         changed = []
-        for v, start, end in zip(self.scope, self._starts, self._starts[1:], strict=False):
-            size = len(domains.flags(v))
-            if not seen[start + size : end].any() and domains.keep(v, seen[start : start + size]):
+        for v, size, own in zip(self.scope, self._layout.sizes, seen, strict=True):
+            values = len(domains.flags(v))
+            if not own[values:size].any() and domains.keep(v, own[:values]):
                 changed.append(v)
         return changed
 
-    def _scan(self, alive: NDArray[np.uint8]) -> tuple[int, NDArray[np.bool_]]:
+    def _scan(self, flags: list[NDArray[np.bool_]]) -> tuple[int, Sequence[NDArray[np.bool_]]]:
         """Rows that have only codes that are left, and which codes these have; one flag a code."""
         raise NotImplementedError
 
 
 class ThreadedRows(_LargeTable):
-    """A table in parts, each of which is reordered by itself as rows go."""
+    """A table in parts of packed rows; a part shrinks when half of its rows are gone."""
 
-    def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], name: str, layout: Layout) -> None:
-        self._width = 1 << max(field.bits for field in layout.fields)
-        super().__init__(scope, len(codes), name, [self._width] * len(scope))
-        self._codes = np.ascontiguousarray(codes).reshape(-1)
-        parts = row_ranges(len(codes), PART_ROWS)
-        self._lows = [low for low, _ in parts]
-        self._sizes = [high - low for low, high in parts]
-        self._left = self._sizes
-        self._rows = np.empty(len(codes), dtype=np.int32 if len(codes) < 2**31 else np.int64)
-        self._levels: list[list[int]] = []
+    def __init__(self, scope: tuple[int, ...], rows: SharedRows, name: str) -> None:
+        super().__init__(scope, rows, name)
+        keys = rows.keys
+        self._parts = [keys[:, low:high] for low, high in row_ranges(keys.shape[1], PART_ROWS)]
+        self._levels: list[tuple[list[Keys], int]] = []
 
     def push(self) -> None:
-        """Remember how many rows of each part are left."""
-        self._levels.append(self._left)
+        """Remember which rows are left."""
+        self._levels.append((self._parts, self.rows_left))
 
     def pop(self) -> None:
-        """Set back how many rows are left."""
-        self._left = self._levels.pop()
-        self.rows_left = sum(self._left)
+        """Go back to them."""
+        self._parts, self.rows_left = self._levels.pop()
 
-    def _scan(self, alive: NDArray[np.uint8]) -> tuple[int, NDArray[np.bool_]]:
-        arity, width = len(self.scope), np.uint64(self._width)
-        seen = np.zeros((len(self._lows), len(alive)), dtype=np.uint8)
-        stop = current_flag()
-        calls = (
-            (self._codes, arity, self._rows, low, left, left == size, width, alive, seen[part], stop)
-            for part, (low, left, size) in enumerate(zip(self._lows, self._left, self._sizes, strict=True))
-            if left
-        )
-        found = iter(run_all(scan_part, calls))
-        if stop[0] != 0:
-            look()
-        self._left = [next(found) if left else 0 for left in self._left]
-        return sum(self._left), np.bitwise_or.reduce(seen, axis=0).view(np.bool_)
+    def _scan(self, flags: list[NDArray[np.bool_]]) -> tuple[int, Sequence[NDArray[np.bool_]]]:
+        scanned = KeyScan(self._layout, flags, sum(keys.shape[1] for keys in self._parts))
+        parts: list[Keys] = list(self._parts)
+
+        def part(number: int) -> int:
+            keys = self._parts[number]
+            rows = keys.shape[1]
+            kept = np.empty((len(keys), rows // 2), dtype=np.uint64)
+            left = scanned.part(keys, 0, rows, kept)
+            if left <= rows // 2:
+                parts[number] = kept[:, :left].copy()
+            return left
+
+        left = sum(scanned.run(part, ((number,) for number in range(len(parts)))))
+        parts = [keys for keys in parts if keys.shape[1]]
+        if len(parts) > 1 and sum(keys.shape[1] for keys in parts) <= PART_ROWS:
+            parts = [np.concatenate(parts, axis=1)]
+        self._parts = parts
+        return left, list(scanned.seen())
 
 
 class DeviceRows(_LargeTable):
     """A table in a device's memory, packed; it shrinks when half of its rows are gone."""
 
-    def __init__(self, scope: tuple[int, ...], codes: NDArray[Any], name: str, layout: Layout) -> None:
-        from oocbe.kernels.cuda.propagation.table_rows import DeviceTable
-
-        super().__init__(scope, len(codes), name, [1 << field.bits for field in layout.fields])
-        self._table = DeviceTable.packed(codes, layout.fields)
+    def __init__(self, scope: tuple[int, ...], rows: SharedRows, name: str) -> None:
+        super().__init__(scope, rows, name)
+        self._table: DeviceTable = rows.on_device()
         self._levels: list[tuple[DeviceTable, int]] = []
 
     def push(self) -> None:
@@ -156,15 +182,13 @@ class DeviceRows(_LargeTable):
         """Go back to them."""
         self._table, self.rows_left = self._levels.pop()
 
-    def _scan(self, alive: NDArray[np.uint8]) -> tuple[int, NDArray[np.bool_]]:
+    def _scan(self, flags: list[NDArray[np.bool_]]) -> tuple[int, Sequence[NDArray[np.bool_]]]:
+        widths = [1 << field.bits for field in self._layout.fields]
+        starts = np.cumsum([0, *widths])
+        alive = np.zeros(starts[-1], dtype=np.uint8)
+        for start, own in zip(starts, flags, strict=False):
+            alive[start : start + len(own)] = own
         left, seen = self._table.scan(alive)
         if 0 < left <= self._table.rows // 2:
             self._table = self._table.kept()
-        return left, seen
-
-
-def _layout(scope: Sequence[int], codes: NDArray[Any], domains: Domains) -> Layout:
-    """Fields for the codes of a table: one more than values where a cell stands for every value."""
-    sizes = np.diff(domains.offsets)[list(scope)]
-    has_any = (codes == sizes).any(axis=0)
-    return Layout(tuple(map(str, range(len(scope)))), tuple((sizes + has_any).tolist()))
+        return left, np.split(seen, starts[1:-1])

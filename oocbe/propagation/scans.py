@@ -15,11 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from oocbe.errors import ModelError
 from oocbe.kernels import backend_for
-from oocbe.kernels.cpu.propagation.table_rows import scan_keys
-from oocbe.kernels.cpu.threads import run_all
+from oocbe.propagation.key_scans import KeyScan
 from oocbe.propagation.large_tables import SCANNED_ROWS
 from oocbe.streaming.sources import HeldRows, Source, source_of
-from oocbe.system.deadline import current_flag, look
+from oocbe.system.deadline import look
 from oocbe.tables.layout import Layout
 from oocbe.tables.packed import PackedTable
 from oocbe.tables.stored import StoredTable
@@ -29,7 +28,11 @@ PIECE_ROWS = 1 << 20
 """Rows that a thread reads and scans at a time."""
 
 DEVICE_PIECE_ROWS = 1 << 24
-"""Rows that are brought to a device at a time: 134 MB a key word, some milliseconds of the bus."""
+"""Rows that are read from disk and brought to a device at a time: 134 MB a key word, enough for all who read."""
+
+HELD_PIECE_BYTES = 1 << 25
+"""Bytes of keys in main memory that are brought to a device at a time: half a millisecond of the bus, which nothing is
+on before the first piece has been copied to pinned memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,30 +92,18 @@ def _flags(layout: Layout, left: Mapping[str, ArrayLike]) -> list[NDArray[np.boo
 
 def _by_threads(source: Source, table: Any, flags: list[NDArray[np.bool_]]) -> Scan:
     layout = source.layout
-    width = 1 << max((field.bits for field in layout.fields), default=0)
-    alive = np.zeros((len(flags), width), dtype=np.uint8)
-    for row, own in zip(alive, flags, strict=True):
-        row[: len(own)] = own
-    fields = np.array([(f.word, f.shift, f.mask) for f in layout.fields], dtype=np.uint64).reshape(-1, 3)
-    stop = current_flag()
+    scanned = KeyScan(layout, flags, source.rows)
+    nothing = np.empty((layout.words, 0), dtype=np.uint64)
 
-    def piece(low: int, high: int) -> tuple[int, NDArray[np.uint8]]:
-        seen = np.zeros(alive.size, dtype=np.uint8)
+    def piece(low: int, high: int) -> int:
         if isinstance(source, HeldRows):
-            keys, first = table.keys, low
-        else:
-            keys, first = np.empty((layout.words, high - low), dtype=np.uint64), 0
-            source.read_into(low, keys, None)
-        last = first + high - low
-        return scan_keys(keys, first, last, fields, np.uint64(width), alive.reshape(-1), seen, stop), seen
+            return scanned.part(table.keys, low, high, nothing)
+        keys = np.empty((layout.words, high - low), dtype=np.uint64)
+        source.read_into(low, keys, None)
+        return scanned.part(keys, 0, high - low, nothing)
 
-    found = run_all(piece, source.ranges(PIECE_ROWS))
-    if stop[0] != 0:
-        look()
-    seen = np.zeros(alive.size, dtype=np.uint8)
-    for _, own in found:
-        seen |= own
-    return Scan(sum(rows for rows, _ in found), _named(layout, seen.view(bool).reshape(alive.shape)))
+    rows_left = sum(scanned.run(piece, source.ranges(PIECE_ROWS)))
+    return Scan(rows_left, _named(layout, scanned.seen()))
 
 
 def _named(layout: Layout, seen: Any) -> dict[str, NDArray[np.bool_]]:
@@ -133,11 +124,13 @@ def _on_device(source: Source, table: Any, flags: list[NDArray[np.bool_]]) -> Sc
     starts = np.cumsum([0, *widths])
     for start, own in zip(starts, flags, strict=False):
         alive[start : start + len(own)] = own
-    pieces: list[list[Any]] = [
-        [*table.keys[:, low:high]] if isinstance(source, HeldRows) else [_Rows(source, low, high)]
-        for low, high in source.ranges(DEVICE_PIECE_ROWS)
-    ]
-    with Conveyor(pieces) as conveyor:
+    pieces: list[list[Any]]
+    if isinstance(source, HeldRows):
+        held_rows = HELD_PIECE_BYTES // (8 * layout.words)
+        pieces = [[*table.keys[:, low:high]] for low, high in source.ranges(held_rows)]
+    else:
+        pieces = [[_Rows(source, low, high)] for low, high in source.ranges(DEVICE_PIECE_ROWS)]
+    with Conveyor(pieces, brings_back=False) as conveyor:
         scanner = Scanner([(f.word, f.shift, f.bits) for f in layout.fields], alive)
 
         def queue(number: int, columns: list[Any]) -> None:

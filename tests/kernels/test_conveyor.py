@@ -119,6 +119,20 @@ def test_pinned_memory_stays_within_what_is_allowed(device):
     assert 0 < device.most_pinned <= allowed
 
 
+@pytest.mark.parametrize("brings_back", [False, True])
+def test_those_who_fill_do_not_run_away_from_the_bus(device, brings_back):
+    pieces = made_pieces(False, [ROWS] * 60)
+    seen = []
+
+    def compute(number, columns):
+        device.queue(conveyor.stream, lambda: seen.append(int(columns[0].astype(np.int64).sum())))
+
+    with Conveyor(pieces, brings_back=brings_back) as conveyor:
+        conveyor.pieces(compute)
+    assert seen == [int(columns[0].astype(np.int64).sum()) for columns in pieces]
+    assert device.most_pinned < 15 * 14 * ROWS
+
+
 def test_memory_pinned_before_counts(device):
     large = made_pieces(False, [100_000] * 3)
     with Conveyor(large) as conveyor:

@@ -11,7 +11,7 @@ from oocbe.model.problem import Problem
 from oocbe.propagation import large_tables, scans
 from oocbe.propagation.domains import Domains
 from oocbe.propagation.fixpoint import Network
-from oocbe.propagation.large_tables import DeviceRows, ThreadedRows, allowed_rows
+from oocbe.propagation.large_tables import DeviceRows, SharedRows, ThreadedRows, allowed_rows
 from oocbe.propagation.propagate import propagate
 from oocbe.propagation.tables import AllowedRows
 from oocbe.system.deadline import Deadline
@@ -61,7 +61,7 @@ def test_filters_are_those_of_the_small_loop(sizes, share_of_any, backend):
         codes = random_codes(rows, sizes, rows, share_of_any)
         domains, expected = Domains.of_sizes(sizes), Domains.of_sizes(sizes)
         scope = tuple(range(len(sizes)))
-        table = allowed_rows(scope, codes, domains, "large", backend)
+        table = allowed_rows(scope, SharedRows(codes, sizes), domains, "large", backend)
         assert isinstance(table, ThreadedRows if backend == "cpu" else DeviceRows)
         small = AllowedRows(scope, codes, expected, "small")
         saved = []
@@ -101,10 +101,25 @@ def test_networks_reach_the_same_fixpoint(backend):
     assert propagate(problem, backend=backend).status == expected.status
 
 
+def test_constraints_that_share_their_rows_lose_them_apart(backend):
+    sizes = (9, 20, 9, 20, 9)
+    rows = SharedRows(random_codes(5, sizes[:4], 20_000), sizes[:4])
+    found, expected = Domains.of_sizes(sizes), Domains.of_sizes(sizes)
+    tables = [allowed_rows(scope, rows, found, "shared", backend) for scope in ((0, 1, 2, 3), (2, 3, 4, 1))]
+    small = [AllowedRows(table.scope, rows.codes, expected, "small") for table in tables]
+    for step in range(6):
+        for domains in (found, expected):
+            narrowed(domains, 20 + step, 0.75)
+        place = step % 2
+        assert tables[place].filter(found) == small[place].filter(expected)
+        assert [table.rows_left for table in tables] == [table.rows_left for table in small]
+        assert (found.alive == expected.alive).all()
+
+
 def test_a_scan_that_is_ended_can_be_made_again():
     codes = random_codes(0, (10,) * 4, 20_000)
     domains, scope = Domains.of_sizes((10,) * 4), (0, 1, 2, 3)
-    table = allowed_rows(scope, codes, domains, "large")
+    table = allowed_rows(scope, SharedRows(codes, (10,) * 4), domains, "large")
     narrowed(domains, 1, 0.7)
     with Deadline(1e9) as deadline:
         deadline.interrupt()
@@ -139,6 +154,7 @@ def placed(request, tmp_path):
 def test_scans_of_tables_anywhere(sizes, placed, backend, monkeypatch):
     monkeypatch.setattr(scans, "PIECE_ROWS", 3000)
     monkeypatch.setattr(scans, "DEVICE_PIECE_ROWS", 7000)
+    monkeypatch.setattr(scans, "HELD_PIECE_BYTES", 8 * 7000)
     table = random_table(1, sizes, 20_000)
     there = placed(table)
     rows, _ = table.to_rows()
@@ -152,6 +168,21 @@ def test_scans_of_tables_anywhere(sizes, placed, backend, monkeypatch):
             assert found.supported[name].tolist() == np.isin(np.arange(sizes[c]), rows[is_left, c]).tolist()
     everything = scans.scan(there, backend=backend)
     assert everything.rows_left == table.rows
+
+
+@pytest.mark.parametrize("sizes", [(2,) * 40, (2, 3, 500, 2, 9, 9, 40000, 2), (30, 200, 600, 1, 8)])
+def test_columns_that_share_a_look_at_a_flag(sizes, monkeypatch):
+    """Some have lost nothing, fields fill several words, and a group is full before its neighbour comes."""
+    monkeypatch.setattr(scans, "PIECE_ROWS", 7000)
+    table = random_table(3, sizes, 20_000)
+    rows, _ = table.to_rows()
+    lost = {c: int(rows[-1, c]) for c in range(len(sizes)) if c % 4 and sizes[c] > 1}
+    left = {f"v{c}": np.arange(sizes[c]) != value for c, value in lost.items() if c % 7 < 5}
+    is_left = np.all([left[name][rows[:, int(name[1:])]] for name in left], axis=0)
+    found = scans.scan(table, left, "cpu")
+    assert found.rows_left == is_left.sum() < table.rows
+    for c, name in enumerate(table.scope):
+        assert found.supported[name].tolist() == np.isin(np.arange(sizes[c]), rows[is_left, c]).tolist()
 
 
 def test_a_scan_ends_at_the_deadline(placed):

@@ -17,8 +17,8 @@ LOOK_STEP = (1 << 16) - 1
 """Rows, less one, after which a scan looks at the flag; ones in the low bits."""
 
 
-BLOCK = 1 << 12
-"""Rows of a large table that go through one column after the other; their codes and flags stay in the first cache."""
+BLOCK = 1 << 11
+"""Packed rows that go through one group of columns after the other; their keys and flags stay in the first cache."""
 
 
 @jit
@@ -105,104 +105,90 @@ def scan_table(
 
 
 @jit
-def scan_part(
-    codes: Any, arity: Any, rows: Any, low: Any, count: Any, is_whole: Any, width: Any, alive: Any, seen: Any, stop: Any
+def scan_keys(
+    keys: Any,
+    low: Any,
+    high: Any,
+    groups: Any,
+    flags: Any,
+    fields: Any,
+    width: Any,
+    wanted: Any,
+    kept: Any,
+    stop: Any,
 ) -> Any:
-    """Scan some rows of a large table; returns how many of them are left.
-
-    Blocks of rows are looked at, then reordered, both without a branch: which rows are left cannot be guessed.
-
-    Parameters
-    ----------
-    codes : unsigned integers (rows of the table * arity,), one row after the other.
-    rows : int32 or int64, of which ``count`` from ``low`` on are reordered: those that are left come first.
-    is_whole : whether these are all rows from ``low`` on: what ``rows`` has for them is not read, and is only written
-        where some go, as fresh memory costs more than the scan.
-    width : uint64, flags of a column. alive : uint8 (arity * width,), 1 for each code that is left.
-    seen : uint8 of the same length, zero before: set to 1 for each code that a row has that is left.
-    stop : the flag that ends the scan early; the number is of no use then, and rows are to be scanned again.
-    """
-    flags = np.empty(BLOCK, dtype=np.uint8)
-    is_wanted = np.ones(arity, dtype=np.uint8)
-    length = np.uint64(arity)
-    left: Any = low
-    filled: Any = low if is_whole else low + count
-    for begin in range(low, low + count, BLOCK):
-        if stop[0] != 0:
-            break
-        size = min(BLOCK, low + count - begin)
-        gone: Any = size
-        for i in range(size):
-            flag: Any = np.uint8(1)
-            start: Any = np.uint64(0)
-            place: Any = np.uint64(begin + i if is_whole else rows[begin + i]) * length
-            for _ in range(arity):
-                flag &= alive[start + np.uint64(codes[place])]
-                start += width
-                place += np.uint64(1)
-            flags[i] = flag
-            gone -= flag
-        for c in range(arity):
-            if is_wanted[c] != 0:
-                first, own = np.uint64(c) * width, np.uint64(c)
-                for i in range(size):
-                    place = np.uint64(begin + i if is_whole else rows[begin + i]) * length
-                    seen[first + np.uint64(codes[place + own])] |= flags[i]
-                is_wanted[c] = _is_any_wanted(first, width, alive, seen)
-        if gone == 0 and left == begin:
-            left += size
-            continue
-        for row in range(filled, begin + size):
-            rows[row] = row
-        filled = max(filled, begin + size)
-        for i in range(size):
-            other = rows[begin + i]
-            rows[begin + i] = rows[left]
-            rows[left] = other
-            left += flags[i]
-    return left - low
-
-
-@jit
-def scan_keys(keys: Any, low: Any, high: Any, fields: Any, width: Any, alive: Any, seen: Any, stop: Any) -> Any:
     """Scan packed rows; returns how many of them have only values that are left.
 
+    Blocks of rows go through one group of columns after the other, without a branch: whether a row is left cannot be
+    guessed. Only columns of which some value was not seen yet are looked at by themselves.
+
     Parameters
     ----------
-    keys : uint64 (words, rows). low, high : the rows. fields : uint64 (columns, 3), word, shift and mask of each.
-    width, alive, seen, stop : as for :func:`scan_part`; no mask is beyond the width.
+    keys : uint64 (words, rows). low, high : the rows.
+    groups : uint64 (groups, 4), columns that lie side by side in a key: word, shift and mask of all of them together,
+        and where their flags begin; columns that have lost nothing are in none.
+    flags : uint8, for each group 1 for each combination of codes that is left.
+    fields : uint64 (columns, 3), word, shift and mask of each column; no mask is beyond the width.
+    width : uint64, flags of a column. wanted : uint8 (columns * width,), 1 for each code that is left and was not seen;
+        set to 0 for those that rows left have.
+    kept : uint64 (words, any number), filled with the keys of rows left in their order if it has room for all of them.
+    stop : the flag that ends the scan early; the number is of no use then.
     """
-    flags = np.empty(BLOCK, dtype=np.uint8)
-    is_wanted = np.ones(len(fields), dtype=np.uint8)
+    is_left = np.empty(BLOCK, dtype=np.uint8)
+    places = np.empty(BLOCK, dtype=np.int64)
+    waiting = np.zeros(len(fields), dtype=np.int64)
+    for c in range(len(fields)):
+        for code in range(width):
+            waiting[c] += wanted[np.uint64(c) * width + np.uint64(code)]
+    all_waiting = waiting.sum()
     left: Any = 0
     for begin in range(low, high, BLOCK):
         if stop[0] != 0:
             break
         size = min(BLOCK, high - begin)
-        for i in range(size):
-            flag: Any = np.uint8(1)
-            start: Any = np.uint64(0)
-            for c in range(len(fields)):
-                flag &= alive[start + ((keys[fields[c, 0], begin + i] >> fields[c, 1]) & fields[c, 2])]
-                start += width
-            flags[i] = flag
-            left += flag
-        for c in range(len(fields)):
-            if is_wanted[c] != 0:
-                first, word, shift, mask = np.uint64(c) * width, fields[c, 0], fields[c, 1], fields[c, 2]
+        count: Any = size
+        for g in range(len(groups)):
+            word, shift, mask, first = groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3]
+            if g == 0:
                 for i in range(size):
-                    seen[first + ((keys[word, begin + i] >> shift) & mask)] |= flags[i]
-                is_wanted[c] = _is_any_wanted(first, width, alive, seen)
+                    is_left[i] = flags[first + ((keys[word, begin + i] >> shift) & mask)]
+            else:
+                for i in range(size):
+                    is_left[i] &= flags[first + ((keys[word, begin + i] >> shift) & mask)]
+        if len(groups) > 0:
+            count = 0
+            for i in range(size):
+                count += is_left[i]
+        is_kept = left + count <= kept.shape[1]
+        left += count
+        if count == 0 or not (all_waiting > 0 or is_kept):
+            continue
+        found: Any = 0
+        for i in range(size):
+            places[found] = begin + i
+            found += is_left[i] if count < size else 1
+        if is_kept:
+            for word in range(len(keys)):
+                for i in range(count):
+                    kept[word, left - count + i] = keys[word, places[i]]
+        for c in range(len(fields)):
+            if waiting[c] > 0:
+                seen = _see(keys, places, count, fields[c, 0], fields[c, 1], fields[c, 2], np.uint64(c) * width, wanted)
+                waiting[c] -= seen
+                all_waiting -= seen
     return left
 
 
 @jit
-def _is_any_wanted(start: Any, width: Any, alive: Any, seen: Any) -> Any:
-    """Whether a column has a code that is left and was not seen."""
-    for code in range(width):
-        if alive[start + np.uint64(code)] > seen[start + np.uint64(code)]:
-            return 1
-    return 0
+def _see(keys: Any, places: Any, count: Any, word: Any, shift: Any, mask: Any, first: Any, wanted: Any) -> Any:
+    """Take the codes of some rows of a column off those that are wanted; returns how many were."""
+    seen: Any = 0
+    for i in range(count):
+        code = first + ((keys[word, places[i]] >> shift) & mask)
+        if wanted[code] != 0:
+            wanted[code] = 0
+            seen += 1
+    return seen
 
 
 @jit

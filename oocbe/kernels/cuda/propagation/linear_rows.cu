@@ -4,13 +4,16 @@
 // variants: COEFFICIENT=double|float OUTWARD=1|0
 #include "integers.cuh"
 
-#define THREADS 256
+#define THREADS 128
 #define WARPS (THREADS / 32)
 #define CHUNK 1024
 #define SHORT_ROW 32
 #define AT_ONCE (CHUNK / THREADS)
 #define MOST_WARP_ROWS (CHUNK / SHORT_ROW)
-#define RESIDENT_BLOCKS 4 // of a multiprocessor at least, that registers are shared among
+// Of a multiprocessor at least, that registers are shared among. Small blocks, and several: each has a tile's terms on their
+// way at once, and a thread for each of its rows when they have come. More blocks are slower, 8 of them half as fast with
+// 25 million variables: the more blocks, the less shared memory leaves of the first cache for what is on its way.
+#define RESIDENT_BLOCKS 5
 
 #define HALF_UNIT 0x1p-53
 #define EXACT_LIMIT 0x1p53
@@ -34,6 +37,7 @@ struct Rows {
     const double *row_lower, *row_upper; // (rows)
     const u8 *kinds; // (rows)
     const i64 *tiles; // (tiles + 1): first row of each
+    const i64 *tile_starts; // (tiles + 1): first entry of each
     i64 tile_count, variables;
 };
 
@@ -124,6 +128,16 @@ struct Activity {
     }
 };
 
+// What is said of a row besides its terms.
+struct Sides {
+    double low, high;
+    int kind;
+};
+
+__device__ __forceinline__ Sides sides_of(const Rows &rows, i64 row) {
+    return {__ldcs(rows.row_lower + row), __ldcs(rows.row_upper + row), __ldcs(rows.kinds + row)};
+}
+
 // What a row's sides and activity say of its terms.
 struct Judged {
     double side_low, side_high, low, high, low_error, high_error, room_low, room_high, slack;
@@ -132,11 +146,11 @@ struct Judged {
 };
 
 // Whether the row may bound a variable; what shows infeasibility or inexact sums is reported.
-__device__ __forceinline__ bool judge(const Rows &rows, i64 row, i64 count, const Activity &sums, double tolerance,
-                                      i64 *report, Judged &made) {
-    int kind = rows.kinds[row];
-    made.side_low = rows.row_lower[row];
-    made.side_high = rows.row_upper[row];
+__device__ __forceinline__ bool judge(const Sides &sides, i64 count, const Activity &sums, double tolerance, i64 *report,
+                                      Judged &made) {
+    int kind = sides.kind;
+    made.side_low = sides.low;
+    made.side_high = sides.high;
     made.low = sums.low;
     made.high = sums.high;
     made.low_infinite = sums.low_infinite;
@@ -251,12 +265,25 @@ __device__ __forceinline__ void tighten(const Judged &row, double a, double lowe
     if (!(load_relaxed(changed + (v >> 5)) & bit)) atomicOr(changed + (v >> 5), bit);
 }
 
+// What terms in shared memory from `begin` on, every so many, allow their variables. Not put in where it is called: few
+// rows come here after the first round, and summing up has the registers for itself.
+__device__ __noinline__ void tighten_held(Judged row, const Staged &held, i32 begin, i32 end, i32 step, double *next,
+                                          u32 *changed, double progress) {
+    #pragma unroll 1
+    for (i32 entry = begin; entry < end; entry += step) {
+        i32 place = PADDED(entry);
+        tighten(row, (double)held.coefficients[place], held.lower[place], held.upper[place], held.columns[place], next,
+                changed, progress);
+    }
+}
+
 // A row that is too long for shared memory: chunks go to the warps in turn.
-__device__ __forceinline__ void propagate_long_row(const Rows &rows, i64 row, i64 first, i64 count, const double2 *bounds,
-                                                   double *next, u32 *changed, i64 *report, double tolerance,
-                                                   double progress, Activity *parts) {
+__device__ __noinline__ void propagate_long_row(const Rows &rows, i64 row, i64 first, i64 count, const double2 *bounds,
+                                                double *next, u32 *changed, i64 *report, double tolerance,
+                                                double progress, Activity *parts) {
     i64 chunks = (count + CHUNK - 1) / CHUNK;
-    int warp = threadIdx.x / 32, kind = rows.kinds[row];
+    int warp = threadIdx.x / 32;
+    Sides sides = sides_of(rows, row);
     Activity sums;
     sums.clear();
     for (i64 base = 0; base < chunks; base += WARPS) {
@@ -268,7 +295,7 @@ __device__ __forceinline__ void propagate_long_row(const Rows &rows, i64 row, i6
             #pragma unroll 4
             for (i64 entry = begin + lane_number(); entry < end; entry += 32) {
                 double2 bound = bounds[rows.columns[entry] & 0x7FFFFFFFu];
-                part.add((double)rows.coefficients[entry], bound.x, bound.y, kind);
+                part.add((double)rows.coefficients[entry], bound.x, bound.y, sides.kind);
             }
             part.add_lanes();
         }
@@ -278,7 +305,7 @@ __device__ __forceinline__ void propagate_long_row(const Rows &rows, i64 row, i6
         __syncthreads();
     }
     Judged judged;
-    if (!judge(rows, row, count, sums, tolerance, report, judged)) return;
+    if (!judge(sides, count, sums, tolerance, report, judged)) return;
     for (i64 entry = first + threadIdx.x; entry < first + count; entry += THREADS) {
         u32 column = rows.columns[entry];
         double2 bound = bounds[column & 0x7FFFFFFFu];
@@ -291,71 +318,84 @@ __device__ __forceinline__ void propagate_tile(const Rows &rows, i64 tile, const
                                                u32 *changed, i64 *report, double tolerance, double progress,
                                                Staged &held, Activity *parts) {
     i64 first_row = rows.tiles[tile], last_row = rows.tiles[tile + 1];
-    i64 first = rows.starts[first_row], count = rows.starts[last_row] - first;
+    i64 first = rows.tile_starts[tile], count = rows.tile_starts[tile + 1] - first;
     if (count > CHUNK) {
         propagate_long_row(rows, first_row, first, count, bounds, next, changed, report, tolerance, progress, parts);
         return;
     }
+    // All loads of a tile that do not wait for one another are under way at once. Terms are read once a round: they are to
+    // leave the caches first, where the bounds of variables stay.
     u32 columns[AT_ONCE];
-    COEFFICIENT coefficients[AT_ONCE];
-    double2 found[AT_ONCE];
     #pragma unroll
     for (int k = 0; k < AT_ONCE; k++) {
         i32 place = threadIdx.x + k * THREADS;
-        columns[k] = place < count ? rows.columns[first + place] : 0;
-        coefficients[k] = place < count ? rows.coefficients[first + place] : (COEFFICIENT)0;
+        columns[k] = place < count ? __ldcs(rows.columns + first + place) : 0;
     }
+    COEFFICIENT coefficients[AT_ONCE];
+    #pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) {
+        i32 place = threadIdx.x + k * THREADS;
+        coefficients[k] = place < count ? __ldcs(rows.coefficients + first + place) : (COEFFICIENT)0;
+    }
+    i64 row = first_row + threadIdx.x;
+    i32 begin = 0, end = 0;
+    if (row < last_row) {
+        begin = (i32)(rows.starts[row] - first);
+        end = (i32)(rows.starts[row + 1] - first);
+    }
+    double2 found[AT_ONCE];
     #pragma unroll
     for (int k = 0; k < AT_ONCE; k++)
         found[k] = (i32)threadIdx.x + k * THREADS < count ? bounds[columns[k] & 0x7FFFFFFFu] : make_double2(0.0, 0.0);
     #pragma unroll
     for (int k = 0; k < AT_ONCE; k++) {
         i32 place = PADDED((i32)threadIdx.x + k * THREADS);
-        held.lower[place] = found[k].x;
-        held.upper[place] = found[k].y;
         held.coefficients[place] = coefficients[k];
         held.columns[place] = columns[k];
+    }
+    #pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) {
+        i32 place = PADDED((i32)threadIdx.x + k * THREADS);
+        held.lower[place] = found[k].x;
+        held.upper[place] = found[k].y;
     }
     if (threadIdx.x == 0) held.warp_row_count = 0;
     __syncthreads();
     Activity sums;
     Judged judged;
-    for (i64 row = first_row + threadIdx.x; row < last_row; row += THREADS) {
-        i32 begin = (i32)(rows.starts[row] - first), end = (i32)(rows.starts[row + 1] - first);
+    while (row < last_row) {
         if (end - begin > SHORT_ROW) {
             held.warp_rows[atomicAdd(&held.warp_row_count, 1)] = (i32)(row - first_row);
-            continue;
+        } else {
+            Sides sides = sides_of(rows, row);
+            sums.clear();
+            for (i32 entry = begin; entry < end; entry++) {
+                i32 place = PADDED(entry);
+                sums.add((double)held.coefficients[place], held.lower[place], held.upper[place], sides.kind);
+            }
+            if (judge(sides, end - begin, sums, tolerance, report, judged))
+                tighten_held(judged, held, begin, end, 1, next, changed, progress);
         }
-        int kind = rows.kinds[row];
-        sums.clear();
-        for (i32 entry = begin; entry < end; entry++) {
-            i32 place = PADDED(entry);
-            sums.add((double)held.coefficients[place], held.lower[place], held.upper[place], kind);
-        }
-        if (!judge(rows, row, end - begin, sums, tolerance, report, judged)) continue;
-        for (i32 entry = begin; entry < end; entry++) {
-            i32 place = PADDED(entry);
-            tighten(judged, (double)held.coefficients[place], held.lower[place], held.upper[place], held.columns[place],
-                    next, changed, progress);
+        row += THREADS;
+        if (row < last_row) {
+            begin = (i32)(rows.starts[row] - first);
+            end = (i32)(rows.starts[row + 1] - first);
         }
     }
     __syncthreads();
     for (i32 number = threadIdx.x / 32; number < held.warp_row_count; number += WARPS) {
-        i64 row = first_row + held.warp_rows[number];
-        i32 begin = (i32)(rows.starts[row] - first), end = (i32)(rows.starts[row + 1] - first);
-        int kind = rows.kinds[row];
+        row = first_row + held.warp_rows[number];
+        begin = (i32)(rows.starts[row] - first);
+        end = (i32)(rows.starts[row + 1] - first);
+        Sides sides = sides_of(rows, row);
         sums.clear();
         for (i32 entry = begin + (i32)lane_number(); entry < end; entry += 32) {
             i32 place = PADDED(entry);
-            sums.add((double)held.coefficients[place], held.lower[place], held.upper[place], kind);
+            sums.add((double)held.coefficients[place], held.lower[place], held.upper[place], sides.kind);
         }
         sums.add_lanes();
-        if (!judge(rows, row, end - begin, sums, tolerance, report, judged)) continue;
-        for (i32 entry = begin + (i32)lane_number(); entry < end; entry += 32) {
-            i32 place = PADDED(entry);
-            tighten(judged, (double)held.coefficients[place], held.lower[place], held.upper[place], held.columns[place],
-                    next, changed, progress);
-        }
+        if (judge(sides, end - begin, sums, tolerance, report, judged))
+            tighten_held(judged, held, begin + (i32)lane_number(), end, 32, next, changed, progress);
     }
     __syncthreads();
 }
@@ -363,7 +403,7 @@ __device__ __forceinline__ void propagate_tile(const Rows &rows, i64 tile, const
 // A block for each tile. bounds: lower and upper bound of each variable before the round, not changed; next: the same
 // numbers before, better ones behind it; changed u32: a bit a variable, all zero before; report i64: see CHANGES.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS)
-propagate_rows(Rows rows, const double2 *bounds, double *next, u32 *changed, i64 *report, double tolerance,
+propagate_rows(const __grid_constant__ Rows rows, const double2 *bounds, double *next, u32 *changed, i64 *report, double tolerance,
                double progress) {
     __shared__ Staged held;
     __shared__ Activity parts[WARPS];
@@ -425,7 +465,7 @@ take_changes(Rows rows, double2 *bounds, const double2 *next, u32 *changed) {
 // each round made, those of the last one not taken where it was contradictory; made i64 (1,): how many rounds. changes:
 // what the report says before.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT_BLOCKS)
-propagate_all(Rows rows, double2 *bounds, double *next, u32 *changed, i64 *report, double tolerance, double progress,
+propagate_all(const __grid_constant__ Rows rows, double2 *bounds, double *next, u32 *changed, i64 *report, double tolerance, double progress,
               i64 most, i64 *rounds, i64 *made, u32 *arrived, i64 changes) {
     __shared__ Staged held;
     __shared__ Activity parts[WARPS];

@@ -24,7 +24,7 @@ from oocbe.system.deadline import current_flag
 SOURCE = "linear_rows"
 """Name of the CUDA source."""
 
-THREADS = 256
+THREADS = 128
 """Threads of a block."""
 
 PIECE = 1 << 26
@@ -33,7 +33,7 @@ PIECE = 1 << 26
 VARIABLES_A_BLOCK = 32 * THREADS
 """Variables that a block looks at at a time where it looks for those that have changed."""
 
-BLOCKS_A_MULTIPROCESSOR = 8
+BLOCKS_A_MULTIPROCESSOR = 16
 """Blocks that look for variables that have changed; more find nothing to do."""
 
 LAUNCH_ENTRIES = 1 << 33
@@ -82,6 +82,7 @@ class DeviceRows:
         module = cupy()
         tiles = np.empty(len(rows.starts), dtype=np.int64)
         self._tile_count = int(tile_rows(rows.starts, tiles))
+        firsts = tiles[: self._tile_count + 1]
         entries, self._variables = len(rows.columns), len(rows.integral)
         self._entries = entries
         dtype = np.dtype(np.float32 if _are_floats(rows.coefficients) else np.float64)
@@ -100,7 +101,8 @@ class DeviceRows:
             "row_lower": module.asarray(rows.row_lower),
             "row_upper": module.asarray(rows.row_upper),
             "kinds": module.asarray(rows.kinds),
-            "tiles": module.asarray(tiles[: self._tile_count + 1]),
+            "tiles": module.asarray(firsts),
+            "tile_starts": module.asarray(rows.starts[firsts]),
         }
         self._struct = packed(SOURCE, "Rows", **self._arrays, tile_count=self._tile_count, variables=self._variables)
 

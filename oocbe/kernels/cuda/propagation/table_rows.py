@@ -126,6 +126,10 @@ class DeviceTable:
                 keys[word, rows] |= piece[:, column].astype(np.uint64) << np.uint64(shift)
         return cls(keys, fields)
 
+    def twin(self) -> DeviceTable:
+        """The same rows in the same memory, to be scanned and shrunk apart from this one."""
+        return DeviceTable(self._keys, self.fields)
+
     @with_retry
     def scan(self, alive: NDArray[np.uint8]) -> tuple[int, NDArray[np.bool_]]:
         """How many rows have only values that are left, and which values these have; arrays as of :class:`Scanner`."""

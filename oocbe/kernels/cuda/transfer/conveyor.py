@@ -45,6 +45,10 @@ from oocbe.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, READE
 MOST_THREADS = 16
 """Threads that fill pinned memory, and that empty it: one moves 9 GB/s, or 4 into memory that was never used before."""
 
+MOST_FILLERS = 8
+"""Threads that fill pinned memory where nothing comes back: they can move 69 GB/s, more than a bus of 55, which 15
+threads kept less busy (benchmarks/RESULTS.md)."""
+
 DISK_READERS = 20
 """Threads that read columns from disk: they wait for it, not for a core."""
 
@@ -63,6 +67,9 @@ FILLERS_A_PIECE = 8
 
 LEAST_PART_BYTES = 4 << 20
 """A column in memory is filled in parts of at least so many bytes."""
+
+MOST_COPYING = SLOTS + 2
+"""Pieces on the bus, or waiting for it, at most: threads that fill faster than it would take ever more memory."""
 
 SHARE_BEHIND = 0.5
 """Share of the pinned memory allowed for results on their way."""
@@ -93,21 +100,24 @@ class Conveyor:
     ----------
     pieces : columns of each piece, (rows,) each and contiguous, in main memory or to be read into it.
     host_bytes : pinned memory that may be taken, but for what a single piece needs; None: as much as is of use.
+    brings_back : whether results will go back through the conveyor; more threads fill pinned memory where none do.
     """
 
-    def __init__(self, pieces: Sequence[Sequence[Column]], host_bytes: int | None = None) -> None:
+    def __init__(
+        self, pieces: Sequence[Sequence[Column]], host_bytes: int | None = None, brings_back: bool = True
+    ) -> None:
         module = cupy()
         self._pieces = pieces
         self._in, self._out = (module.cuda.Stream(non_blocking=True) for _ in range(2))
         self.stream = module.cuda.Stream(non_blocking=True)
         # The thread that queues everything has a core of its own.
         threads = max(2, min(MOST_THREADS, len(os.sched_getaffinity(0)) - 1))
-        fillers = max(1, threads * 2 // 5)
-        emptiers = threads - fillers
+        fillers = max(1, threads * 2 // 5) if brings_back else min(threads, MOST_FILLERS)
+        emptiers = max(1, threads - fillers)
         if pieces and not all(isinstance(column, np.ndarray) for column in pieces[0]):
             fillers = DISK_READERS
         elif all(map(is_pinned, pieces[0] if pieces else ())):
-            fillers, emptiers = 1, threads - 1
+            fillers, emptiers = 1, max(1, threads - 1)
         self._readers = ThreadPoolExecutor(fillers, thread_name_prefix="oocbe-fill")
         self._writers = ThreadPoolExecutor(emptiers, thread_name_prefix="oocbe-empty")
         size = max((sum(map(room_of, columns)) for columns in pieces), default=0)
@@ -263,6 +273,10 @@ class Conveyor:
     def _fill_ahead(self, number: int) -> None:
         while self._copying and self._copying[0][0].done:
             self._copying.popleft()
+        if len(self._copying) > MOST_COPYING:
+            with waiting(CALLER, "wait for the bus"):
+                self._copying[0][0].synchronize()  # and only then let go of its memory
+                self._copying.popleft()
         while self._next_to_fill < min(len(self._pieces), number + self._ahead):
             columns = self._pieces[self._next_to_fill]
             if all(map(is_pinned, columns)):
