@@ -20,8 +20,8 @@ from oocbe.system.deadline import look
 EXACT, IMPOSSIBLE = "exact", "impossible"
 """Status of a case: its numbers are right up to rounding; or what it observes has the probability 0."""
 
-SECONDS_OF_WORK, DEVICE_SECONDS_OF_WORK = 0.5e-9, 1e-11
-"""What a row, or an entry of a map, takes for a case of a block, about, on one core, and on a device."""
+SECONDS_OF_WORK, DEVICE_SECONDS_OF_WORK = 0.5e-9, 5e-12
+"""What a row, or an entry of a map, takes for a case of a block, about, on one core, and on an H200."""
 
 CONDITIONING_SECONDS, VARIABLE_SECONDS = 0.002, 0.0003
 """What making a tree for a group of cases takes at least, and for each variable, about."""
