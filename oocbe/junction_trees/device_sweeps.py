@@ -158,7 +158,7 @@ class DeviceSweep:
 
         case_bytes = Block.case_bytes(device, plan.belief_rows) + 3 * 8 * self.posteriors.shape[1]
         most = min(BLOCK_BYTES, int(ROOM_SHARE * device_room())) // case_bytes
-        return max(LEAST_CASES, min(MOST_CASES, most, int(BLOCK_WORK / self._tree.work)))
+        return max(LEAST_CASES, min(MOST_CASES, len(self._cases), most, int(BLOCK_WORK / self._tree.work)))
 
     def _run(self, device: DeviceTree, plan: Plan, most: int) -> NDArray[np.int64]:
         """Sweep over all cases in about equal blocks of so many at most; those whose result cannot be trusted."""
