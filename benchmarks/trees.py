@@ -3,6 +3,7 @@
     python benchmarks/trees.py                                     # twelve networks
     python benchmarks/trees.py --networks water,munin2 --cases 1000
     python benchmarks/trees.py --markdown                          # rows for RESULTS.md
+    python benchmarks/trees.py --backend cuda                      # batches on a device beside the CPU's threads
 
 Each network has a process of its own. A case observes 20 variables, others in every case (``mixed``) or the same in all
 (``fixed``), and the posteriors of all others are asked for. pyAgrum's lazy propagation, Shafer-Shenoy and variable
@@ -12,6 +13,11 @@ counted apart. Batches repeat the cases of the data folder until there are as ma
 
 What is checked: every posterior of the first cases against pyAgrum's to 10^-6 (its numbers of files pass through
 float32), and the batch against single cases to 10^-10. The exit code is 1 where any differs.
+
+With ``--backend cuda`` pyAgrum has no part: batches of the same cases are answered on the device and by all threads of
+the CPU, in wall time from the call to the arrays of posteriors in main memory, the median of three calls after one that
+uploads the tree. Cases are given as an array of value indices, and as the dictionaries of the other benchmark. Every
+posterior of the CPU's cases is compared, to 10^-10.
 """
 
 from __future__ import annotations
@@ -42,6 +48,16 @@ CASES = {
 } | dict.fromkeys(("munin1", "munin4"), 64)
 """Cases of a batch, so that it takes about a second; 640 of networks that are not named."""
 
+DEVICE_CASES = {
+    "alarm": 200_000,
+    "hailfinder": 200_000,
+    "water": 200_000,
+    "diabetes": 8_000,
+    "munin1": 256,
+    "munin4": 2_000,
+}
+"""Cases of a batch on a device; 20,000 of networks that are not named."""
+
 ENGINES = {"lazy": "LazyPropagation", "shafer": "ShaferShenoyInference", "elimination": "VariableElimination"}
 CLOSE_TO_AGRUM, CLOSE = 1e-6, 1e-10
 ENGINE_SECONDS = 20.0
@@ -57,9 +73,7 @@ def measured(name: str, kind: str, count: str) -> dict[str, Any]:
     """In a child: one network and one kind of cases."""
     import oocbe
 
-    path = data_folder() / "bif" / f"{name}.bif.gz"
-    with gzip.open(data_folder() / "evidence" / f"{name}.{'20' if kind == 'mixed' else kind}.json.gz", "rt") as file:
-        cases: list[Case] = json.load(file)
+    path, cases = _instance(name, kind)
     problem = oocbe.read(path)
     oocbe.JunctionTree(oocbe.read(data_folder() / "bif" / "asia.bif.gz")).batch([{}])  # load what is compiled
     begin = time.process_time()
@@ -88,6 +102,59 @@ def measured(name: str, kind: str, count: str) -> dict[str, Any]:
     )
     found["engines"] = _agrum(path, cases, answers)
     return found
+
+
+def measured_on_device(name: str, kind: str, count: str) -> dict[str, Any]:
+    """In a child: one network and one kind of cases, on the device and on all threads of the CPU."""
+    import numpy as np
+
+    import oocbe
+    from oocbe.junction_trees.evidence import cases_of
+
+    path, cases = _instance(name, kind)
+    problem = oocbe.read(path)
+    small = oocbe.read(data_folder() / "bif" / "asia.bif.gz")
+    for backend in ("cpu", "cuda"):
+        oocbe.JunctionTree(small, backend=backend).batch([{}] * 300)  # load what is compiled
+    tree = oocbe.JunctionTree(problem, backend="cuda")
+    order = [problem.variables[v].name for v in tree._tree.order]
+    on_cpu = oocbe.JunctionTree(problem, order, backend="cpu")
+    many = [cases[i % len(cases)] for i in range(int(count))]
+    codes = cases_of(problem, cases).observed[np.arange(len(many)) % len(cases)]
+
+    def timed(tree: Any, given: Any, calls: int) -> tuple[float, Any]:
+        seconds = []
+        for _ in range(calls):
+            begin = time.perf_counter()
+            answers = tree.batch(given)
+            seconds.append(time.perf_counter() - begin)
+        return statistics.median(seconds), answers
+
+    first, _ = timed(tree, codes, 1)
+    device, batch = timed(tree, codes, 3)
+    dictionaries, _ = timed(tree, many, 1)
+    few = codes[: CASES.get(name, 640)]
+    timed(on_cpu, few, 1)
+    cpu, expected = timed(on_cpu, few, 1)
+    worst = max(float(np.abs(batch.marginals[v][: len(few)] - own).max()) for v, own in expected.marginals.items())
+    logarithms = np.abs(batch.log_evidence[: len(few)] - expected.log_evidence)
+    agree = bool((batch.status[: len(few)] == expected.status).all())
+    return {
+        "rows": tree.rows,
+        "cases": len(many),
+        "first": first,
+        "device": len(many) / device,
+        "dictionaries": len(many) / dictionaries,
+        "cpu": len(few) / cpu,
+        "difference": worst if agree else math.inf,
+        "logarithms": float(logarithms[expected.log_evidence > -math.inf].max(initial=0.0)),
+    }
+
+
+def _instance(name: str, kind: str) -> tuple[Path, list[Case]]:
+    """A network's file, and its cases."""
+    with gzip.open(data_folder() / "evidence" / f"{name}.{'20' if kind == 'mixed' else kind}.json.gz", "rt") as file:
+        return data_folder() / "bif" / f"{name}.bif.gz", json.load(file)
 
 
 def _timed(ask: Callable[[Case], Posteriors], cases: Sequence[Case]) -> tuple[float, list[Posteriors]]:
@@ -147,14 +214,42 @@ def _row(name: str, kind: str, found: dict[str, Any]) -> list[str]:
     ]
 
 
+def _compare_with_device(arguments: argparse.Namespace) -> int:
+    """Batches on the device beside the CPU's; returns the exit code."""
+    head = ["network", "cases", "rows", "batch", "first s", "device cases/s", "dictionaries", "cpu cases/s", "× cpu"]
+    rows, wrong = [[*head, "difference"]], []
+    for name in arguments.networks.split(","):
+        for kind in arguments.kinds.split(","):
+            count = arguments.cases or DEVICE_CASES.get(name, 20_000)
+            found = run_child(__file__, ["cuda", name, kind, str(count)], TIMEOUT_SECONDS)
+            speeds = (found["device"], found["dictionaries"], found["cpu"])
+            rows.append(
+                [name, kind, f"{found['rows']:,}", f"{found['cases']:,}", f"{found['first']:.2f}"]
+                + [f"{speed:,.0f}" for speed in speeds]
+                + [f"{found['device'] / found['cpu']:.1f}", f"{found['difference']:.0e}"]
+            )
+            if not max(found["difference"], found["logarithms"]) <= CLOSE:
+                wrong.append(
+                    f"{name} {kind}: differs by {found['difference']:.1e}, {found['logarithms']:.1e} in logarithms"
+                )
+    print_table(rows, arguments.markdown)
+    print(describe_run(["cupy-cuda12x", "cupy-cuda13x"]))
+    for line in wrong:
+        print(f"WRONG {line}")
+    return int(bool(wrong))
+
+
 def main() -> int:
     """Run the benchmark; returns the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--networks", default=NETWORKS)
     parser.add_argument("--kinds", default="mixed,fixed")
     parser.add_argument("--cases", type=int, default=0, help="of a batch; 0: as many as take about a second")
+    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--markdown", action="store_true")
     arguments = parser.parse_args()
+    if arguments.backend == "cuda":
+        return _compare_with_device(arguments)
     os.environ["OOCBE_THREADS"] = "1"
     rows = [["network", "cases", "rows", "compile s", "batch cases/s", "× best", "single ms", *ENGINES]]
     ratios, wrong, not_slower = [], [], 0
@@ -183,6 +278,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        print(json.dumps(measured(*sys.argv[2:])))
+        child = measured_on_device if sys.argv[2] == "cuda" else measured
+        print(json.dumps(child(*sys.argv[3 if sys.argv[2] == "cuda" else 2 :])))
     else:
         sys.exit(main())

@@ -9,6 +9,7 @@ import typer
 
 from oocbe.cli.failures import guarded
 from oocbe.cli.flags import (
+    BackendFlag,
     DebugFlag,
     EvidenceFlag,
     FormatFlag,
@@ -90,6 +91,7 @@ def query(
         ),
     ] = None,
     memory: MemoryFlag = None,
+    backend: BackendFlag = None,
     debug: DebugFlag = False,
 ) -> None:
     """Answer cases from a junction tree: posteriors of variables, and how probable what each case observes is."""
@@ -119,7 +121,7 @@ def query(
         check_parquet()
     if suffix == ".zarr" and out is not None and (out.exists() or out.suffix.lower() != suffix):
         raise UsageError(f"--out {out}: expected the name of a new folder that ends in .zarr")
-    made = JunctionTree.open(tree, memory)
+    made = JunctionTree.open(tree, memory, options_from({"backend": backend}).backend)
     known = read_cases(cases, made.problem)
     if out is not None and suffix in UAI_SUFFIXES:
         write_bytes(out, uai_answer(made, known, suffix[1:]).encode())

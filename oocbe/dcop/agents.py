@@ -29,7 +29,9 @@ from oocbe.elimination.preparation.prepare import Prepared, prepare
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
+from oocbe.tables.complete import CompleteTable
 from oocbe.tables.residence import to_host
+from oocbe.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,13 @@ class Share:
 class UtilTable:
     """One table of a UTIL message: about which variables, the deepest first; rows and bytes as it is stored.
 
-    content : the table, or the folder that it is stored in.
+    content : the message here; between processes its table, or the folder where that is stored.
     """
 
     scope: tuple[KnownVariable, ...]
     rows: int
     nbytes: int
-    content: Message | Path
+    content: Message | Table | CompleteTable | Path
 
     @property
     def cells(self) -> int:
@@ -217,7 +219,7 @@ class Agent:
             if all(known.name != own for known in table.scope):
                 sent.tables.append(table)  # of a divided bucket: its tables go on to the agents that they are about
                 continue
-            self._bucket.messages.append(_message_of(table, tuple(place[known.name] for known in table.scope)))
+            self._bucket.messages.append(self._received(table, tuple(place[known.name] for known in table.scope)))
         buckets = self._divided()
         sent.is_divided |= len(buckets) > 1
         self._bound_errors(sent, received, len(buckets))
@@ -258,6 +260,16 @@ class Agent:
         self._bucket = fill_buckets(self._prepared, self._store)[0]
         return self._prepared
 
+    def _received(self, table: UtilTable, scope: tuple[int, ...]) -> Message:
+        """A table as the bucket has it here, where constraints are known that its sender did not know."""
+        content = table.content
+        if isinstance(content, Path):
+            message = Message.stored_at(content, scope)
+        else:
+            message = content if isinstance(content, Message) else self._store.add(scope, content)
+        message.scope, message.is_filtered = scope, False
+        return message
+
     def _divided(self) -> list[Bucket]:
         """The bucket, or its mini-buckets."""
         z, bucket = self._share.z, self._bucket
@@ -291,10 +303,3 @@ class Agent:
         sent.magnitude = float(sum(largest)) + sum(r.magnitude for r in received)
         terms = len(functions) + sum(len(r.tables) for r in received) + len(received) + buckets + 1
         sent.error = sum(r.error for r in received) + terms * ULP * sent.magnitude
-
-
-def _message_of(table: UtilTable, scope: tuple[int, ...]) -> Message:
-    """A table as the bucket of its receiver has it, who knows constraints that its sender did not."""
-    message = table.content if isinstance(table.content, Message) else Message.stored_at(table.content, scope)
-    message.scope, message.is_filtered = scope, False
-    return message

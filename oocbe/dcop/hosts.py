@@ -1,8 +1,8 @@
 """Where agents are at work: all in this process, one after the other, or some in each of several processes.
 
 Both take requests and give answers, so that :mod:`oocbe.dcop.protocol` sees no difference. A process is sent the shares
-of its own agents and nothing of the others'. UTIL messages between processes are stored tables: what is sent is the
-folder, and the receiver reads it.
+of its own agents and nothing of the others'. Small UTIL messages between processes are sent themselves. Larger ones are
+stored tables: what is sent is the folder, and the receiver reads it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,20 @@ from oocbe.errors import InternalError, OocbeError, ResourceError
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
+from oocbe.tables.residence import to_host
 from oocbe.tables.scratch import ScratchFolder, default_parent
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.stored_complete import StoredCompleteTable
 
 WAIT_SECONDS = 0.05
 """So often the time limit is looked at while processes are at work."""
+
+SENT_BYTES = 1 << 16
+"""Bytes of a table that is sent, and not its folder: writing a folder takes some hundred times as long as sending so
+little, and as long for a few bytes."""
+
+SENT_SHARE = 0.125
+"""Share of the memory for messages that this process takes where each variable has a table that waits to be sent on."""
 
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
 """Where the package lies, for processes to find it."""
@@ -96,6 +106,7 @@ class Contract:
     ----------
     shares : of its agents' variables, by index. options : of its messages and joins.
     memory : bytes for its messages. folder : parent of its scratch folder. seconds : of the time limit that are left.
+    sent_bytes : of a table that is sent itself, at most.
     """
 
     shares: Mapping[int, Share]
@@ -103,6 +114,7 @@ class Contract:
     memory: int
     folder: Path
     seconds: float | None
+    sent_bytes: int
 
 
 class InProcesses:
@@ -141,11 +153,13 @@ class InProcesses:
         self._answers: deque[Answer] = deque()
         self._scratch = ScratchFolder(default_parent() if options.workdir is None else options.workdir)
         memory = message_memory(options) // count
+        sent_bytes = min(SENT_BYTES, int(message_memory(options) * SENT_SHARE) // max(1, len(shares)))
         seconds = None if deadline.remaining == float("inf") else deadline.remaining
         try:
             for number in range(count):
                 own = {v: share for v, share in enumerate(shares) if self._home[v] == number}
-                self._start(Contract(own, replace(options, workdir=None), memory, self._scratch.path, seconds), count)
+                settings = (replace(options, workdir=None), memory, self._scratch.path, seconds, sent_bytes)
+                self._start(Contract(own, *settings), count)
         except BaseException:
             self.close()
             raise
@@ -254,7 +268,13 @@ def serve(connection: Connection) -> None:
     try:
         with (
             Deadline(contract.seconds) as deadline,
-            MessageStore(contract.memory, contract.folder, options.chunk_rows, max_disk=options.max_disk) as store,
+            MessageStore(
+                contract.memory,
+                contract.folder,
+                options.chunk_rows,
+                max_disk=options.max_disk,
+                small_bytes=contract.sent_bytes,
+            ) as store,
         ):
             engine = engine_for(options, deadline)
             share = next(iter(contract.shares.values()))
@@ -263,7 +283,7 @@ def serve(connection: Connection) -> None:
             for variable, work in _requests(connection):
                 answer = worked(agents[variable], variable, work)
                 if isinstance(answer.content, Utility):
-                    _name_folders(answer.content)
+                    _hand_over(answer.content, store)
                 connection.send(answer)
     except (BrokenPipeError, ConnectionResetError):
         return
@@ -279,9 +299,11 @@ def _requests(connection: Connection) -> Iterable[tuple[int, Work]]:
             return
 
 
-def _name_folders(utility: Utility) -> None:
-    """Put the folders of its tables into a message in the place of the tables."""
+def _hand_over(utility: Utility, store: MessageStore) -> None:
+    """Put its tables, or the folders of those that are stored, into a message, for the process that receives it."""
     for table in utility.tables:
-        if isinstance(table.content, Message):
-            assert table.content.path is not None  # the store of a process writes every message
-            table.content = table.content.path
+        message = table.content
+        if isinstance(message, Message):
+            content = message.cells() if message.is_complete else message.rows_on_hand()
+            store.hand_over(message)
+            table.content = content.path if isinstance(content, StoredTable | StoredCompleteTable) else to_host(content)

@@ -117,17 +117,24 @@ def tree_arrays(
             edges.append((int(input_start[i]), input_rows[i], len(cliques) + len(sizes) + i))
             maps.append(numbers)
     exponents = [0 if is_log else math.frexp(float(r.weights.max()))[1] - 1 for r in rows]
-    weights = [np.ldexp(r.weights, -e) if e else r.weights for r, e in zip(rows, exponents, strict=True)]
     row_start = np.cumsum([0, *(r.rows for r in rows)])
+    weights = np.empty(row_start[-1])
+    for own, exponent, first, last in zip(rows, exponents, row_start, row_start[1:], strict=False):
+        np.ldexp(own.weights, -exponent, out=weights[first:last])
     groups = [r.groups + start for r, start in zip(rows, row_start, strict=False)]
     flat = np.array(edges, dtype=np.int64).reshape(-1, 3)
     arrays = TreeArrays(
-        _joined(weights, np.float64),
+        weights,
         row_start,
         _joined(groups, np.int64),
         np.cumsum([0, *map(len, groups)])[:-1],
         message_start,
-        np.array([float(np.add.reduceat(w, r.groups[:-1]).max()) for w, r in zip(weights, rows, strict=True)]),
+        np.array(
+            [
+                float(np.add.reduceat(weights[first:last], own.groups[:-1]).max())
+                for own, first, last in zip(rows, row_start, row_start[1:], strict=False)
+            ]
+        ),
         _joined(maps, np.int32),
         np.cumsum([0, *map(len, maps)])[:-1],
         *(np.ascontiguousarray(column) for column in flat.T),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -11,32 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
-from oocbe.junction_trees.conditioning import Conditioned, Input, condition
+from oocbe.junction_trees.conditioning import Conditioned, condition
+from oocbe.junction_trees.device_sweeps import sweep_of, takes_device
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
-from oocbe.junction_trees.shares import shares_of
 from oocbe.junction_trees.stored.answers import sweep_stored
 from oocbe.junction_trees.stored.tree import StoredTree
-from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior
-from oocbe.kernels.cpu.threads import run_all, thread_count
-from oocbe.kernels.cpu.trees.blocks import enter_evidence
-from oocbe.settings.machine import available_memory
 from oocbe.system.deadline import look
 
 EXACT, IMPOSSIBLE = "exact", "impossible"
 """Status of a case: its numbers are right up to rounding; or what it observes has the probability 0."""
 
-BLOCK_CASES = 64
-"""Cases swept together at most: a row's cost besides arithmetic is small then; with more, its numbers and those of
-the messages that it reads leave the innermost cache."""
-
-BLOCK_BYTES, MEMORY_PARTS = 1 << 29, 8
-"""Bytes of a block's messages at most; and of how many parts of the memory here all blocks together take one."""
-
-LEAST_CASES = 8
-"""Cases of a block however large its messages are: a cache line of each row."""
-
-SECONDS_OF_WORK = 0.5e-9
-"""What a row, or an entry of a map, takes for a case of a block, about, on one core."""
+SECONDS_OF_WORK, DEVICE_SECONDS_OF_WORK = 0.5e-9, 5e-12
+"""What a row, or an entry of a map, takes for a case of a block, about, on one core, and on an H200."""
 
 CONDITIONING_SECONDS, VARIABLE_SECONDS = 0.002, 0.0003
 """What making a tree for a group of cases takes at least, and for each variable, about."""
@@ -73,138 +58,16 @@ class BatchResult:
     status: NDArray[np.str_]
 
 
-class CaseSweep:
-    """A sweep over cases, block by block; :meth:`run` it.
-
-    Parameters
-    ----------
-    tree : possible, see :attr:`oocbe.junction_trees.compiled.CompiledTree.is_possible`.
-    targets : variables whose posteriors are wanted.
-    expected : float64 (rows,), to which the probabilities of rows are added over all cases, or None.
-    rows_of : cliques whose rows these are.
-    inputs : of the tree, each with the column that each case picks, int64 (cases,).
-
-    Attributes
-    ----------
-    posteriors : float64 (cases, values of all targets). logarithms : float64 (cases,), -inf for impossible ones.
-    """
-
-    def __init__(
-        self,
-        tree: CompiledTree,
-        cases: Cases,
-        targets: Sequence[int],
-        expected: NDArray[np.float64] | None = None,
-        rows_of: Collection[int] = (),
-        inputs: Sequence[tuple[Input, NDArray[np.int64]]] = (),
-    ) -> None:
-        soft = np.zeros(cases.observed.shape[1], dtype=bool)
-        soft[list(cases.likelihoods)] = True
-        self._tree, self._cases, self._expected, self._inputs = tree, cases, expected, inputs
-        self._spare: list[tuple[Messages, NDArray[np.float64]]] = []
-        self._columns = np.flatnonzero((cases.observed != UNOBSERVED).any(axis=0) | soft)
-        self._starts = np.stack([tree.variable_start[self._columns], tree.variable_start[self._columns + 1]], axis=1)
-        self._shares = shares_of(tree, targets)
-        self._program = tree.shape.program(self._columns.tolist(), targets, rows_of)
-        self.posteriors = np.zeros((len(cases), int(self._shares.out_start[-1])))
-        self.logarithms = np.full(len(cases), -np.inf)
-
-    def run(self) -> None:
-        """Sweep over all cases, in probabilities, and in logarithms where these would lose something.
-
-        Raises
-        ------
-        TimeLimitError : the deadline came.
-        """
-        every = np.arange(len(self._cases))
-        is_log = self._tree.is_log
-        doubtful = self._run(every, self._block_cases, is_log)
-        if len(doubtful):
-            look()
-            self._run(doubtful, LEAST_CASES, True)
-        self._spare.clear()
-
-    @property
-    def _block_cases(self) -> int:
-        case_bytes = 2 * 8 * max(1, self._tree.message_rows)
-        room = min(BLOCK_BYTES, available_memory() // (MEMORY_PARTS * thread_count()))
-        return max(LEAST_CASES, min(BLOCK_CASES, room // case_bytes))
-
-    def _run(self, cases: NDArray[np.int64], width: int, is_log: bool) -> NDArray[np.int64]:
-        """Sweep over some cases; those whose result cannot be trusted, and is not taken."""
-        prior(self._tree, is_log)  # computed once, and not by each thread
-        width = max(1, min(width, -(-len(cases) // thread_count()))) if self._expected is None else width
-        blocks = [cases[first : first + width] for first in range(0, len(cases), width)]
-        if self._expected is None:
-            trusted = run_all(self._sweep, [(block, is_log) for block in blocks])
-        else:  # all blocks add to the same numbers
-            trusted = [self._sweep(block, is_log) for block in blocks]
-        doubtful = [block[~own] for block, own in zip(blocks, trusted, strict=True)]
-        return np.concatenate([np.empty(0, dtype=np.int64), *doubtful])
-
-    def _sweep(self, block: NDArray[np.int64], is_log: bool) -> NDArray[np.bool_]:
-        """Sweep over the cases of a block; for which of them the result can be trusted."""
-        tree, before = self._tree, prior(self._tree, is_log)
-        messages, posteriors = self._room(len(block), is_log)
-        messages.peaks[:] = before.peaks
-        messages.losses[:] = before.losses
-        messages.logs[:] = before.logs
-        observed = self._cases.observed[np.ix_(block, self._columns)]
-        constants = (messages.nothing, messages.everything)
-        enter_evidence(messages.values, before.values[:, 0], observed, self._starts, *constants)
-        for (entered, columns), first in zip(self._inputs, tree.input_start.tolist(), strict=False):
-            picked = entered.weights[:, columns[block]]
-            rows = messages.values[first : first + len(picked)]
-            with np.errstate(divide="ignore"):
-                rows[:] = np.log(picked) if is_log else picked
-        factors = self._enter_likelihoods(block, messages)
-        collect(tree, self._program, messages)
-        logarithms, trusted = evidence(tree, messages)
-        distribute(tree, self._program, messages, posteriors, trusted, self._expected)
-        found = np.zeros((len(block), self.posteriors.shape[1]))
-        self._shares.take(posteriors, found)
-        taken = trusted & (logarithms > -np.inf)
-        self.posteriors[block[taken]] = found[taken]
-        self.logarithms[block[taken]] = logarithms[taken] + factors[taken]
-        self._spare.append((messages, posteriors))
-        return trusted
-
-    def _room(self, cases: int, is_log: bool) -> tuple[Messages, NDArray[np.float64]]:
-        """Memory for the messages and posteriors of a block: that of an earlier one where there is such."""
-        if self._spare:
-            with suppress(IndexError):  # another thread may have taken it
-                messages, posteriors = self._spare.pop()
-                if posteriors.shape[1] == cases and messages.is_log == is_log:
-                    return messages, posteriors
-        messages = blank(self._tree, cases, is_log)
-        return messages, np.empty_like(messages.values)
-
-    def _enter_likelihoods(self, block: NDArray[np.int64], messages: Messages) -> NDArray[np.float64]:
-        """Multiply likelihoods in, the greatest of each scaled to 1; logarithms of what they were divided by."""
-        tree = self._tree
-        factors = np.zeros(len(block))
-        for v, given in self._cases.likelihoods.items():
-            own = given[block]
-            greatest = own.max(axis=1)
-            factors += np.log(greatest)
-            scaled = (own / greatest[:, None]).T
-            rows = messages.values[tree.variable_start[v] : tree.variable_start[v + 1]]
-            if messages.is_log:
-                with np.errstate(divide="ignore"):
-                    rows += np.log(scaled)
-            else:
-                rows *= scaled
-        return factors
-
-
 def sweep_cases(
-    tree: CompiledTree | StoredTree, cases: Cases, targets: Sequence[int]
+    tree: CompiledTree | StoredTree, cases: Cases, targets: Sequence[int], backend: str = "cpu"
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).
 
+    backend : where sweeps over rows in memory run, see :func:`oocbe.junction_trees.device_sweeps.takes_device`.
+
     Raises
     ------
-    TimeLimitError : the deadline came.
+    ResourceError : the device has no room for the tree and a few cases. TimeLimitError : the deadline came.
     """
     sizes = tree.problem.sizes
     found = np.zeros((len(cases), sum(sizes[v] for v in targets)))
@@ -212,33 +75,38 @@ def sweep_cases(
     if not tree.is_possible:
         return found, logarithms
     rest = np.ones(len(cases), dtype=bool)
-    for group, conditioned in _conditioned_groups(tree, cases, targets):
+    is_there = isinstance(tree, CompiledTree) and takes_device(tree, len(cases), backend)
+    seconds = tree.work * (DEVICE_SECONDS_OF_WORK if is_there else SECONDS_OF_WORK)
+    for group, conditioned in _conditioned_groups(tree, cases, targets, seconds):
         rest[group] = False
-        found[group], logarithms[group] = _sweep_conditioned(sizes, conditioned, cases.some(group), targets)
+        found[group], logarithms[group] = _sweep_conditioned(sizes, conditioned, cases.some(group), targets, backend)
+    if rest.all() and isinstance(tree, CompiledTree):
+        sweep = sweep_of(tree, cases, targets, backend)
+        return sweep.posteriors, sweep.logarithms
     if rest.any() and isinstance(tree, StoredTree):
         found[rest], logarithms[rest] = sweep_stored(tree, cases.some(np.flatnonzero(rest)), targets)
     elif isinstance(tree, CompiledTree) and rest.any():
-        sweep = CaseSweep(tree, cases.some(np.flatnonzero(rest)), targets)
-        sweep.run()
+        sweep = sweep_of(tree, cases.some(np.flatnonzero(rest)), targets, backend)
         found[rest], logarithms[rest] = sweep.posteriors, sweep.logarithms
     return found, logarithms
 
 
 def _conditioned_groups(
-    tree: CompiledTree | StoredTree, cases: Cases, targets: Sequence[int]
+    tree: CompiledTree | StoredTree, cases: Cases, targets: Sequence[int], case_seconds: float
 ) -> Iterator[tuple[NDArray[np.int64], Conditioned]]:
     """Groups of cases that observe the same variables, with a tree that is worth making for them.
 
     Where rows are on disk, that may be the group that observes nothing, too: what is asked about may fit the memory.
+
+    case_seconds : what a case takes with the whole tree, about.
     """
-    if len(cases) * tree.work * SECONDS_OF_WORK < CONDITIONING_SECONDS:
+    if len(cases) * case_seconds < CONDITIONING_SECONDS:
         return
-    patterns, group_of = np.unique(cases.observed != UNOBSERVED, axis=0, return_inverse=True)
-    for number, pattern in enumerate(patterns):
+    for group in _groups(cases):
         look()
-        group = np.flatnonzero(group_of.ravel() == number)
+        pattern = cases.observed[group[0]] != UNOBSERVED
         observed = np.flatnonzero(pattern).tolist()
-        saved = len(group) * tree.work * SECONDS_OF_WORK
+        saved = len(group) * case_seconds
         effort = CONDITIONING_SECONDS + len(tree.problem.variables) * VARIABLE_SECONDS
         if not (observed or isinstance(tree, StoredTree)) or saved < effort:
             continue
@@ -255,8 +123,18 @@ def _conditioned_groups(
             yield group, made
 
 
+def _groups(cases: Cases) -> list[NDArray[np.int64]]:
+    """Numbers of the cases that observe the same variables, ascending, for each set of these."""
+    bits = np.ascontiguousarray(np.packbits(cases.observed != UNOBSERVED, axis=1))
+    if not bits.size:  # no case, or no variable
+        return [np.arange(len(cases))] if len(cases) else []
+    _, group_of = np.unique(bits.view(np.dtype((np.void, bits.shape[1]))).ravel(), return_inverse=True)
+    order = np.argsort(group_of, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group_of[order])) + 1)
+
+
 def _sweep_conditioned(
-    sizes: Sequence[int], conditioned: Conditioned, cases: Cases, targets: Sequence[int]
+    sizes: Sequence[int], conditioned: Conditioned, cases: Cases, targets: Sequence[int], backend: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Posteriors and logarithms of evidence of cases that observe the variables that a tree was made without."""
     number = {v: i for i, v in enumerate(conditioned.hidden)}
@@ -265,8 +143,8 @@ def _sweep_conditioned(
     likelihoods = {number[v]: given for v, given in cases.likelihoods.items() if v in number}
     inputs = [(entered, entered.columns(seen)) for entered in conditioned.inputs]
     unknown = [v for v in targets if v in number]
-    sweep = CaseSweep(conditioned.tree, Cases(hidden, likelihoods), [number[v] for v in unknown], inputs=inputs)
-    sweep.run()
+    known = Cases(hidden, likelihoods)
+    sweep = sweep_of(conditioned.tree, known, [number[v] for v in unknown], backend, inputs)
     logarithms = sweep.logarithms
     with np.errstate(divide="ignore"):
         for scalar in conditioned.scalars:

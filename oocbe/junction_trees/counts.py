@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import LimitError
-from oocbe.junction_trees.batches import CaseSweep
+from oocbe.junction_trees.case_sweeps import CaseSweep
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import Cases
 from oocbe.junction_trees.stored.answers import count_rows, sweep_stored

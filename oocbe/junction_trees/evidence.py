@@ -135,3 +135,21 @@ def _listed(problem: Problem, given: Sequence[Case]) -> NDArray[np.int64]:
             else:
                 observed[case, v] = known[key]
     return observed
+
+
+def distinct_variables(problem: Problem, names: Sequence[str], some: bool = True) -> list[int]:
+    """Indices of different variables, at least one where ``some``.
+
+    Raises
+    ------
+    UsageError : no list of names, a name twice, or one that the problem does not have.
+    """
+    if isinstance(names, str):
+        raise UsageError(f"expected names of variables in a list, not the text {names!r}")
+    found = [variable_index(problem, name) for name in names]
+    if some and not found:
+        raise UsageError("expected the name of a variable, or several")
+    if len(set(found)) < len(found):
+        twice = next(v for i, v in enumerate(found) if v in found[:i])
+        raise UsageError(f"variable {problem.variables[twice].name!r} is named twice")
+    return found

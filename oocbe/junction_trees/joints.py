@@ -26,8 +26,12 @@ PIECE_NUMBERS = 1 << 22
 """Numbers of the evidence that is swept over at a time: 32 MiB, a number for each variable of the problem a case."""
 
 
-def joint_of_cases(tree: CompiledTree | StoredTree, cases: Cases, variables: Sequence[int]) -> NDArray[np.float64]:
+def joint_of_cases(
+    tree: CompiledTree | StoredTree, cases: Cases, variables: Sequence[int], backend: str = "cpu"
+) -> NDArray[np.float64]:
     """Joint posteriors of different variables: float64 (cases, size of each), 0 in impossible cases.
+
+    backend : as for :func:`oocbe.junction_trees.batches.sweep_cases`.
 
     Raises
     ------
@@ -58,7 +62,7 @@ def joint_of_cases(tree: CompiledTree | StoredTree, cases: Cases, variables: Seq
             contradicts |= (part.observed[:, v] != UNOBSERVED) & (part.observed[:, v] != values)
             part.observed[:, v] = values
         left = np.flatnonzero(~contradicts)
-        found[rows[left]], logarithms[rows[left]] = sweep_cases(tree, part.some(left), [asked])
+        found[rows[left]], logarithms[rows[left]] = sweep_cases(tree, part.some(left), [asked], backend)
     weights = logarithms.reshape(len(cases), many)
     greatest = weights.max(axis=1, keepdims=True)
     shares = np.exp(weights - np.where(greatest == -np.inf, 0.0, greatest))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oocbe.errors import ResourceError
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
-from oocbe.kernels.cpu.trees.clique_rows import COMPLETE, keep_groups, trie_children, walk
+from oocbe.kernels.cpu.trees.clique_rows import COMPLETE, FIRST_ROWS, keep_groups, trie_children, walk
 from oocbe.system.deadline import current_flag, look
 
 
@@ -238,6 +238,7 @@ def _walk(
         np.array([len(t.scope) for t in tries], dtype=np.int64),
         np.array(wanted, dtype=np.int64),
         np.empty(0, dtype=value_kind(sizes)),
+        FIRST_ROWS,
         most_rows,
         current_flag(),
     )

@@ -19,7 +19,8 @@ from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult, sweep_c
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.counts import expected_counts
-from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of
+from oocbe.junction_trees.device_sweeps import usable_backend
+from oocbe.junction_trees.evidence import Case, Likelihoods, cases_of, distinct_variables
 from oocbe.junction_trees.evidence import likelihood as checked_likelihood
 from oocbe.junction_trees.explanations import Explanation, marginal_map
 from oocbe.junction_trees.joints import joint_of_cases
@@ -31,7 +32,7 @@ from oocbe.junction_trees.weights import tabulated
 from oocbe.model.names import value_index, variable_index
 from oocbe.model.problem import Problem
 from oocbe.settings.machine import default_memory_limit
-from oocbe.settings.option_values import parse_backend, parse_bytes, parse_integer, parse_order, parse_seconds
+from oocbe.settings.option_values import parse_bytes, parse_integer, parse_order, parse_seconds
 
 SPACES = ("auto", "log")
 """In which numbers are kept: probabilities while these lose nothing, else logarithms; or logarithms in any case."""
@@ -47,7 +48,8 @@ class JunctionTree:
     order : ``auto``, a heuristic's name, a file of variable names, or a sequence of all variables' names.
     memory : bytes that the tree's rows may take, such as ``"2GiB"``; None: 80 % of what there is. A tree of more rows
         is made on disk, and swept over from there.
-    backend : ``cpu`` or ``auto``; sweeps run on the CPU.
+    backend : where batches are swept over: ``cpu``, ``cuda``, or ``auto``, which takes those with enough to do to a
+        device that is there. Other questions, trees in logarithms, and cases that need these, are for the CPU.
     space : one of :data:`SPACES`.
     temperature : above 0. order_seconds, seed : of the search for an order.
     folder : to be made where rows are on disk: the tree is then saved there as soon as it is made, and where the
@@ -57,8 +59,8 @@ class JunctionTree:
     Raises
     ------
     ResourceError : rows fit neither memory nor disk, or the messages of one clique no memory.
-    UnsupportedError : a negative weight, or a constraint that no table can hold.
-    UsageError : an option that cannot be used.
+    UnsupportedError : a negative weight, a constraint that no table can hold, or ``cuda`` for rows on disk.
+    UsageError : an option that cannot be used, or ``cuda`` where there is no device.
     """
 
     def __init__(
@@ -76,8 +78,7 @@ class JunctionTree:
     ) -> None:
         if space not in SPACES:
             raise UsageError(f"space: {space!r} is not one of {', '.join(SPACES)}")
-        if parse_backend("backend", backend) == "cuda":
-            raise UnsupportedError("backend: sweeps over junction trees run on the CPU; give cpu or auto")
+        self._backend = usable_backend(backend)
         wanted = parse_order("order", order) if isinstance(order, str | Path) else list(order)
         most = parse_bytes("memory", memory)
         self._memory = default_memory_limit() if most is None else most
@@ -95,6 +96,8 @@ class JunctionTree:
         )
 
     def _set(self, tree: CompiledTree | StoredTree) -> None:
+        if isinstance(tree, StoredTree) and self._backend == "cuda":
+            raise UnsupportedError("backend: a tree whose rows are on disk is swept over on the CPU; give cpu or auto")
         self._tree = tree
         self._evidence: dict[int, int] = {}
         self._likelihoods: dict[int, NDArray[np.float64]] = {}
@@ -114,16 +117,20 @@ class JunctionTree:
         save_tree(self._tree, folder)
 
     @classmethod
-    def open(cls, folder: str | Path, memory: int | str | None = None) -> JunctionTree:
+    def open(cls, folder: str | Path, memory: int | str | None = None, backend: str = "auto") -> JunctionTree:
         """A tree that was saved.
 
-        memory : for trees that questions make, and for sweeps where the rows are on disk.
+        Parameters
+        ----------
+        memory : for trees that questions make, and for sweeps where the rows are on disk. backend : as for a new one.
 
         Raises
         ------
-        UsageError : there is no such folder. CorruptDataError : it is damaged, or no tree.
+        UsageError : there is no such folder, or no device for ``cuda``. CorruptDataError : it is damaged, or no tree.
+        UnsupportedError : ``cuda`` for rows on disk.
         """
         found = cls.__new__(cls)
+        found._backend = usable_backend(backend)
         most = parse_bytes("memory", memory)
         found._memory = default_memory_limit() if most is None else most
         found._set(open_tree(folder, room_of(found._memory)))
@@ -268,13 +275,13 @@ class JunctionTree:
         ------
         UsageError : no name, one twice, or one that the problem does not have.
         """
-        targets = _distinct(self.problem, names)
+        targets = distinct_variables(self.problem, names)
         if self._calibration is None:
             return np.zeros([self.problem.sizes[v] for v in targets])
         if len(targets) == 1:
             return self._calibration.posteriors(targets)[0]
         cases = cases_of(self.problem, [self._evidence_by_name()], self._likelihoods_by_name())
-        joint: NDArray[np.float64] = joint_of_cases(self._tree, cases, targets)[0]
+        joint: NDArray[np.float64] = joint_of_cases(self._tree, cases, targets, self._backend)[0]
         return joint
 
     def batch(
@@ -296,20 +303,21 @@ class JunctionTree:
 
         Raises
         ------
-        UsageError : cases, names or likelihoods that cannot be used.
+        UsageError : cases, names or likelihoods that cannot be used. ResourceError : the device has too little memory.
         """
         problem = self.problem
         known = cases_of(problem, cases, likelihood)
-        wanted = _distinct(problem, [v.name for v in problem.variables] if targets is None else targets, some=False)
-        groups = [_distinct(problem, group) for group in joint]
-        shares, logarithms = sweep_cases(self._tree, known, wanted)
+        names = [v.name for v in problem.variables] if targets is None else targets
+        wanted = distinct_variables(problem, names, some=False)
+        groups = [distinct_variables(problem, group) for group in joint]
+        shares, logarithms = sweep_cases(self._tree, known, wanted, self._backend)
         ends = np.cumsum([0, *(problem.sizes[v] for v in wanted)]).tolist()
         marginals = {
             problem.variables[v].name: shares[:, first:last]
             for v, (first, last) in zip(wanted, pairwise(ends), strict=True)
         }
         joints = {
-            tuple(problem.variables[v].name for v in group): joint_of_cases(self._tree, known, group)
+            tuple(problem.variables[v].name for v in group): joint_of_cases(self._tree, known, group, self._backend)
             for group in groups
         }
         status = np.where(logarithms == -np.inf, IMPOSSIBLE, EXACT)
@@ -329,7 +337,7 @@ class JunctionTree:
         ------
         ResourceError : those cliques do not fit the memory. UsageError : no name, one twice, or an unknown one.
         """
-        variables = _distinct(self.problem, names)
+        variables = distinct_variables(self.problem, names)
         found = marginal_map(self.problem, self._evidence, self._likelihoods, variables, self._memory)
         return None if found is None else self._explanation(*found)
 
@@ -385,16 +393,3 @@ class JunctionTree:
     def __repr__(self) -> str:
         found = f"{len(self._tree.cliques)} cliques, {self.rows:,} rows, width {self._tree.width}"
         return f"<JunctionTree of {self.problem.name}: {found}>"
-
-
-def _distinct(problem: Problem, names: Sequence[str], some: bool = True) -> list[int]:
-    """Indices of different variables, at least one where ``some``."""
-    if isinstance(names, str):
-        raise UsageError(f"expected names of variables in a list, not the text {names!r}")
-    found = [variable_index(problem, name) for name in names]
-    if some and not found:
-        raise UsageError("expected the name of a variable, or several")
-    if len(set(found)) < len(found):
-        twice = next(v for i, v in enumerate(found) if v in found[:i])
-        raise UsageError(f"variable {problem.variables[twice].name!r} is named twice")
-    return found

@@ -82,6 +82,9 @@ class Tuning:
         milliseconds.
     device_row_work : cells that a pass over all functions looks at, of all rows of a walk that are to be bounded, for
         each thread of the CPU, from which the device bounds them: below, the CPU needs a millisecond.
+    device_tree_work : rows of cliques and entries of maps, of all cases of a batch, for each thread of the CPU, from
+        which a device sweeps over a junction tree: the CPU needs a tenth of a second for them, the device as long until
+        the tree is there.
     device_input_share : of the device's free memory, for the tables of a piece: its frontiers and rows are of unknown
         size, and halved.
     device_used_share : tables that have been joined stay on the device while no more of its memory is used: the rest is
@@ -154,6 +157,7 @@ class Tuning:
     device_work: int = 2048
     device_cells: int = 1 << 22
     device_row_work: int = 1 << 17
+    device_tree_work: int = 1 << 27
     device_input_share: float = 0.2
     device_used_share: float = 0.5
 

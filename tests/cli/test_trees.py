@@ -28,6 +28,15 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
+def test_a_backend_is_checked(tree, tmp_path):
+    (tmp_path / "cases.json").write_text('[{"grass": "wet"}]')
+    given = ("query", tree, "--cases", tmp_path / "cases.json", "--targets", "rain")
+    assert run(*given, "--backend", "cpu").output == run(*given).output
+    done = run(*given, "--backend", "fast")
+    assert done.exit_code != 0
+    assert "--backend" in done.output
+
+
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trees")

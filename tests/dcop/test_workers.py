@@ -17,11 +17,15 @@ from oocbe.dcop import hosts as hosts_module
 from oocbe.dcop.agents import Utility, UtilTable, shares
 from oocbe.dcop.hosts import Contract, InProcesses
 from oocbe.dcop.pseudo_trees import pseudo_tree
+from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.errors import CorruptDataError, ResourceError
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
+from oocbe.settings.tuning import tuned
 from oocbe.system.deadline import Deadline
+from oocbe.tables.complete import CompleteTable
+from oocbe.tables.table import Table
 
 
 def chain(count: int) -> Problem:
@@ -72,17 +76,67 @@ def test_a_process_is_sent_its_own_agents_constraints_only(sent, memory_folder):
     assert total == len(problem.functions)  # each constraint is at one agent
 
 
-def test_utilities_between_processes_are_folders(sent):
-    adpop(chain(4), 2, workers=2)
-    tables = [
+def tables_of(sent) -> list[UtilTable]:
+    """Tables of all UTIL messages that processes were sent."""
+    return [
         table
         for _, content in sent
         if isinstance(content, tuple) and isinstance(content[1], list)
         for utility in content[1]
         for table in utility.tables
     ]
+
+
+def test_large_utilities_between_processes_are_folders(sent, monkeypatch):
+    monkeypatch.setattr(hosts_module, "SENT_BYTES", 1)
+    adpop(chain(4), 2, workers=2)
+    tables = tables_of(sent)
     assert len(tables) == 3
     assert all("message" in table.content.name for table in tables)
+
+
+@pytest.mark.parametrize("tables", ["complete", "incomplete"])
+def test_small_utilities_are_sent_and_leave_no_file(sent, tables, memory_folder, monkeypatch):
+    written: list[Path] = []
+    collect = InProcesses.collect
+
+    def noted(self):
+        answer = collect(self)
+        written.extend(memory_folder.rglob("message-*"))
+        return answer
+
+    monkeypatch.setattr(InProcesses, "collect", noted)
+    problem = chain(5)
+    alone = dpop(problem, tables=tables)
+    found = dpop(problem, workers=2, workdir=memory_folder, tables=tables)
+    assert (found.value, found.assignment) == (alone.value, alone.assignment)
+    kind = CompleteTable if tables == "complete" else Table
+    assert [type(table.content) for table in tables_of(sent)] == 4 * [kind]
+    assert written == []
+
+
+def test_tables_are_sent_while_they_take_a_small_part_of_the_memory():
+    problem = chain(3)
+    own = shares(problem, pseudo_tree(problem), np.dtype(np.int64), None)
+    for memory, most in ((1 << 30, hosts_module.SENT_BYTES), (1 << 20, (1 << 20) // 8 // 3)):
+        with tuned(message_bytes=memory), Deadline() as deadline:
+            hosts = InProcesses(own, (0, 1, 2), 1, SolveOptions(backend="cpu"), deadline)
+            hosts.close()
+        assert hosts._contracts[0].sent_bytes == most
+
+
+def test_a_message_that_was_handed_over_takes_no_memory(memory_folder):
+    rows = Table.from_rows({"a": 3}, [[0], [2]], [5, 7])
+    with MessageStore(1 << 20, memory_folder, small_bytes=rows.nbytes) as store:
+        message = store.add((0,), rows)
+        assert store.in_memory == rows.nbytes
+        store.hand_over(message)
+        assert store.in_memory == 0
+        assert list(memory_folder.iterdir()) == []
+        large = store.add((0,), Table.from_rows({"a": 3}, [[0], [1], [2]], [5, 7, 9]))
+        store.hand_over(large)
+        assert store.in_memory == 0
+        assert large.path is not None
 
 
 def test_shares_have_every_constraint_once():

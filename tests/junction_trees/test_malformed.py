@@ -85,7 +85,6 @@ NEGATIVE = oocbe.Problem(TWO, (oocbe.Function.from_array((0,), [1.0, -1.0]),), s
         (lambda: oocbe.JunctionTree(PROBLEM, order=["a", "a"]), oocbe.ModelError, "once"),
         (lambda: oocbe.JunctionTree(PROBLEM, order="best"), oocbe.UsageError, "order"),
         (lambda: oocbe.JunctionTree(PROBLEM, memory="2"), oocbe.UsageError, "memory"),
-        (lambda: oocbe.JunctionTree(PROBLEM, backend="cuda"), oocbe.UnsupportedError, "CPU"),
         (lambda: oocbe.JunctionTree(PROBLEM, backend="fast"), oocbe.UsageError, "backend"),
         (lambda: oocbe.JunctionTree(PROBLEM, space="linear"), oocbe.UsageError, "space"),
         (lambda: oocbe.JunctionTree(PROBLEM, temperature=0.0), oocbe.UsageError, "temperature"),

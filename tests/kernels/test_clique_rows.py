@@ -14,7 +14,7 @@ def walked(sizes, stop, most=1 << 40):
     children = np.empty(0, dtype=np.int32)
     kind = np.empty(0, dtype=np.uint8)
     steps = (starts, none, none, none, children, none, none)
-    return clique_rows.walk(np.array(sizes, dtype=np.int64), 1, *steps, kind, most, np.array([stop]))
+    return clique_rows.walk(np.array(sizes, dtype=np.int64), 1, *steps, kind, 1000, most, np.array([stop]))
 
 
 def test_all_rows_come_in_order_however_often_room_grows():
@@ -27,17 +27,16 @@ def test_all_rows_come_in_order_however_often_room_grows():
 
 def test_numbers_of_tables_are_whole_where_room_grows():
     """Rows of a table are written when all rows of its node are known, which may be after rows were moved."""
-    sizes = np.array([300, 150, 100], dtype=np.int64)
-    assert sizes.prod() > clique_rows.FIRST_ROWS
+    sizes = np.array([300, 15, 10], dtype=np.int64)
     steps = [np.array(own, dtype=np.int64) for own in ([0, 2, 4, 5], [0, 1, 0, 1, 1], [0, 0, 1, 1, 2], [-2] * 5)]
     none, tables = np.empty(0, dtype=np.int32), (np.array([2, 3]), np.array([0, 1]))
-    flags = (np.empty(0, dtype=np.uint16), 1 << 40, np.zeros(1, dtype=np.int64))
+    flags = (np.empty(0, dtype=np.uint16), 1000, 1 << 40, np.zeros(1, dtype=np.int64))
     values, numbers, groups, finished = clique_rows.walk(sizes, 2, *steps, none, *tables, *flags)
     rows = np.arange(sizes.prod())
     assert finished
-    np.testing.assert_array_equal(numbers, [rows // 100, rows])
+    np.testing.assert_array_equal(numbers, [rows // 10, rows])
     np.testing.assert_array_equal(values, np.unravel_index(rows, sizes))
-    np.testing.assert_array_equal(groups, np.arange(300 * 150 + 1) * 100)
+    np.testing.assert_array_equal(groups, np.arange(300 * 15 + 1) * 10)
 
 
 def test_the_flag_ends_a_walk_that_makes_room():

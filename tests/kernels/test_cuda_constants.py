@@ -10,6 +10,7 @@ import pytest
 from oocbe.kernels.cpu.buckets import walk_loop as cpu_walk_loop
 from oocbe.kernels.cpu.packing import bit_pack as cpu_bit_pack
 from oocbe.kernels.cpu.propagation import linear_rows as cpu_linear_rows
+from oocbe.kernels.cpu.trees import sweeps as cpu_sweeps
 from oocbe.kernels.cuda.modules import source_text
 from oocbe.kernels.cuda.packing import bit_pack as cuda_bit_pack
 
@@ -39,6 +40,11 @@ PAIRS = [
     ("runs", "THREADS", "pairs.runs.THREADS"),
     ("table_rows", "THREADS", "propagation.table_rows.THREADS"),
     ("table_rows", "RESIDENT_BLOCKS", "propagation.table_rows.RESIDENT_BLOCKS"),
+    ("tree_sweeps", "THREADS", "trees.sweeps.THREADS"),
+    ("tree_sweeps", "WARPS_A_CLIQUE", "trees.sweeps.WARPS_A_CLIQUE"),
+    ("tree_sweeps", "VARIABLE", "trees.layout.VARIABLE"),
+    ("tree_sweeps", "CHILD", "trees.layout.CHILD"),
+    ("tree_sweeps", "CONSTANT_CHILD", "trees.layout.CONSTANT_CHILD"),
 ]
 
 
@@ -66,6 +72,12 @@ def test_rows_are_added_up_alike(name):
 def test_structs_are_as_large_in_the_source_as_here(struct):
     size = re.search(rf"sizeof\({struct}\) == (\d+)", source_text("bit_pack"))
     assert int(size[1]) == getattr(cuda_bit_pack, struct.upper()).itemsize
+
+
+@pytest.mark.parametrize("name", ["LEAST", "GREATEST", "TINY"])
+def test_messages_are_scaled_alike(name):
+    written = re.search(rf"^#define {name} (\S+)$", source_text("tree_sweeps"), flags=re.MULTILINE)
+    assert float(written[1]) == getattr(cpu_sweeps, name)
 
 
 def test_both_backends_agree():

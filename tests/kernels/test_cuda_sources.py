@@ -92,6 +92,7 @@ def test_source_compiles(compiler, name, place):
     [
         ("bucket_join", ("LookupArrays", "LeafArrays", "BoundArrays", "Bounds", "Level", "Leaf")),
         ("linear_rows", ("Rows",)),
+        ("tree_sweeps", ("Tree", "Steps", "Block")),
     ],
 )
 def test_structs_are_as_wide_as_the_host_makes_them(compiler, source, names):

@@ -83,6 +83,7 @@ LOOPS = {
     "clique_rows.walk": FLAG,
     "clique_rows._moved": FLAG,
     "clique_rows.keep_groups": FLAG,
+    "edge_lists.list_rows": ONE_PASS,
     "piece_sweeps.number_rows": FLAG,
     "piece_sweeps.collect_piece": FLAG,
     "piece_sweeps.collect_piece_logs": FLAG,

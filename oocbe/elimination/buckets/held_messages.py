@@ -66,6 +66,12 @@ class HeldMessages(Generic[AnyHeld]):
 
         return MainMemory(self.limit, self.free, movable)
 
+    def drop(self, message: AnyHeld) -> None:
+        """Count a message no more."""
+        self.used -= message.nbytes if message.is_in_memory and not message.is_on_device else 0
+        for messages in (self.joined, self.waiting):
+            messages[:] = [m for m in messages if m is not message]
+
     def make_room(self, wanted: int, besides: Sequence[AnyHeld], move: Callable[[AnyHeld, bool], None]) -> bool:
         """Have messages moved until ``wanted`` bytes of the limit are free; whether any has been.
 

@@ -10,6 +10,7 @@ Messages of the device stay there while it has room, as the backward pass looks 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +52,7 @@ class MessageStore:
         None: below the system's scratch folder, and only what does not fit in memory.
     chunk_rows : rows of a chunk of a stored message.
     checkpoint : where messages are published and left, or None.
+    small_bytes : messages that take no more stay in memory while they fit, also where there is a ``workdir``.
     max_disk : bytes that the scratch folder may take, or None; a checkpoint has a budget of its own, which counts then.
 
     Attributes
@@ -68,11 +70,12 @@ class MessageStore:
         *,
         checkpoint: OrderCheckpoint | None = None,
         max_disk: int | None = None,
+        small_bytes: int = -1,
     ) -> None:
         self._held = HeldMessages[Message](memory_limit)
         self.forgets: Callable[[Message], bool] | None = None
         self._checkpoint = checkpoint
-        self._write_all = workdir is not None
+        self._kept_bytes: float = math.inf if workdir is None else small_bytes  # others are written at once
         self._parent = default_parent() if workdir is None else workdir
         if checkpoint is not None:
             self._parent = checkpoint.folder.parent
@@ -125,7 +128,7 @@ class MessageStore:
         """
         message = Message(scope, table.rows, table.nbytes, is_filtered, _table=table)
         self._held.used += message.main_memory
-        if self._write_all:
+        if message.nbytes > self._kept_bytes:
             self._write(message)
         elif is_filtered:  # the problem's own tables stay in memory whatever is written of them
             self._held.waiting.append(message)
@@ -249,6 +252,10 @@ class MessageStore:
         else:
             self._keep_joined(message)
 
+    def hand_over(self, message: Message) -> None:
+        """Count a new message no more: somebody else keeps its table, and nobody asks for it here."""
+        self._held.drop(message)
+
     def free_device_memory(self) -> bool:
         """Forget, or move to main memory, what has been joined and was left on the device; whether anything was."""
         has_any = bool(self._left_on_device)
@@ -354,9 +361,8 @@ class MessageStore:
             room = int(max(self.free, self.memory_limit * tuning().least_listing_room) * tuning().listing_share)
             rows = self.write_scratch(head, row_pieces(source, layout.scope, room, self._scratch_for(source)))
             if isinstance(source, CompleteTable):
-                self._held.used -= message.main_memory
-                for others in (self._held.joined, self._held.waiting, self._left_on_device):
-                    others[:] = [m for m in others if m is not message]
+                self._held.drop(message)
+                self._left_on_device = [m for m in self._left_on_device if m is not message]
             elif self._scratch is not None and source.path.parent == self._scratch.path:
                 self.remove_scratch(source)
             message._table, message._stored, message.nbytes = None, rows, rows.nbytes
@@ -390,6 +396,5 @@ class MessageStore:
 
     def _rows_a_chunk(self, row_bytes: int) -> int:
         """Rows, or cells, of a chunk: small against the memory limit."""
-        return min(
-            self._chunk_rows, max(tuning().least_chunk_rows, int(self.memory_limit * tuning().chunk_share) // row_bytes)
-        )
+        small = int(self.memory_limit * tuning().chunk_share) // row_bytes
+        return min(self._chunk_rows, max(tuning().least_chunk_rows, small))

@@ -23,7 +23,7 @@ from oocbe.junction_trees.stored.folder import TreeFolder
 from oocbe.junction_trees.stored.pieces import StoredClique, packed, read_pieces, strides_of
 from oocbe.junction_trees.support import Trie, places_of, product_of, separator_trie, trie_bytes, trie_of
 from oocbe.junction_trees.weights import Weights, WeightTable, value_kind
-from oocbe.kernels.cpu.trees.clique_rows import COMPLETE, walk
+from oocbe.kernels.cpu.trees.clique_rows import COMPLETE, FIRST_ROWS, walk
 from oocbe.kernels.cpu.trees.piece_sweeps import number_rows
 from oocbe.system.deadline import current_flag, look
 from oocbe.tables import disk
@@ -365,6 +365,7 @@ class _Walker:
             self._table_depths,
             self._listed,
             np.empty(0, dtype=self._kind),
+            FIRST_ROWS,
             max(most, int(self._sizes[-1])) if is_last else most,
             current_flag(),
         )

@@ -29,8 +29,9 @@ parent."""
 STRIDE = 1 << 16
 """Assignments of all variables but the last tried between two looks at the flag."""
 
-FIRST_ROWS = 1 << 22
-"""Rows that there is room for at first, where a clique has so many cells: pages that nobody writes to take none."""
+FIRST_ROWS = 1 << 25
+"""Rows that there is room for at first, where a clique has so many cells: pages that nobody writes to take none, and
+moving rows takes as long as finding them."""
 
 BLOCK = 1 << 18
 """Rows moved to longer arrays between two looks at the flag: tens of millions of rows take seconds."""
@@ -124,6 +125,7 @@ def walk(
     depths: Any,
     listed: Any,
     kind: Any,
+    room: Any,
     most: Any,
     stop: Any,
 ) -> Any:
@@ -139,6 +141,7 @@ def walk(
     children : int32, of all tables. depths : int64 (tables,), variables of each.
     listed : int64 (listed,), tables whose row numbers are wanted.
     kind : empty array of the dtype that values are returned in.
+    room : rows that there is room for at first, where so many can come.
     most : rows after which the walk is given up. stop : int64 (1,); it is given up where another value than 0 is set.
 
     Returns
@@ -154,7 +157,7 @@ def walk(
     for level in range(width):
         cells *= sizes[level]
         longest = max(longest, sizes[level])
-    capacity: Any = max(np.int64(min(cells, most, FIRST_ROWS)), 2 * longest)
+    capacity: Any = max(np.int64(min(cells, most, room)), 2 * longest)
     values = np.empty((width, capacity), dtype=kind.dtype)
     numbers = np.empty((len(listed), capacity), dtype=np.int32)
     groups = np.empty((1, capacity + 1), dtype=np.int64)

@@ -1,0 +1,164 @@
+"""A sweep over many cases on the CPU, in blocks of cases that are swept together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.conditioning import Input
+from oocbe.junction_trees.evidence import UNOBSERVED, Cases
+from oocbe.junction_trees.shares import shares_of
+from oocbe.junction_trees.sweeping import Messages, blank, collect, distribute, evidence, prior
+from oocbe.kernels.cpu.threads import run_all, thread_count
+from oocbe.kernels.cpu.trees.blocks import enter_evidence
+from oocbe.settings.machine import available_memory
+from oocbe.system.deadline import look
+
+BLOCK_CASES = 64
+"""Cases swept together at most: a row's cost besides arithmetic is small then; with more, its numbers and those of
+the messages that it reads leave the innermost cache."""
+
+BLOCK_BYTES, MEMORY_PARTS = 1 << 29, 8
+"""Bytes of a block's messages at most; and of how many parts of the memory here all blocks together take one."""
+
+LEAST_CASES = 8
+"""Cases of a block however large its messages are: a cache line of each row."""
+
+
+def evidence_columns(tree: CompiledTree, cases: Cases) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Variables of which any case knows something, and where the message rows of each begin and end (variables, 2)."""
+    soft = np.zeros(cases.observed.shape[1], dtype=bool)
+    soft[list(cases.likelihoods)] = True
+    columns = np.flatnonzero((cases.observed != UNOBSERVED).any(axis=0) | soft)
+    return columns, np.stack([tree.variable_start[columns], tree.variable_start[columns + 1]], axis=1)
+
+
+def scaled_likelihood(given: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Likelihoods of some cases, (cases, values), turned and with the greatest of each 1, and logarithms of these."""
+    greatest = given.max(axis=1)
+    return (given / greatest[:, None]).T, np.log(greatest)
+
+
+class CaseSweep:
+    """A sweep over cases, block by block, on the CPU; :meth:`run` it.
+
+    Parameters
+    ----------
+    tree : possible, see :attr:`oocbe.junction_trees.compiled.CompiledTree.is_possible`.
+    targets : variables whose posteriors are wanted.
+    expected : float64 (rows,), to which the probabilities of rows are added over all cases, or None.
+    rows_of : cliques whose rows these are.
+    inputs : of the tree, each with the column that each case picks, int64 (cases,).
+
+    Attributes
+    ----------
+    posteriors : float64 (cases, values of all targets). logarithms : float64 (cases,), -inf for impossible ones.
+    """
+
+    def __init__(
+        self,
+        tree: CompiledTree,
+        cases: Cases,
+        targets: Sequence[int],
+        expected: NDArray[np.float64] | None = None,
+        rows_of: Collection[int] = (),
+        inputs: Sequence[tuple[Input, NDArray[np.int64]]] = (),
+    ) -> None:
+        self._tree, self._cases, self._expected, self._inputs = tree, cases, expected, inputs
+        self._spare: list[tuple[Messages, NDArray[np.float64]]] = []
+        self._columns, self._starts = evidence_columns(tree, cases)
+        self._shares = shares_of(tree, targets)
+        self._program = tree.shape.program(self._columns.tolist(), targets, rows_of)
+        self.posteriors = np.zeros((len(cases), int(self._shares.out_start[-1])))
+        self.logarithms = np.full(len(cases), -np.inf)
+
+    def run(self, *, is_log: bool = False) -> None:
+        """Sweep over all cases, in probabilities, and in logarithms where these would lose something.
+
+        is_log : whether that is known of all of them.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        doubtful = np.arange(len(self._cases))
+        if not is_log:
+            doubtful = self._run(doubtful, self._block_cases, self._tree.is_log)
+        if len(doubtful):
+            look()
+            self._run(doubtful, LEAST_CASES, True)
+        self._spare.clear()
+
+    @property
+    def _block_cases(self) -> int:
+        case_bytes = 2 * 8 * max(1, self._tree.message_rows)
+        room = min(BLOCK_BYTES, available_memory() // (MEMORY_PARTS * thread_count()))
+        return max(LEAST_CASES, min(BLOCK_CASES, room // case_bytes))
+
+    def _run(self, cases: NDArray[np.int64], width: int, is_log: bool) -> NDArray[np.int64]:
+        """Sweep over some cases; those whose result cannot be trusted, and is not taken."""
+        prior(self._tree, is_log)  # computed once, and not by each thread
+        width = max(1, min(width, -(-len(cases) // thread_count()))) if self._expected is None else width
+        blocks = [cases[first : first + width] for first in range(0, len(cases), width)]
+        if self._expected is None:
+            trusted = run_all(self._sweep, [(block, is_log) for block in blocks])
+        else:  # all blocks add to the same numbers
+            trusted = [self._sweep(block, is_log) for block in blocks]
+        doubtful = [block[~own] for block, own in zip(blocks, trusted, strict=True)]
+        return np.concatenate([np.empty(0, dtype=np.int64), *doubtful])
+
+    def _sweep(self, block: NDArray[np.int64], is_log: bool) -> NDArray[np.bool_]:
+        """Sweep over the cases of a block; for which of them the result can be trusted."""
+        tree, before = self._tree, prior(self._tree, is_log)
+        messages, posteriors = self._room(len(block), is_log)
+        messages.peaks[:] = before.peaks
+        messages.losses[:] = before.losses
+        messages.logs[:] = before.logs
+        observed = self._cases.observed[np.ix_(block, self._columns)]
+        constants = (messages.nothing, messages.everything)
+        enter_evidence(messages.values, before.values[:, 0], observed, self._starts, *constants)
+        for (entered, columns), first in zip(self._inputs, tree.input_start.tolist(), strict=False):
+            picked = entered.weights[:, columns[block]]
+            rows = messages.values[first : first + len(picked)]
+            with np.errstate(divide="ignore"):
+                rows[:] = np.log(picked) if is_log else picked
+        factors = self._enter_likelihoods(block, messages)
+        collect(tree, self._program, messages)
+        logarithms, trusted = evidence(tree, messages)
+        distribute(tree, self._program, messages, posteriors, trusted, self._expected)
+        found = np.zeros((len(block), self.posteriors.shape[1]))
+        self._shares.take(posteriors, found)
+        taken = trusted & (logarithms > -np.inf)
+        self.posteriors[block[taken]] = found[taken]
+        self.logarithms[block[taken]] = logarithms[taken] + factors[taken]
+        self._spare.append((messages, posteriors))
+        return trusted
+
+    def _room(self, cases: int, is_log: bool) -> tuple[Messages, NDArray[np.float64]]:
+        """Memory for the messages and posteriors of a block: that of an earlier one where there is such."""
+        if self._spare:
+            with suppress(IndexError):  # another thread may have taken it
+                messages, posteriors = self._spare.pop()
+                if posteriors.shape[1] == cases and messages.is_log == is_log:
+                    return messages, posteriors
+        messages = blank(self._tree, cases, is_log)
+        return messages, np.empty_like(messages.values)
+
+    def _enter_likelihoods(self, block: NDArray[np.int64], messages: Messages) -> NDArray[np.float64]:
+        """Multiply likelihoods in, the greatest of each scaled to 1; logarithms of what they were divided by."""
+        tree = self._tree
+        factors = np.zeros(len(block))
+        for v, given in self._cases.likelihoods.items():
+            scaled, logarithms = scaled_likelihood(given[block])
+            factors += logarithms
+            rows = messages.values[tree.variable_start[v] : tree.variable_start[v + 1]]
+            if messages.is_log:
+                with np.errstate(divide="ignore"):
+                    rows += np.log(scaled)
+            else:
+                rows *= scaled
+        return factors

@@ -1,0 +1,227 @@
+"""A sweep over many cases on a CUDA device, and which sweeps are for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import ResourceError
+from oocbe.junction_trees.case_sweeps import CaseSweep, evidence_columns, scaled_likelihood
+from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.conditioning import Input
+from oocbe.junction_trees.evidence import Cases
+from oocbe.junction_trees.sweeping import NEGLIGIBLE
+from oocbe.kernels.choice import backend_named, cuda_works
+from oocbe.kernels.cpu.threads import thread_count
+from oocbe.settings.option_values import parse_backend
+from oocbe.settings.tuning import tuning
+from oocbe.system.deadline import look
+
+if TYPE_CHECKING:
+    from oocbe.kernels.cuda.trees.sweeps import Block, DeviceTree, Plan
+
+MOST_CASES = 1 << 14
+"""Cases swept together at most: with more, no launch has too little to do any more."""
+
+BLOCK_WORK = 1 << 37
+"""Rows, and entries of maps, of all cases of a block at most: about a second, after which the deadline is looked at."""
+
+BLOCK_BYTES, ROOM_SHARE = 1 << 34, 0.5
+"""Device memory that a block takes at most, and of what is free there."""
+
+LEAST_CASES = 32
+"""Cases of a block however little memory there is: those of a warp."""
+
+_TREES: WeakKeyDictionary[CompiledTree, DeviceTree] = WeakKeyDictionary()
+"""Trees on the device, kept there for batches to come."""
+
+
+def usable_backend(name: object) -> str:
+    """A backend's name, of one that can be used here.
+
+    Raises
+    ------
+    UsageError : no backend's name, or ``cuda`` where there is no device that can be used.
+    """
+    found = parse_backend("backend", name)
+    if found == "cuda":
+        backend_named(found)
+    return found
+
+
+def takes_device(tree: CompiledTree, cases: int, backend: str) -> bool:
+    """Whether a sweep over so many cases runs on the device.
+
+    backend : ``cpu``, ``cuda``, or ``auto``: where there is enough to do for a device that is there, and it has room.
+        Trees in logarithms are for the CPU whatever is asked for.
+    """
+    if backend == "cpu" or tree.is_log or not tree.cliques or not cases:
+        return False
+    if backend == "cuda":
+        return True
+    if cases * tree.work < thread_count() * tuning().device_tree_work or not cuda_works(wanted=False):
+        return False
+    return tree in _TREES or _has_room(tree)
+
+
+def _has_room(tree: CompiledTree) -> bool:
+    from oocbe.kernels.cuda.transfer.memory import device_room
+    from oocbe.kernels.cuda.trees.sweeps import tree_bytes
+
+    backend_named("cuda")  # sets the limit of device memory
+    return tree_bytes(tree.arrays) <= ROOM_SHARE * device_room()
+
+
+def sweep_of(
+    tree: CompiledTree,
+    cases: Cases,
+    targets: Sequence[int],
+    backend: str,
+    inputs: Sequence[tuple[Input, NDArray[np.int64]]] = (),
+) -> CaseSweep | DeviceSweep:
+    """A sweep over cases that has run, where it belongs; parameters as of :class:`CaseSweep`."""
+    if takes_device(tree, len(cases), backend):
+        on_device = DeviceSweep(tree, cases, targets, inputs)
+        try:
+            on_device.run()
+        except ResourceError:
+            if backend == "cuda":
+                raise
+        else:
+            return on_device
+    sweep = CaseSweep(tree, cases, targets, inputs=inputs)
+    sweep.run()
+    return sweep
+
+
+class DeviceSweep:
+    """A sweep over cases, block by block, on CuPy's current device; :meth:`run` it.
+
+    Cases that would lose something in probabilities are swept over on the CPU, in logarithms.
+
+    Parameters
+    ----------
+    As of :class:`CaseSweep`; the tree is not in logarithms.
+
+    Attributes
+    ----------
+    posteriors : float64 (cases, values of all targets). logarithms : float64 (cases,), -inf for impossible ones.
+    """
+
+    def __init__(
+        self,
+        tree: CompiledTree,
+        cases: Cases,
+        targets: Sequence[int],
+        inputs: Sequence[tuple[Input, NDArray[np.int64]]] = (),
+    ) -> None:
+        self._tree, self._cases, self._targets, self._inputs = tree, cases, targets, inputs
+        self._columns, self._starts = evidence_columns(tree, cases)
+        self.posteriors = np.zeros((len(cases), sum(tree.problem.sizes[v] for v in targets)))
+        self.logarithms = np.full(len(cases), -np.inf)
+
+    def run(self) -> None:
+        """Sweep over all cases.
+
+        Raises
+        ------
+        ResourceError : the device has no room for the tree and a few cases. TimeLimitError : the deadline came.
+        """
+        device = _device_tree(self._tree)
+        plan = device.plan(self._tree.shape.program(self._columns.tolist(), self._targets))
+        self._asked = device.targets(plan, *_target_rows(self._tree, self._targets))
+        self._weights = [_uploaded(entered.weights) for entered, _ in self._inputs]
+        most = self._most_cases(device, plan)
+        while True:
+            try:
+                left = self._run(device, plan, most)
+                break
+            except ResourceError:
+                if most == LEAST_CASES:
+                    raise
+                most = max(LEAST_CASES, most // 2)
+        if len(left):
+            look()
+            inputs = [(entered, columns[left]) for entered, columns in self._inputs]
+            sweep = CaseSweep(self._tree, self._cases.some(left), self._targets, inputs=inputs)
+            sweep.run(is_log=True)
+            self.posteriors[left], self.logarithms[left] = sweep.posteriors, sweep.logarithms
+
+    def _most_cases(self, device: DeviceTree, plan: Plan) -> int:
+        """Cases of a block at most."""
+        from oocbe.kernels.cuda.transfer.memory import device_room
+        from oocbe.kernels.cuda.trees.sweeps import Block
+
+        case_bytes = Block.case_bytes(device, plan.belief_rows) + 3 * 8 * self.posteriors.shape[1]
+        most = min(BLOCK_BYTES, int(ROOM_SHARE * device_room())) // case_bytes
+        return max(LEAST_CASES, min(MOST_CASES, len(self._cases), most, int(BLOCK_WORK / self._tree.work)))
+
+    def _run(self, device: DeviceTree, plan: Plan, most: int) -> NDArray[np.int64]:
+        """Sweep over all cases in about equal blocks of so many at most; those whose result cannot be trusted."""
+        from oocbe.kernels.cuda.trees.sweeps import Block
+
+        count = len(self._cases)
+        width = -(-count // -(-count // most))
+        block = Block(device, plan.belief_rows, width)
+        doubtful = [np.empty(0, dtype=np.int64)]
+        for first in range(0, count, width):
+            look()
+            own = np.arange(first, min(first + width, count))
+            doubtful.append(own[~self._sweep(device, plan, block, own)])
+        return np.concatenate(doubtful)
+
+    def _sweep(self, device: DeviceTree, plan: Plan, block: Block, own: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Sweep over the cases of a block; for which of them the result can be trusted."""
+        tree, factors = self._tree, np.zeros(len(own))
+        block.enter(self._cases.observed[own[0] : own[-1] + 1], self._columns, self._starts)
+        for v, given in self._cases.likelihoods.items():
+            scaled, logarithms = scaled_likelihood(given[own])
+            factors += logarithms
+            block.multiply(int(tree.variable_start[v]), scaled)
+        for weights, (_, columns), first in zip(self._weights, self._inputs, tree.input_start.tolist(), strict=False):
+            block.pick(first, weights, columns[own])
+        found, logarithms, losses = device.answer(plan, block, self._asked, len(own), NEGLIGIBLE)
+        trusted: NDArray[np.bool_] = losses <= NEGLIGIBLE
+        self.posteriors[own[0] : own[-1] + 1] = found
+        self.logarithms[own] = np.where(trusted, logarithms + factors, -np.inf)
+        return trusted
+
+
+def _device_tree(tree: CompiledTree) -> DeviceTree:
+    """The tree on the device, uploaded where it is not there yet."""
+    from oocbe.kernels.cuda.trees.sweeps import DeviceTree
+
+    known = _TREES.get(tree)
+    if known is None:
+        backend_named("cuda")  # sets the limit of device memory
+        parents = [-1 if clique.parent is None else clique.parent for clique in tree.cliques]
+        everything = tree.shape.program((), (), stale=range(len(parents)))
+        known = DeviceTree(tree.arrays, parents, tree.message_rows, tree.logarithm, everything)
+        _TREES[tree] = known
+    return known
+
+
+def _uploaded(weights: NDArray[np.float64]) -> object:
+    return backend_named("cuda").upload(np.ascontiguousarray(weights))
+
+
+def _target_rows(tree: CompiledTree, targets: Sequence[int]) -> tuple[list[list[NDArray[np.int64]]], list[int]]:
+    """For each target by value the message rows whose shares are added up, and the clique whose separator has these.
+
+    -1 in place of a clique where they are the variable's own rows.
+    """
+    rows, cliques = [], []
+    for v in targets:
+        separator, size = int(tree.shape.places.separator[v]), tree.problem.sizes[v]
+        cliques.append(separator)
+        if separator < 0:
+            rows.append(list(np.arange(tree.variable_start[v], tree.variable_start[v] + size).reshape(-1, 1)))
+            continue
+        values = tree.values(separator, v)[tree.rows[separator].groups[:-1]]
+        order = np.argsort(values, kind="stable") + tree.arrays.message_start[separator]
+        rows.append(np.split(order, np.cumsum(np.bincount(values, minlength=size))[:-1]))
+    return rows, cliques

@@ -1,0 +1,38 @@
+"""Which rows of a clique are about each row of a message: maps turned around."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oocbe.kernels.cpu.jit import jit
+
+
+@jit
+def list_rows(maps: Any, map_start: Any, slot_start: Any, lengths: Any, listed: Any) -> None:
+    """List, for each edge, its clique's rows by the row of the message that they are about.
+
+    Parameters
+    ----------
+    maps : int32, of all edges one after the other. map_start : int64 (edges + 1,), where each edge's map begins.
+    slot_start : int64 (edges + 1,), where the rows of each edge's message begin in ``lengths``.
+    lengths : int64, zeros; how many rows are about each row of a message.
+    listed : int32, as many as maps; numbers of rows within the clique, written, ascending for each row of a message.
+    """
+    for edge in range(len(map_start) - 1):
+        slot = slot_start[edge]
+        for i in range(map_start[edge], map_start[edge + 1]):
+            lengths[slot + maps[i]] += 1
+        place = map_start[edge]
+        for s in range(slot, slot_start[edge + 1]):
+            count = lengths[s]
+            lengths[s] = place
+            place += count
+        for i in range(map_start[edge], map_start[edge + 1]):
+            s = slot + maps[i]
+            listed[lengths[s]] = i - map_start[edge]
+            lengths[s] += 1
+        before = map_start[edge]
+        for s in range(slot, slot_start[edge + 1]):
+            end = lengths[s]
+            lengths[s] = end - before
+            before = end

@@ -1,0 +1,1 @@
+"""Sweeps over junction trees on the device."""
