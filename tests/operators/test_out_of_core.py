@@ -399,10 +399,10 @@ print(before, peak())
 """
 
 
-@pytest.mark.parametrize("megabytes", [pytest.param(65, marks=pytest.mark.slow), 64])
+@pytest.mark.parametrize("megabytes", [pytest.param(64, marks=pytest.mark.slow), 48])
 def test_peak_memory_stays_within_the_budget(folder, megabytes):
     """Resident memory grows by no more than the budget, on tables several times as large as it."""
-    rows = 2_500_000 if megabytes == 64 else 8_000_000
+    rows = 1_500_000 if megabytes == 48 else 8_000_000
     rng = np.random.default_rng(1)
     for name, own in (("f", "a"), ("g", "b")):
         layout = Layout((own, "k"), (1 << 10, 1 << 24))
