@@ -100,8 +100,12 @@ with oocbe.trace("run.json"), oocbe.result_memory("1GiB"):
 WRONG = "import oocbe\n" + "".join(f"oocbe.{name}()\n" for name in ("bound", "most_probable_explanation", "solve"))
 
 
-def test_a_program_that_uses_every_public_name_is_accepted_and_wrong_calls_are_not(tmp_path):
-    """What mypy says about programs of somebody who has oocbe installed."""
+def test_a_program_that_uses_every_public_name_is_accepted_and_wrong_calls_are_not(tmp_path, request):
+    """What mypy says about programs of somebody who has oocbe installed.
+
+    What it found about modules that have not changed since, the libraries' above all, is kept between runs of tests.
+    """
+    kept = request.config.cache.mkdir("mypy of public types")
     unused = [name for name in oocbe.__all__ if f"oocbe.{name}" not in PROGRAM]
     assert unused == []
     (tmp_path / "program.py").write_text(PROGRAM)
@@ -110,7 +114,7 @@ def test_a_program_that_uses_every_public_name_is_accepted_and_wrong_calls_are_n
         "[mypy]\nstrict = true\n[mypy-numba.*,llvmlite.*,zarr.*,numcodecs.*]\nignore_missing_imports = true\n"
         "follow_imports = skip\n[mypy-oocbe.*]\nfollow_imports = silent\n"
     )
-    options = ["--config-file", "mypy.ini", "--python-version", "3.11"]
+    options = ["--config-file", "mypy.ini", "--python-version", "3.11", "--cache-dir", str(kept)]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", *options, "program.py", "wrong.py"],
         cwd=tmp_path,

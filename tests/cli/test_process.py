@@ -190,14 +190,14 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
     work = str(tmp_path / "work")
     killed = call("solve", DAILY, "--workdir", work, OOCBE_FAULT="message:renamed:60")
     assert killed.returncode == -signal.SIGKILL
-    refused = call("solve", DAILY, "--workdir", work)
-    assert refused.returncode == 2
+    refused = CliRunner().invoke(app, ["solve", DAILY, "--workdir", work])
+    assert refused.exit_code == 2
     assert "60 published messages; continue it with --resume" in refused.stderr
     resumed = call("solve", DAILY, "--workdir", work, "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert "optimum          2112" in resumed.stdout
     assert "resumed: 60 messages" in resumed.stdout
-    assert call("solve", DAILY, "--resume").returncode == 2
+    assert CliRunner().invoke(app, ["solve", DAILY, "--resume"]).exit_code == 2
 
 
 def test_a_misspelt_fault_point_is_refused() -> None:
