@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oocbe.errors import ResourceError, TimeLimitError
@@ -147,6 +147,7 @@ def test_who_stops_taking_results_leaves_nothing(size, failing, taken):
     assert worker.budget.used == worker.at_work == 0
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(1, 40), failures), min_size=1, max_size=6), st.integers(1, 4))
 def test_pieces_that_halve_run_in_streams(spans, streams):
     budget = Budget(1 << 20)
@@ -164,6 +165,7 @@ def test_pieces_that_halve_run_in_streams(spans, streams):
     assert not [t for t in threading.enumerate() if t.name.startswith("oocbe-stream")]
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(st.integers(1, 40), failures), min_size=1, max_size=6),
     st.integers(1, 4),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,11 +29,18 @@ def imports(known: dict[str, Path]) -> dict[str, set[str]]:
     return {name: set(_imported(name, path, known)) for name, path in known.items()}
 
 
+@cache
+def _import_statements(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Parsed once a process: what draws the layers and what checks them both ask."""
+    tree = ast.walk(ast.parse(path.read_text()))
+    return tuple(node for node in tree if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def _imported(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in _import_statements(path):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+        elif node.module is not None:
             # What is imported from a package may be one of its modules.
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [one if one in known else node.module for one in names]

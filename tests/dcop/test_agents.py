@@ -22,7 +22,7 @@ from oocbe.model.semiring import MAX_PRODUCT, MAX_SUM, MIN_SUM
 from tests.helpers.small_problems import brute_force, check, forms_by_coin, make_problem, structures
 
 PROBLEMS = structures((MIN_SUM, MAX_SUM))
-QUICK = settings(max_examples=60, suppress_health_check=list(HealthCheck), derandomize=True)
+QUICK = settings(max_examples=30, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def ring(count: int, size: int = 3, seed: int = 0, semiring=MIN_SUM) -> Problem:

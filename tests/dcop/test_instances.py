@@ -16,6 +16,12 @@ PAPER = [
     "random_n10_d50_p03_s1",
     *(f"scalefree_n{n}_d10_s{seed}" for n in (10, 15, 20) for seed in (1, 2)),
 ]
+IN_SHORT = {
+    *(f"{kind}_s1" for kind in ("grid_5x5_d5", "grid_8x8_d5", "random_n10_d10_p03", "random_n18_d10_p03")),
+    *("random_n10_d50_p03_s1", "scalefree_n10_d10_s1", "scalefree_n20_d10_s2"),
+}
+"""The smallest and a large one of each kind; the others are slow."""
+
 PYDCOP = {
     "SimpleHouse.yml": 66.2, "gc_random_20.yaml": 111, "graph_coloring1.yaml": -0.1, "graph_coloring_eq.yaml": -0.3,
     "graph_coloring_10_4_15_0.1.yml": 0, "graph_coloring_3agts_10vars.yaml": 10000, "graph_coloring_tuto.yaml": 12,
@@ -43,7 +49,9 @@ def cost_of(dcop: Dcop, assignment: tuple[int, ...]) -> int | None:
     return None if cost is None or cost >= HARD else cost
 
 
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in IN_SHORT else pytest.mark.slow) for name in PAPER]
+)
 def test_optima_and_bounds(data, name):
     known = json.loads(data("dcop/optima.json").read_text())[name]["minimum"]
     formats = [read_dcop(data(f"dcop/paper/{name}.{suffix}.gz")) for suffix in ("xml", "wcsp", "yaml")]

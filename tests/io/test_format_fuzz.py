@@ -100,7 +100,7 @@ def test_any_damage_reads_or_is_refused(tmp_path, suffix):
     path.write_bytes(VALID[suffix])
     assert isinstance(read_it(), Problem)
 
-    @settings(max_examples=250, database=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=125, database=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(mutations(VALID[suffix]))
     def check(content: bytes) -> None:
         Path(path).write_bytes(content)

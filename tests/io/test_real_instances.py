@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,15 @@ SPOT = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def day(data):
+    """The problem of a day, which is read once for all tests."""
+    return cache(lambda name: read(data(f"spot5/{name}.spot")))
+
+
 @pytest.mark.parametrize("name", SPOT)
-def test_spot(data, name):
-    problem = read(data(f"spot5/{name}.spot"))
+def test_spot(day, name):
+    problem = day(name)
     assert problem.name == name
     # The published number of constraints counts the recorder's capacity.
     assert (len(problem.variables), len(problem.constraints) + len(problem.linear_constraints)) == SPOT[name]
@@ -32,13 +39,19 @@ def test_spot(data, name):
 
 
 @pytest.mark.parametrize(("name", "largest"), [("1502", 215), ("1504", 581), ("1021", 984)])
-def test_recorder_consumption(data, name, largest):
-    (capacity,) = read(data(f"spot5/{name}.spot")).linear_constraints
+def test_recorder_consumption(day, name, largest):
+    (capacity,) = day(name).linear_constraints
     assert sum(int(c.max()) for c in capacity.coefficients) == largest
 
 
-def test_all_others(data):
+LARGE = ("CELAR6-SUB2", "scen06", "mastermind_04", "GeomSurf", "pedigree18")
+"""Beginnings of names of instances that take longer to read than all others, which are of the same kinds."""
+
+
+@pytest.mark.parametrize("with_large", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_all_others(data, with_large):
     paths = [p for kind in ("wcsp", "uai") for p in sorted(data(kind).rglob("*")) if p.is_file()]
+    paths = [p for p in paths if with_large or not p.name.startswith(LARGE)]
     assert len(paths) >= 30
     refused = []
     for path in paths:

@@ -24,7 +24,7 @@ def _has_the_kernel(request):
 
 
 @pytest.mark.parametrize(("semiring", "dtype"), CASES, ids=str)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     sizes=st.lists(st.integers(1, 5), max_size=6),
     eliminated=st.integers(0, 6),
@@ -41,7 +41,7 @@ def test_against_broadcasting(kernels, semiring, dtype, sizes, eliminated, funct
 
 
 @pytest.mark.parametrize(("semiring", "dtype"), CASES, ids=str)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     sizes=st.lists(st.integers(1, 5), max_size=6),
     eliminated=st.integers(0, 6),

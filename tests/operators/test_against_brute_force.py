@@ -46,7 +46,7 @@ def tables(draw, semiring: Semiring, family: str, names: str = NAMES) -> Table:
 @pytest.mark.parametrize("family", WIDTHS)
 @pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
 class TestAgainstModel:
-    @settings(max_examples=15)
+    @settings(max_examples=8)
     @given(data=st.data())
     def test_join_sum(self, semiring, family, data):
         t1, t2 = data.draw(tables(semiring, family)), data.draw(tables(semiring, family))
@@ -55,7 +55,7 @@ class TestAgainstModel:
         if (mode := data.draw(OUT_OF_CORE)) is not None:
             also_out_of_core(join_sum, t1, t2, mode=mode, stored=data.draw(st.booleans()))
 
-    @settings(max_examples=15)
+    @settings(max_examples=8)
     @given(data=st.data())
     def test_maximise(self, semiring, family, data):
         t = data.draw(tables(semiring, family).filter(lambda t: t.scope))
@@ -65,7 +65,7 @@ class TestAgainstModel:
         if (mode := data.draw(OUT_OF_CORE)) is not None:
             also_out_of_core(maximise, t, variables, mode=mode, stored=data.draw(st.booleans()))
 
-    @settings(max_examples=25)
+    @settings(max_examples=12)
     @given(data=st.data())
     def test_join_maximise(self, semiring, family, data):
         t1, t2 = data.draw(tables(semiring, family, "abcd")), data.draw(tables(semiring, family, "abce"))
@@ -78,7 +78,7 @@ class TestAgainstModel:
             # Pieces of a few rows force partial sums, whose last bits depend on where they are cut.
             also_out_of_core(join_maximise, t1, t2, variables, mode=mode, stored=data.draw(st.booleans()), exact=False)
 
-    @settings(max_examples=12)
+    @settings(max_examples=8)
     @given(data=st.data())
     def test_drop_forbidden(self, semiring, family, data):
         t = data.draw(tables(semiring, family).filter(lambda t: t.scope))

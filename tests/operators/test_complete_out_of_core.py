@@ -77,7 +77,7 @@ def checked(result, expected, scope, *tables) -> None:
 
 @pytest.mark.parametrize("semiring", SEMIRINGS.values(), ids=str)
 class TestAnyForms:
-    @settings(max_examples=12)
+    @settings(max_examples=6)
     @given(data=st.data())
     def test_join_sum(self, semiring, data):
         with Folder() as folder:
@@ -86,7 +86,7 @@ class TestAnyForms:
             result = join_sum(f1, f2, **given_settings(data, folder))
             checked(result, model_join(model_of(t1), model_of(t2), semiring), {*t1.scope, *t2.scope}, f1, f2)
 
-    @settings(max_examples=12)
+    @settings(max_examples=6)
     @given(data=st.data())
     def test_maximise(self, semiring, data):
         with Folder() as folder:
@@ -96,7 +96,7 @@ class TestAnyForms:
             result = maximise(f, gone, **given_settings(data, folder))
             checked(result, model_maximise(model_of(t), gone, semiring), {*t.scope} - {*gone}, f)
 
-    @settings(max_examples=12)
+    @settings(max_examples=6)
     @given(data=st.data())
     def test_join_maximise(self, semiring, data):
         with Folder() as folder:
@@ -108,7 +108,7 @@ class TestAnyForms:
             expected = model_maximise(model_join(model_of(t1), model_of(t2), semiring), gone, semiring)
             checked(result, expected, {*scope} - {*gone}, f1, f2)
 
-    @settings(max_examples=12)
+    @settings(max_examples=6)
     @given(data=st.data())
     def test_conversions(self, semiring, data):
         with Folder() as folder:

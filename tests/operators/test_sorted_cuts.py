@@ -43,7 +43,7 @@ SHAPES = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.sampled_from(SHAPES),
     st.integers(1, 300),
@@ -78,7 +78,7 @@ def test_pieces_cover_all_rows_that_meet(shapes, rows1, rows2, most, within, see
     assert rows == sorted(set(rows))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.sampled_from(SHAPES), st.integers(1, 300), st.sampled_from([1, 20, 300]), st.integers(1, 40), st.integers(0, 9)
 )
@@ -94,9 +94,9 @@ def test_packed_tables_are_cut_at_the_same_rows(shapes, rows, chunk_rows, most, 
 def test_tables_on_disk_are_cut_at_the_same_rows(shape, most, monkeypatch, tmp_path):
     """Several threads look at once."""
     monkeypatch.setenv("OOCBE_THREADS", "5")
-    tables = [random_table(scope, 3000, 5 + i) for i, scope in enumerate(SHAPES[shape])]
+    tables = [random_table(scope, 3000 if most > 1 else 400, 5 + i) for i, scope in enumerate(SHAPES[shape])]
     stored = [
-        PackedTable.on_disk(StoredTable.save(tmp_path / str(i), table, chunk_rows=170))
+        PackedTable.on_disk(StoredTable.save(tmp_path / str(i), table, chunk_rows=170 if most > 1 else 25))
         for i, table in enumerate(tables)
     ]
     plain, same = (SortedCuts(found, ("k", "l"), ("k", "l")) for found in (tables, stored))

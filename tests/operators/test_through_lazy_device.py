@@ -58,9 +58,14 @@ def random_table(scope, rows, seed, dtype):
     return replace(table, values=(table.values * 3).astype(dtype))
 
 
-@pytest.mark.parametrize("kept", [None, 1 << 15, 1 << 24], ids=["fresh", "too little kept", "kept"])
-@pytest.mark.parametrize("piece_rows", [20, 300, 10**6])
-@pytest.mark.parametrize("dtype", ["int32", "int64", "float64"])
+DTYPES, KEPT, PIECES = ("int32", "int64", "float64"), (None, 1 << 15, 1 << 24), (20, 300, 10**6)
+"""Of values; bytes of memory that is kept, none, too few and enough; rows of pieces."""
+
+
+@pytest.mark.parametrize(
+    ("kept", "piece_rows", "dtype"),
+    [(kept, rows, DTYPES[(i + j) % 3]) for i, kept in enumerate(KEPT) for j, rows in enumerate(PIECES)],
+)
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
 def test_rows_are_those_of_the_operator(device, monkeypatch, shape, dtype, piece_rows, kept):
     first, second = (random_table(scope, 2000, 7 + i, dtype) for i, scope in enumerate(SHAPES[shape]))

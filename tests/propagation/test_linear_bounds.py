@@ -92,7 +92,7 @@ def as_lists(bounds):
     return [float(x) for x in bounds.lower], [float(x) for x in bounds.upper]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(integer_systems(), st.booleans())
 def test_integers_reach_the_exact_fixpoint_and_lose_no_solution(system, simultaneous):
     found = propagate_bounds(system, simultaneous=simultaneous)
@@ -113,7 +113,7 @@ def test_integers_reach_the_exact_fixpoint_and_lose_no_solution(system, simultan
         assert (feasible >= found.lower).all() and (feasible <= found.upper).all()
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(integer_systems(), st.randoms(use_true_random=False))
 def test_order_and_repetition_change_nothing(system, random):
     found = propagate_bounds(system)
@@ -139,7 +139,7 @@ def test_order_and_repetition_change_nothing(system, random):
         assert sum(propagate_bounds(tight).rounds) == 0
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(integer_systems(scale=3**50))
 def test_large_integers_are_exact(system):
     # Rows of no coefficient are small numbers, and those of doubles.
@@ -190,7 +190,7 @@ def real_systems(draw):
     return LinearSystem.from_rows(rows, lower, upper, kinds)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(real_systems(), st.booleans())
 def test_reals_keep_every_feasible_point_and_little_more(system, simultaneous):
     found = propagate_bounds(system, rounds=6, progress=0.0, simultaneous=simultaneous)
@@ -327,11 +327,16 @@ def is_close(a, b):
     return abs(a - b) <= 1e-8 + 1e-5 * abs(b)
 
 
+@pytest.mark.parametrize("with_largest", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("simultaneous", [False, True])
-def test_root_fixpoints_of_real_instances(data, system_of, simultaneous):
-    """All shipped but pilot87, which has no fixpoint within the reference's hundred rounds."""
-    expected = {name: entry for name, entry in reference(data).items() if "pilot87" not in name}
-    assert len(expected) >= 30
+def test_root_fixpoints_of_real_instances(data, system_of, simultaneous, with_largest):
+    """All shipped but pilot87, which has no fixpoint within the reference's hundred rounds.
+
+    The largest, fast0507, takes as long as all others.
+    """
+    left_out = ("pilot87",) if with_largest else ("pilot87", "fast0507")
+    expected = {name: entry for name, entry in reference(data).items() if not any(out in name for out in left_out)}
+    assert len(expected) >= 31 - len(left_out)
     for name, entry in expected.items():
         system = system_of(data(name))
         assert (system.rows, system.variables) == (entry["rows"], entry["cols"])

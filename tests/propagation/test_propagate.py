@@ -39,7 +39,7 @@ def labelled(problem):
     return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(models(), st.booleans())
 def test_what_is_left_has_the_same_solutions(model, probing):
     result = oocbe.propagate(model, probe=probing)
@@ -54,7 +54,7 @@ def test_what_is_left_has_the_same_solutions(model, probing):
     assert json.loads(json.dumps(result.to_json()))["status"] == "fixpoint"
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(models(), st.sampled_from([0, 200, BIT_SET_BYTES]))
 def test_probing_removes_what_is_contradictory_alone_and_puts_everything_back(model, bit_set_bytes):
     network = Network(model, bit_set_bytes, 0)
@@ -77,7 +77,7 @@ def test_probing_removes_what_is_contradictory_alone_and_puts_everything_back(mo
             assert all(network.tried(v, value).status == "fixpoint" for value in found.domains.values(v).tolist())
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(integer_systems())
 def test_a_system_and_its_problem_have_the_same_points(system):
     problem = as_problem(system)
@@ -105,7 +105,7 @@ def test_a_system_and_its_problem_have_the_same_points(system):
 
 @pytest.mark.parametrize("systems", [integer_systems(), real_systems()])
 def test_mps_files_of_systems_read_the_same(tmp_path, systems):
-    @settings(max_examples=100)
+    @settings(max_examples=50)
     @given(systems)
     def check(system):
         path = tmp_path / "s.mps"

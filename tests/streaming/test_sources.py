@@ -24,7 +24,7 @@ def sorted_table(seed: int, rows: int, wide: bool) -> Table:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.integers(0, 99), st.integers(1, 300), st.integers(1, 70))
 def test_every_source_has_the_same_rows_in_the_same_places(tmp_path_factory, wide, seed, rows, chunk):
     table = sorted_table(seed, rows, wide)

@@ -23,9 +23,12 @@ def shuffled(rows: int) -> Ordered:
     return Ordered(HeldRows(table), ("k",), ("k",), cost=100)
 
 
-@pytest.mark.parametrize(("piece_rows", "passes"), [(200, 1), (80, 1), (20, 1), (4, 1), (1, 2)])
-def test_rows_are_partitioned_once_where_digits_can_fit(monkeypatch, piece_rows, passes):
-    rows = 4096
+@pytest.mark.parametrize(
+    ("piece_rows", "rows", "most_bits", "passes"),
+    [(200, 4096, 11, 1), (80, 4096, 11, 1), (20, 4096, 11, 1), (4, 4096, 11, 1), (1, 512, 9, 1), (1, 512, 8, 2)],
+)
+def test_rows_are_partitioned_once_where_digits_can_fit(monkeypatch, piece_rows, rows, most_bits, passes):
+    monkeypatch.setattr(partition, "MOST_WINDOW_BITS", most_bits)
     made = []
     monkeypatch.setattr(
         partition,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oocbe
@@ -67,6 +67,7 @@ def sizes_of(table: oocbe.Table) -> dict[str, int]:
     return {name: size for name, size in known if name not in table.layout.labels}
 
 
+@settings(max_examples=50)
 @given(tables())
 def test_arrow_and_back(table):
     found = oocbe.Table.from_arrow(arrow.table(table), domains=sizes_of(table), semiring=MIN_SUM)
@@ -74,12 +75,14 @@ def test_arrow_and_back(table):
     assert same(oocbe.Table.from_arrow(table, domains=sizes_of(table), semiring=MIN_SUM), table)
 
 
+@settings(max_examples=50)
 @given(tables())
 def test_pandas_and_back(table):
     pytest.importorskip("pandas")
     assert same(oocbe.Table.from_pandas(table.to_pandas(), domains=sizes_of(table), semiring=MIN_SUM), table)
 
 
+@settings(max_examples=50)
 @given(tables())
 def test_polars_and_back(table):
     pytest.importorskip("polars")
@@ -88,6 +91,7 @@ def test_polars_and_back(table):
     assert same(oocbe.Table.from_polars(table.to_polars(), domains=domains, semiring=MIN_SUM), table)
 
 
+@settings(max_examples=40)
 @given(table=tables(), rows_per_file=st.sampled_from([None, 1, 3]), chunk_rows=st.sampled_from([None, 2]))
 def test_parquet_and_back(tmp_path_factory, table, rows_per_file, chunk_rows):
     folder = tmp_path_factory.mktemp("parquet")

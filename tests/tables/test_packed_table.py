@@ -39,7 +39,7 @@ def assert_same(found: Table, expected: Table) -> None:
     assert np.array_equal(found.values, expected.values)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.sampled_from(SCOPES),
     st.integers(0, 3000),
@@ -63,7 +63,7 @@ def test_rows_come_back(scope, rows, chunk_rows, dtype, is_sorted, seed):
     assert np.array_equal(values, table.values[start:stop])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.sampled_from(SCOPES[:2]), st.integers(1, 4000), st.sampled_from([1, 7, 1500, 1 << 20]), st.integers(0, 99))
 def test_bisection_finds_where_the_key_is(scope, rows, chunk_rows, seed):
     table = random_table(scope, min(rows, 60 * chunk_rows), seed)

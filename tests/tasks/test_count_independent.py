@@ -49,7 +49,7 @@ def test_random_days(seed):
         tuple(Variable(f"v{v}", size) for v, size in enumerate(day.sizes)),
         constraints=tuple(Constraint(tuple(scope), tuples) for scope, tuples in day.constraints),
     )
-    count = count_assignments(day, find_order(day, 0.5))[0]
+    count = count_assignments(day, find_order(day, 0.1))[0]
     assert count > 2**32  # in more than one limb
     assert oocbe.count(problem, OPTIONS).value == count
 
@@ -63,5 +63,5 @@ def test_whole_instances(name):
     if not path.exists():
         pytest.skip(f"{path} is not there")
     day = read_day(path)
-    seconds = 30.0 if name == "42" else 1.0
+    seconds = 30.0 if name == "42" else 0.2
     assert oocbe.count(path, OPTIONS).value == count_assignments(day, find_order(day, seconds))[0]

@@ -163,7 +163,7 @@ def test_a_time_limit_leaves_bounds_on_both_sides():
     costs = grid_network(16, 3, tightness=0.0, seed=1)
     functions = tuple(oocbe.Function(f.scope, f.tuples, np.exp(-f.values / 30)) for f in costs.functions)
     problem = oocbe.Problem(costs.variables, functions, semiring=MAX_PRODUCT)
-    result = oocbe.most_probable_explanation(problem, OPTIONS, time_limit=4.0, incumbent_seconds=0.3)
+    result = oocbe.most_probable_explanation(problem, OPTIONS, time_limit=1.5, incumbent_seconds=0.3)
     assert result.status in ("limit", "exact")
     assert result.assignments
     logarithm = -in_logarithms(problem).evaluate(result.assignments[0][1])

@@ -45,7 +45,7 @@ def close(found: float | None, expected: float | None) -> bool:
 
 
 @pytest.mark.parametrize("task", TASKS)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(structures())
 def test_tasks_have_the_same_answers(task, structure):
     problem = make_problem(structure)
@@ -69,7 +69,7 @@ def test_tasks_have_the_same_answers(task, structure):
         assert all(close(a, b) or abs(a - b) < 1e-9 for a, b in zip(own.tolist(), other.tolist(), strict=True))
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(structures(), st.sampled_from(["auto", "none"]))
 def test_solve_has_the_same_value(structure, bounds):
     problem = make_problem(structure)

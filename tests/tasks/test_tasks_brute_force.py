@@ -28,7 +28,7 @@ def feasible_values(problem):
     return total[feasible], [tuple(c) for c in cells.tolist()]
 
 
-@settings(max_examples=70)
+@settings(max_examples=35)
 @given(structures())
 def test_count(structure):
     problem = without_bound(make_problem(structure))
@@ -37,7 +37,7 @@ def test_count(structure):
     assert isinstance(result.value, int)
 
 
-@settings(max_examples=70)
+@settings(max_examples=35)
 @given(structures(semirings=(MIN_SUM, MAX_SUM, MAX_PRODUCT)))
 def test_count_optimal(structure):
     problem = make_problem(structure)
@@ -51,7 +51,7 @@ def test_count_optimal(structure):
     assert result.optimum == pytest.approx(best, rel=1e-9, abs=1e-9) or problem.semiring is MAX_PRODUCT
 
 
-@settings(max_examples=70)
+@settings(max_examples=35)
 @given(structures(semirings=(MIN_SUM, MAX_SUM, MAX_PRODUCT)))
 def test_k_best(structure):
     problem = make_problem(structure)
@@ -79,7 +79,7 @@ def weights_of(problem, temperature):
     return np.exp(logs), cells
 
 
-@settings(max_examples=70)
+@settings(max_examples=35)
 @given(structures())
 def test_log_partition_and_marginals(structure):
     problem = without_bound(make_problem(structure))
@@ -99,7 +99,7 @@ def test_log_partition_and_marginals(structure):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(structures(semirings=(MIN_SUM, MAX_SUM)))
 def test_min_marginals(structure):
     problem = without_bound(make_problem(structure))
@@ -120,7 +120,7 @@ def test_min_marginals(structure):
 HUGE = st.sampled_from([2**60, 2**60 - 1, -(2**60), 2**53 + 1, 13, 3, 1, 0, -1])
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(HUGE, min_size=12, max_size=12), st.booleans(), st.booleans())
 def test_min_marginals_of_integers_keep_every_digit(costs, maximises, forbids):
     """Sums beyond 2^53 beside small ones, compared with sums of Python's integers."""
