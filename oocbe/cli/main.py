@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 import typer
 
 from oocbe import __version__
-from oocbe.cli import failures
+from oocbe.cli import COMPLETION_VARIABLE, failures
 from oocbe.cli.failures import EXIT_TERMINATED
 from oocbe.errors import EXIT_INTERRUPTED
 
@@ -59,6 +59,7 @@ COMMANDS = {
     "stress": _Command("stress", "stress", "oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch"),
     "trace": _Command("trace", "trace", "oocbe trace run.json.gz --png run.png"),
     "warm-up": _Command("warm_up", "warm_up", "oocbe warm-up"),
+    "completion": _Command("completion", "completion", "oocbe completion bash > completions/oocbe"),
     "synth": _Command("synth", "synth_app"),
 }
 """Commands by the name that they are called by, as help lists them."""
@@ -119,6 +120,10 @@ def main() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
     atexit.register(_ignore_signals)
+    if COMPLETION_VARIABLE in os.environ:  # a shell asks what may follow
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     try:
         program(sys.argv[1] if len(sys.argv) > 1 else None)()
     except SystemExit as ended:

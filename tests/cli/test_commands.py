@@ -17,6 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 DAILY, GRID = str(EXAMPLES / "daily.spot"), str(EXAMPLES / "grid.wcsp")
 
 COMMANDS = [
+    ["completion"],
     ["solve"],
     ["plan"],
     ["verify"],

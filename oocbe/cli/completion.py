@@ -1,0 +1,30 @@
+"""``oocbe completion``: what a shell needs to complete commands, flags and files."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from oocbe.cli import COMPLETION_VARIABLE
+from oocbe.cli.failures import guarded
+from oocbe.cli.flags import DebugFlag
+
+SHELLS = ("bash", "zsh", "fish")
+"""Shells that a script is made for."""
+
+
+@guarded
+def completion(
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+    debug: DebugFlag = False,
+) -> int:
+    """Print the script by which SHELL completes commands and flags of oocbe; the shell reads it when it starts."""
+    from oocbe.errors import UsageError
+
+    if shell not in SHELLS:
+        raise UsageError(f"completion {shell}: no script for this shell; known: {', '.join(SHELLS)}")
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    typer.echo(get_completion_script(prog_name="oocbe", complete_var=COMPLETION_VARIABLE, shell=shell))
+    return 0
