@@ -190,9 +190,8 @@ class _Solving:
             if found is error:
                 raise
             raise found from None
-        if result.status == "limit" and self.deadline.is_requested:
-            return replace(result, status="interrupted")
-        return result
+        was_asked = result.status == "limit" and self.deadline.is_requested
+        return replace(result, status="interrupted") if was_asked else result
 
     def _unfinished(self, interruption: Interruption) -> Result:
         """What is known where a signal has ended the work."""
@@ -222,10 +221,12 @@ class _Solving:
         spent, rows = 0.0, RowRounds(self._target, options, self.deadline)
         if options.bounds == "auto":
             try:
-                choices = self.run.orders(lambda: easy_orders(problem, options))
-                if choices:
-                    self.observer.order_chosen(choices[0], False)
-                left = None if self.is_reduced else smaller(problem, options, choices)
+                left = None if self.is_reduced else smaller(problem, options)
+                if left is None:
+                    choices = self.run.orders(lambda: easy_orders(problem, options))
+                    if choices:
+                        self.observer.order_chosen(choices[0], False)
+                    left = None if self.is_reduced else smaller(problem, options, choices)
                 if left is not None:
                     return self._solved_smaller(left, time.perf_counter() - begin)
             except TimeLimitError:
@@ -343,8 +344,7 @@ class _Solving:
                 is_request = isinstance(error, RequestedEndError) or not isinstance(error, Exception)
                 raise
             finally:
-                best = None if incumbents is None else incumbents.best
-                if best is not None:
+                if incumbents is not None and (best := incumbents.best) is not None:
                     found.append(best)
                 if found and is_request:
                     self._knowledge_of(found)
