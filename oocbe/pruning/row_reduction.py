@@ -313,8 +313,10 @@ class _Reducing:
 
     def _rows(self, scope: tuple[int, ...], v: int) -> Costs:
         """A function, with a row for each value of one of its variables."""
-        axis = scope.index(v)
-        values, permitted = (np.moveaxis(array, axis, 0).reshape(self._sizes[v], -1) for array in self._parts[scope])
+        size, before = self._sizes[v], math.prod([self._sizes[u] for u in scope[: scope.index(v)]])
+        values, permitted = (
+            array.reshape(before, size, -1).swapaxes(0, 1).reshape(size, -1) for array in self._parts[scope]
+        )
         return np.ascontiguousarray(values), np.ascontiguousarray(permitted)
 
     def _keep(self, v: int, kept: NDArray[np.int64]) -> None:

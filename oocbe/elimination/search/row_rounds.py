@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.search.depth_search import DepthSearch
     from oocbe.elimination.search.reduced_elimination import ReducedElimination
     from oocbe.elimination.search.row_search import RowSearch
+    from oocbe.pruning.row_reduction import Reduction
     from oocbe.pruning.row_tables import Tables
 
 FIRST_SECONDS = 2.0
@@ -96,7 +97,7 @@ class RowRounds:
 
     Parameters
     ----------
-    problem, options : what is solved. deadline : of the search.
+    problem, options : what is solved. deadline : of the search. reduction : of the problem, where it is known.
 
     Attributes
     ----------
@@ -104,8 +105,11 @@ class RowRounds:
         before rows have had that time.
     """
 
-    def __init__(self, problem: Problem, options: SolveOptions, deadline: Deadline) -> None:
+    def __init__(
+        self, problem: Problem, options: SolveOptions, deadline: Deadline, reduction: Reduction | None = None
+    ) -> None:
         self._problem, self._options, self._deadline = problem, options, deadline
+        self._given = reduction
         self.order_seconds = 0.0
         self._begin_time = time.perf_counter()
         self._search: RowSearch | None = None
@@ -133,7 +137,7 @@ class RowRounds:
 
     def load(self) -> None:
         """Have the tables laid out and compiled loops loaded, which is no part of the time."""
-        if self._is_open and not self._is_packing and self._tables is not None:
+        if self._is_open and not self._is_packing and (self._given or self._tables) is not None:
             from oocbe.elimination.search import depth_search
             from oocbe.pruning.row_ascent import load_loops
 
@@ -295,22 +299,27 @@ class RowRounds:
 
     def _begin(self, known: Knowledge) -> bool:
         """Make the searches; False where the problem is none for them."""
-        tables = self._tables
-        if tables is None:
+        reduction = self.reduction
+        if reduction is None:
             return False
         # An easy solve ends before these are needed.
         from oocbe.elimination.search.depth_search import DepthSearch
         from oocbe.elimination.search.reduced_elimination import ReducedElimination
         from oocbe.elimination.search.row_search import RowSearch
-        from oocbe.pruning.row_reduction import reduced
 
         memory = int(WORK_SHARE * message_memory(self._options))
-        reduction = reduced(tables)
         if not self._is_packing:
             self._search = RowSearch(reduction, known, memory, self._options.backend)
             self._elimination = ReducedElimination(reduction, self._options)
         self._depth = DepthSearch(reduction, known, int(DEPTH_MEMORY * memory))
         return True
+
+    @cached_property
+    def reduction(self) -> Reduction | None:
+        """What costs nothing to remove, and what is left; None where the problem can't be written out."""
+        from oocbe.pruning.row_reduction import reduced
+
+        return self._given or (None if self._tables is None else reduced(self._tables))
 
     @cached_property
     def _tables(self) -> Tables | None:

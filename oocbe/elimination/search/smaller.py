@@ -17,12 +17,13 @@ import numpy as np
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.preparation.negate import negated
-from oocbe.elimination.search.row_rounds import FEW_ROWS
+from oocbe.elimination.search.row_rounds import FEW_ROWS, RowRounds
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.results.result import Result
 from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
 
 if TYPE_CHECKING:
     from oocbe.pruning.row_reduction import Reduction
@@ -48,6 +49,12 @@ class Smaller:
     original: Problem
     problem: Problem
     reduction: Reduction
+
+    @property
+    def done(self) -> Reduction:
+        """The reduction of what is left, from which nothing more goes."""
+        sizes = self.reduction.tables.problem.sizes
+        return replace(self.reduction, variables=tuple(range(len(sizes))), steps=(), sizes=sizes)
 
     @property
     def said(self) -> str:
@@ -86,7 +93,12 @@ class Smaller:
         )
 
 
-def smaller(problem: Problem, options: SolveOptions, choices: Sequence[OrderChoice] | None = None) -> Smaller | None:
+def smaller(
+    problem: Problem,
+    options: SolveOptions,
+    choices: Sequence[OrderChoice] | None = None,
+    rows: RowRounds | None = None,
+) -> Smaller | None:
     """What is left of a problem of which one optimal assignment is wanted.
 
     None where elimination is over in a moment, where something that is asked for is about the whole problem, and where
@@ -96,7 +108,7 @@ def smaller(problem: Problem, options: SolveOptions, choices: Sequence[OrderChoi
     Parameters
     ----------
     problem : in min-sum or max-sum. choices : orders of it, the best first; empty where all are too much; None before
-        they are looked for.
+        they are looked for. rows : of the same in min-sum, where they are to come: they begin with its reduction.
 
     Raises
     ------
@@ -116,13 +128,12 @@ def smaller(problem: Problem, options: SolveOptions, choices: Sequence[OrderChoi
     if is_packing(target, are_penalties_hard=True):
         return None
     from oocbe.elimination.search.small_tables import eliminated_whole
-    from oocbe.pruning.row_reduction import reduced
-    from oocbe.pruning.row_tables import LISTED_SHARE, Tables
+    from oocbe.pruning.row_tables import LISTED_SHARE
 
-    tables = Tables.of(target)
-    if tables is None or tables.is_impossible:
+    reduction = (rows or RowRounds(target, options, Deadline())).reduction
+    if reduction is None:
         return None
-    reduction = eliminated_whole(reduced(tables), options)
+    reduction = eliminated_whole(reduction, options)
     found = reduction.tables
     if not reduction.steps or found.is_impossible or sum(part.values.size for part in found.parts) > MOST_LISTED:
         return None
