@@ -66,7 +66,7 @@ HEAD_START = 0.25
 """Seconds of the search depth first before walks begin: cliques, colourings, warehouses and satisfiability it closes in
 a tenth to a half of a second, and walks in three to nine times that or not at all."""
 
-FIRST_SHARE, PROMISING_SHARE, LATER_SHARE, MOST_SHARE = 1.0, 0.03125, 1.0, 4.0
+FIRST_SHARE, PROMISING_SHARE, LATER_SHARE, MOST_SHARE = 0.5, 0.03125, 1.0, 4.0
 """Depth first takes so many times what breadth first does: while nothing is known of that one; where it is expected to
 end soon; else, or where both are; and where only depth first is, or breadth first is hopeless."""
 
