@@ -28,15 +28,13 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     plan = replace(make_plan(problem, options), propagation=what_went(left))
     if options.bounds != "auto" or not plan.bounds or not applies_to(semiring):
         return plan
-    if sum(plan.choice.predicted_rows) <= FEW_ROWS:
-        return plan
     target = problem.in_semiring(semiring)
-    if (reduced := smaller(target, options, [plan.choice])) is not None:
+    if (reduced := smaller(target, options) or smaller(target, options, [plan.choice])) is not None:
         target = reduced.problem
         plan = replace(
             make_plan(target, options), propagation="; ".join(filter(None, (plan.propagation, reduced.said)))
         )
-        if sum(plan.choice.predicted_rows) <= FEW_ROWS:
-            return plan
+    if sum(plan.choice.predicted_rows) <= FEW_ROWS:
+        return plan
     rows = rows_to_come(negated(target) if semiring.marginalisation is Marginalisation.MAX else target, options)
     return replace(plan, bounds=f"first {rows}; then {plan.bounds}") if rows else plan

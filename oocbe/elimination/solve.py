@@ -60,6 +60,7 @@ from oocbe.tables.faults import passing
 
 if TYPE_CHECKING:
     from oocbe.pruning.incumbent import Incumbent
+    from oocbe.pruning.row_reduction import Reduction
 
 
 def solve(
@@ -160,7 +161,7 @@ def _solved(
 
 @dataclass
 class _Solving:
-    """One solve: what it works on, and the ways through it. is_reduced : the problem is what is left of another."""
+    """One solve: what it works on, and the ways through it. reduction : where that is what is left of a problem."""
 
     problem: Problem
     semiring: Semiring
@@ -168,7 +169,7 @@ class _Solving:
     observer: PassingOn
     deadline: Deadline
     run: Run
-    is_reduced: bool = False
+    reduction: Reduction | None = None
 
     def __post_init__(self) -> None:
         self._engine = engine_for(self.options, self.deadline)
@@ -190,9 +191,8 @@ class _Solving:
             if found is error:
                 raise
             raise found from None
-        if result.status == "limit" and self.deadline.is_requested:
-            return replace(result, status="interrupted")
-        return result
+        was_asked = result.status == "limit" and self.deadline.is_requested
+        return replace(result, status="interrupted") if was_asked else result
 
     def _unfinished(self, interruption: Interruption) -> Result:
         """What is known where a signal has ended the work."""
@@ -219,13 +219,15 @@ class _Solving:
             choices = self.run.orders(self._orders)
             return self._eliminate(choices, time.perf_counter() - begin)
         found: list[Incumbent] = []
-        spent, rows = 0.0, RowRounds(self._target, options, self.deadline)
+        spent, rows = 0.0, RowRounds(self._target, options, self.deadline, self.reduction)
         if options.bounds == "auto":
             try:
-                choices = self.run.orders(lambda: easy_orders(problem, options))
-                if choices:
-                    self.observer.order_chosen(choices[0], False)
-                left = None if self.is_reduced else smaller(problem, options, choices)
+                left = None if self.reduction else smaller(problem, options, None, rows)
+                if left is None:
+                    choices = self.run.orders(lambda: easy_orders(problem, options))
+                    if choices:
+                        self.observer.order_chosen(choices[0], False)
+                    left = None if self.reduction else smaller(problem, options, choices, rows)
                 if left is not None:
                     return self._solved_smaller(left, time.perf_counter() - begin)
             except TimeLimitError:
@@ -271,15 +273,14 @@ class _Solving:
 
     def _solved_smaller(self, left: Smaller, seconds: float) -> Result:
         """The result by what is left of the problem; ``seconds`` : that finding it has taken."""
-        within = replace(self, problem=left.problem, observer=Lifting(self.observer, left), is_reduced=True)
+        within = replace(self, problem=left.problem, observer=Lifting(self.observer, left), reduction=left.done)
         self._within = left, within
         result = left.lifted(within.solve())
         return replace(result, seconds={**result.seconds, "order": result.seconds.get("order", 0.0) + seconds})
 
     def _attempt(self, choices: list[OrderChoice], deadline: Deadline) -> Result:
         """Elimination without bounds that ends in an answer, or in TimeLimitError with a deadline of its own."""
-        run = replace(self, options=replace(self.options, time_limit=None), deadline=deadline)
-        return run._eliminate(choices, 0.0)
+        return replace(self, options=replace(self.options, time_limit=None), deadline=deadline)._eliminate(choices, 0.0)
 
     def _orders(self) -> list[OrderChoice]:
         """Orders for elimination without bounds."""
@@ -343,8 +344,7 @@ class _Solving:
                 is_request = isinstance(error, RequestedEndError) or not isinstance(error, Exception)
                 raise
             finally:
-                best = None if incumbents is None else incumbents.best
-                if best is not None:
+                if incumbents is not None and (best := incumbents.best) is not None:
                     found.append(best)
                 if found and is_request:
                     self._knowledge_of(found)

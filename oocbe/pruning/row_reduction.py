@@ -18,6 +18,7 @@ proteins often end here: nothing is left to search.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -25,9 +26,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.pruning.table_elimination import eliminate_variable
 from oocbe.model.parts import Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.decomposition import Costs, pieces_of
+from oocbe.pruning.incumbent_lookups import starts_of
 from oocbe.pruning.row_tables import Table, Tables
 from oocbe.pruning.value_elimination import values_needed
 from oocbe.system.deadline import look
@@ -54,11 +57,12 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Elimination:
-    """One variable eliminated. choice : its best value for each assignment of ``scope``, an axis a variable."""
+    """One variable eliminated. choice : its best value for each assignment of ``scope``, an axis a variable; integers
+    of any width."""
 
     variable: int
     scope: tuple[int, ...]
-    choice: NDArray[np.int64]
+    choice: NDArray[Any]
 
     def undo(self, values: list[int]) -> None:
         """Give the variable its best value."""
@@ -119,6 +123,27 @@ def reduced(tables: Tables) -> Reduction:
     return _Reducing(tables).run()
 
 
+def eliminated(reduction: Reduction, order: Sequence[int]) -> Reduction:
+    """Eliminate more variables, whatever that makes of the functions; one variable is left at least.
+
+    Parameters
+    ----------
+    order : of those left, by their numbers there, the first one at the front.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the block that this runs in came.
+    """
+    further, old = _Reducing(reduction.tables).run_along(order), reduction.variables
+    steps = [
+        Elimination(old[step.variable], tuple(old[u] for u in step.scope), step.choice)
+        for step in further.steps
+        if isinstance(step, Elimination)
+    ]
+    variables = tuple(old[v] for v in further.variables)
+    return Reduction(further.tables, variables, (*reduction.steps, *steps), reduction.sizes)
+
+
 class _Reducing:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -145,6 +170,14 @@ class _Reducing:
             self._eliminate_variables()
             if self._is_impossible or not (self._split() | self._remove_values()):
                 return self._result(sorted(self._left))
+
+    def run_along(self, order: Sequence[int]) -> Reduction:
+        """Eliminate the variables of an order, all but the last."""
+        for v in order[:-1]:
+            look()
+            self._left.remove(v)
+            self._eliminate(v)
+        return self._result(sorted(self._left))
 
     def _propagate(self) -> None:
         """Remove the values that some function forbids whatever its other variables do, until there are none."""
@@ -197,10 +230,13 @@ class _Reducing:
         before = sum(self._parts[scope][0].size for scope in self._scopes[v])
         return cells * self._sizes[v] <= MOST_JOINED and cells <= max(before, SMALL_RESULT)
 
-    def _shaped(self, scope: tuple[int, ...], within: tuple[int, ...], costs: Costs) -> Costs:
-        """Costs over a scope as axes of a larger one, both ascending."""
-        shape = [self._sizes[u] if u in scope else 1 for u in within]
-        return costs[0].reshape(shape), costs[1].reshape(shape)
+    def _strides(self, scope: tuple[int, ...], within: tuple[int, ...]) -> list[int]:
+        """Cells from one value to the next of a function over a scope, for each variable of a larger one."""
+        step, steps = 1, dict.fromkeys(within, 0)
+        for u in reversed(scope):
+            steps[u] = step
+            step *= self._sizes[u]
+        return [*steps.values()]
 
     def _take(self, scope: tuple[int, ...]) -> Costs:
         """Take a function out."""
@@ -219,21 +255,26 @@ class _Reducing:
                 self._add(part[:axis] + part[axis + 1 :], (values, permitted))
             self._steps.append(Elimination(v, (), np.zeros((), dtype=np.int64)))
             return scope
-        whole = tuple(sorted((v, *scope)))
-        shape = [self._sizes[u] for u in whole]
-        costs: NDArray[Any] = np.zeros(shape, dtype=np.int64 if self._tables.is_integral else np.float64)
-        permitted = np.ones(shape, dtype=bool)
-        for part in sorted(self._scopes[v]):
-            own, allowed = self._shaped(part, whole, self._take(part))
-            costs += own
-            permitted &= allowed
-        axis = whole.index(v)
-        highest = np.iinfo(np.int64).max if self._tables.is_integral else np.inf
-        choice = np.where(permitted, costs, highest).argmin(axis=axis)
-        is_left: NDArray[np.bool_] = np.asarray(permitted.any(axis=axis))
-        best = np.take_along_axis(costs, np.expand_dims(choice, axis), axis=axis).squeeze(axis)
-        self._add(scope, (np.where(is_left, best, 0), is_left))
-        self._steps.append(Elimination(v, scope, choice))
+        within = (v, *scope)
+        parts = sorted(self._scopes[v])
+        taken = [self._take(part) for part in parts]
+        shape = [self._sizes[u] for u in scope]
+        cells = math.prod(shape)
+        best = np.empty(cells, dtype=np.int64 if self._tables.is_integral else np.float64)
+        is_left = np.empty(cells, dtype=bool)
+        choice = np.empty(cells, dtype=np.min_scalar_type(self._sizes[v]))
+        eliminate_variable(
+            np.concatenate([best[:0], *(values.ravel() for values, _ in taken)]),
+            np.concatenate([is_left[:0], *(permitted.ravel() for _, permitted in taken)]),
+            starts_of([values.size for values, _ in taken])[:-1],
+            np.array([self._strides(part, within) for part in parts], dtype=np.int64).reshape(-1, len(within)),
+            np.array([self._sizes[u] for u in within], dtype=np.int64),
+            best,
+            is_left,
+            choice,
+        )
+        self._add(scope, (best.reshape(shape), is_left.reshape(shape)))
+        self._steps.append(Elimination(v, scope, choice.reshape(shape)))
         return scope
 
     def _split(self) -> bool:
@@ -272,8 +313,10 @@ class _Reducing:
 
     def _rows(self, scope: tuple[int, ...], v: int) -> Costs:
         """A function, with a row for each value of one of its variables."""
-        axis = scope.index(v)
-        values, permitted = (np.moveaxis(array, axis, 0).reshape(self._sizes[v], -1) for array in self._parts[scope])
+        size, before = self._sizes[v], math.prod([self._sizes[u] for u in scope[: scope.index(v)]])
+        values, permitted = (
+            array.reshape(before, size, -1).swapaxes(0, 1).reshape(size, -1) for array in self._parts[scope]
+        )
         return np.ascontiguousarray(values), np.ascontiguousarray(permitted)
 
     def _keep(self, v: int, kept: NDArray[np.int64]) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import oocbe
 from oocbe.elimination import solve as solving
 from oocbe.elimination.runs.run_description import describe_run
-from oocbe.elimination.search import bounded, incumbent_search
+from oocbe.elimination.search import bounded, incumbent_search, small_tables
 from oocbe.elimination.search.race import Race
 from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.errors import ResourceError, TimeLimitError, UnsupportedError, UsageError
@@ -199,6 +199,7 @@ def test_what_is_found_before_time_ends_is_known_to_bounds(monkeypatch):
     found = out_of_time_after(2, monkeypatch)
     monkeypatch.setattr(solving, "needs_no_bounds", lambda *_: True)
     monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: False)
+    monkeypatch.setattr(small_tables, "LARGEST", 0)
     result = solve(problem, time_limit=60, incumbent_seconds=1)
     assert result.status == "limit"
     assert result.bound is not None

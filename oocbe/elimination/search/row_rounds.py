@@ -4,7 +4,8 @@ Which of the two closes a problem can't be told beforehand. So rows go first, fo
 optimum, or are expected to, they go on. Else they get as much time as everything else has taken, or an eighth where
 that has proven much more, so that both together take at most twice what the better one takes. Nor can it be told
 whether rows should be searched breadth first, which merges them (:mod:`oocbe.elimination.search.row_search`), or depth
-first, which orders variables anew in each (:mod:`oocbe.elimination.search.depth_search`): they take turns.
+first, which orders variables anew in each (:mod:`oocbe.elimination.search.depth_search`): they take turns, and the
+latter begins, as it closes easy problems sooner.
 
 Problems of packing are for linear programs, which bound them by cliques of conflicts: these go first there, and rows
 are searched depth first where they have not settled it.
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.search.depth_search import DepthSearch
     from oocbe.elimination.search.reduced_elimination import ReducedElimination
     from oocbe.elimination.search.row_search import RowSearch
+    from oocbe.pruning.row_reduction import Reduction
     from oocbe.pruning.row_tables import Tables
 
 FIRST_SECONDS = 2.0
@@ -60,7 +62,11 @@ LEAST_PATIENCE = 0.5
 SLICE_SECONDS = 0.05
 """After which it is looked at what the search expects."""
 
-FIRST_SHARE, PROMISING_SHARE, LATER_SHARE, MOST_SHARE = 0.25, 0.03125, 1.0, 4.0
+HEAD_START = 0.25
+"""Seconds of the search depth first before walks begin: cliques, colourings, warehouses and satisfiability it closes in
+a tenth to a half of a second, and walks in three to nine times that or not at all."""
+
+FIRST_SHARE, PROMISING_SHARE, LATER_SHARE, MOST_SHARE = 0.5, 0.03125, 1.0, 4.0
 """Depth first takes so many times what breadth first does: while nothing is known of that one; where it is expected to
 end soon; else, or where both are; and where only depth first is, or breadth first is hopeless."""
 
@@ -96,7 +102,7 @@ class RowRounds:
 
     Parameters
     ----------
-    problem, options : what is solved. deadline : of the search.
+    problem, options : what is solved. deadline : of the search. reduction : of the problem, where it is known.
 
     Attributes
     ----------
@@ -104,8 +110,11 @@ class RowRounds:
         before rows have had that time.
     """
 
-    def __init__(self, problem: Problem, options: SolveOptions, deadline: Deadline) -> None:
+    def __init__(
+        self, problem: Problem, options: SolveOptions, deadline: Deadline, reduction: Reduction | None = None
+    ) -> None:
         self._problem, self._options, self._deadline = problem, options, deadline
+        self._given = reduction
         self.order_seconds = 0.0
         self._begin_time = time.perf_counter()
         self._search: RowSearch | None = None
@@ -133,7 +142,7 @@ class RowRounds:
 
     def load(self) -> None:
         """Have the tables laid out and compiled loops loaded, which is no part of the time."""
-        if self._is_open and not self._is_packing and self._tables is not None:
+        if self._is_open and not self._is_packing and (self._given or self._tables) is not None:
             from oocbe.elimination.search import depth_search
             from oocbe.pruning.row_ascent import load_loops
 
@@ -270,12 +279,12 @@ class RowRounds:
             return
         elimination, breadth, depth = self._elimination, self._search, self._depth
         assert depth is not None
-        is_time = self.seconds >= self.order_seconds
+        is_time = self.seconds >= max(self.order_seconds, HEAD_START)
         if is_time and elimination is not None and elimination.is_due(time.perf_counter() - self._begin_time):
             elimination.run(known, self.make_room(message_memory(self._options)), self._deadline)
             if known.is_near_enough:
                 return
-        if not depth.is_over and (breadth is None or depth.seconds <= self._depth_share * breadth.seconds):
+        if not depth.is_over and (breadth is None or depth.seconds <= HEAD_START + self._depth_share * breadth.seconds):
             depth.work(SLICE_SECONDS, self._deadline)
         elif breadth is not None:
             breadth.work(SLICE_SECONDS, self._deadline)
@@ -295,22 +304,27 @@ class RowRounds:
 
     def _begin(self, known: Knowledge) -> bool:
         """Make the searches; False where the problem is none for them."""
-        tables = self._tables
-        if tables is None:
+        reduction = self.reduction
+        if reduction is None:
             return False
         # An easy solve ends before these are needed.
         from oocbe.elimination.search.depth_search import DepthSearch
         from oocbe.elimination.search.reduced_elimination import ReducedElimination
         from oocbe.elimination.search.row_search import RowSearch
-        from oocbe.pruning.row_reduction import reduced
 
         memory = int(WORK_SHARE * message_memory(self._options))
-        reduction = reduced(tables)
         if not self._is_packing:
             self._search = RowSearch(reduction, known, memory, self._options.backend)
             self._elimination = ReducedElimination(reduction, self._options)
         self._depth = DepthSearch(reduction, known, int(DEPTH_MEMORY * memory))
         return True
+
+    @cached_property
+    def reduction(self) -> Reduction | None:
+        """What costs nothing to remove, and what is left; None where the problem can't be written out."""
+        from oocbe.pruning.row_reduction import reduced
+
+        return self._given or (None if self._tables is None else reduced(self._tables))
 
     @cached_property
     def _tables(self) -> Tables | None:

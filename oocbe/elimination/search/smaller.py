@@ -17,16 +17,21 @@ import numpy as np
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.preparation.negate import negated
-from oocbe.elimination.search.row_rounds import FEW_ROWS
+from oocbe.elimination.search.row_rounds import FEW_ROWS, RowRounds
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
 from oocbe.results.result import Result
 from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
 
 if TYPE_CHECKING:
     from oocbe.pruning.row_reduction import Reduction
     from oocbe.pruning.row_tables import Tables
+
+MANY_VARIABLES = 256
+"""From which on a problem is reduced whatever elimination would take: a bucket takes some milliseconds at least with
+all that is kept and looked at for it, a variable that goes before takes a tenth of one."""
 
 MOST_LISTED = 1 << 20
 """Cells of all functions that are left, at most: they are listed with their values, some dozens of bytes each."""
@@ -44,6 +49,12 @@ class Smaller:
     original: Problem
     problem: Problem
     reduction: Reduction
+
+    @property
+    def done(self) -> Reduction:
+        """The reduction of what is left, from which nothing more goes."""
+        sizes = self.reduction.tables.problem.sizes
+        return replace(self.reduction, variables=tuple(range(len(sizes))), steps=(), sizes=sizes)
 
     @property
     def said(self) -> str:
@@ -82,22 +93,31 @@ class Smaller:
         )
 
 
-def smaller(problem: Problem, options: SolveOptions, choices: Sequence[OrderChoice]) -> Smaller | None:
+def smaller(
+    problem: Problem,
+    options: SolveOptions,
+    choices: Sequence[OrderChoice] | None = None,
+    rows: RowRounds | None = None,
+) -> Smaller | None:
     """What is left of a problem of which one optimal assignment is wanted.
 
     None where elimination is over in a moment, where something that is asked for is about the whole problem, and where
-    nothing goes.
+    nothing goes. A problem of many variables is reduced before orders of it are looked for, which takes as long, and
+    not after that.
 
     Parameters
     ----------
-    problem : in min-sum or max-sum. choices : orders of it, the best first; none where all are too much.
+    problem : in min-sum or max-sum. choices : orders of it, the best first; empty where all are too much; None before
+        they are looked for. rows : of the same in min-sum, where they are to come: they begin with its reduction.
 
     Raises
     ------
     TimeLimitError : the deadline of the block that this runs in came.
     """
     is_free = options.order == "auto" and options.dominance and options.workdir is None
-    if not is_free or (choices and sum(choices[0].predicted_rows) <= FEW_ROWS):
+    is_easy = sum(choices[0].predicted_rows) <= FEW_ROWS if choices else False
+    has_many = len(problem.variables) >= MANY_VARIABLES
+    if not is_free or is_easy or has_many != (choices is None):
         return None
     is_maximised = problem.semiring.marginalisation is Marginalisation.MAX
     target = negated(problem) if is_maximised else problem
@@ -107,13 +127,13 @@ def smaller(problem: Problem, options: SolveOptions, choices: Sequence[OrderChoi
 
     if is_packing(target, are_penalties_hard=True):
         return None
-    from oocbe.pruning.row_reduction import reduced
-    from oocbe.pruning.row_tables import LISTED_SHARE, Tables
+    from oocbe.elimination.search.small_tables import eliminated_whole
+    from oocbe.pruning.row_tables import LISTED_SHARE
 
-    tables = Tables.of(target)
-    if tables is None or tables.is_impossible:
+    reduction = (rows or RowRounds(target, options, Deadline())).reduction
+    if reduction is None:
         return None
-    reduction = reduced(tables)
+    reduction = eliminated_whole(reduction, options)
     found = reduction.tables
     if not reduction.steps or found.is_impossible or sum(part.values.size for part in found.parts) > MOST_LISTED:
         return None
