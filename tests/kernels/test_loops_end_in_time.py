@@ -212,7 +212,7 @@ LOOPS = {
     "stale_ascent.count_left": NODE,
     "stale_ascent._hand_on_open": NODE,
     "stale_ascent.ascend_open": NODE,
-    "table_elimination.eliminate_variable": "2^24 joined cells at most, a third of a second; its caller looks after each",
+    "table_elimination.eliminate_variable": "2^24 joined cells at most, a third of a second; its caller looks after it",
     "sort._differing_bits": PIECES,
     "sort._count_digit": PIECES,
     "sort._scatter_digit": PIECES,
