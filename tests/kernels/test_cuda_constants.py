@@ -24,6 +24,7 @@ PAIRS = [
     ("complete_product", "MOST_BATCHES", "complete.complete_product.MOST_BATCHES"),
     ("complete_product", "MOST_SHARED", "complete.complete_product.MOST_SHARED"),
     ("dominance", "THREADS", "pruning.flags.THREADS"),
+    ("sums", "THREADS", "pruning.flags.SUM_THREADS"),
     ("fields", "MOST_MOVES", "packing.fields.MOST_MOVES"),
     ("fields", "ROWS_A_THREAD", "packing.fields.ROWS_A_THREAD"),
     ("filters", "THREADS", "pruning.filters.THREADS"),

@@ -18,16 +18,22 @@ POINTERS = {np.int64: {"const i64 *"}, np.uint64: {"const u64 *"}, Any: {"const 
 NUMBERS = {int: {"i64"}, np.uint64: {"u64"}, Any: {"wide"}}
 
 
+def forget():
+    """Have structs looked for anew."""
+    for known in (structs.members, structs.words, structs._places):
+        known.cache_clear()
+
+
 @pytest.fixture
 def source(monkeypatch):
     """Has structs looked for in a text; nothing of it is kept."""
 
     def give(text):
-        structs.members.cache_clear()
+        forget()
         monkeypatch.setattr(structs, "source_text", lambda _: text)
 
     yield give
-    structs.members.cache_clear()
+    forget()
 
 
 def c_types(field) -> set[str]:
@@ -70,6 +76,24 @@ def test_members_without_a_value_and_values_without_a_member_are_named(source):
     source("struct S {\n    i64 a, b;\n};\n")
     with pytest.raises(TypeError, match="differ in: b, c"):
         structs.packed("any", "S", a=1, c=2)
+
+
+def test_members_that_are_known_need_not_be_said_again(source):
+    source("struct Inner {\n    i64 a, b;\n};\nstruct Outer {\n    i64 n;\n    const u64 *p;\n    Inner in;\n};\n")
+    inner, outer = structs.Struct("any", "Inner", b=7), structs.Struct("any", "Outer", n=np.int64(1))
+    for a, p in ((2, 3), (4, None)):
+        packed = outer.packed(p=p, **{"in": inner.words(a=a)})
+        assert packed.dtype == np.uint64
+        assert packed.tolist() == [1, p or 0, a, 7]
+        assert np.array_equal(
+            packed, structs.packed("any", "Outer", n=1, p=p, **{"in": structs.packed("any", "Inner", a=a, b=7)})
+        )
+    with pytest.raises(TypeError, match=r"struct Inner of any\.cu .* differ in: a, b"):
+        inner.packed(b=1)
+    with pytest.raises(TypeError, match="no c"):
+        structs.Struct("any", "Inner", c=1)
+    with pytest.raises(TypeError, match="takes 2 words, not 1"):
+        outer.packed(p=0, **{"in": [1]})
 
 
 @pytest.mark.parametrize("kind", ["int", "u32", "float", "Unknown"])

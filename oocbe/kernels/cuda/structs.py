@@ -18,9 +18,6 @@ from oocbe.kernels.cuda.modules import source_text
 WIDE_TYPES = ("i64", "u64", "wide")
 """Types of 8 bytes that members may have, besides pointers."""
 
-POINTER, NUMBER, STRUCT = range(3)
-"""What a member of a struct may be."""
-
 
 @cache
 def members(source: str, struct: str) -> dict[str, str]:
@@ -53,40 +50,92 @@ def words(source: str, struct: str) -> int:
     return sum(1 if kind.endswith("*") or kind in WIDE_TYPES else words(source, kind) for kind in kinds)
 
 
+class Struct:
+    """A struct of ``source.cu`` of which some members are known: what is left to say for each launch is the others.
+
+    Hundreds of launches of a bucket differ in a few members, so the names are looked up and checked once.
+
+    Parameters
+    ----------
+    source, struct : its place. known : values of some members, by name, as :func:`packed` takes them.
+
+    Raises
+    ------
+    TypeError : the struct has no such member.
+    """
+
+    def __init__(self, source: str, struct: str, /, **known: Any) -> None:
+        places = _places(source, struct)
+        if not known.keys() <= places.keys():
+            raise TypeError(f"struct {struct} of {source}.cu has no {', '.join(sorted(known.keys() - places.keys()))}")
+        self._name = f"struct {struct} of {source}.cu"
+        self._words = [0] * words(source, struct)
+        self._open = {name: place for name, place in places.items() if name not in known}
+        for name, value in known.items():
+            _set(self._words, places[name], value)
+
+    def words(self, **values: Any) -> list[int]:
+        """The struct's words, for a struct that it is a member of.
+
+        values : of every member that was not known, by name.
+
+        Raises
+        ------
+        TypeError : these are not the members that were not known.
+        """
+        if values.keys() != self._open.keys():
+            wrong = ", ".join(sorted(self._open.keys() ^ values.keys()))
+            raise TypeError(f"{self._name} and the values given for it differ in: {wrong}")
+        found = self._words.copy()
+        for name, value in values.items():
+            if type(value) is int:
+                found[self._open[name][0]] = value
+            else:
+                _set(found, self._open[name], value)
+        return found
+
+    def packed(self, **values: Any) -> NDArray[np.uint64]:
+        """The struct as a kernel's argument, uint64 (words,); arguments and errors as of :meth:`words`."""
+        return np.array(self.words(**values), dtype=np.uint64)
+
+
 def packed(source: str, struct: str, /, **values: Any) -> NDArray[np.uint64]:
     """A struct of ``source.cu`` as a kernel's argument, uint64 (:func:`words`,).
 
     values : of every member, by name: a Python integer, a NumPy scalar of 8 bytes, an address or a CuPy array for a
-        pointer (None: the null pointer), or for a struct what this function made of it.
+        pointer (None: the null pointer), or for a struct what this function or :meth:`Struct.words` made of it.
 
     Raises
     ------
     TypeError : the struct has other members than these.
     """
-    fields = _fields(source, struct)
-    if fields.keys() != values.keys():
-        wrong = ", ".join(sorted(fields.keys() ^ values.keys()))
-        raise TypeError(f"struct {struct} of {source}.cu and the values given for it differ in: {wrong}")
-    flat: list[int] = []
-    for name, width in fields.items():
-        value = values[name]
-        if isinstance(value, int):
-            flat.append(value)
-        elif width == POINTER:
-            flat.append(0 if value is None else int(value.data.ptr))
-        elif width == NUMBER:
-            flat.append(int(value.view(np.uint64)))
-        else:
-            flat.extend(value.tolist())
-    if len(flat) != words(source, struct):
-        raise TypeError(f"struct {struct} of {source}.cu takes {words(source, struct)} numbers, not {len(flat)}")
-    return np.array(flat, dtype=np.uint64)
+    return Struct(source, struct).packed(**values)
+
+
+def _set(found: list[int], place: tuple[int, int], value: Any) -> None:
+    """Put a member's value at its place: the first word, and how many."""
+    first, count = place
+    if isinstance(value, int):
+        found[first] = value
+    elif value is None:
+        found[first] = 0
+    elif isinstance(value, np.generic):
+        found[first] = int(value.view(np.uint64))
+    elif isinstance(value, (list, np.ndarray)):
+        if len(value) != count:
+            raise TypeError(f"a struct within a struct takes {count} words, not {len(value)}")
+        found[first : first + count] = value if isinstance(value, list) else value.tolist()
+    else:
+        found[first] = int(value.data.ptr)
 
 
 @cache
-def _fields(source: str, struct: str) -> dict[str, int]:
-    """What each member of a struct is, by name and in order: looked at for every launch, so it is worked out once."""
-    return {
-        name: POINTER if kind.endswith("*") else NUMBER if kind in WIDE_TYPES else STRUCT
-        for name, kind in members(source, struct).items()
-    }
+def _places(source: str, struct: str) -> dict[str, tuple[int, int]]:
+    """First word of each member of a struct and how many it has, by name and in order."""
+    places: dict[str, tuple[int, int]] = {}
+    end = 0
+    for name, kind in members(source, struct).items():
+        count = 1 if kind.endswith("*") or kind in WIDE_TYPES else words(source, kind)
+        places[name] = end, count
+        end += count
+    return places

@@ -14,7 +14,7 @@ be kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from oocbe.kernels.cpu.buckets.join_arrays import JoinProgram
 from oocbe.kernels.cuda import structs
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.modules import C_TYPES, kernel, launch, or_null
-from oocbe.kernels.cuda.pruning.flags import THREADS, blocks_for, flag, keep_flagged, pack
+from oocbe.kernels.cuda.pruning.flags import THREADS, blocks_for, flag, keep_flagged, pack, prefix_sum
 from oocbe.kernels.cuda.transfer import memory
 from oocbe.system.deadline import look
 from oocbe.system.pieces import Worklist
@@ -36,6 +36,9 @@ MOST_TABLES = 32
 
 FRONTIER_SHARE = 3
 """A new frontier may take this part (one third) of the free device memory: the old one and the leaves need room too."""
+
+SMALL_FRONTIER = 1 << 20
+"""Bytes of a frontier that are tried for without asking how much is free, which takes as long as a launch."""
 
 
 class RowLimitError(Exception):
@@ -114,28 +117,52 @@ class DeviceProgram:
         ).reshape(-1, 3)
         runs = program.runs
         parts = np.stack([runs.part_table.astype(np.uint64), runs.part_word.astype(np.uint64), runs.part_shift], axis=1)
-        leaf = program.leaf._replace(values=cupy().asarray(program.leaf.values))
         # Of each of these the fields that the source's struct of the same name has: arrays by their addresses.
-        groups = [(type(group).__name__, group._asdict()) for group in (program.lookups, leaf, program.bounds)]
+        groups = [(type(group).__name__, group._asdict()) for group in (program.lookups, program.leaf, program.bounds)]
         used = [(name, {f: group[f] for f in structs.members(SOURCE, name)}) for name, group in groups]
         host = [field for _, group in used for field in group.values() if isinstance(field, np.ndarray)]
-        self._buffer, places = pack([addresses, parts, *host])
+        # The first frontier's arrays travel with them: a copy takes as long as a launch, however short it is.
+        root = self._root_arrays()
+        self._buffer, places = pack([addresses, parts, *host, *root])
         at = (int(self._buffer.data.ptr) + 8 * place for place in places)
         self.tables_at, self.parts_at = next(at), next(at)
         self.lookups, self.leaf, self.bounds = (
             structs.packed(SOURCE, name, **{f: next(at) if isinstance(v, np.ndarray) else v for f, v in group.items()})
             for name, group in used
         )
-        self.leaf_values = leaf.values  # kept alive
-        self.least = _least_values(tables, program.bounds.entries.dtype) if self.prunes else None
-        definitions: dict[str, str | int] = {
+        self._least = _least_values(tables, program.bounds.entries.dtype) if self.prunes else None
+        keys, low, high, widths = (
+            self._buffer[place:].view(array.dtype)[: len(array)]
+            for array, place in zip(root, places[2 + len(host) :], strict=True)
+        )
+        self._root = _Frontier(
+            keys[:, np.newaxis],
+            low[:, np.newaxis],
+            high[:, np.newaxis],
+            widths if len(widths) else None,
+            None if self._least is None else self._least.sum(keepdims=True) * program.bounds.scale,
+        )
+        known = {"tables": self.tables_at, "table_count": len(tables), "lookups": self.lookups}
+        self._level = structs.Struct(SOURCE, "Level", **known)
+        self._bounds = structs.Struct(SOURCE, "Bounds", arrays=self.bounds, least=self._least)
+        self._definitions: dict[str, str | int] = {
             "WORDS": words,
             "VALUE": C_TYPES[dtype],
             "COMBINATION": program.semiring.combination,
             "MARGINALISATION": program.semiring.marginalisation,
             "PRUNES": int(self.prunes),
         }
-        self.kernel: Callable[[str], Any] = lambda name: kernel(SOURCE, name, **definitions)
+
+    def _root_arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The one item to begin with: its key, the first and one past the last row of each table, and its width."""
+        rows = np.array([keys.shape[1] for keys, _ in self.tables], dtype=np.uint32)
+        driver = self._driver(0)
+        widths = rows[driver : driver + 1] if driver >= 0 else rows[:0]
+        return np.zeros(self.words, dtype=np.uint64), np.zeros_like(rows), rows, widths.astype(np.int64)
+
+    def kernel(self, name: str) -> Any:
+        """A kernel of the source, for this program's words, values and semiring."""
+        return kernel(SOURCE, name, **self._definitions)
 
     def join(self, row_limit: int) -> tuple[Any, Any]:
         """Keys uint64 (words, rows), ascending, and values (rows,), on the device.
@@ -145,19 +172,9 @@ class DeviceProgram:
         RowLimitError : more than ``row_limit`` rows.
         cupy's OutOfMemoryError : device memory ran out, although the work was cut into smaller pieces.
         """
-        count = len(self.tables)
-        rows = [[keys.shape[1]] for keys, _ in self.tables]
-        driver = self._driver(0)
-        root = _Frontier(
-            cupy().zeros((self.words, 1), dtype=np.uint64),
-            cupy().zeros((count, 1), dtype=np.uint32),
-            cupy().asarray(np.array(rows, dtype=np.uint32).reshape(count, 1)),
-            None if driver < 0 else cupy().asarray(np.array(rows[driver], dtype=np.int64)),
-            None if self.least is None else self.least.sum(keepdims=True) * self.program.bounds.scale,
-        )
         parts: list[tuple[Any, Any]] = []
         made = 0
-        worklist = Worklist(_Descent(root, 0), _Descent.halves, _found_no_room)
+        worklist = Worklist(_Descent(self._root, 0), _Descent.halves, _found_no_room)
         for descent in worklist:
             with worklist:
                 leaves = self._descend(descent)
@@ -207,18 +224,13 @@ class DeviceProgram:
         size = int(runs.size[level])
         unit_end = None
         if frontier.widths is not None:
-            unit_end = cupy().cumsum(frontier.widths)
+            unit_end = prefix_sum(frontier.widths)
             units = int(unit_end[-1])
         else:
             units = items * size
-        struct = structs.packed(
-            SOURCE,
-            "Level",
-            tables=self.tables_at,
+        struct = self._level.packed(
             parts=self.parts_at + 24 * part_from,
             part_count=part_to - part_from,
-            table_count=count,
-            lookups=self.lookups,
             filter_from=int(level_start[level]),
             filter_to=int(level_start[level + 1]),
             word=int(runs.word[level]),
@@ -231,12 +243,13 @@ class DeviceProgram:
             items=items,
             unit_end=unit_end,
             units=units,
-            bounds=self._bounds(level, level + 1, level + 1, frontier.totals),
+            bounds=self._bounds_of(level, level + 1, level + 1, frontier.totals),
         )
         ballots, block_ends = flag(self.kernel("count_children"), units, struct)
         children = int(block_ends[-1]) if units else 0
         item_bytes = 8 * self.words + 8 * count + 8 * self.prunes
-        if items > 1 and children * item_bytes > _free_memory() // FRONTIER_SHARE:
+        needed = children * item_bytes
+        if items > 1 and needed > SMALL_FRONTIER and needed > _free_memory() // FRONTIER_SHARE:
             raise _NoRoomError
         keys = cupy().empty((self.words, children), dtype=np.uint64)
         low = cupy().empty((count, children), dtype=np.uint32)
@@ -267,25 +280,21 @@ class DeviceProgram:
             item_low=frontier.low,
             item_high=frontier.high,
             items=items,
-            bounds=self._bounds(0, levels, levels + 1, None),
+            bounds=self._bounds_of(0, levels, levels + 1, None),
         )
         totals = cupy().empty(items, dtype=self.dtype)
         ballots, block_ends = flag(self.kernel("reduce_leaves"), items, struct, totals)
         return keep_flagged(self.kernel, frontier.keys, totals, ballots, block_ends)
 
-    def _bounds(self, first: int, last: int, slack: int, totals: Any) -> NDArray[np.uint64]:
+    def _bounds_of(self, first: int, last: int, slack: int, totals: Any) -> list[int]:
         """The bound's tables of some levels, and the number of the slack that they are held against; or zeros."""
         if not self.prunes:
-            return np.zeros(structs.words(SOURCE, "Bounds"), dtype=np.uint64)
+            return [0] * structs.words(SOURCE, "Bounds")
         bounds = self.program.bounds
-        return structs.packed(
-            SOURCE,
-            "Bounds",
-            arrays=self.bounds,
+        return self._bounds.words(
             first=int(bounds.level_start[first]),
             last=int(bounds.level_start[last]),
             slack=bounds.slack[slack],
-            least=self.least,
             totals=totals,
         )
 

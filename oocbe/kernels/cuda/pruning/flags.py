@@ -9,10 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy
-from oocbe.kernels.cuda.modules import launch
+from oocbe.kernels.cuda.modules import kernel, launch
 
 THREADS = 256
 """Threads of a block, as in the source."""
+
+SUM_THREADS, MOST_SUMMED = 1024, 1 << 14
+"""Threads of the one block that adds up a short list, as in the source, and how long a short list is: it takes one
+launch, where the host takes three times as long for CuPy's prefix sum. Small buckets wait for little else."""
 
 
 def blocks_for(units: int) -> int:
@@ -20,13 +24,26 @@ def blocks_for(units: int) -> int:
     return -(-units // THREADS)
 
 
-def flag(kernel: Any, units: int, *arguments: Any) -> tuple[Any, Any]:
+def flag(function: Any, units: int, *arguments: Any) -> tuple[Any, Any]:
     """Launch a kernel that flags units: one bit a unit, and the inclusive prefix sum of the blocks' counts."""
     blocks = blocks_for(units)
     ballots = cupy().empty(blocks * (THREADS // 32), dtype=np.uint32)
     counts = cupy().empty(blocks, dtype=np.int64)
-    launch(kernel, blocks, THREADS, *arguments, ballots, counts)
-    return ballots, cupy().cumsum(counts)
+    launch(function, blocks, THREADS, *arguments, ballots, counts)
+    return ballots, prefix_sum(counts, into=counts)
+
+
+def prefix_sum(counts: Any, into: Any | None = None) -> Any:
+    """Inclusive prefix sum of counts int64 (n,).
+
+    into : an array of the same length that it may be written to, the counts' own as well; None: a new one.
+    """
+    count = len(counts)
+    if count > MOST_SUMMED:
+        return cupy().cumsum(counts, out=into)
+    out = cupy().empty(count, dtype=np.int64) if into is None else into
+    launch(kernel("sums", "inclusive_sum"), min(1, count), SUM_THREADS, counts, out, count)
+    return out
 
 
 def keep_flagged(
@@ -45,12 +62,12 @@ def keep_flagged(
 
 
 def pack(arrays: Sequence[NDArray[Any]]) -> tuple[Any, list[int]]:
-    """Arrays of 8-byte elements in one device buffer (one copy instead of many), and where each begins."""
+    """Arrays in one device buffer uint64 (one copy instead of many), and in which of its words each begins."""
     places, end = [], 0
     for array in arrays:
         places.append(end)
-        end += max(1, array.size)
-    packed = np.zeros(end, dtype=np.uint64)
+        end += max(1, -(-array.nbytes // 8))
+    packed = np.zeros(8 * end, dtype=np.uint8)
     for array, place in zip(arrays, places, strict=True):
-        packed[place : place + array.size] = np.ascontiguousarray(array).reshape(-1).view(np.uint64)
-    return cupy().asarray(packed), places
+        packed[8 * place : 8 * place + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return cupy().asarray(packed.view(np.uint64)), places
