@@ -1,14 +1,13 @@
-"""``oocbe solve --report``: one page about a solve that needs nothing beside itself, to be kept or sent to somebody."""
+"""``oocbe solve --report``: one page about a solve that needs nothing beside itself, to be kept or sent to somebody.
+
+What only the page takes is imported where it is written: every solve loads this module.
+"""
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from html import escape
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from oocbe import __version__
@@ -50,6 +49,8 @@ def traced_for(report: Path | None, trace: Path | None) -> Iterator[Path | None]
     if report is None or trace is not None:
         yield trace
         return
+    from tempfile import TemporaryDirectory
+
     with TemporaryDirectory(prefix="oocbe-report-", ignore_cleanup_errors=True) as folder:
         yield Path(folder) / "trace.json"
 
@@ -73,8 +74,10 @@ def write_report(
     ------
     UsageError : matplotlib is missing, or the file cannot be written.
     """
+    from html import escape
+
     from oocbe.io.files import write_bytes
-    from oocbe.pictures.html import card, grid
+    from oocbe.pictures.html import card, grid, paragraph
 
     parts = [result._repr_html_(), *_pictures(problem, result)]
     buckets = getattr(result, "buckets", ())
@@ -87,7 +90,7 @@ def write_report(
         parts += ["<h2>Answer</h2>", _answer(problem, result, labels)]
     names = [result.variables[v].name for v in result.order]
     if names:
-        parts += ["<h2>Order of elimination</h2>", f"<p>{escape(' '.join(names[:MOST_LABELS]))}</p>"]
+        parts += ["<h2>Order of elimination</h2>", paragraph(" ".join(names[:MOST_LABELS]))]
     if trace is not None:
         parts += _trace(trace)
     times = [(phase, seconds(spent)) for phase, spent in result.seconds.items()]
@@ -113,7 +116,7 @@ def _pictures(problem: Problem, result: Result | TaskResult) -> Iterator[str]:
 
 
 def _answer(problem: Problem, result: Result | TaskResult, labels: dict[str, str]) -> str:
-    from oocbe.pictures.html import grid
+    from oocbe.pictures.html import grid, paragraph
 
     schedule = getattr(result, "schedule", None)
     if schedule is not None:
@@ -123,19 +126,19 @@ def _answer(problem: Problem, result: Result | TaskResult, labels: dict[str, str
         return grid(("photograph", "camera", "group", "weight", "memory"), rows)
     shown = list(labels.items())[:MOST_LABELS]
     more = f"<p>and {len(labels) - len(shown):,} more</p>" if len(labels) > len(shown) else ""
-    return f"<p>{escape('  '.join(f'{name}={label}' for name, label in shown))}</p>{more}"
+    return paragraph("  ".join(f"{name}={label}" for name, label in shown)) + more
 
 
 def _trace(path: Path) -> list[str]:
     from oocbe.errors import OocbeError
-    from oocbe.pictures.html import card, grid
+    from oocbe.pictures.html import card, grid, paragraph
     from oocbe.tracing.summary import summarise
     from oocbe.tracing.trace_file import read_trace
 
     try:
         summary: TraceSummary = summarise(read_trace(path))
     except OocbeError as error:
-        return ["<h2>Where the time went</h2>", f"<p>{escape(str(error))}</p>"]
+        return ["<h2>Where the time went</h2>", paragraph(str(error))]
     rows = [
         (lane.name, f"{lane.share:.0%}", seconds(lane.busy), ", ".join(work.name for work in lane.works[:4]))
         for lane in summary.lanes
@@ -146,6 +149,9 @@ def _trace(path: Path) -> list[str]:
 
 
 def _versions() -> list[tuple[str, object]]:
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
     found: list[tuple[str, object]] = [("oocbe", __version__), ("Python", platform.python_version())]
     for library in LIBRARIES:
         with suppress(PackageNotFoundError):

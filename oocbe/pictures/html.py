@@ -35,6 +35,11 @@ def grid(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return f'<table style="{STYLE[0]}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
+def paragraph(text: str) -> str:
+    """A text of any length."""
+    return f"<p>{escape(text)}</p>"
+
+
 def shown(content: object) -> str:
     """A number with its thousands apart, a list with commas, anything else as text; cut where it is long."""
     if isinstance(content, bool):
