@@ -116,6 +116,17 @@ def find_row(table: Table, key: NDArray[np.uint64]) -> int:
     return row if row < 0 else low + row
 
 
+def host_rows_between(table: Table, first: NDArray[np.uint64], last: NDArray[np.uint64]) -> Table:
+    """Neighbouring rows of a sorted table on the device, with all that have a key from one to another, in main memory.
+
+    first, last : uint64 (words,).
+    """
+    from oocbe.kernels.cuda.pairs.search import rows_around
+
+    low, keys = rows_around(table.keys, first, last)
+    return replace(table, keys=keys, values=host_array(table.values[low : low + keys.shape[1]]))
+
+
 def row_in_main_memory(keys: NDArray[np.uint64], key: NDArray[np.uint64]) -> int:
     """Row of a key uint64 (words,) in sorted keys uint64 (words, rows); -1 where it is not there.
 

@@ -56,6 +56,7 @@ def pretended_device(monkeypatch):
     monkeypatch.setattr(messages, "stays_on_device", lambda table, movable: True)
     monkeypatch.setattr(message, "is_on_device", lambda table: not any(table is other for other in home))
     monkeypatch.setattr(message, "to_host", bring_home)
+    monkeypatch.setattr(message, "host_rows_between", lambda table, first, last: bring_home(table))
 
 
 @pytest.mark.parametrize("tables", ["incomplete", "complete"])

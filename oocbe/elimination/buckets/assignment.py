@@ -53,7 +53,7 @@ def backward_pass(
     allotments: dict[int, int] = {}
     consumption, is_better = prepared.consumption, prepared.semiring.is_better
     for bucket in reversed(buckets):
-        kept = [m for m in bucket.messages if not m.is_forgotten]
+        kept = [m.near(chosen, bucket.variable) for m in bucket.messages if not m.is_forgotten]
         forgotten = []
         if len(kept) < len(bucket.messages):
             assert recomputation is not None

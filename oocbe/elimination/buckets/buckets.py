@@ -62,23 +62,26 @@ def fill_buckets(prepared: Prepared, store: MessageStore) -> list[Bucket]:
 
 def entries_over(
     pool: FactorPool, factor: PackedFactor, sizes: Sequence[int], chosen: dict[int, int], axes: Sequence[int]
-) -> NDArray[Any]:
+) -> Any:
     """Entries of a packed factor for all assignments of some variables, the others as chosen.
 
-    Returns an array with an axis for each of ``axes``, of length 1 where the factor does not depend on it.
+    Returns an array with an axis for each of ``axes``, of length 1 where the factor does not depend on it; a scalar
+    where there are none.
     """
-    index: Any = np.zeros((1,) * len(axes), dtype=np.int64)
-    shift = 0
+    place, shift = factor.offset, 0
+    spread: NDArray[np.int64] | None = None
     for v in factor.scope:
         if v in axes:
             shape = [1] * len(axes)
             shape[axes.index(v)] = sizes[v]
-            index = index + (np.arange(sizes[v]) << shift).reshape(shape)
+            along = (np.arange(sizes[v]) << shift).reshape(shape)
+            spread = along if spread is None else spread + along
         else:
-            index = index + (chosen[v] << shift)
+            place += chosen[v] << shift
         shift += bits_for(sizes[v])
-    found: NDArray[Any] = pool.entries[factor.offset + index]
-    return found
+    if spread is None:
+        return pool.entries[place] if not axes else pool.entries[place].reshape((1,) * len(axes))
+    return pool.entries[place + spread]
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from oocbe.model.row_numbers import key_number
 from oocbe.settings.tuning import tuning
 from oocbe.streaming.sources import ChunkCache, HeldRows, SortedRows, StoredRows
 from oocbe.tables.complete import CompleteTable
-from oocbe.tables.residence import find_row, host_rows, host_values, is_on_device, to_device, to_host
+from oocbe.tables.residence import find_row, host_rows, host_rows_between, host_values, is_on_device, to_device, to_host
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.stored_complete import AnyComplete, StoredCompleteTable, open_table
 from oocbe.tables.table import Table
@@ -248,6 +248,22 @@ class Message:
             return None
         value: int | float = self._table.values[row].item()
         return value
+
+    def near(self, assignment: dict[int, int], variable: int) -> Message:
+        """The message, or where it is rows on the device those that an assignment selects, in main memory.
+
+        Values of the variable eliminated first are next to each other, so they come by one way for all of them.
+
+        assignment : of the scope's variables but ``variable``.
+        """
+        table = self._table
+        if not isinstance(table, Table) or self.scope[0] != variable or not is_on_device(table):
+            return self
+        others = [assignment[v] for v in self.scope[1:]]
+        ends = np.array([[0, *others], [table.layout.sizes[0] - 1, *others]], dtype=np.int64)
+        first, last = table.layout.pack(ends).T
+        rows = host_rows_between(table, first, last)
+        return Message(self.scope, rows.rows, rows.nbytes, _table=rows)
 
     def cells_at(self, assignment: dict[int, int], free: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Values for all assignments of some of the scope's variables, and which of them are feasible.

@@ -115,18 +115,23 @@ def packed(source: str, struct: str, /, **values: Any) -> NDArray[np.uint64]:
 def _set(found: list[int], place: tuple[int, int], value: Any) -> None:
     """Put a member's value at its place: the first word, and how many."""
     first, count = place
-    if isinstance(value, int):
-        found[first] = value
-    elif value is None:
-        found[first] = 0
-    elif isinstance(value, np.generic):
-        found[first] = int(value.view(np.uint64))
-    elif isinstance(value, (list, np.ndarray)):
+    if isinstance(value, (list, np.ndarray)):
         if len(value) != count:
             raise TypeError(f"a struct within a struct takes {count} words, not {len(value)}")
         found[first : first + count] = value if isinstance(value, list) else value.tolist()
     else:
-        found[first] = int(value.data.ptr)
+        found[first] = word(value)
+
+
+def word(value: Any) -> int:
+    """A member's value as a number: a Python integer, a NumPy scalar of 8 bytes, a CuPy array's address, or None."""
+    if isinstance(value, int):
+        return value
+    if value is None:
+        return 0
+    if isinstance(value, np.generic):
+        return int(value.view(np.uint64))
+    return int(value.data.ptr)
 
 
 @cache

@@ -118,28 +118,30 @@ class DeviceProgram:
         runs = program.runs
         parts = np.stack([runs.part_table.astype(np.uint64), runs.part_word.astype(np.uint64), runs.part_shift], axis=1)
         # Of each of these the fields that the source's struct of the same name has: arrays by their addresses.
-        groups = [(type(group).__name__, group._asdict()) for group in (program.lookups, program.leaf, program.bounds)]
-        used = [(name, {f: group[f] for f in structs.members(SOURCE, name)}) for name, group in groups]
-        host = [field for _, group in used for field in group.values() if isinstance(field, np.ndarray)]
+        groups = [
+            [getattr(group, field) for field in structs.members(SOURCE, type(group).__name__)]
+            for group in (program.lookups, program.leaf, program.bounds)
+        ]
+        host = [field for group in groups for field in group if isinstance(field, np.ndarray)]
         # The first frontier's arrays travel with them: a copy takes as long as a launch, however short it is.
         root = self._root_arrays()
         self._buffer, places = pack([addresses, parts, *host, *root])
-        at = (int(self._buffer.data.ptr) + 8 * place for place in places)
+        start = int(self._buffer.data.ptr)
+        at = iter([start + 8 * place for place in places])
         self.tables_at, self.parts_at = next(at), next(at)
         self.lookups, self.leaf, self.bounds = (
-            structs.packed(SOURCE, name, **{f: next(at) if isinstance(v, np.ndarray) else v for f, v in group.items()})
-            for name, group in used
+            [next(at) if isinstance(field, np.ndarray) else structs.word(field) for field in group] for group in groups
         )
         self._least = _least_values(tables, program.bounds.entries.dtype) if self.prunes else None
         keys, low, high, widths = (
-            self._buffer[place:].view(array.dtype)[: len(array)]
-            for array, place in zip(root, places[2 + len(host) :], strict=True)
+            cupy().ndarray(array.shape, array.dtype, self._buffer.data + (address - start))
+            for array, address in zip(root, at, strict=True)
         )
         self._root = _Frontier(
-            keys[:, np.newaxis],
-            low[:, np.newaxis],
-            high[:, np.newaxis],
-            widths if len(widths) else None,
+            keys,
+            low,
+            high,
+            widths if widths.size else None,
             None if self._least is None else self._least.sum(keepdims=True) * program.bounds.scale,
         )
         known = {"tables": self.tables_at, "table_count": len(tables), "lookups": self.lookups}
@@ -155,10 +157,10 @@ class DeviceProgram:
 
     def _root_arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """The one item to begin with: its key, the first and one past the last row of each table, and its width."""
-        rows = np.array([keys.shape[1] for keys, _ in self.tables], dtype=np.uint32)
+        rows = np.array([[keys.shape[1]] for keys, _ in self.tables], dtype=np.uint32).reshape(-1, 1)
         driver = self._driver(0)
-        widths = rows[driver : driver + 1] if driver >= 0 else rows[:0]
-        return np.zeros(self.words, dtype=np.uint64), np.zeros_like(rows), rows, widths.astype(np.int64)
+        widths = rows[driver] if driver >= 0 else rows[:0, 0]
+        return np.zeros((self.words, 1), dtype=np.uint64), np.zeros_like(rows), rows, widths.astype(np.int64)
 
     def kernel(self, name: str) -> Any:
         """A kernel of the source, for this program's words, values and semiring."""

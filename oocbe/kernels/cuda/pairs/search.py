@@ -16,24 +16,33 @@ SAMPLES = 1 << 12
 
 
 @with_retry
-def rows_around(keys: Any, key: NDArray[np.uint64]) -> tuple[int, NDArray[np.uint64]]:
-    """Some neighbouring rows, with the one that has a key if any has.
+def rows_around(
+    keys: Any, first: NDArray[np.uint64], last: NDArray[np.uint64] | None = None
+) -> tuple[int, NDArray[np.uint64]]:
+    """Some neighbouring rows, with all those that have a key from ``first`` to ``last``.
 
-    keys : uint64 (words, rows) on the device, sorted. key : uint64 (words,).
+    keys : uint64 (words, rows) on the device, ascending, each once.
+    first, last : uint64 (words,); None: the first one as well.
 
     Returns the number of their first row, and their keys uint64 (words, n) in main memory; n is at most
-    :data:`SAMPLES`.
+    :data:`SAMPLES`, or some more than there are with such keys.
 
     Raises
     ------
     ResourceError : device memory ran out.
     """
     low, high = 0, keys.shape[1]
-    wanted = key_number(key[:, np.newaxis], 0)
+    least = key_number(first[:, np.newaxis], 0)
+    most = least if last is None else key_number(last[:, np.newaxis], 0)
     while high - low > SAMPLES:
         step = -(-(high - low) // SAMPLES)
         sample = keys[:, low:high:step].get()
-        place = bisect_left(range(sample.shape[1]), wanted, key=lambda row: key_number(sample, row))
-        high = min(high, low + place * step + 1)
-        low = low + (place - 1) * step + 1 if place else low
+        begin, end = (
+            bisect_left(range(sample.shape[1]), wanted, key=lambda row: key_number(sample, row))
+            for wanted in (least, most)
+        )
+        before = high - low
+        low, high = low + (begin - 1) * step + 1 if begin else low, min(high, low + end * step + 1)
+        if high - low == before:  # all have such keys
+            break
     return low, keys[:, low:high].get()

@@ -63,11 +63,14 @@ def keep_flagged(
 
 def pack(arrays: Sequence[NDArray[Any]]) -> tuple[Any, list[int]]:
     """Arrays in one device buffer uint64 (one copy instead of many), and in which of its words each begins."""
-    places, end = [], 0
+    places, words, end = [], [], 0
     for array in arrays:
         places.append(end)
-        end += max(1, -(-array.nbytes // 8))
-    packed = np.zeros(8 * end, dtype=np.uint8)
-    for array, place in zip(arrays, places, strict=True):
-        packed[8 * place : 8 * place + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return cupy().asarray(packed.view(np.uint64)), places
+        own = np.ascontiguousarray(array).reshape(-1)
+        if own.nbytes % 8 or not own.size:
+            padded = np.zeros(max(8, -(-own.nbytes // 8) * 8), dtype=np.uint8)
+            padded[: own.nbytes] = own.view(np.uint8)
+            own = padded
+        words.append(own.view(np.uint64))
+        end += len(words[-1])
+    return cupy().asarray(np.concatenate(words)), places
