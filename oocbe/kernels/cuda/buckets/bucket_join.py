@@ -126,16 +126,15 @@ class DeviceProgram:
         # The first frontier's arrays travel with them: a copy takes as long as a launch, however short it is.
         root = self._root_arrays()
         self._buffer, places = pack([addresses, parts, *host, *root])
-        start = int(self._buffer.data.ptr)
-        at = iter([start + 8 * place for place in places])
+        at = (int(self._buffer.data.ptr) + 8 * place for place in places)
         self.tables_at, self.parts_at = next(at), next(at)
         self.lookups, self.leaf, self.bounds = (
             [next(at) if isinstance(field, np.ndarray) else structs.word(field) for field in group] for group in groups
         )
         self._least = _least_values(tables, program.bounds.entries.dtype) if self.prunes else None
         keys, low, high, widths = (
-            cupy().ndarray(array.shape, array.dtype, self._buffer.data + (address - start))
-            for array, address in zip(root, at, strict=True)
+            self._buffer[place:].view(array.dtype)[: array.size].reshape(array.shape)
+            for array, place in zip(root, places[-len(root) :], strict=True)
         )
         self._root = _Frontier(
             keys,
