@@ -103,7 +103,7 @@ def packed(source: str, struct: str, /, **values: Any) -> NDArray[np.uint64]:
     """A struct of ``source.cu`` as a kernel's argument, uint64 (:func:`words`,).
 
     values : of every member, by name: a Python integer, a NumPy scalar of 8 bytes, an address or a CuPy array for a
-        pointer (None: the null pointer), or for a struct what this function or :meth:`Struct.words` made of it.
+        pointer (None: the null pointer), or for a struct within it the list of its words.
 
     Raises
     ------
@@ -115,10 +115,10 @@ def packed(source: str, struct: str, /, **values: Any) -> NDArray[np.uint64]:
 def _set(found: list[int], place: tuple[int, int], value: Any) -> None:
     """Put a member's value at its place: the first word, and how many."""
     first, count = place
-    if isinstance(value, (list, np.ndarray)):
+    if isinstance(value, list):
         if len(value) != count:
             raise TypeError(f"a struct within a struct takes {count} words, not {len(value)}")
-        found[first : first + count] = value if isinstance(value, list) else value.tolist()
+        found[first : first + count] = value
     else:
         found[first] = word(value)
 
