@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,34 @@ from oocbe.tables.layout import WORD_BITS, Field, Layout, bits_for
 
 LARGEST_MERGED_BITS = 12
 """Merged lookups stay within 4,096 entries: they must be built for each bucket and sit in the first-level cache."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Neighbouring variables of the separator that are joined as one field.
+
+    Attributes
+    ----------
+    word, shift, bits : the field of the separator's key. size : of the domain where no table has the variable, else 0.
+    parts : number of each table that has them, and the word and shift of the field there.
+    """
+
+    word: int
+    shift: int
+    bits: int
+    size: int
+    parts: list[tuple[int, int, int]]
+
+    def takes(self, field: Field, parts: Sequence[tuple[int, int, int]]) -> bool:
+        """Whether the next variable continues the run, in the separator's key and in every table, and joins it."""
+        word, shift, bits = field
+        if word != self.word or shift + bits != self.shift or not parts or len(parts) != len(self.parts):
+            return False
+        for (t, part_word, part_shift), (u, word_above, shift_above) in zip(parts, self.parts, strict=True):
+            if t != u or part_word != word_above or part_shift + bits != shift_above:
+                return False
+        self.shift, self.bits, self.parts = shift, self.bits + bits, list(parts)
+        return True
 
 
 @dataclass(frozen=True)
@@ -48,7 +77,7 @@ class BucketScope:
         return self.layout.fields[len(self.layout.fields) - len(self.separator) :]
 
 
-@dataclass
+@dataclass(slots=True)
 class _Merged:
     """Several factors to be looked up as one, over ``scope`` (separator variables, ascending position)."""
 
@@ -60,12 +89,11 @@ class _Merged:
 def _merge(factors: Iterable[PackedFactor], ignore: int, variable_bits: Sequence[int], limit: int) -> list[_Merged]:
     """Group factors greedily so that each union of scopes (without ``ignore``) stays within ``limit`` bits."""
     groups: list[_Merged] = []
-    cleared = [(f.members & ~ignore, f) for f in factors]
-    cleared.sort(key=lambda pair: pair[0])
-    for members, factor in cleared:
+    for factor in sorted(factors, key=lambda factor: factor.members & ~ignore):
+        members = factor.members & ~ignore
         for group in groups:
             fresh = members & ~group.members
-            extra = _bits_of(fresh, variable_bits)
+            extra = _bits_of(fresh, variable_bits) if fresh else 0
             if group.bits + extra <= limit:
                 group.members |= fresh
                 group.bits += extra
@@ -259,38 +287,28 @@ class ProgramBuilder:
         self, scope: BucketScope, tables: Sequence[tuple[tuple[int, ...], Layout]]
     ) -> tuple[RunArrays, dict[int, int]]:
         """Cut the separator into runs, most significant first; and the run that each variable is in."""
-        owners: dict[int, list[tuple[int, Field]]] = {v: [] for v in scope.separator}
+        owners: dict[int, list[tuple[int, int, int]]] = {v: [] for v in scope.separator}
         for t, (members, layout) in enumerate(tables):
-            for v, field in zip(members, layout.fields[len(layout.fields) - len(members) :], strict=True):
+            for v, (word, shift, _) in zip(members, layout.fields[len(layout.fields) - len(members) :], strict=True):
                 if v in owners:
-                    owners[v].append((t, field))
-        runs: list[tuple[Field, int, list[tuple[int, Field]]]] = []
+                    owners[v].append((t, word, shift))
+        runs: list[_Run] = []
         level_of: dict[int, int] = {}
         for v, field in zip(reversed(scope.separator), reversed(scope.fields), strict=True):
             parts = owners[v]
-            if runs and parts and _extends(runs[-1], field, parts):
-                above, _, parts_above = runs[-1]
-                wider = [
-                    (t, Field(f.word, f.shift, g.bits + f.bits))
-                    for (t, f), (_, g) in zip(parts, parts_above, strict=True)
-                ]
-                runs[-1] = (Field(field.word, field.shift, above.bits + field.bits), 0, wider)
-            else:
-                runs.append((field, 0 if parts else self._sizes[v], parts))
+            if not runs or not runs[-1].takes(field, parts):
+                runs.append(_Run(*field, 0 if parts else self._sizes[v], parts))
             level_of[v] = len(runs) - 1
-        starts = [0]
-        for _, _, parts in runs:
-            starts.append(starts[-1] + len(parts))
-        everyone = [part for _, _, parts in runs for part in parts]
+        everyone = [part for run in runs for part in run.parts]
         arrays = RunArrays(
-            word=np.array([f.word for f, _, _ in runs], dtype=np.int64),
-            shift=np.array([f.shift for f, _, _ in runs], dtype=np.uint64),
-            mask=np.array([f.mask for f, _, _ in runs], dtype=np.uint64),
-            size=np.array([size for _, size, _ in runs], dtype=np.int64),
-            part_start=np.array(starts, dtype=np.int64),
-            part_table=np.array([t for t, _ in everyone], dtype=np.int64),
-            part_word=np.array([f.word for _, f in everyone], dtype=np.int64),
-            part_shift=np.array([f.shift for _, f in everyone], dtype=np.uint64),
+            word=np.array([run.word for run in runs], dtype=np.int64),
+            shift=np.array([run.shift for run in runs], dtype=np.uint64),
+            mask=np.array([(1 << run.bits) - 1 for run in runs], dtype=np.uint64),
+            size=np.array([run.size for run in runs], dtype=np.int64),
+            part_start=np.array([0, *accumulate(len(run.parts) for run in runs)], dtype=np.int64),
+            part_table=np.array([t for t, _, _ in everyone], dtype=np.int64),
+            part_word=np.array([word for _, word, _ in everyone], dtype=np.int64),
+            part_shift=np.array([shift for _, _, shift in everyone], dtype=np.uint64),
         )
         return arrays, level_of
 
@@ -304,35 +322,31 @@ class ProgramBuilder:
         cut: int = -1,
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Segments that read the group's index from a separator key, and each part's index from the group's."""
-        scope = sorted((v for v in place_of if group.members >> v & 1), key=place_of.__getitem__)
+        bits, group_members = self._bits, group.members
+        scope = [v for v in place_of if group_members >> v & 1]  # ascending positions, as the separator's are
         place: dict[int, int] = {}
         end = 0
         for v in scope:
             place[v] = end
-            end += self._bits[v]
-        gathers.add((fields[place_of[v]] for v in scope), place.values(), cut)
-        inner = Segments()
+            end += bits[v]
+        gathers.add([fields[place_of[v]] for v in scope], place.values(), cut)
+        start, shift, width, where = [0], list[int](), list[int](), list[int]()
         for part in group.parts:
-            members = part.scope[1:] if skip else part.scope
-            sources, targets, target = [], [], 0
-            for v in members:
-                sources.append(Field(0, place[v], self._bits[v]))
-                targets.append(target)
-                target += self._bits[v]
-            inner.add(sources, targets)
-        start, _, shift, mask, where = inner.arrays()
-        offsets = np.array([part.offset for part in group.parts], dtype=np.int64)
-        return offsets, start, shift, mask, where
-
-
-def _extends(
-    above: tuple[Field, int, list[tuple[int, Field]]], field: Field, parts: Sequence[tuple[int, Field]]
-) -> bool:
-    """Whether a variable directly continues the run above it, in the output and in every table."""
-    run, _, parts_above = above
-    if run.word != field.word or run.shift != field.shift + field.bits or len(parts) != len(parts_above):
-        return False
-    return all(
-        t == s and f.word == g.word and g.shift == f.shift + f.bits
-        for (t, f), (s, g) in zip(parts, parts_above, strict=True)
-    )
+            target, neighbour = 0, -1
+            for v in part.scope[1:] if skip else part.scope:
+                source, own = place[v], bits[v]
+                if source == neighbour:
+                    width[-1] += own
+                else:
+                    shift.append(source)
+                    width.append(own)
+                    where.append(target)
+                neighbour, target = source + own, target + own
+            start.append(len(shift))
+        return (
+            np.array([part.offset for part in group.parts], dtype=np.int64),
+            np.array(start, dtype=np.int64),
+            np.array(shift, dtype=np.uint64),
+            np.array([(1 << own) - 1 for own in width], dtype=np.uint64),
+            np.array(where, dtype=np.uint64),
+        )
