@@ -63,7 +63,7 @@ CLOSE_TO_AGRUM, CLOSE = 1e-6, 1e-10
 ENGINE_SECONDS = 20.0
 """After so long an engine gets no further case."""
 
-TIMEOUT_SECONDS = 900.0
+TIMEOUT_SECONDS = 3600.0
 
 Case = dict[str, str]
 Posteriors = dict[str, list[float]]
@@ -258,6 +258,7 @@ def main() -> int:
             count = arguments.cases or CASES.get(name, 640)
             found = run_child(__file__, [name, kind, str(count)], TIMEOUT_SECONDS)
             rows.append(_row(name, kind, found))
+            print(*rows[-1], flush=True)
             best = min(e["single"] for e in found["engines"].values())
             ratios.append(found["batch"] * best)
             not_slower += found["single"] <= best
