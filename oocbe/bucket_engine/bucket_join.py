@@ -198,8 +198,9 @@ def _run(
     shared: SharedCounts,
 ) -> Walk:
     start = WalkStart(items.keys, items.low, items.high, first, last, level, stop)
-    plain = (tuple(flat), tuple(map(tuple, program)), tuple(start))
-    return Walk(*walk(*plain, row_limit, step_limit, tuple(shared)))
+    *parts, carried = map(tuple, program)
+    consumption = carried if program.consumes else None
+    return Walk(*walk(tuple(flat), tuple(parts), consumption, tuple(start), row_limit, step_limit, tuple(shared)))
 
 
 def _cut_ranges(program: JoinProgram, flat: TableArrays, items: Walk, level: int, block_rows: int) -> Walk:

@@ -12,18 +12,17 @@ from oocbe.dcop import Dcop
 from oocbe.io import write
 from oocbe.synth import random_network
 
-ROOT = Path(__file__).resolve().parents[2]
+ARGUMENTS = ("--repeat", "1", "--backend", "cpu")
+COMMAND = [sys.executable, str(Path(__file__).resolve().parents[2] / "benchmarks" / "agents.py"), *ARGUMENTS]
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(ROOT), *sys.path])
-    environment = {**os.environ, "OOCBE_DATA": str(folder), "PYTHONPATH": path}
-    command = [sys.executable, str(ROOT / "benchmarks" / "agents.py"), "--repeat", "1", "--backend", "cpu", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
+def test_without_instances_the_command_says_so(tmp_path):
+    environment = {**os.environ, "OOCBE_DATA": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=200, env=environment, check=False)
+    assert "no instances in" in done.stderr
 
 
-def test_instances_are_held_against_their_optima(tmp_path):
-    assert "no instances in" in run(tmp_path).stderr
+def test_instances_are_held_against_their_optima(tmp_path, run_benchmark):
     folder = tmp_path / "dcop"
     (folder / "paper").mkdir(parents=True)
     problem = random_network(5, 3, 0.5, 0.2, seed=4)
@@ -35,13 +34,13 @@ def test_instances_are_held_against_their_optima(tmp_path):
     )
     for claimed, code in ((least, 0), (least - 1, 1)):
         (folder / "optima.json").write_text(json.dumps({"small": {"minimum": claimed}}))
-        done = run(tmp_path)
+        done = run_benchmark("agents", tmp_path, *ARGUMENTS)
         assert done.returncode == code, done.stdout + done.stderr
         assert ("small: the agents' value is" in done.stdout) == bool(code)
 
 
-def test_widths(tmp_path):
-    done = run(tmp_path, "--widths", "--seeds", "1", "--domain", "3", "--largest", "4")
+def test_widths(tmp_path, run_benchmark):
+    done = run_benchmark("agents", tmp_path, *ARGUMENTS, "--widths", "--seeds", "1", "--domain", "3", "--largest", "4")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all values are those of oocbe.solve" in done.stdout
     assert {line.split()[0] for line in done.stdout.splitlines()} >= {"random", "scale-free", "grid"}

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import oocbe
@@ -14,18 +9,16 @@ from benchmarks.peers import dense
 from oocbe.io import write
 from oocbe.synth import Spot5Settings, grid_network, random_network, spot5_day
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "benchmarks" / "networks.py"
+ARGUMENTS = ("--seconds", "10", "--order-seconds", "0")
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(ROOT), *sys.path])
-    environment = {**os.environ, "OOCBE_DATA": str(folder), "PYTHONPATH": path, "OOCBE_BACKEND": "cpu"}
-    command = [sys.executable, str(SCRIPT), "--seconds", "10", "--order-seconds", "0", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
+@pytest.fixture
+def run(run_benchmark, monkeypatch):
+    monkeypatch.setenv("OOCBE_BACKEND", "cpu")
+    return lambda folder, *arguments: run_benchmark("networks", folder, *ARGUMENTS, *arguments)
 
 
-def test_bounds_of_a_day_and_what_is_skipped(tmp_path):
+def test_bounds_of_a_day_and_what_is_skipped(tmp_path, run):
     (tmp_path / "spot5").mkdir()
     write(spot5_day(Spot5Settings(photographs=14, seed=3)), tmp_path / "spot5" / "54.spot")
     done = run(tmp_path, "--tables", "10", "--only", "54,503", "--z", "3,4", "--seeds", "1", "--markdown")
@@ -41,7 +34,7 @@ def test_bounds_of_a_day_and_what_is_skipped(tmp_path):
         assert int(row[4].replace(",", "")) <= optimum <= int(row[5].replace(",", ""))
 
 
-def test_networks_agree_with_the_peers(tmp_path):
+def test_networks_agree_with_the_peers(tmp_path, run):
     peers = "dense,toulbar2" if _has_toulbar2() else "dense"
     done = run(tmp_path, "--tables", "2", "--quick", "--peers", peers)
     assert done.returncode == 0, done.stderr

@@ -14,7 +14,6 @@ from oocbe.io import write
 from oocbe.synth import Spot5Settings, spot5_day
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "benchmarks" / "spot5.py"
 
 
 @pytest.fixture
@@ -25,14 +24,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OOCBE_DATA": str(folder), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    command = [sys.executable, str(SCRIPT), "--instances", "505", "--repeat", "1", "--seconds", "5", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
+ARGUMENTS = ("--instances", "505", "--repeat", "1", "--seconds", "5")
 
 
-def test_every_installed_peer_agrees(folder):
-    done = run(folder)
+def test_every_installed_peer_agrees(folder, run_benchmark):
+    done = run_benchmark("spot5", folder, *ARGUMENTS)
     assert done.returncode == 0, done.stderr
     head, row, *_ = (line.split("  ") for line in done.stdout.splitlines())
     assert head[0] == "instance"
@@ -43,14 +39,16 @@ def test_every_installed_peer_agrees(folder):
 def test_wrong_optimum_is_noticed(folder):
     entry = {"spot5/505.spot": {"status": "optimal", "minimum": -1}}
     (folder / "optima.json").write_text(json.dumps(entry))
-    done = run(folder, "--peers", "", "--markdown")
+    environment = {**os.environ, "OOCBE_DATA": str(folder), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    command = [sys.executable, str(ROOT / "benchmarks" / "spot5.py"), *ARGUMENTS, "--peers", "", "--markdown"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
     assert done.returncode == 1
     assert "oocbe has" in done.stderr
     assert done.stdout.startswith("| instance |")
     assert "505: peak" in done.stderr
 
 
-def test_unknown_peer_is_refused(folder):
-    done = run(folder, "--peers", "abacus")
+def test_unknown_peer_is_refused(folder, run_benchmark):
+    done = run_benchmark("spot5", folder, *ARGUMENTS, "--peers", "abacus")
     assert done.returncode == 2
     assert "abacus" in done.stderr

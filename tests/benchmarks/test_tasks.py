@@ -33,14 +33,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OOCBE_DATA": str(folder), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    command = [sys.executable, str(SCRIPT), "--instances", "54", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
-
-
-def test_tasks_are_measured_and_checked(folder):
-    done = run(folder, "--tasks", "count,kbest", "--independent", "0.1", "--k", "5", "--markdown")
+def test_tasks_are_measured_and_checked(folder, run_benchmark):
+    given = ("--instances", "54", "--tasks", "count,kbest", "--independent", "0.1", "--k", "5", "--markdown")
+    done = run_benchmark("tasks", folder, *given)
     assert done.returncode == 0, done.stderr
     assert [line.split(" | ")[1] for line in done.stdout.splitlines()[2:4]] == ["count", "kbest"]
     assert "54: the independent counter agrees on the count" in done.stdout
@@ -49,7 +44,9 @@ def test_tasks_are_measured_and_checked(folder):
 def test_a_wrong_optimum_is_noticed(folder):
     entry = {"spot5/54.spot": {"status": "optimal", "minimum": -1}}
     (folder / "optima.json").write_text(json.dumps(entry))
-    done = run(folder, "--tasks", "count-optimal")
+    environment = {**os.environ, "OOCBE_DATA": str(folder), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    command = [sys.executable, str(SCRIPT), "--instances", "54", "--tasks", "count-optimal"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment, check=False)
     assert done.returncode == 1
     assert "wrong: 54: the optimum is -1" in done.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import stat
@@ -172,6 +173,46 @@ def test_imports_are_written_so_that_the_key_finds_them():
             rf"^\s*(from oocbe\.kernels\.cpu({folders}) import|from \.)", source.read_text(), re.MULTILINE
         )
         assert not wrong, source
+
+
+COMPILED = {"jit", "inline", "helper", "without_allocation"}
+
+
+def names_outside_of_loops(tree):
+    """Names that a module's Python code reads, that of compiled functions left out, but for imports."""
+    waiting, found = [tree], set()
+    while waiting:
+        for node in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(node, ast.FunctionDef) and decorators(node) & COMPILED:
+                continue
+            if isinstance(node, ast.Name):
+                found.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                found.add(node.attr)
+            waiting.append(node)
+    return found
+
+
+def decorators(node):
+    return {name.id for name in node.decorator_list if isinstance(name, ast.Name)}
+
+
+def test_loops_that_only_loops_call_are_helpers():
+    """What makes Python objects into arguments is compiled in vain for them, and takes as long as they do."""
+    package = Path(jit.__file__).parents[2]
+    sources = [*package.rglob("*.py"), *Path(__file__).parents[1].rglob("*.py")]
+    texts = {path: text for path in sources if "kernels.cpu" in (text := path.read_text())}
+    trees = {path: ast.parse(text) for path, text in texts.items()}
+    called = set().union(*map(names_outside_of_loops, trees.values()))
+    loops = {
+        node.name
+        for path, tree in trees.items()
+        if path.is_relative_to(Path(jit.__file__).parent)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and "jit" in decorators(node)
+    }
+    assert len(loops) > 50
+    assert loops <= called
 
 
 def test_a_module_of_a_folder_is_found_by_its_dotted_name():

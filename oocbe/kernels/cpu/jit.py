@@ -79,13 +79,22 @@ def inline(function: Function) -> Function:
     return _compiled(function, inline="always")
 
 
+def helper(function: Function) -> Function:
+    """Compile a loop for other compiled loops only, which are the only ones that may call it (decorator).
+
+    What makes Python objects into arguments is left out: it takes long to compile, about a hundredth of a second for
+    each array, and as long as the loop itself for many.
+    """
+    return _compiled(function, no_cpython_wrapper=True)
+
+
 def without_allocation(function: Function) -> Function:
-    """Compile a loop that borrows arrays and returns numbers, for other compiled loops only (decorator).
+    """Compile a helper that borrows arrays and returns numbers, without counting references (decorator).
 
     Numba counts references to an array whenever it gets another name, goes into a tuple or is sliced, with an atomic
     instruction each, and only leaves out pairs of them that no loop parts: most of the time of a loop that handles
     millions of short pieces. Here nothing is counted. In return nothing can be allocated; Numba refuses to compile what
-    would. What makes Python objects into arguments is left out, too, as it takes long to compile for many arrays.
+    would. Only other loops may call it, as with :func:`helper`.
     """
     return _compiled(function, _nrt=False, no_cpython_wrapper=True)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 
 FIRST, COUNT, PAIRS = 0, 1, 2
 """Columns of a range of groups: its first rank, its rows a group, and the pairs before it."""
@@ -21,7 +21,7 @@ WORD, SHIFT, MASK, SIZE = 0, 1, 2, 3
 """Columns of a field: its place in a key, and its number of values."""
 
 
-@jit
+@helper
 def mixed(seed: int, a: int, b: int) -> int:
     """A number below 2^32 that looks random (the finaliser of SplitMix64, Steele, Lea and Flood 2014)."""
     word = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(a) * np.uint64(0xBF58476D1CE4E5B9) + np.uint64(b)
@@ -31,7 +31,7 @@ def mixed(seed: int, a: int, b: int) -> int:
     return number
 
 
-@jit
+@helper
 def _class_of(classes: NDArray[np.int64], column: int, number: int) -> int:
     """The last class whose entry in a column is not above a number."""
     low, high = 0, classes.shape[0]
@@ -44,19 +44,19 @@ def _class_of(classes: NDArray[np.int64], column: int, number: int) -> int:
     return low
 
 
-@jit
+@helper
 def _own_count(classes: NDArray[np.int64], rank: int) -> int:
     count: int = classes[_class_of(classes, FIRST, rank), COUNT]
     return count
 
 
-@jit
+@helper
 def value_of(seed: int, rank: int, own: int, count: int, eliminated: int) -> int:
     """Value of a row: a term of its group, one that runs through all own values, one of group and eliminated value."""
     return mixed(seed, rank, 1) % 1000 + (own + rank) % count + mixed(seed, rank, 2 + eliminated) % 1000
 
 
-@jit
+@helper
 def best_own(rank: int, count: int, parity: int) -> int:
     """Largest ``(own + rank) % count`` over own values of a parity; -1 where there is none."""
     for back in range(min(3, count)):
@@ -106,7 +106,7 @@ def fill_rows(
         values[i] = value_of(seed, rank, own, many, eliminated)
 
 
-@jit
+@helper
 def read_field(keys: NDArray[np.uint64], row: int, fields: NDArray[np.int64], variable: int) -> int:
     """Value index of a variable of a row."""
     word = keys[fields[variable, WORD], row] >> np.uint64(fields[variable, SHIFT])
@@ -114,7 +114,7 @@ def read_field(keys: NDArray[np.uint64], row: int, fields: NDArray[np.int64], va
     return number
 
 
-@jit
+@helper
 def read_rank(
     keys: NDArray[np.uint64], row: int, fields: NDArray[np.int64], first: int, settings: NDArray[np.int64]
 ) -> int:
@@ -130,7 +130,7 @@ def read_rank(
     return rank
 
 
-@jit
+@helper
 def _own_of(number: int, rank: int, stride: int, count: int) -> int:
     """Own value that a value index stands for; -1 where the group has none such."""
     own, rest = divmod(number, stride)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper
 from oocbe.model.semiring import Combination, Marginalisation
 
 ADD = int(Combination.ADD)
@@ -24,7 +24,7 @@ MAX = int(Marginalisation.MAX)
 SUM = int(Marginalisation.SUM)
 
 
-@jit
+@helper
 def combine(a: Any, b: Any, combination: int) -> Any:
     """Join two values: their sum or product, in their own type (the caller has checked the range)."""
     if combination == ADD:
@@ -32,7 +32,7 @@ def combine(a: Any, b: Any, combination: int) -> Any:
     return a * b
 
 
-@jit
+@helper
 def log_sum_exp(a: Any, b: Any) -> Any:
     """log(exp(a) + exp(b)) in float64, whatever the types of a and b.
 
@@ -44,7 +44,7 @@ def log_sum_exp(a: Any, b: Any) -> Any:
     return greater + math.log1p(math.exp(lesser - greater))
 
 
-@jit
+@helper
 def accumulate(target: NDArray[Any], place: int, value: Any, marginalisation: int) -> None:
     """Marginalise a value into ``target[place]``, which holds one already."""
     held = target[place]

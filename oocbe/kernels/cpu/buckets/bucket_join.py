@@ -55,7 +55,7 @@ LEAF_ROOM = 256
 
 
 @jit
-def walk(tables: Any, program: Any, start: Any, row_limit: Any, step_limit: Any, shared: Any) -> Any:
+def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any, step_limit: Any, shared: Any) -> Any:
     """Walk the tries from given items down to a level.
 
     Returns the fields of :class:`oocbe.kernels.cpu.buckets.walk_steps.Walk`. All that allocates is here; the loop
@@ -65,19 +65,27 @@ def walk(tables: Any, program: Any, start: Any, row_limit: Any, step_limit: Any,
     ----------
     tables, program, start, shared : ``TableArrays``, ``JoinProgram``, ``WalkStart`` and ``SharedCounts`` of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`, as plain tuples (of plain tuples): they get their names
-        here, as Numba takes three times as long to look at arguments that are named tuples.
+        here, as Numba takes three times as long to look at arguments that are named tuples. The program without its
+        last field:
+    consumption : that field, ``ConsumptionArrays`` as a plain tuple, or None where rows carry none. Numba then leaves
+        out what handles consumptions before it compiles, which takes less than half as long.
     row_limit : give up beyond this many rows, or partial walks. step_limit : give up beyond about this many steps, each
         of which takes up or leaves one field of a key: with a bound, many may lead to few rows.
     """
     table_arrays, walk_start, counts = TableArrays(*tables), WalkStart(*start), SharedCounts(*shared)
-    runs, lookups, leaf, semiring, bounds, consumption = program
+    runs, lookups, leaf, semiring, bounds = program
+    carried: Any
+    if consumption is None:
+        carried = None
+    else:
+        carried = ConsumptionArrays(*consumption)
     join_program = JoinProgram(
         RunArrays(*runs),
         LookupArrays(*lookups),
         LeafArrays(*leaf),
         SemiringCodes(*semiring),
         BoundArrays(*bounds),
-        ConsumptionArrays(*consumption),
+        carried,
     )
     words = walk_start.keys.shape[0]
     count_tables = len(table_arrays.key_base)
@@ -99,7 +107,9 @@ def walk(tables: Any, program: Any, start: Any, row_limit: Any, step_limit: Any,
         np.zeros((levels + 1, count_tables), dtype=bound_type),
         np.zeros(levels + 1, dtype=bound_type),
     )
-    leaf_room = LEAF_ROOM if at_leaves and join_program.consumption.bits > 0 else 1
+    leaf_room = 1
+    if consumption is not None and at_leaves:
+        leaf_room = LEAF_ROOM
     amounts = np.empty((LISTS, leaf_room), dtype=np.int64)
     worths = np.empty((LISTS, leaf_room), dtype=value_type)
     run_ends = np.zeros(DEEPEST + 1, dtype=np.int64)
@@ -116,7 +126,7 @@ def walk(tables: Any, program: Any, start: Any, row_limit: Any, step_limit: Any,
     while True:
         lists, output = WalkLists(amounts, worths, run_ends), WalkOutput(keys, values[0], low, high)
         end, needed, progress = walk_on(
-            table_arrays, join_program, walk_start, *limits, counts, state, lists, output, progress
+            table_arrays, join_program, carried, walk_start, *limits, counts, state, lists, output, progress
         )
         _, _, _, count, pruned = progress
         if end != NO_ROOM:

@@ -33,6 +33,7 @@ COMPLETE = 0
 def walk_on(
     tables: Any,
     program: Any,
+    consumption: Any,
     start: Any,
     row_limit: Any,
     step_limit: Any,
@@ -46,7 +47,7 @@ def walk_on(
 
     Parameters
     ----------
-    tables, program, start, row_limit, step_limit, shared : as named tuples, of
+    tables, program, consumption, start, row_limit, step_limit, shared : as named tuples, of
         :func:`oocbe.kernels.cpu.buckets.bucket_join.walk`.
     state, lists, output : ``WalkState``, ``WalkLists`` and ``WalkOutput`` of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
@@ -55,7 +56,7 @@ def walk_on(
     key_base, value_base, table_rows, keys = tables.key_base, tables.value_base, tables.rows, tables.keys
     table_least, priced, price_scale = tables.least, tables.priced, tables.price_scale
     runs, lookups, leaf, bounds = program.runs, program.lookups, program.leaf, program.bounds
-    semiring, consumption = program.semiring, program.consumption
+    semiring = program.semiring
     run_word, run_shift, run_mask, run_size = runs.word, runs.shift, runs.mask, runs.size
     part_start, part_table, part_word, part_shift = runs.part_start, runs.part_table, runs.part_word, runs.part_shift
     level_start, segment_start, segment_middle = lookups.level_start, lookups.segment_start, lookups.segment_middle
@@ -68,7 +69,6 @@ def walk_on(
     key, low, high, position, places, index, active, active_to, permitted_values, reached, least, least_sum = state
     out_keys, out_values, out_low, out_high = output
     prunes = len(slack) > 0
-    consumes = consumption.bits > 0
 
     words, capacity = out_keys.shape
     count_tables = len(key_base)
@@ -123,7 +123,7 @@ def walk_on(
                     for f in range(mask_from, function_to):
                         index[f] = gather(key, lookups, segment_start[f], segment_start[f + 1])
                     rows = LeafRows(low[stop_level], high[stop_level], index, base, mask_from, mask_to, function_to)
-                    if consumes:
+                    if consumption is not None:
                         filled, chosen = join_consumptions(
                             tables, leaf, semiring, consumption, key, rows, lists, places, row_limit, stop
                         )

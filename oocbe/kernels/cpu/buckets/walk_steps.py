@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.jit import inline, jit
+from oocbe.kernels.cpu.jit import helper, inline
 
 U64 = np.uint64
 
@@ -65,7 +65,7 @@ def least_value(values: Any, first: Any, last: Any) -> Any:
     return least
 
 
-@jit
+@helper
 def grown(array: Any, count: Any, capacity: Any) -> Any:
     """A copy of a matrix's first columns with room for more."""
     larger = np.empty((array.shape[0], capacity), dtype=array.dtype)

@@ -24,7 +24,7 @@ from oocbe.kernels.cpu.complete.complete_loops import (
     open_one,
     open_two,
 )
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.native import array_at, plus, times
 from oocbe.kernels.cpu.threads import run_all, tiled_ranges
 from oocbe.model.infeasible import infeasible_value, largest_feasible
@@ -167,7 +167,7 @@ def _runs(
                 digits[axis] = 0
 
 
-@jit
+@helper
 def _join_flat(
     addresses: NDArray[np.int64],
     dense: int,
@@ -195,7 +195,7 @@ def _join_flat(
             _clamp(flat, marginalisation, infeasible, limit)
 
 
-@jit
+@helper
 def _more_dense(
     addresses: NDArray[np.int64],
     dense: int,
@@ -231,7 +231,7 @@ def _more_dense(
             fold_two(code, target, buffer, source, flat[term])
 
 
-@jit
+@helper
 def _one_dense(
     address: int, first: int, offsets: NDArray[np.int64], flat: NDArray[Any], code: int, target: Any
 ) -> None:
@@ -253,7 +253,7 @@ def _one_dense(
         term += 1
 
 
-@jit
+@helper
 def _two_dense(
     addresses: NDArray[np.int64],
     base: NDArray[np.int64],
@@ -274,7 +274,7 @@ def _two_dense(
             fold_two(code, target, a, b, flat[term])
 
 
-@jit
+@helper
 def _clamp(values: NDArray[Any], marginalisation: int, infeasible: Any, limit: Any) -> None:
     """Sums of integers beyond the feasible ones become the infeasible value."""
     if marginalisation == MIN:

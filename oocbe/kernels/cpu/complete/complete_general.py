@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.native import array_at
 from oocbe.kernels.cpu.threads import LARGEST_CALL, row_ranges, run_all, thread_count
 from oocbe.kernels.interface import CompleteFunction
@@ -112,7 +112,7 @@ def _eliminate(
                 _clamp(target, marginalisation, limit, infeasible)
 
 
-@jit
+@helper
 def _join(
     values: NDArray[np.int64],
     base: NDArray[np.int64],
@@ -145,7 +145,7 @@ def _join(
                 joined[i] *= source[place + i * stride]
 
 
-@jit
+@helper
 def _clamp(joined: NDArray[Any], marginalisation: int, limit: int, infeasible: Any) -> None:
     """Sums of integers beyond the feasible ones become the infeasible value."""
     if marginalisation == MIN:
@@ -156,7 +156,7 @@ def _clamp(joined: NDArray[Any], marginalisation: int, limit: int, infeasible: A
             joined[i] = infeasible if joined[i] < -limit else joined[i]
 
 
-@jit
+@helper
 def _accumulate(
     target: NDArray[Any], greatest: NDArray[Any], joined: NDArray[Any], marginalisation: int, turn: int, opens: bool
 ) -> None:
@@ -183,7 +183,7 @@ def _accumulate(
             target[i] += joined[i]
 
 
-@jit
+@helper
 def _take_logarithm(target: NDArray[Any], greatest: NDArray[Any]) -> None:
     for i in range(len(target)):
         target[i] = greatest[i] + math.log(target[i]) if greatest[i] > -np.inf else -np.inf

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper
 from oocbe.kernels.cpu.native import greatest, least, plus, times
 from oocbe.model.semiring import Combination, Marginalisation
 
@@ -24,7 +24,7 @@ CODES = {
 """Semirings that have loops here."""
 
 
-@jit
+@helper
 def open_one(code: int, target: Any, a: Any, s: Any) -> None:
     """Begin with one dense function."""
     if code in (MAX_PLUS, MIN_PLUS):
@@ -35,7 +35,7 @@ def open_one(code: int, target: Any, a: Any, s: Any) -> None:
             target[i] = times(a[i], s)
 
 
-@jit
+@helper
 def open_two(code: int, target: Any, a: Any, b: Any, s: Any) -> None:
     """Begin with two dense functions."""
     if code in (MAX_PLUS, MIN_PLUS):
@@ -46,7 +46,7 @@ def open_two(code: int, target: Any, a: Any, b: Any, s: Any) -> None:
             target[i] = times(times(a[i], b[i]), s)
 
 
-@jit
+@helper
 def join_into(code: int, target: Any, a: Any) -> None:
     """Combine a dense function with what is there."""
     if code in (MAX_PLUS, MIN_PLUS):
@@ -57,7 +57,7 @@ def join_into(code: int, target: Any, a: Any) -> None:
             target[i] = times(target[i], a[i])
 
 
-@jit
+@helper
 def fold_one(code: int, target: Any, a: Any, s: Any) -> None:
     """Reduce with one joined run."""
     if code == MAX_PLUS:
@@ -74,7 +74,7 @@ def fold_one(code: int, target: Any, a: Any, s: Any) -> None:
             target[i] = plus(target[i], times(a[i], s))
 
 
-@jit
+@helper
 def fold_two(code: int, target: Any, a: Any, b: Any, s: Any) -> None:
     """Reduce with one joined run of two dense functions."""
     if code == MAX_PLUS:
@@ -91,7 +91,7 @@ def fold_two(code: int, target: Any, a: Any, b: Any, s: Any) -> None:
             target[i] = plus(target[i], times(times(a[i], b[i]), s))
 
 
-@jit
+@helper
 def fold_four(code: int, target: Any, a: Any, s: Any) -> None:
     """Reduce with four joined runs: ``a`` and ``s`` are quadruples."""
     a0, a1, a2, a3 = a

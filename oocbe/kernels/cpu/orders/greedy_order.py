@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 
 U64 = np.uint64
 
@@ -45,7 +45,7 @@ def members_of(row: Any, out: Any) -> Any:
     return count
 
 
-@jit
+@helper
 def _score(adjacency: Any, v: Any, weights: Any, criterion: Any, neighbours: Any) -> Any:
     """Criterion of eliminating v now; members of its neighbourhood are left in ``neighbours``."""
     degree = members_of(adjacency[v], neighbours)
@@ -282,7 +282,7 @@ def best_linear_order(adjacency: Any, weights: Any, seed: Any, sweeps: Any, most
     return best
 
 
-@jit
+@helper
 def _peripheral(adjacency: Any, alive: Any, neighbours: Any, queue: Any, seen: Any, stamp: Any) -> Any:
     """A vertex far from a random one among those alive: among the last that three breadth-first searches reach."""
     n = len(alive)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 
 BLOCK = 1024
 """Rows a block: its header is a fifth of a bit a row, and a GPU's thread block decodes it in one go."""
@@ -51,7 +51,7 @@ def rotation_in(front: int) -> int:
     return front >> 48 & 0xFF
 
 
-@jit
+@helper
 def _bit_length(word: np.uint64) -> int:
     length = 0
     for step in (32, 16, 8, 4, 2, 1):
@@ -61,13 +61,13 @@ def _bit_length(word: np.uint64) -> int:
     return length + (1 if word else 0)
 
 
-@jit
+@helper
 def _trailing_zeros(word: np.uint64) -> int:
     """Zeros below the lowest one; 0 for no ones at all."""
     return max(0, _bit_length(word & (~word + np.uint64(1))) - 1)
 
 
-@jit
+@helper
 def _turned(column: NDArray[Any], start: int, count: int, rotation: int, out: NDArray[np.uint64]) -> None:
     """Some rows as 64-bit words, sign-extended, rotated to the right."""
     right, left = np.uint64(rotation), np.uint64((64 - rotation) & 63)
@@ -76,7 +76,7 @@ def _turned(column: NDArray[Any], start: int, count: int, rotation: int, out: ND
         out[i] = (word >> right) | (word << left) if rotation else word
 
 
-@jit
+@helper
 def _measure(block: NDArray[np.uint64], count: int, signed: bool) -> tuple[np.uint64, np.uint64, int, int, int]:
     """Base, step, width, shift and mode that pack some words best."""
     bias = np.uint64(1 << 63) if signed else np.uint64(0)
@@ -243,7 +243,7 @@ def unpack_blocks(
             target[i] = block[low + i]
 
 
-@jit
+@helper
 def _unpack(
     source: NDArray[np.uint64],
     width: np.uint64,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.threads import row_ranges, run_all
 
 BLOCK = 2048
@@ -37,7 +37,7 @@ def _permute_rows(
                 target[row] |= ((source[row] >> shift) & mask) << back
 
 
-@jit
+@helper
 def moved_word(keys: NDArray[np.uint64], row: int, plan: NDArray[np.int64], word: int) -> np.uint64:
     """One word of one row's key after the moves of a plan (to be called from compiled loops)."""
     result = np.uint64(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.threads import row_ranges, run_all
 from oocbe.kernels.interface import MatchedGroups
 
@@ -41,7 +41,7 @@ def common_groups(
     return MatchedGroups(first1, starts1[common1 + 1] - first1, first2, starts2[common2 + 1] - first2)
 
 
-@jit
+@helper
 def differs(keys: NDArray[np.uint64], masks: NDArray[np.uint64], row: int, other: int) -> bool:
     """Whether two rows of a table differ in the masked bits (to be called from compiled loops)."""
     difference = np.uint64(0)
@@ -87,7 +87,7 @@ def _fill_starts(
             place += 1
 
 
-@jit
+@helper
 def _compare(
     keys1: NDArray[np.uint64], row1: int, keys2: NDArray[np.uint64], row2: int, masks: NDArray[np.uint64]
 ) -> int:

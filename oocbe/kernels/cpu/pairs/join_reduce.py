@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.packing.fields import moved_word
 from oocbe.kernels.cpu.pairs.groups import differs
 from oocbe.kernels.cpu.threads import row_ranges, run_all
@@ -92,7 +92,7 @@ def _next_run(keys: NDArray[np.uint64], masks: NDArray[np.uint64], row: int) -> 
     return row
 
 
-@jit
+@helper
 def _slot(
     value: np.uint64,
     slot_value: NDArray[np.uint64],
@@ -110,7 +110,7 @@ def _slot(
     return slot
 
 
-@jit
+@helper
 def _read_values(
     keys: NDArray[np.uint64], plan: NDArray[np.int64], start: int, count: int, out: NDArray[np.uint64]
 ) -> None:
@@ -124,7 +124,7 @@ def _read_values(
             out[i] |= ((source[i] >> shift) & mask) << back
 
 
-@jit
+@helper
 def _read_changes(
     keys: NDArray[np.uint64], masks: NDArray[np.uint64], start: int, count: int, out: NDArray[np.bool_]
 ) -> None:
@@ -139,7 +139,7 @@ def _read_changes(
             out[i + skip] |= (here[i] ^ before[i]) & masks[word] != 0
 
 
-@jit
+@helper
 def _accumulate_bucket(
     held: NDArray[Any],
     ranks: NDArray[np.uint32],
@@ -163,7 +163,7 @@ def _accumulate_bucket(
             accumulate(held, ranks[i], combine(factor, values[i], combination), marginalisation)
 
 
-@jit
+@helper
 def _ones(bits: np.uint64) -> int:
     """Number of ones (Warren, Hacker's Delight, section 5-1)."""
     bits -= (bits >> np.uint64(1)) & np.uint64(0x5555555555555555)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import inline, jit
+from oocbe.kernels.cpu.jit import helper, inline, jit
 
 HALF_UNIT = 2.0**-53
 """How far a rounded result is off at most, in parts of it."""
@@ -97,7 +97,7 @@ def _residual(total: Any, own: Any, infinite: Any) -> Any:
     return total - own if infinite == 0 else math.nan
 
 
-@jit
+@helper
 def _quotient(
     side: Any, rest: Any, error: Any, is_exact: Any, coefficient: Any, is_integral: Any, rounding: Any
 ) -> Any:
@@ -117,13 +117,13 @@ def _quotient(
     return quotient, error / abs(coefficient) + 4 * HALF_UNIT * abs(quotient)
 
 
-@jit
+@helper
 def _as_lower(bound: Any, error: Any, is_integral: Any, tolerance: Any) -> Any:
     """A lower bound from a quotient that is off by at most ``error``."""
     return np.ceil(bound - error - tolerance) if is_integral else bound - error
 
 
-@jit
+@helper
 def _is_better(new: Any, old: Any, is_integral: Any, progress: Any) -> Any:
     """Whether a lower bound is worth keeping; upper ones are asked with both signs turned."""
     if not -INFINITE < new < INFINITE:  # NaN as well

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 
 LOOK_STEP = (1 << 16) - 1
 """Rows, less one, after which a scan looks at the flag; ones in the low bits."""
@@ -21,7 +21,7 @@ BLOCK = 1 << 11
 """Packed rows that go through one group of columns after the other; their keys and flags stay in the first cache."""
 
 
-@jit
+@helper
 def _keep_rows(
     codes: Any, rows: Any, count: Any, is_whole: Any, offsets: Any, sizes: Any, alive: Any, stop: Any
 ) -> Any:
@@ -179,7 +179,7 @@ def scan_keys(
     return left
 
 
-@jit
+@helper
 def _see(keys: Any, places: Any, count: Any, word: Any, shift: Any, mask: Any, first: Any, wanted: Any) -> Any:
     """Take the codes of some rows of a column off those that are wanted; returns how many were."""
     seen: Any = 0

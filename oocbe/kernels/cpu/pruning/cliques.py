@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.orders.greedy_order import count_bits, members_of
 
 U64 = np.uint64
 
 
-@jit
+@helper
 def _common(one: Any, other: Any) -> Any:
     """Number of elements that two bit sets have in common."""
     count = 0
@@ -21,7 +21,7 @@ def _common(one: Any, other: Any) -> Any:
     return count
 
 
-@jit
+@helper
 def _take(v: Any, adjacency: Any, clique: Any, candidates: Any) -> Any:
     """Add a vertex to a clique (bit set) and keep those candidates that are adjacent to it."""
     clique[v >> 6] |= U64(1) << U64(v & 63)
@@ -29,7 +29,7 @@ def _take(v: Any, adjacency: Any, clique: Any, candidates: Any) -> Any:
         candidates[w] &= adjacency[v, w]
 
 
-@jit
+@helper
 def _best_connected(pool: Any, adjacency: Any, candidates: Any, members: Any) -> Any:
     """The first vertex of a pool with the most neighbours among the candidates; -1 for an empty pool."""
     best, most = -1, -1

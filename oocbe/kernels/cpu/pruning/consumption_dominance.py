@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 
 U64 = np.uint64
 
@@ -105,7 +105,7 @@ def mark_outdone(
                     break
 
 
-@jit
+@helper
 def _is_at_most(keys: Any, row: Any, target: Any, words: Any) -> Any:
     """Whether the key of a row is a target key or smaller."""
     for w in range(words - 1, -1, -1):

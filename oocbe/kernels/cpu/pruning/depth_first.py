@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED, _scratch
 from oocbe.kernels.cpu.pruning.stale_ascent import ascend_open, collect, count_left, remove
 
@@ -52,7 +52,7 @@ class Search(NamedTuple):
     counts: Any
 
 
-@jit
+@helper
 def _choose(network: Any, state: Any, left: Any, weight: Any, failures: Any, last: Any) -> Any:
     """The variable to decide next; -1 where all are: the one of the last conflict, or the one with the fewest values
     for what speaks for it."""
@@ -76,7 +76,7 @@ def _choose(network: Any, state: Any, left: Any, weight: Any, failures: Any, las
     return chosen
 
 
-@jit
+@helper
 def _value(network: Any, state: Any, v: Any, wanted: Any) -> Any:
     """The value to try first: the one that is wanted, where it is left; else the cheapest."""
     start = network.value_start[v]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 
 U64 = np.uint64
 
@@ -97,7 +97,7 @@ def mark_dominated(
                     break
 
 
-@jit
+@helper
 def _is_below(keys: Any, row: Any, target: Any, words: Any) -> Any:
     """Whether the key of a row is smaller than a target key."""
     for w in range(words - 1, -1, -1):

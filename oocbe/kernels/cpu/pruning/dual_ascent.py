@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 
 
-@jit
+@helper
 def least_of_values(
     f: Any,
     axis: Any,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import inline, jit
+from oocbe.kernels.cpu.jit import helper, inline, jit
 
 _ZERO = np.uint64(0)
 _ONE = np.uint64(1)
@@ -33,7 +33,7 @@ def lowest(members: Any) -> Any:
     return _PLACE[np.int64(((members & (~members + _ONE)) * _DE_BRUIJN) >> _SHIFT)]
 
 
-@jit
+@helper
 def heaviest(
     weights: Any,
     adjacent: Any,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import jit, without_allocation
 from oocbe.kernels.cpu.pruning.search_state import assign, rebuild, reprice, victim_of
 
 
@@ -38,7 +38,7 @@ class Settings(NamedTuple):
     rise: Any
 
 
-@jit
+@without_allocation
 def _best_move(model: Any, state: Any) -> Any:
     """The slot that changes the penalised value least among those not tabu (ties at random), its variable, the change.
 
@@ -99,7 +99,7 @@ def _best_move(model: Any, state: Any) -> Any:
     return best_v, best_b, least
 
 
-@jit
+@without_allocation
 def _move(model: Any, soft: Any, hard: Any, state: Any, v: Any, b: Any, settings: Any) -> Any:
     """Let v take b and eject what it conflicts with; values given up are tabu for a while."""
     iteration = state.counts[1]
@@ -121,7 +121,7 @@ def _move(model: Any, soft: Any, hard: Any, state: Any, v: Any, b: Any, settings
             assign(model, soft, hard, state, u, model.safe[u])
 
 
-@jit
+@without_allocation
 def _balance(model: Any, state: Any, rise: Any, unit: Any) -> Any:
     """Move the multipliers of linear constraints, between 0.001 and 10^9 units; True where all of them hold."""
     holds = True
@@ -136,7 +136,7 @@ def _balance(model: Any, state: Any, rise: Any, unit: Any) -> Any:
     return holds
 
 
-@jit
+@without_allocation
 def _record(state: Any) -> Any:
     """Note an assignment that satisfies the linear constraints; True where it is the best of all."""
     if state.counts[0] > 0 or state.totals[0] >= state.totals[2]:
@@ -165,6 +165,12 @@ def search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, seed: An
     bool : whether the best value improved.
     """
     np.random.seed(seed)
+    return _search(model, soft, hard, state, settings, iterations, stop)
+
+
+@without_allocation
+def _search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, iterations: Any, stop: Any) -> Any:
+    """Run the iterations of :func:`search`, with a generator that has been seeded."""
     rebuild(model, soft, hard, state)
     improved = _balance(model, state, 1.0, settings.weight_step) and _record(state)
     for _ in range(iterations):
@@ -177,8 +183,7 @@ def search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, seed: An
             if least >= 0.0:
                 # A local minimum: violated constraints become dearer.
                 for i in range(state.counts[0]):
-                    f = state.violations[i]
-                    reprice(model, hard, state, f, settings.weight_step)
+                    reprice(model, hard, state, i, settings.weight_step)
             _move(model, soft, hard, state, best_v, best_b, settings)
         holds = _balance(model, state, settings.rise, settings.weight_step)
         if holds:
@@ -189,7 +194,7 @@ def search(model: Any, soft: Any, hard: Any, state: Any, settings: Any, seed: An
     return improved
 
 
-@jit
+@without_allocation
 def _kick(model: Any, soft: Any, hard: Any, state: Any, settings: Any) -> Any:
     """Start a new run from the best assignment (or, now and then, from where the search stands), shaken."""
     n = len(state.values)
@@ -206,4 +211,5 @@ def _kick(model: Any, soft: Any, hard: Any, state: Any, settings: Any) -> Any:
         if model.permitted[model.start[v] + b]:
             _move(model, soft, hard, state, v, b, settings)
     state.totals[2] = np.inf
-    state.tabu_until[:] = 0
+    for slot in range(len(state.tabu_until)):
+        state.tabu_until[slot] = 0

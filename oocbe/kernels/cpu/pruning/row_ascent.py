@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 
 REMOVED = np.int32(1 << 29)
 """Cost of a value that no completion below the threshold has; what its uses have taken is minus this."""
@@ -66,7 +66,7 @@ class Level(NamedTuple):
     fraction: Any
 
 
-@jit
+@helper
 def _project_pair(tables: Any, start: Any, state: Any, other: Any, other_size: Any, size: Any, least: Any) -> Any:
     """Least cost of a function over two variables for each value of one, before what that one has taken."""
     for a in range(size):
@@ -81,7 +81,7 @@ def _project_pair(tables: Any, start: Any, state: Any, other: Any, other_size: A
             least[a] = min(least[a], cost)
 
 
-@jit
+@helper
 def _project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work: Any) -> Any:
     """Least cost of a function over any number of variables for each value of one, before what that one has taken.
 
@@ -129,7 +129,7 @@ def _project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work
             cell[place] = (cell[place - 1] + d) * (network.value_start[after + 1] - network.value_start[after])
 
 
-@jit
+@helper
 def _remove(network: Any, v: Any, a: Any, state: Any, reach: Any, radius: Any) -> Any:
     """Rule out a value: no row of any function with it counts any more."""
     state[network.value_start[v] + a] = REMOVED
@@ -142,7 +142,7 @@ def _remove(network: Any, v: Any, a: Any, state: Any, reach: Any, radius: Any) -
                 reach[network.variable[other]] = radius
 
 
-@jit
+@helper
 def _collect(
     network: Any, v: Any, state: Any, bound: Any, need: Any, reach: Any, radius: Any, least: Any, work: Any
 ) -> Any:
@@ -199,7 +199,7 @@ def _collect(
     return bound
 
 
-@jit
+@helper
 def _hand_on(network: Any, v: Any, fraction: Any, ahead: Any, state: Any, reach: Any) -> Any:
     """Give equal parts of a variable's costs to the functions that reach further."""
     start = network.value_start[v]
@@ -231,7 +231,7 @@ def _hand_on(network: Any, v: Any, fraction: Any, ahead: Any, state: Any, reach:
                     reach[w] = max(reach[w], further)
 
 
-@jit
+@helper
 def _ascend(
     network: Any,
     level: Any,
@@ -265,7 +265,7 @@ def _ascend(
     return bound
 
 
-@jit
+@helper
 def _assign(
     network: Any,
     v: Any,

@@ -8,8 +8,8 @@ A value is *safe* where no hard constraint forbids anything with it ("left out" 
 can be repaired by *ejecting*: the member that loses least moves to its safe value, and that loss is the constraint's
 share of the conflict. Where no other member has a safe value, its share is a weight.
 
-Loops work on arrays that are unpacked before them: reading a field of a tuple inside a loop counts references, which
-takes ten times longer than the arithmetic.
+Loops count no references to arrays (``without_allocation``): reading a field of a tuple inside a loop would count some,
+which takes ten times longer than the arithmetic, and a loop that does takes twice as long to compile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import without_allocation
 
 
 class Factors(NamedTuple):
@@ -109,7 +109,7 @@ class State(NamedTuple):
     totals: Any
 
 
-@jit
+@without_allocation
 def _sparse_entry(factors: Any, f: Any, index: Any) -> Any:
     """Entry of a sparse factor at an index."""
     low, high = factors.key_start[f], factors.key_start[f + 1]
@@ -124,14 +124,14 @@ def _sparse_entry(factors: Any, f: Any, index: Any) -> Any:
     return factors.default[f]
 
 
-@jit
+@without_allocation
 def _entry(factors: Any, f: Any, index: Any) -> Any:
     """Entry of a factor at an index."""
     offset = factors.offset[f]
     return factors.table[offset + index] if offset >= 0 else _sparse_entry(factors, f, index)
 
 
-@jit
+@without_allocation
 def _add_costs(model: Any, soft: Any, state: Any, v: Any, step: Any) -> Any:
     """Update the costs of v's neighbours where v's value rises by ``step``, and the indices of its functions."""
     use_factor, use_stride, scope_start, scope, strides = (
@@ -166,7 +166,7 @@ def _add_costs(model: Any, soft: Any, state: Any, v: Any, step: Any) -> Any:
         soft_index[f] = before + shift
 
 
-@jit
+@without_allocation
 def victim_of(model: Any, hard: Any, state: Any, f: Any, v: Any) -> Any:
     """The member of f other than v whose move to its safe value loses least, or -1."""
     best = -1
@@ -181,13 +181,13 @@ def victim_of(model: Any, hard: Any, state: Any, f: Any, v: Any) -> Any:
     return best
 
 
-@jit
+@without_allocation
 def _add_shares(
     model: Any, hard: Any, state: Any, uses: Any, first_use: Any, last_use: Any, skip: Any, sign: Any
 ) -> Any:
     """Add the shares of constraints, times sign, to the conflicts of their members but ``skip``.
 
-    The constraints are ``uses[first_use:last_use]``.
+    The constraints are ``uses[first_use:last_use]``, or ``first_use`` to ``last_use - 1`` where ``uses`` is empty.
     """
     scope_start, scope, strides = hard.scope_start, hard.scope, hard.stride
     offsets, table = hard.offset, hard.table
@@ -206,8 +206,9 @@ def _add_shares(
         state.weight,
     )
     has_relief = relief.shape[1] > 0
+    is_listed = len(uses) > 0
     for use in range(first_use, last_use):
-        f = uses[use]
+        f = uses[use] if is_listed else use
         index = hard_index[f]
         offset = offsets[f]
         for s in range(scope_start[f], scope_start[f + 1]):
@@ -240,16 +241,16 @@ def _add_shares(
                         relief[first + b, linear[place]] += sign * freed
 
 
-@jit
-def reprice(model: Any, hard: Any, state: Any, f: Any, step: Any) -> Any:
-    """Let the weight of a violated constraint grow."""
-    only = np.full(1, f)
-    _add_shares(model, hard, state, only, 0, 1, -1, -1.0)
-    state.weight[f] += step
-    _add_shares(model, hard, state, only, 0, 1, -1, 1.0)
+@without_allocation
+def reprice(model: Any, hard: Any, state: Any, place: Any, step: Any) -> Any:
+    """Let the weight of a violated constraint grow; ``place`` : in the list of the violated ones."""
+    listed, end, nobody = state.violations, place + 1, np.int64(-1)
+    _add_shares(model, hard, state, listed, place, end, nobody, -1.0)
+    state.weight[listed[place]] += step
+    _add_shares(model, hard, state, listed, place, end, nobody, 1.0)
 
 
-@jit
+@without_allocation
 def rebuild(model: Any, soft: Any, hard: Any, state: Any) -> Any:
     """Compute everything that follows from ``state.values`` from nothing; rounding errors do not add up across it."""
     n = len(state.values)
@@ -285,12 +286,12 @@ def rebuild(model: Any, soft: Any, hard: Any, state: Any) -> Any:
             state.violated[f] = state.counts[0]
             state.violations[state.counts[0]] = f
             state.counts[0] += 1
-    every = np.arange(len(hard.offset))
-    _add_shares(model, hard, state, every, 0, len(every), -1, 1.0)
+    first, end, nobody = np.int64(0), np.int64(len(hard.offset)), np.int64(-1)
+    _add_shares(model, hard, state, hard.use_factor[:0], first, end, nobody, 1.0)
     state.totals[0] = total
 
 
-@jit
+@without_allocation
 def assign(model: Any, soft: Any, hard: Any, state: Any, v: Any, c: Any) -> Any:
     """Give variable v the value c and update its neighbours' slots."""
     a = state.values[v]

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 from oocbe.kernels.cpu.pruning.row_ascent import MOST_MOVED, REMOVED, _project_pair, _project_table
 
 MOST_PASSES = 16
 """Of one node, however many values go."""
 
 
-@jit
+@helper
 def _project_triple(network: Any, f: Any, axis: Any, state: Any, least: Any) -> Any:
     """Least cost of a function over three variables for each value of one, before what that one has taken."""
     first = network.function_start[f]
@@ -57,7 +57,7 @@ def _project_triple(network: Any, f: Any, axis: Any, state: Any, least: Any) -> 
             cell += sizes[2]
 
 
-@jit
+@helper
 def remove(network: Any, v: Any, a: Any, state: Any, stale: Any, reach: Any, radius: Any) -> Any:
     """Rule out a value: no row of any function with it counts any more."""
     state[network.value_start[v] + a] = REMOVED
@@ -134,7 +134,7 @@ def collect(
     return bound
 
 
-@jit
+@helper
 def count_left(network: Any, state: Any, left: Any) -> Any:
     """Count the values left to each variable."""
     for v in range(len(left)):
@@ -144,7 +144,7 @@ def count_left(network: Any, state: Any, left: Any) -> Any:
         left[v] = count
 
 
-@jit
+@helper
 def _hand_on_open(
     network: Any, v: Any, is_forward: Any, state: Any, stale: Any, reach: Any, further: Any, left: Any, ahead: Any
 ) -> Any:
@@ -193,7 +193,7 @@ def _hand_on_open(
                 reach[w] = max(reach[w], further)
 
 
-@jit
+@helper
 def ascend_open(
     network: Any,
     state: Any,

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import helper, jit
 
 COMPLETE = -2
 """In place of where the children of a level begin: the table has all rows, a child's number follows from that of its
@@ -77,7 +77,7 @@ def trie_children(values: Any, sizes: Any) -> Any:
     return children, starts
 
 
-@jit
+@helper
 def _moved(old: Any, used: Any, capacity: Any, stop: Any) -> Any:
     """The first ``used`` columns in an array of ``capacity`` columns; not all of them where the flag is set."""
     moved = np.empty((old.shape[0], capacity), dtype=old.dtype)
