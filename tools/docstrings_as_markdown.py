@@ -8,7 +8,6 @@ become bold lines, entries list items, and examples code.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import griffe
@@ -16,8 +15,8 @@ import griffe
 _SECTION = re.compile(r"^(?P<title>[A-Z]\w+)\n-{3,}$", re.MULTILINE)
 """A section's title and the line under it."""
 
-_ENTRY = re.compile(r"^(?P<names>\*{0,2}\w[\w.]*(?:, \*{0,2}\w[\w.]*)*) : ")
-"""Where an entry begins: names of parameters, attributes or errors."""
+_ENTRY = re.compile(r"(?:^|(?<=\.)\s+)(?P<names>\*{0,2}\w[\w.]*(?:, \*{0,2}\w[\w.]*)*) : ", re.MULTILINE)
+"""Where an entry begins, on a line of its own or behind another one: names of parameters, attributes or errors."""
 
 _ROLE = re.compile(r":[a-z]+:`~?(?P<target>[\w.]+)`")
 """A reference to an object of the package."""
@@ -50,13 +49,9 @@ def _text(content: str) -> str:
 
 def _entries(content: str) -> str:
     """A list item for each entry; what is no entry is a paragraph."""
-    return "\n".join(_items(content.strip("\n").splitlines()))
-
-
-def _items(lines: list[str]) -> Iterator[str]:
-    for line in lines:
-        begun = _ENTRY.match(line)
-        yield line if begun is None else f"* **{begun['names']}**: {line[begun.end() :]}"
+    first, *entries = _ENTRY.split(content.strip("\n"))
+    items = (f"* **{names}**: {text.strip()}" for names, text in zip(entries[::2], entries[1::2], strict=True))
+    return "\n".join([*([first.strip(), ""] if first.strip() else []), *items])
 
 
 class DocstringsAsMarkdown(griffe.Extension):

@@ -150,7 +150,7 @@ class TaskResult(Shown):
 
         Raises
         ------
-        UsageError : the task has one number only, or matplotlib is missing.
+        UsageError : the task has one number or assignment only, or matplotlib is missing.
         """
         from oocbe.errors import UsageError
         from oocbe.pictures.plots import ranking, shares
@@ -159,7 +159,7 @@ class TaskResult(Shown):
             is_best = self.task == "min-marginals"
             what = "best value with this value of the variable" if is_best else "probability"
             return shares(f"{self.problem}: {self.task}", self.marginals_by_name, what, not is_best)
-        if not self.assignments:
+        if len(self.assignments) < 2:
             raise UsageError(f"{self.problem}: the task {self.task} ({self.status}) has nothing to draw")
         labels = [own for _, own in self.labelled]
         return ranking(f"{self.problem}: {self.task}", [value for value, _ in self.assignments], labels)
