@@ -92,8 +92,12 @@ class TaskResult(Shown):
 
     @property
     def probability(self) -> float | None:
-        """For ``mpe``, what ``value`` is the logarithm of; None without one, or beyond the range of float64."""
-        if self.task != "mpe" or self.value is None:
+        """What ``value`` is the logarithm of; None for other tasks, without one, or beyond the range of float64.
+
+        For ``mpe`` that of the explanation and the evidence together; for ``logz`` and ``marginals`` the weight of all
+        assignments that agree with the evidence: its probability, where a network's probabilities are multiplied.
+        """
+        if self.task not in ("mpe", "logz", "marginals") or self.value is None:
             return None
         try:
             return math.exp(self.value)
@@ -132,6 +136,7 @@ class TaskResult(Shown):
         facts: list[tuple[str, object]] = [
             ("status", self.status),
             ("value", self.value),
+            ("exp(value)", self.probability),
             ("natural logarithm", self.logarithm),
             ("temperature", self.temperature),
         ]
