@@ -81,7 +81,13 @@ def plan(
     evidence: Evidence | None = None,
     **overrides: Unpack[OptionValues],
 ) -> Plan:
-    """Choose an order and predict each bucket's rows and bytes without computing any; arguments as for ``solve``."""
+    """Choose an order and predict each bucket's rows and bytes without computing any; arguments as for ``solve``.
+
+    Returns
+    -------
+    Plan : ``width``, ``order`` and ``buckets``, each with its variable and what is predicted of its message; ``plot()``
+        draws it.
+    """
     from oocbe.elimination.outlook import plan_solve
 
     return plan_solve(load_problem(problem, evidence), settings_from(options, overrides))
@@ -102,10 +108,23 @@ def bound(
 
     Parameters
     ----------
-    z : most variables of a mini-bucket, or several such numbers; ``auto`` chooses by the memory limit.
-    partition, cost_shifting : see :func:`oocbe.elimination.mini_buckets.mini_buckets_bound.bound`, also for what is
-        raised.
-    problem, options, evidence, observer, overrides : as for :func:`solve`.
+    z : most variables of a mini-bucket, the eliminated one included, or several such numbers, of which those that can
+        bring nothing beside the ones before are left out; ``auto`` chooses by the memory limit.
+    partition : how buckets are divided: ``scope``, ``content`` (by what is lost), or ``auto``: content where costs are
+        shifted in complete tables, else scope.
+    cost_shifting : whether costs are shifted between mini-buckets, for a tighter bound and more time.
+    problem, options, evidence, observer, overrides : as for :func:`oocbe.solve`.
+
+    Returns
+    -------
+    BoundResult : for each z a bound and, where one was found, an assignment with its value.
+
+    Raises
+    ------
+    UsageError : an unknown partition, a z below 1, or an option that has no meaning here: ``ub``, ``resume``,
+        ``workdir``, ``piece_rows`` or ``streams``.
+    UnsupportedError : a semiring that does not select, or negative factors. ResourceError : no z fits the memory limit.
+    LimitError : the time limit came before the first z was done. ValueRangeError : sums beyond 64-bit integers.
     """
     begin = time.perf_counter()
     settings = settings_from(options, overrides)

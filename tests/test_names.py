@@ -30,12 +30,15 @@ def test_evidence_by_names_is_evidence_by_indices():
     for evidence in ({"rain": "yes"}, {"rain": 1}, {0: 1}, "rain=yes"):
         assert oocbe.solve(WALK, evidence=evidence).labels == {"rain": "yes", "umbrella": "along"}
     assert oocbe.solve(WALK.with_evidence({"rain": "yes"})).value == 1
-    with pytest.raises(UsageError, match="there is no variable 'snow'"):
+    with pytest.raises(UsageError, match="there is no variable 'snow'; there are: rain, umbrella"):
         WALK.with_evidence({"snow": "yes"})
+    with pytest.raises(UsageError, match="there is no variable 'Umbrela'; did you mean 'umbrella'"):
+        WALK.with_evidence({"Umbrela": "along"})
 
 
 def test_marginals_by_name():
     result = oocbe.marginals(RAIN, evidence={"grass": "wet"})
+    assert result.probability == pytest.approx(0.625)  # of wet grass
     rain = result.marginals_by_name["rain"]
     assert rain == pytest.approx({"yes": 0.4, "no": 0.6})
     assert result.labels is None

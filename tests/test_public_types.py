@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,8 +12,6 @@ import pytest
 
 import oocbe
 from oocbe.settings.option_types import OptionValues
-
-pytest.importorskip("mypy")
 
 PROGRAM = """
 from pathlib import Path
@@ -102,29 +101,47 @@ with oocbe.trace("run.json"), oocbe.result_memory("1GiB"):
 """
 
 
-MISSING = 'Missing positional argument "problem"'
+MISSING = ('Missing positional argument "problem"', 'Argument missing for parameter "problem"')
 WRONG = {
     "oocbe.bound()": MISSING,
     "oocbe.most_probable_explanation()": MISSING,
     "oocbe.solve()": MISSING,
-    'oocbe.solve("p.wcsp", memroy="2GiB")': 'Unexpected keyword argument "memroy" for "solve"; did you mean "memory"?',
-    'oocbe.k_best("p.wcsp", 3, ordr="auto")': 'Unexpected keyword argument "ordr" for "k_best"',
-    'oocbe.bound("p.wcsp", memory=[1])': 'Argument "memory" to "bound" has incompatible type "list[int]"',
+    'oocbe.solve("p.wcsp", memroy="2GiB")': (
+        'Unexpected keyword argument "memroy" for "solve"; did you mean "memory"?',
+        'No parameter named "memroy"',
+    ),
+    'oocbe.k_best("p.wcsp", 3, ordr="auto")': (
+        'Unexpected keyword argument "ordr" for "k_best"',
+        'No parameter named "ordr"',
+    ),
+    'oocbe.bound("p.wcsp", memory=[1])': (
+        'Argument "memory" to "bound" has incompatible type "list[int]"',
+        '"list[int]" cannot be assigned to parameter "memory"',
+    ),
 }
-"""Calls, and what is wrong with each."""
+"""Calls, and what mypy and pyright say is wrong with each."""
 
 
 def test_options_have_the_types_of_their_class():
     assert set(OptionValues.__annotations__) == set(oocbe.SolveOptions.names())
 
 
-def test_a_program_that_uses_every_public_name_is_accepted_and_wrong_calls_are_not(tmp_path, pytestconfig):
-    """What mypy says about programs of somebody who has oocbe installed; it keeps what it knows for the next time."""
-    unused = [name for name in oocbe.__all__ if f"oocbe.{name}" not in PROGRAM]
-    assert unused == []
+@pytest.fixture
+def programs(tmp_path):
+    """A folder with a program of a user, which is right, and one whose every call is wrong."""
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "wrong.py").write_text("\n".join(["import oocbe", *WRONG]) + "\n")
-    (tmp_path / "mypy.ini").write_text(
+    return tmp_path
+
+
+def test_the_program_uses_every_public_name():
+    assert [name for name in oocbe.__all__ if f"oocbe.{name}" not in PROGRAM] == []
+
+
+def test_mypy_accepts_the_program_and_no_wrong_call(programs, pytestconfig):
+    """What it says about programs of somebody who has oocbe installed; it keeps what it knows for the next time."""
+    pytest.importorskip("mypy")
+    (programs / "mypy.ini").write_text(
         "[mypy]\nstrict = true\n[mypy-numba.*,llvmlite.*,zarr.*,numcodecs.*]\nignore_missing_imports = true\n"
         "follow_imports = skip\n[mypy-oocbe.*]\nfollow_imports = silent\n"
     )
@@ -133,7 +150,7 @@ def test_a_program_that_uses_every_public_name_is_accepted_and_wrong_calls_are_n
         options += ["--cache-dir", str(pytestconfig.cache.mkdir("mypy"))]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", *options, "program.py", "wrong.py"],
-        cwd=tmp_path,
+        cwd=programs,
         env={**os.environ, "MYPYPATH": str(Path(oocbe.__file__).parents[1])},
         capture_output=True,
         text=True,
@@ -141,5 +158,29 @@ def test_a_program_that_uses_every_public_name_is_accepted_and_wrong_calls_are_n
     )
     said = [line for line in done.stdout.splitlines()[:-1] if ": note: " not in line]
     assert len(said) == len(WRONG), done.stdout + done.stderr
-    for number, (line, wrong) in enumerate(zip(said, WRONG.values(), strict=True), 2):
+    for number, (line, (wrong, _)) in enumerate(zip(said, WRONG.values(), strict=True), 2):
         assert line.startswith(f"wrong.py:{number}: error: ") and wrong in line, done.stdout
+
+
+def test_pyright_accepts_the_program_and_no_wrong_call(programs):
+    """It is a program of Node.js, which its package for Python fetches where there is none."""
+    pytest.importorskip("pyright")
+    root = str(Path(oocbe.__file__).parents[1])
+    settings = {"pythonVersion": "3.11", "typeCheckingMode": "standard", "extraPaths": [root]}
+    (programs / "pyrightconfig.json").write_text(json.dumps(settings))
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "--outputjson"],
+        cwd=programs,
+        env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    try:
+        found = json.loads(done.stdout)["generalDiagnostics"]
+    except (ValueError, KeyError):
+        pytest.skip(f"pyright does not run here: {(done.stderr or done.stdout).strip()[-300:]}")
+    said = [(Path(own["file"]).name, own["range"]["start"]["line"] + 1, own["message"]) for own in found]
+    assert [place[:2] for place in said] == [("wrong.py", number) for number in range(2, len(WRONG) + 2)], said
+    for (*_, message), (_, wrong) in zip(said, WRONG.values(), strict=True):
+        assert wrong in message

@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING
 from oocbe.results.numerals import all_digits
 
 if TYPE_CHECKING:
-    from oocbe.model.photographs import ImagingDay, Schedule
+    from oocbe.model.photographs import ImagingDay
     from oocbe.results.task_result import TaskResult
-
-
-def schedule_rows(schedule: Schedule) -> list[tuple[str, object]]:
-    """Profit, photographs and memory of a schedule, then what is taken as ``photograph:camera``."""
-    used = "" if schedule.capacity is None else f"{schedule.memory:,} of {schedule.capacity:,} units used"
-    chosen = " ".join(f"{t.name}:{t.camera}" for t in schedule.taken)
-    return [
-        ("profit", f"{schedule.profit:,} of {schedule.possible:,}"),
-        ("photographs", f"{len(schedule.taken):,} of {schedule.photographs:,}"),
-        ("recorder", used),
-        ("selected", chosen),
-    ]
 
 
 def task_answers(result: TaskResult, day: ImagingDay | None) -> Iterator[str]:

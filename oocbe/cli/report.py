@@ -122,7 +122,11 @@ def _answer(problem: Problem, result: Result | TaskResult, labels: dict[str, str
     if schedule is not None:
         from oocbe.model.photographs import CAMERAS
 
-        rows = [(t.name, CAMERAS.get(t.camera, t.camera), t.group or "", t.weight, t.memory) for t in schedule.taken]
+        has_recorder = schedule.capacity is not None
+        rows = [
+            (t.name, CAMERAS.get(t.camera, t.camera), t.group or "", t.weight, t.memory if has_recorder else "")
+            for t in schedule.taken
+        ]
         return grid(("photograph", "camera", "group", "weight", "memory"), rows)
     shown = list(labels.items())[:MOST_LABELS]
     more = f"<p>and {len(labels) - len(shown):,} more</p>" if len(labels) > len(shown) else ""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oocbe.cli.answers import schedule_rows
 from oocbe.cli.failures import guarded
 from oocbe.cli.flags import (
     BackendFlag,
@@ -269,5 +268,5 @@ def _rows(result: Result) -> list[tuple[str, object]]:
         ("peak memory", format_bytes(result.peak_memory_bytes)),
         ("linear constraints", linear),
         *(("note", text) for text in result.notes),
-        *(() if result.schedule is None else schedule_rows(result.schedule)),
+        *(() if result.schedule is None else result.schedule.facts()),
     ]

@@ -110,6 +110,9 @@ def query(
 
     suffix = "" if out is None else without_compression(out).suffix.lower()
     if out is not None and suffix not in (".csv", ".parquet", ".zarr", *UAI_SUFFIXES):
+        from oocbe.solutions.uai_results import refuse_kind
+
+        refuse_kind("--out", out)
         raise UsageError(
             f"--out {out}: the name's suffix tells no kind of answers; known: .csv, .parquet, .zarr, .MAR, .PR, .MPE"
         )

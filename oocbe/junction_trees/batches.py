@@ -15,6 +15,8 @@ from oocbe.junction_trees.device_sweeps import sweep_of, takes_device
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
 from oocbe.junction_trees.stored.answers import sweep_stored
 from oocbe.junction_trees.stored.tree import StoredTree
+from oocbe.pictures.html import first_words
+from oocbe.pictures.shown import Shown
 from oocbe.system.deadline import look
 
 EXACT, IMPOSSIBLE = "exact", "impossible"
@@ -41,7 +43,7 @@ _CONDITIONED = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
-class BatchResult:
+class BatchResult(Shown):
     """What a batch found.
 
     Attributes
@@ -56,6 +58,19 @@ class BatchResult:
     joints: Mapping[tuple[str, ...], NDArray[np.float64]]
     log_evidence: NDArray[np.float64]
     status: NDArray[np.str_]
+
+    def __repr__(self) -> str:
+        impossible = int((self.status == IMPOSSIBLE).sum())
+        return f"<BatchResult of {len(self.status):,} cases, {impossible:,} of them impossible>"
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        possible = int((self.status == EXACT).sum())
+        return "Batch", [
+            ("cases", len(self.status)),
+            ("impossible", len(self.status) - possible),
+            ("marginals of", first_words(list(self.marginals))),
+            ("joints of", first_words([" and ".join(names) for names in self.joints])),
+        ]
 
 
 def sweep_cases(

@@ -26,6 +26,9 @@ class OfVariables(Protocol):
 SHOWN_NAMES = 8
 """Names or labels that a message lists."""
 
+MOST_COMPARED = 10_000
+"""Names among which the nearest one is looked for: some milliseconds' work."""
+
 
 def variable_index(problem: OfVariables, name: object) -> int:
     """Index of a variable given by its name.
@@ -37,7 +40,17 @@ def variable_index(problem: OfVariables, name: object) -> int:
     for number, v in enumerate(problem.variables):
         if v.name == name:
             return number
-    raise UsageError(f"{problem.name}: there is no variable {name!r}")
+    raise unknown_variable(problem, name)
+
+
+def unknown_variable(problem: OfVariables, name: object) -> UsageError:
+    """The error to raise where a problem has no variable of some name: with the nearest name, or the first ones."""
+    import difflib
+
+    names = [v.name for v in problem.variables]
+    near = difflib.get_close_matches(str(name), names[:MOST_COMPARED], n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {_listed(names)}"
+    return UsageError(f"{problem.name}: there is no variable {name!r}; {hint}")
 
 
 def value_index(variable: Variable, value: object) -> int:
@@ -69,7 +82,7 @@ def indices_of(problem: OfVariables, values: Mapping[str, str | int]) -> dict[in
     found = {}
     for name, value in values.items():
         if name not in number:
-            raise UsageError(f"{problem.name}: there is no variable {name!r}")
+            raise unknown_variable(problem, name)
         found[number[name]] = value_index(problem.variables[number[name]], value)
     return found
 

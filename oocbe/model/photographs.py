@@ -7,8 +7,10 @@ weight of those taken; what is minimised is the weight of those left out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from oocbe.pictures.shown import Shown
 
 if TYPE_CHECKING:
     from oocbe.pictures.plots import Picture
@@ -49,7 +51,7 @@ class TakenPhotograph:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(Shown):
     """What an assignment of a day means.
 
     Attributes
@@ -61,10 +63,23 @@ class Schedule:
 
     profit: int
     possible: int
-    taken: tuple[TakenPhotograph, ...]
+    taken: tuple[TakenPhotograph, ...] = field(repr=False)
     photographs: int
     memory: int
     capacity: int | None
+
+    def facts(self) -> list[tuple[str, object]]:
+        """Profit, photographs and memory, then what is taken as ``photograph:camera``, each with its name."""
+        used = "" if self.capacity is None else f"{self.memory:,} of {self.capacity:,} units used"
+        return [
+            ("profit", f"{self.profit:,} of {self.possible:,}"),
+            ("photographs", f"{len(self.taken):,} of {self.photographs:,}"),
+            ("recorder", used),
+            ("selected", " ".join(f"{t.name}:{t.camera}" for t in self.taken)),
+        ]
+
+    def _summary(self) -> tuple[str, list[tuple[str, object]]]:
+        return "Schedule", self.facts()
 
     @property
     def by_group(self) -> dict[str | None, tuple[TakenPhotograph, ...]]:
@@ -93,7 +108,7 @@ class Schedule:
 class ImagingDay:
     """All photographs of a day, in the order of the problem's variables, and the recorder's capacity."""
 
-    photographs: tuple[Photograph, ...]
+    photographs: tuple[Photograph, ...] = field(repr=False)
     capacity: int | None
 
     def plot(self, schedule: Schedule, title: str = "") -> Picture:

@@ -178,9 +178,10 @@ class Problem(Shown):
 
     def _summary(self) -> tuple[str, list[tuple[str, object]]]:
         scopes = self._scopes
+        least, most = min(self.sizes, default=0), max(self.sizes, default=0)
         return self.name, [
             ("variables", len(self.variables)),
-            ("values of a variable", f"{min(self.sizes, default=0)} to {max(self.sizes, default=0)}"),
+            ("values of a variable", least if least == most else f"{least} to {most}"),
             ("functions", f"{len(self.functions):,}, {sum(len(f.values) for f in self.functions):,} rows"),
             ("constraints", f"{len(self.constraints):,}, {sum(len(c.tuples) for c in self.constraints):,} rows"),
             ("linear constraints", ", ".join(c.name for c in self.linear_constraints)),

@@ -27,10 +27,18 @@ def card(title: str, facts: Iterable[tuple[str, object]]) -> str:
 
 
 def grid(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table with a line of names above."""
-    head = "".join(f'<th style="{STYLE[1]}">{escape(name)}</th>' for name in names)
+    """A table with a line of names above; columns of numbers end where their names end, empty ones are left out."""
+    listed = list(rows)
+    columns = [place for place in range(len(names)) if any(row[place] not in (None, "") for row in listed)]
+    numeric = {place for place in columns if all(isinstance(row[place], int | float) for row in listed)}
+
+    def cell(tag: str, style: str, place: int, text: str) -> str:
+        return f'<{tag} style="{style}{";text-align:right" * (place in numeric)}">{text}</{tag}>'
+
+    head = "".join(cell("th", STYLE[1], place, escape(names[place])) for place in columns)
     body = "".join(
-        "<tr>" + "".join(f'<td style="{STYLE[2]}">{shown(content)}</td>' for content in row) + "</tr>" for row in rows
+        "<tr>" + "".join(cell("td", STYLE[2], place, shown(row[place])) for place in columns) + "</tr>"
+        for row in listed
     )
     return f'<table style="{STYLE[0]}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
@@ -53,8 +61,12 @@ def shown(content: object) -> str:
     return escape(text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…")
 
 
+def first_words(words: Sequence[str], most: int = 12) -> str:
+    """The first ones of some names, and how many more there are."""
+    more = len(words) - most
+    return ", ".join(words[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def first_pairs(labels: dict[str, str], most: int = 12) -> str:
     """The first ones of an assignment as ``name=label``, and how many more there are."""
-    pairs = [f"{name}={label}" for name, label in list(labels.items())[:most]]
-    more = len(labels) - len(pairs)
-    return ", ".join(pairs) + (f" and {more:,} more" if more > 0 else "")
+    return first_words([f"{name}={label}" for name, label in labels.items()], most)

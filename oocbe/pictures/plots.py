@@ -18,7 +18,7 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import MaxNLocator, NullFormatter
 except ImportError as missing:
     raise UsageError(f"matplotlib is needed to draw ({missing}); install oocbe[plot]") from None
 
@@ -137,21 +137,32 @@ def course(
             times, numbers = zip(*[*points, (end, points[-1][1])], strict=True)
             known.step(times, numbers, where="post", color=colour, label=name, marker=".", markersize=5)
     known.set(xlabel="seconds since the problem was read", title="what was known")
-    if known.lines:
+    if len({seconds for seconds, _, _ in curve}) == 1:
+        told = "\n".join(f"{name} {number:,}" for name, number in zip(("bound", "value"), curve[-1][1:], strict=True)
+                         if number is not None)  # fmt: skip
+        _say_in(known, f"after {end:.2g} s, all at once:\n{told}")
+    elif known.lines:
         known.legend()
         known.set_xlim(left=0)
     else:
-        known.text(0.5, 0.5, "no bound and no assignment", ha="center", transform=known.transAxes)
+        _say_in(known, "no bound and no assignment")
     if buckets:
         rows.bar(range(1, 1 + len(buckets)), [max(1, done[1]) for done in buckets], width=1.0, color=BLUE)
         rows.set(yscale="log", xlabel="bucket, in elimination order", ylabel="rows of its message")
         rows.xaxis.set_major_locator(MaxNLocator(integer=True))
+        rows.yaxis.set_minor_formatter(NullFormatter())
     else:
-        rows.text(0.5, 0.5, "no elimination took place", ha="center", transform=rows.transAxes)
-        rows.set_axis_off()
+        _say_in(rows, "no elimination took place")
     rows.set_title("messages of the last elimination")
     figure.suptitle(_plain(title), fontsize=11)
     return figure
+
+
+def _say_in(axes: Axes, text: str) -> None:
+    """A sentence in the place of a curve that there is not."""
+    axes.clear()
+    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
+    axes.set_axis_off()
 
 
 def bounds(title: str, entries: Sequence[tuple[int, int | float | None, int | float | None, int]]) -> Picture:
@@ -169,6 +180,7 @@ def bounds(title: str, entries: Sequence[tuple[int, int | float | None, int | fl
         known.legend()
     rows.bar([str(entry[0]) for entry in ordered], [max(1, entry[3]) for entry in ordered], color=BLUE)
     rows.set(yscale="log", xlabel="z", ylabel="rows of the largest message")
+    rows.yaxis.set_minor_formatter(NullFormatter())
     return figure
 
 
@@ -190,7 +202,7 @@ def shares(title: str, marginals: Mapping[str, Mapping[str, float]], what: str, 
                 above, points = (0, 4), "offset points"
                 axes.annotate(_plain(label), (x, place), fontsize=7, xytext=above, textcoords=points, ha="center")
     axes.set_yticks(range(len(chosen)), [_plain(name) for name in chosen])
-    axes.invert_yaxis()
+    axes.set_ylim(len(chosen) - 0.4, -0.6)
     more = len(marginals) - len(chosen)
     axes.set(xlabel=what, title=_plain(title) + (f" (the first {len(chosen)}; {more:,} more)" if more else ""))
     if stacked:
@@ -218,7 +230,7 @@ def ranking(title: str, values: Sequence[int | float], labels: Sequence[Mapping[
     names = [name for name in (labels[0] if labels else {}) if len({own[name] for own in labels}) > 1]
     if names:
         same = np.array([[own[name] != labels[0][name] for name in names] for own in labels], dtype=float)
-        differing.imshow(same, aspect="auto", cmap="Blues", vmin=0, vmax=1.4)
+        differing.imshow(same, aspect="auto", cmap="Blues", vmin=0, vmax=2.5)
         differing.set_yticks(range(len(labels)), [str(rank + 1) for rank in range(len(labels))])
         if len(names) <= MOST_NAMES:
             differing.set_xticks(range(len(names)), [_plain(name) for name in names], rotation=90, fontsize=7)
@@ -257,7 +269,7 @@ def schedule(
     ----------
     photographs : name, weight and group of each. taken : name to camera and units of memory.
     """
-    figure = _figure(11, 5.2 if capacity is not None else 4)
+    figure = _figure(9, 4.8 if capacity is not None else 3.6)
     count = 1 if capacity is None else 2
     rows = figure.subplots(count, 1, sharex=True, squeeze=False, height_ratios=(3, 1)[:count])[:, 0]
     cameras = rows[0]

@@ -92,8 +92,12 @@ class TaskResult(Shown):
 
     @property
     def probability(self) -> float | None:
-        """For ``mpe``, what ``value`` is the logarithm of; None without one, or beyond the range of float64."""
-        if self.task != "mpe" or self.value is None:
+        """What ``value`` is the logarithm of; None for other tasks, without one, or beyond the range of float64.
+
+        For ``mpe`` that of the explanation and the evidence together; for ``logz`` and ``marginals`` the weight of all
+        assignments that agree with the evidence: its probability, where a network's probabilities are multiplied.
+        """
+        if self.task not in ("mpe", "logz", "marginals") or self.value is None:
             return None
         try:
             return math.exp(self.value)
@@ -132,6 +136,7 @@ class TaskResult(Shown):
         facts: list[tuple[str, object]] = [
             ("status", self.status),
             ("value", self.value),
+            ("exp(value)", self.probability),
             ("natural logarithm", self.logarithm),
             ("temperature", self.temperature),
         ]
@@ -150,7 +155,7 @@ class TaskResult(Shown):
 
         Raises
         ------
-        UsageError : the task has one number only, or matplotlib is missing.
+        UsageError : the task has one number or assignment only, or matplotlib is missing.
         """
         from oocbe.errors import UsageError
         from oocbe.pictures.plots import ranking, shares
@@ -159,7 +164,7 @@ class TaskResult(Shown):
             is_best = self.task == "min-marginals"
             what = "best value with this value of the variable" if is_best else "probability"
             return shares(f"{self.problem}: {self.task}", self.marginals_by_name, what, not is_best)
-        if not self.assignments:
+        if len(self.assignments) < 2:
             raise UsageError(f"{self.problem}: the task {self.task} ({self.status}) has nothing to draw")
         labels = [own for _, own in self.labelled]
         return ranking(f"{self.problem}: {self.task}", [value for value, _ in self.assignments], labels)

@@ -2,7 +2,8 @@
 
 A file has its kind in the first line, the number of samples in the second where there are several, and then a line a
 sample: the number of variables and their most probable values; or the number of variables and, of each, how many values
-it has and their probabilities; or the decimal logarithm of the partition function.
+it has and their probabilities; or the decimal logarithm of the partition function. Other suffixes that are met beside
+these are refused by name: the tasks ``MMAP`` and ``MLC`` of the competitions, and ``SUM``, which they never defined.
 """
 
 from __future__ import annotations
@@ -17,6 +18,13 @@ from oocbe.results.task_result import TaskResult
 
 TASKS = {".mpe": "mpe", ".mar": "marginals", ".pr": "logz"}
 """The task whose answer a file holds, by its suffix in any case."""
+
+REFUSED = {
+    ".sum": "no competition defines such a file; the sum over all assignments is in .PR, by --task logz",
+    ".mmap": "marginal maximum a posteriori is no task of solve; JunctionTree.marginal_map answers it in Python",
+    ".mlc": "multi-label classification is no task here; .MPE has the most probable values of all variables",
+}
+"""Suffixes that are refused, in lower case, and why."""
 
 
 def uai_text(kind: str, samples: Sequence[str]) -> str:
@@ -41,8 +49,17 @@ def line_of_logarithm(natural: float) -> str:
     return repr(float(natural) / math.log(10))
 
 
+def refuse_kind(flag: str, path: str | Path) -> None:
+    """Refuse a file that an option names whose suffix is one of :data:`REFUSED`; UsageError, which says why."""
+    suffix = Path(path).suffix
+    why = REFUSED.get(suffix.lower())
+    if why is not None:
+        raise UsageError(f"{flag} {path}: {suffix} cannot be written: {why}")
+
+
 def check_output(path: str | Path, task: str) -> None:
     """Refuse a file's suffix that is none of these formats, or has another task's answer; UsageError."""
+    refuse_kind("--output", path)
     wanted = TASKS.get(Path(path).suffix.lower())
     if wanted is None:
         known = ", ".join(suffix.upper() for suffix in TASKS)

@@ -63,6 +63,7 @@ def column_of(name: str, data: Any, what: str, domain: Domain | None = None, fir
     import pyarrow.compute as compute
 
     refuse_nulls(name, data, what, first)
+    data = dates_as_text(name, data, what)
     kind = data.type
     if arrow.types.is_integer(kind) and not (domain is not None and not isinstance(domain, int)):
         return Column(name, _numbers(data, name, what))
@@ -120,12 +121,34 @@ def check_label_type(name: str, kind: Any, what: str) -> None:
     types = arrow.types
     if not (
         types.is_integer(kind) or types.is_boolean(kind) or types.is_string(kind) or types.is_large_string(kind)
-        or types.is_string_view(kind)
+        or types.is_string_view(kind) or types.is_date(kind) or types.is_timestamp(kind)
     ):  # fmt: skip
         raise ModelError(
-            f"{what}: column {name} is of type {kind}; variables are integers, truth values, text or dictionaries of "
-            "these: cast it before, or leave it out by scope"
+            f"{what}: column {name} is of type {kind}; variables are integers, truth values, text, dates or "
+            "dictionaries of these: cast it before, or leave it out by scope"
         )
+
+
+def dates_as_text(name: str, data: Any, what: str) -> Any:
+    """An Arrow column of a variable, dates in it as text such as ``2026-11-23``; timestamps are dates at midnight.
+
+    Raises
+    ------
+    ModelError : a timestamp that is at another time of day.
+    """
+    import pyarrow as arrow
+    import pyarrow.compute as compute
+
+    types, kind = arrow.types, data.type
+    if types.is_dictionary(kind) and (types.is_date(kind.value_type) or types.is_timestamp(kind.value_type)):
+        data = data.cast(kind.value_type)
+        kind = data.type
+    if types.is_timestamp(kind):
+        local = compute.local_timestamp(data) if kind.tz else data
+        data = local.cast(arrow.date32())
+        if compute.all(compute.equal(data.cast(local.type), local)).as_py() is False:
+            raise ModelError(f"{what}: column {name} has times of day; cast it to dates, or to text, before")
+    return data.cast(arrow.string()) if types.is_date(data.type) else data
 
 
 def label_type(kind: Any) -> type[Label]:

@@ -52,6 +52,10 @@ def pandas_column(name: str, series: Any, what: str) -> Column:
     if isinstance(series.dtype, pandas.CategoricalDtype):
         return Column(name, series.cat.codes.to_numpy(), _labels(name, series.cat.categories.to_numpy(), what))
     kind = series.dtype.kind if hasattr(series.dtype, "kind") else "O"
+    if kind == "M":
+        if (series != series.dt.normalize()).any():
+            raise ModelError(f"{what}: column {name} has times of day; cast it to dates, or to text, before")
+        series, kind = series.dt.strftime("%Y-%m-%d"), "O"
     if kind in "iu":
         return Column(name, _signed(series.to_numpy(dtype=np.uint64 if kind == "u" else np.int64), name, what))
     if kind not in "ObUT":
@@ -73,7 +77,7 @@ def polars_column(name: str, series: Any, what: str) -> Column:
         return Column(name, _signed(series.to_numpy(), name, what))
     if series.dtype == polars.Boolean:
         return Column(name, series.cast(polars.Int32).to_numpy(), (False, True))
-    if series.dtype == polars.Categorical:
+    if series.dtype in (polars.Date, polars.Categorical):
         series = series.cast(polars.String)
     if series.dtype == polars.String:
         series = series.cast(polars.Enum(series.unique().sort()))

@@ -25,6 +25,7 @@ from oocbe.tables.arrow import (
     batches_of,
     check_label_type,
     column_of,
+    dates_as_text,
     label_type,
     numbers_of,
     pyarrow,
@@ -136,8 +137,9 @@ def domain_in(source: Any, name: str, memory: int, before: Domain | None = None)
 def _pieces(source: Any, name: str) -> Iterator[Any]:
     """One column of a dataset or a table, array by array."""
     batches = _batches(source, [name], BATCH_ROWS) if hasattr(source, "files") else source.select([name]).to_batches()
+    what = _told(source.files) if hasattr(source, "files") else "Arrow table"
     for batch in batches:
-        yield batch.column(0)
+        yield dates_as_text(name, batch.column(0), what)
 
 
 def _integers(source: Any, name: str, what: str) -> tuple[int, int]:

@@ -20,6 +20,8 @@ probability ( rain ) { table 0.25, 0.75; }
 probability ( grass | rain ) { (yes) 1.0, 0.0; (no) 0.5, 0.5; }
 """
 
+MODEL = "ROWS\n N cost\n L weight\nCOLUMNS\n x cost 1 weight 2\nRHS\n b weight 2\nENDATA\n"
+
 
 def schema_of(command: str) -> dict:
     return json.loads(files("oocbe").joinpath("schema", f"{command}.json").read_text())
@@ -64,7 +66,8 @@ def test_a_solve_with_its_schedule_its_curve_and_its_input(tmp_path):
     assert max(b["rows"] for b in content["buckets"]) == content["largest_message_rows"]
 
 
-def test_a_solve_that_ends_before_elimination_has_the_width_of_a_plan(tmp_path):
+def test_a_solve_that_ends_before_elimination_has_the_width_of_a_plan(tmp_path, monkeypatch):
+    monkeypatch.setattr("oocbe.elimination.history.PLAN_SECONDS", 60)  # a moment is too short on a busy machine
     random = np.random.default_rng(22)
     pairs = [(a, b) for a in range(16) for b in range(a + 1, 16)]
     functions = tuple(oocbe.Function.from_array(pair, random.integers(1, 99, (6, 6))) for pair in pairs)
@@ -105,15 +108,40 @@ def test_other_commands(tmp_path, network):
     assert printed("compile", network, tmp_path / "tree")["cliques"] == 1
     oocbe.StoredTable.save(tmp_path / "table", oocbe.Table.from_rows({"a": 2}, [[0]], [5]))
     assert printed("inspect", tmp_path / "table")["kind"] == "table"
+    (tmp_path / "model.mps").write_text(MODEL)
+    assert printed("inspect", tmp_path / "model.mps")["kind"] == "linear system"
+    assert printed("propagate", tmp_path / "model.mps")["domains"]["x"] == [0, 1]
+    CliRunner().invoke(app, ["solve", str(cycle), "--workdir", str(tmp_path / "run")])
+    assert printed("inspect", tmp_path / "run")["kind"] == "run"
     assert printed("stress", "--rows", "1e4", "--workdir", tmp_path)["fault"] == ""
     CliRunner().invoke(app, ["solve", str(cycle), "--trace", str(tmp_path / "run.json")])
     assert printed("trace", tmp_path / "run.json")["is_whole"]
 
 
-@pytest.mark.parametrize("command", ["solve", "bound", "plan", "propagate", "inspect", "dcop", "trace"])
-def test_failures(command, tmp_path):
+def test_solves_that_end_otherwise(tmp_path):
+    oocbe.write(_cycle(6), tmp_path / "cycle.wcsp")
+    assert printed("solve", tmp_path / "cycle.wcsp", "--ub", "0")["status"] == "nothing-better"
+    (tmp_path / "none.wcsp").write_text("none 1 2 1 9\n2\n1 0 9 0\n")
+    content = printed("solve", tmp_path / "none.wcsp")
+    assert (content["status"], content["assignment"]) == ("infeasible", None)
+    assert printed("solve", tmp_path / "none.wcsp", "--task", "count")["value"] == "0"
+    assert printed("propagate", tmp_path / "none.wcsp")["domains"] is None
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        *((command, []) for command in ("solve", "bound", "plan", "propagate", "inspect", "dcop", "trace")),
+        ("verify", ["bad.wcsp"]),
+        ("compile", ["tree"]),
+        ("stress", None),
+    ],
+)
+def test_failures(command, more, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.wcsp").write_text("bad 1\n")
-    content = printed(command, tmp_path / "bad.wcsp")
+    arguments = ["--rows", "none"] if more is None else ["bad.wcsp", *more]
+    content = printed(command, *arguments)
     assert (content["status"], content["error"]["exit_code"] > 0) == ("error", True)
 
 

@@ -186,6 +186,7 @@ def test_malformed_cases(name, tree, tmp_path):
         (("--joint", "rain,"), "no variable ''"),
         (("--joint", ""), "name of a variable"),
         (("-o", "out.doc"), "suffix"),
+        (("-o", "out.SUM"), ".SUM cannot be written: no competition defines such a file"),
         (("-o", "missing/out.csv"), "does not exist"),
         (("-o", "out.MAR", "--targets", "rain"), "all variables"),
         (("--memory", "1"), "unit"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from oocbe.errors import UsageError
 from oocbe.kernels import AUTO_ROWS, backend_for, backend_named, choice
 from oocbe.kernels.cuda import device
 from oocbe.settings.machine import device_memory_limit
+from oocbe.system import writable
 
 REASON = "this machine has no CUDA device"
 
@@ -47,6 +50,20 @@ def test_the_environment_says_which(monkeypatch, no_gpu):
     assert backend_for(1, "cpu").name == "cpu"
     kernels = backend_named("cpu")
     assert backend_for(1, kernels) is kernels
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_without_a_home_cupy_keeps_its_kernels_among_temporary_files(monkeypatch, tmp_path, given):
+    """It fails to compile any kernel where it cannot write; a place that a user has given is left alone."""
+    (tmp_path / "home").write_text("a file where a folder should be")
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(writable.tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setenv(device.CACHE_VARIABLE, str(tmp_path / "mine") if given else "")
+    device._give_cupy_a_cache()
+    found = device.cupy_cache()
+    assert found == (str(tmp_path / "mine") if given else f"{tmp_path}/scratch/oocbe-cupy-{os.geteuid()}")
+    assert Path(found).is_dir() != given
 
 
 @pytest.mark.parametrize("asked_for", [False, True])

@@ -14,7 +14,7 @@ import numba
 import pytest
 
 from oocbe.kernels.cpu import jit
-from oocbe.system import compilation
+from oocbe.system import compilation, writable
 
 LOOP = "from oocbe.kernels.cpu.helper import twice\n"
 HELPER = "from oocbe.kernels.cpu.deeper import DEEP\n"
@@ -30,8 +30,8 @@ def sources(tmp_path, monkeypatch):
 
 def forget():
     jit._source.cache_clear()
-    jit._cache_folder.cache_clear()
-    jit._place.cache_clear()
+    jit._cache_folders.cache_clear()
+    jit._places.cache_clear()
 
 
 @pytest.mark.parametrize("changed", ["loop", "helper", "deeper"])
@@ -51,14 +51,14 @@ def test_a_module_that_is_not_imported_leaves_the_key_alone(sources):
 
 
 def test_a_new_generation_removes_the_one_before_and_no_other_modules(sources):
-    first, other = (Path(jit._cache_folder(str(sources / f"{name}.py"), "")) for name in ("loop", "other"))
+    first, other = (Path(jit._cache_folders(str(sources / f"{name}.py"), "").writable) for name in ("loop", "other"))
     for folder in (first, other):
         folder.mkdir(parents=True)
     forget()
-    assert Path(jit._cache_folder(str(sources / "loop.py"), "")) == first
+    assert Path(jit._cache_folders(str(sources / "loop.py"), "").writable) == first
     (sources / "deeper.py").write_text("DEEP = 2\n")
     forget()
-    second = Path(jit._cache_folder(str(sources / "loop.py"), ""))
+    second = Path(jit._cache_folders(str(sources / "loop.py"), "").writable)
     assert second != first
     assert not first.exists()
     assert other.exists()
@@ -68,7 +68,7 @@ def test_a_folder_chosen_for_numba_is_kept_to_and_nothing_is_removed_there(sourc
     chosen = tmp_path / "chosen"
     earlier = chosen / "oocbe" / "loop-0123"
     earlier.mkdir(parents=True)
-    assert Path(jit._cache_folder(str(sources / "loop.py"), str(chosen))).parent == chosen / "oocbe"
+    assert Path(jit._cache_folders(str(sources / "loop.py"), str(chosen)).writable).parent == chosen / "oocbe"
     assert earlier.exists()
 
 
@@ -88,9 +88,9 @@ def nowhere(tmp_path):
     return {**kept, "PYTHONPATH": path, "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "scratch")}
 
 
-def doubled(environment, **more):
+def doubled(environment, before="", argument="21", **more):
     """What a process prints that compiles the loop, and how often it found the loop compiled."""
-    script = "from loop import doubled; print(doubled(21), sum(doubled.stats.cache_hits.values()))"
+    script = f"{before}from loop import doubled; print(doubled({argument}), sum(doubled.stats.cache_hits.values()))"
     done = subprocess.run(
         [sys.executable, "-B", "-c", script],
         env={**environment, **more},
@@ -104,13 +104,27 @@ def doubled(environment, **more):
 
 def test_without_a_place_to_write_compilations_go_to_a_private_scratch_folder(nowhere, tmp_path):
     assert doubled(nowhere)[0] == "42 0"
-    printed, said = doubled(nowhere)
-    assert printed == "42 1"
+    assert doubled(nowhere) == ("42 1", "")  # who waits for nothing need not be told where it is kept
+    printed, said = doubled(nowhere, argument="21.0")
+    assert printed == "42.0 0"
     (folder,) = (tmp_path / "scratch").iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert folder.name == f"oocbe-cache-{os.geteuid()}"
     assert len(said.splitlines()) == 1
     assert f"kept in {folder}; NUMBA_CACHE_DIR may name a better place" in said
+
+
+def test_what_lies_where_nobody_may_write_is_used_and_nothing_is_said_of_it(nowhere, tmp_path):
+    """An image is warmed up while it is made, and read-only from then on: pretended, as root may write anything."""
+    more = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    assert doubled(nowhere, **more) == ("42 0", "")
+    read_only = "from oocbe.kernels.cpu import jit; jit.can_be_written = lambda folder: False; "
+    printed, said = doubled(nowhere, before=read_only, **more)
+    assert (printed, said) == ("42 1", "")
+    printed, said = doubled(nowhere, before=read_only, argument="21.0", **more)
+    assert printed == "42.0 0"
+    assert f"kept in {tmp_path / 'scratch'}" in said
+    assert doubled(nowhere, before=read_only, argument="21.0", **more) == ("42.0 1", "")
 
 
 @pytest.mark.parametrize("found", ["link", "open folder", "file"])
@@ -134,11 +148,11 @@ def test_a_scratch_folder_that_others_may_write_is_not_used(nowhere, tmp_path, f
 
 
 def test_a_scratch_folder_of_somebody_else_is_not_used(tmp_path, monkeypatch):
-    monkeypatch.setattr(jit.tempfile, "tempdir", str(tmp_path))
-    mine = Path(jit._scratch())
+    monkeypatch.setattr(writable.tempfile, "tempdir", str(tmp_path))
+    mine = Path(writable.private_scratch("oocbe-cache"))
     monkeypatch.setattr(os, "geteuid", lambda: mine.stat().st_uid + 1)
     (tmp_path / f"oocbe-cache-{os.geteuid()}").mkdir(mode=0o700)
-    chosen = Path(jit._scratch())
+    chosen = Path(writable.private_scratch("oocbe-cache"))
     assert chosen.parent == tmp_path
     assert re.fullmatch(r"oocbe-cache-[a-z0-9_]{8}", chosen.name)
 
@@ -229,7 +243,8 @@ def test_a_changed_helper_is_compiled_into_its_callers_again(tmp_path):
         (folder / "__init__.py").touch()
     (package / "jit.py").write_text(Path(jit.__file__).read_text())
     (tmp_path / "oocbe" / "system").mkdir()
-    (tmp_path / "oocbe" / "system" / "compilation.py").write_text(Path(compilation.__file__).read_text())
+    for module in (compilation, writable):
+        (tmp_path / "oocbe" / "system" / Path(module.__file__).name).write_text(Path(module.__file__).read_text())
     use = "from oocbe.kernels.cpu.jit import jit\n"
     (package / "loop.py").write_text(
         f"{use}from oocbe.kernels.cpu.helper import scaled\n\n\n@jit\ndef run(x):\n    return scaled(x) + 1\n"

@@ -1,6 +1,7 @@
 """Pictures and what notebooks show: the numbers people look for, short, and drawn from what is there."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,7 +11,9 @@ from typer.testing import CliRunner
 import oocbe
 from oocbe.cli.main import app
 from oocbe.errors import UsageError
+from oocbe.pictures.html import grid
 from oocbe.pictures.layouts import spring, tree_places
+from oocbe.results.progress_curve import KnownAt
 
 pytest.importorskip("matplotlib")
 
@@ -79,11 +82,40 @@ def test_everything_draws_itself(solved):
 def test_what_has_nothing_to_draw_says_so():
     with pytest.raises(UsageError, match="nothing to draw"):
         oocbe.count(GRID).plot()
+    with pytest.raises(UsageError, match="nothing to draw"):
+        oocbe.most_probable_explanation(RAIN).plot()
 
 
 def test_the_curve_ends_at_the_result(solved):
-    known = solved.plot().axes[0]
+    known = (
+        replace(solved, anytime=(KnownAt(0.1, 1000, None), KnownAt(0.2, 2000, 2112), *solved.anytime)).plot().axes[0]
+    )
     assert {line.get_label(): line.get_ydata()[-1] for line in known.lines} == {"bound": 2112, "value": 2112}
+
+
+def test_what_was_known_all_at_once_is_said_and_not_drawn(solved):
+    known = replace(solved, anytime=(KnownAt(0.25, 2112, 2112),)).plot().axes[0]
+    (text,) = (text.get_text() for text in known.texts)
+    assert text == "after 0.25 s, all at once:\nbound 2,112\nvalue 2,112"
+
+
+def test_schedules_and_batches_are_shown_in_a_few_words(solved):
+    for thing in (solved.schedule, oocbe.read(DAY).day):
+        assert len(repr(thing)) < 200
+    assert texts(solved.schedule._repr_html_())["profit"] == "12,042 of 14,154"
+    batch = oocbe.JunctionTree(RAIN).batch([{"grass": "wet"}, {"rain": "yes", "grass": "dry"}])
+    assert repr(batch) == "<BatchResult of 2 cases, 1 of them impossible>"
+    assert texts(batch._repr_html_())["marginals of"] == "rain, grass"
+
+
+def test_a_grid_leaves_empty_columns_out_and_aligns_numbers():
+    tree = ElementTree.fromstring(grid(("name", "group", "weight"), [("a", "", 5), ("b", None, 1200)]))
+    rows = [[(cell.text, "right" in cell.get("style")) for cell in row] for row in tree.iter("tr")]
+    assert rows == [
+        [("name", False), ("weight", True)],
+        [("a", False), ("5", True)],
+        [("b", False), ("1,200", True)],
+    ]
 
 
 def test_a_report_has_all_of_a_day_and_needs_nothing_beside_itself(tmp_path, solved):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -255,6 +257,53 @@ def test_layouts_keep_labels_of_what_is_selected_and_check_their_number():
     assert layout.select(["a"]).labels == {}
     with pytest.raises(ModelError, match="1 labels for 3 values"):
         Layout(("b",), (3,), {"b": ("x",)})
+
+
+DAYS = [date(2024, 2, 29), date(1999, 12, 31)]
+
+
+def of_days(kind):
+    """A table of two days in Arrow's date or timestamp, with a dictionary or without."""
+    days = arrow.array(DAYS, arrow.date32())
+    if kind == "dictionary":
+        return days.dictionary_encode()
+    return days.cast(arrow.timestamp("s")).cast(kind) if arrow.types.is_timestamp(kind) else days.cast(kind)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [arrow.date32(), arrow.date64(), arrow.timestamp("us"), arrow.timestamp("ns"), "dictionary"],
+    ids=str,
+)
+def test_dates_are_labels(kind, tmp_path):
+    dates = arrow.table({"day": of_days(kind), "value": [1, 2]})
+    table = oocbe.Table.from_arrow(dates)
+    assert table.layout.labels == {"day": ("1999-12-31", "2024-02-29")}
+    assert table.to_dict() == {(0,): 2, (1,): 1}
+    parquet.write_table(dates, tmp_path / "days.parquet")
+    stored = oocbe.StoredTable.from_parquet(tmp_path / "days.parquet", tmp_path / "days")
+    assert content(stored) == content(table) == {("2024-02-29",): 1, ("1999-12-31",): 2}
+
+
+def test_days_of_other_libraries_and_of_other_places():
+    """Midnight is that of the place that a timestamp is of; between midnights there are no days."""
+    local = arrow.array([datetime(2024, 7, 1, 22)], arrow.timestamp("s")).cast(arrow.timestamp("s", "UTC"))
+    local = local.cast(arrow.timestamp("s", "Europe/Paris"))
+    assert oocbe.Table.from_arrow(arrow.table({"day": local, "value": [1]})).layout.labels == {"day": ("2024-07-02",)}
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    labels = {"day": ("1999-12-31", "2024-02-29")}
+    assert (
+        oocbe.Table.from_pandas(pandas.DataFrame({"day": pandas.to_datetime(DAYS), "value": [1, 2]})).layout.labels
+        == labels
+    )
+    assert oocbe.Table.from_polars(polars.DataFrame({"day": DAYS, "value": [1, 2]})).layout.labels == labels
+    at_five = [datetime(2024, 1, 1, 5)]
+    for make, frame in [
+        (oocbe.Table.from_arrow, arrow.table({"day": at_five, "value": [1]})),
+        (oocbe.Table.from_pandas, pandas.DataFrame({"day": at_five, "value": [1]})),
+    ]:
+        with pytest.raises(ModelError, match="column day has times of day"):
+            make(frame)
 
 
 @pytest.mark.parametrize(

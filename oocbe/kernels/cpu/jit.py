@@ -6,7 +6,8 @@ Numba's own: a compiled loop without the lock is simpler, can be scheduled dynam
 Numba renews a cached compilation when the function's own file changes, not when a helper compiled into it from another
 file does. So each module's compilations lie in a folder named after a digest of its source and of the modules of this
 package that it names, directly or not; a new digest removes the folder of the one before. These folders lie in the
-first of several places that can be written: a container may have a read-only program and no home.
+first of several places that can be written: a container may have a read-only program and no home. What lies in a place
+before that one is used all the same: an image is warmed up while it is made, and read-only from then on.
 
 Numba also loads everything that it compiles with before it looks into its cache. That takes longer than a small solve
 does, so here code from the cache is loaded by itself: whatever must be compiled after all loads the rest then.
@@ -14,25 +15,24 @@ does, so here code from the cache is loaded by itself: whatever must be compiled
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import shutil
-import stat
 import sys
-import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numba
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.event import Listener, register
 from numba.core.runtime import rtsys
 
 from oocbe.system.compilation import compilation
+from oocbe.system.writable import can_be_written, private_scratch
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -46,14 +46,54 @@ PACKAGE = os.path.dirname(__file__)  # noqa: PTH120  (half the time of a Path, a
 """The folder of this module, below which all compiled loops of the engine are."""
 
 
+class _Locator(FunctionCache._impl_class._locator_classes[0]):  # type: ignore[misc]
+    """The folder that Numba's configuration names at that moment, for a function's compilations."""
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> Any:
+        """The locator; Numba's own first writes a file to see whether it can, for each of hundreds of loops."""
+        return cls(py_func, py_file)
+
+
+class _Implementation(FunctionCache._impl_class):  # type: ignore[misc]
+    """What Numba's cache is made of, with one place to look at."""
+
+    _locator_classes = (_Locator,)
+
+
 class _Cache(FunctionCache):  # type: ignore[misc]
-    """Numba's cache of a function, which does without what only compiling needs."""
+    """Numba's cache of a function, which does without what only compiling needs, and has folders to read from as well.
+
+    Parameters
+    ----------
+    function : the loop. folders : where its compilations lie; Numba's configuration names the first of them.
+    """
+
+    _impl_class = _Implementation
+
+    def __init__(self, function: Any, folders: _Folders) -> None:
+        super().__init__(function)
+        self._folders = folders
+        stamp, name, base = self._impl.locator.get_source_stamp(), Path(self.cache_path).name, self._impl.filename_base
+        self._files = [IndexDataCacheFile(f"{folder}/{name}", base, stamp) for folder in folders.all()]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """What was compiled for a signature, or None; Numba's own first refreshes the context, for over 100 ms."""
         rtsys.initialize(target_context)  # the allocations of compiled code
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+        key = self._index_key(sig, target_context.codegen())
+        for file in self._files:
+            with suppress(OSError):  # it cannot be read, which is as if it were not there
+                found = file.load(key)
+                if found is not None:
+                    return self._impl.rebuild(target_context, found)
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled, where that can be, and tell whoever waited for it where no good place is."""
+        if self._folders.warning:
+            _say(self._folders.warning)
+        if self._folders.writable is not None:
+            super().save_overload(sig, data)
 
 
 class _Listener(Listener):  # type: ignore[misc]
@@ -104,60 +144,79 @@ def _compiled(function: Function, **settings: Any) -> Function:
 
     No loop is called from C, so what Numba would compile for that is left out.
     """
-    folder = _cache_folder(function.__code__.co_filename, numba.config.CACHE_DIR)
+    folders = _cache_folders(function.__code__.co_filename, numba.config.CACHE_DIR)
     compiled: Any = numba.njit(nogil=True, no_cfunc_wrapper=True, **settings)(function)
-    if folder is not None:
-        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder
+    if folders.all():
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folders.all()[0]
         try:
-            compiled._cache = _Cache(function)
+            compiled._cache = _Cache(function, folders)
         finally:
             numba.config.CACHE_DIR = before
+    else:
+        _say(folders.warning)
     result: Function = compiled
     return result
 
 
+class _Folders(NamedTuple):
+    """Folders for compilations, of one module or of all.
+
+    Attributes
+    ----------
+    writable : where new ones are kept; None where nothing can be written anywhere.
+    others : where nothing can be written, and older ones may lie.
+    warning : what to say where something is compiled.
+    """
+
+    writable: str | None
+    others: tuple[str, ...]
+    warning: str
+
+    def all(self) -> tuple[str, ...]:
+        """The folders to look into, in this order."""
+        return self.others if self.writable is None else (self.writable, *self.others)
+
+
 @cache
-def _cache_folder(source: str, chosen: str) -> str | None:
-    """Where a module's compilations lie; None where nothing can be written anywhere.
+def _cache_folders(source: str, chosen: str) -> _Folders:
+    """Where a module's compilations lie.
 
     chosen : the folder that ``NUMBA_CACHE_DIR`` names, or nothing.
     """
     package, module = _package_and_module(source)
-    place = _place(package, chosen)
-    if place is None:
-        return None
-    folder = Path(place.folder, f"{module}-{source_digest(package, module)}")
-    if place.is_of_this_program and not folder.exists():
-        for stale in folder.parent.glob(f"{module}-*"):
+    places = _places(package, chosen)
+    name = f"{module}-{source_digest(package, module)}"
+    if places.writable == _beside(package) and not Path(places.writable, name).exists():
+        for stale in Path(places.writable).glob(f"{module}-*"):  # other installations do not share this place
             shutil.rmtree(stale, ignore_errors=True)
-    return str(folder)
+    writable = None if places.writable is None else f"{places.writable}/{name}"
+    return _Folders(writable, tuple(f"{folder}/{name}" for folder in places.others), places.warning)
 
 
-class _Place(NamedTuple):
-    """A folder for the compilations of all modules; one that other installations share keeps what is stale."""
-
-    folder: str
-    is_of_this_program: bool
+def _beside(package: str) -> str:
+    return f"{package}/__pycache__/compiled"
 
 
 @cache
-def _place(package: str, chosen: str) -> _Place | None:
-    """The first folder that can be written: the one chosen, next to the source, in the home, in the scratch folder."""
-    if chosen:
-        places = [_Place(f"{chosen}/oocbe", False)]
+def _places(package: str, chosen: str) -> _Folders:
+    """The first folder that can be written: the one chosen, next to the source, in the home, in the scratch folder.
+
+    Those before it are the others, as far as they can be read.
+    """
+    home = _home()
+    wanted = [f"{chosen}/oocbe"] if chosen else [_beside(package), *([] if home is None else [f"{home}/oocbe"])]
+    others: list[str] = []
+    for folder in wanted:
+        if can_be_written(folder):
+            return _Folders(folder, tuple(others), "")
+        if os.access(folder, os.R_OK | os.X_OK):
+            others.append(folder)
+    tried, scratch = " nor ".join(wanted), private_scratch("oocbe-cache")
+    if scratch is None:
+        warning = f"neither {tried} nor a scratch folder can be written, so loops are compiled anew in every process"
     else:
-        beside, home = _Place(f"{package}/__pycache__/compiled", True), _home()
-        places = [beside] if home is None else [beside, _Place(f"{home}/oocbe", False)]
-    for place in places:
-        if _can_be_written(place.folder):
-            return place
-    tried = " nor ".join(place.folder for place in places)
-    folder = _scratch()
-    if folder is None:
-        _say(f"neither {tried} nor a scratch folder can be written, so loops are compiled anew in every process")
-        return None
-    _say(f"neither {tried} can be written, so compiled loops are kept in {folder}")
-    return _Place(folder, False)
+        warning = f"neither {tried} can be written, so compiled loops are kept in {scratch}"
+    return _Folders(scratch, tuple(others), warning)
 
 
 def _home() -> str | None:
@@ -168,40 +227,7 @@ def _home() -> str | None:
         return None
 
 
-def _can_be_written(folder: str) -> bool:
-    """Whether files can be made in a folder, which is made where it is missing."""
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK | os.X_OK)
-
-
-def _scratch() -> str | None:
-    """A folder of this user alone where temporary files go: what lies there is run, so nobody else may write it.
-
-    One that somebody else has made under this name is left alone: a new one is used, and removed at the end.
-    """
-    try:
-        folder = Path(tempfile.gettempdir(), f"oocbe-cache-{os.geteuid() if hasattr(os, 'geteuid') else 'user'}")
-        try:
-            folder.mkdir(mode=0o700)
-        except FileExistsError:
-            if not _is_private(folder):
-                folder = Path(tempfile.mkdtemp(prefix="oocbe-cache-"))
-                atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    except OSError:
-        return None
-    return str(folder) if os.access(folder, os.W_OK | os.X_OK) else None
-
-
-def _is_private(folder: Path) -> bool:
-    """Whether this is a folder, no link, that only this user may look into."""
-    found = folder.lstat()
-    is_mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
-    return stat.S_ISDIR(found.st_mode) and is_mine and not stat.S_IMODE(found.st_mode) & 0o077
-
-
+@cache
 def _say(what: str) -> None:
     """Tell people, once: it is about a process and no error."""
     print(f"oocbe: {what}; {CACHE_VARIABLE} may name a better place", file=sys.stderr)

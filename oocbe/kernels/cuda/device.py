@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -9,6 +10,10 @@ from typing import Any
 from oocbe.errors import UsageError
 from oocbe.system.deadline import unlimited
 from oocbe.system.waiting import interruptibly
+from oocbe.system.writable import can_be_written, private_scratch
+
+CACHE_VARIABLE = "CUPY_CACHE_DIR"
+"""The environment variable that says where CuPy keeps compiled kernels."""
 
 OLDEST_CAPABILITY = 70
 """Volta: older devices lack independent thread scheduling, which waiting for another block's prefix relies on."""
@@ -27,6 +32,7 @@ def why_unavailable() -> str | None:
         capability = int(module.cuda.Device().compute_capability)
         if capability < OLDEST_CAPABILITY:
             return f"the device's compute capability {capability / 10} is below {OLDEST_CAPABILITY / 10}"
+        _give_cupy_a_cache()
         # Driver, runtime and compiler agree only if a kernel compiles and its result comes back.
         found: list[int] = []
         with unlimited():  # whoever asks has not begun yet, and could not say what is known
@@ -36,6 +42,19 @@ def why_unavailable() -> str | None:
     except Exception as error:  # CUDA's own errors derive from RuntimeError, a missing library is an ImportError
         return f"CUDA does not work ({type(error).__name__}: {error})"
     return None
+
+
+def cupy_cache() -> str:
+    """Where CuPy keeps compiled kernels."""
+    return os.environ.get(CACHE_VARIABLE) or os.path.expanduser("~/.cupy/kernel_cache")  # noqa: PTH111  (a Path fails without a home)
+
+
+def _give_cupy_a_cache() -> None:
+    """Have CuPy keep kernels among temporary files where it cannot write to its own place: it would compile none."""
+    if not os.environ.get(CACHE_VARIABLE) and not can_be_written(cupy_cache()):
+        scratch = private_scratch("oocbe-cupy")
+        if scratch is not None:
+            os.environ[CACHE_VARIABLE] = scratch
 
 
 @cache

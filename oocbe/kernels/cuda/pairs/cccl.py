@@ -5,7 +5,6 @@ A compilation takes seconds, so its result lies beside CuPy's own compiled kerne
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cuda.device import cupy
+from oocbe.kernels.cuda.device import cupy, cupy_cache
 from oocbe.kernels.cuda.spans import device_span
 from oocbe.system.waiting import interruptibly
 from oocbe.tracing.recorder import KERNELS
@@ -136,7 +135,7 @@ def _compiled(capability: int, payload_bytes: int) -> Any:
 
 def _load_or_compile(capability: int, payload_bytes: int) -> Any:
     compute = import_module("cuda.compute")
-    path = _folder() / f"oocbe-sort-{version('cuda-cccl')}-{capability}-{payload_bytes}.bin"
+    path = Path(cupy_cache()) / f"oocbe-sort-{version('cuda-cccl')}-{capability}-{payload_bytes}.bin"
     with suppress(OSError, ValueError, RuntimeError):  # none there, or not whole
         return compute.deserialize(path.read_bytes())
     # A payload without an address, as the package's placeholders are, is taken for none: keys would be sorted alone.
@@ -148,11 +147,6 @@ def _load_or_compile(capability: int, payload_bytes: int) -> Any:
     with suppress(OSError):  # it is compiled again next time
         _write_whole(path, sort.serialize())
     return sort
-
-
-def _folder() -> Path:
-    """Where CuPy keeps compiled kernels."""
-    return Path(os.environ.get("CUPY_CACHE_DIR") or "~/.cupy/kernel_cache").expanduser()
 
 
 def _write_whole(path: Path, content: bytes) -> None:

@@ -1,0 +1,45 @@
+"""Places for what is compiled once and kept: what can be written, and a folder for it where no good place can be."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+
+def can_be_written(folder: str | Path) -> bool:
+    """Whether files can be made in a folder, which is made where it is missing."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def private_scratch(name: str) -> str | None:
+    """A folder of this user alone where temporary files go: what lies there is run, so nobody else may write it.
+
+    One that somebody else has made under this name is left alone: a new one is used, and removed at the end. None where
+    no temporary files can be made.
+    """
+    try:
+        folder = Path(tempfile.gettempdir(), f"{name}-{os.geteuid() if hasattr(os, 'geteuid') else 'user'}")
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            if not _is_private(folder):
+                folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+                atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    except OSError:
+        return None
+    return str(folder) if os.access(folder, os.W_OK | os.X_OK) else None
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether this is a folder, no link, that only this user may look into."""
+    found = folder.lstat()
+    is_mine = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+    return stat.S_ISDIR(found.st_mode) and is_mine and not stat.S_IMODE(found.st_mode) & 0o077

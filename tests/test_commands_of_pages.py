@@ -1,0 +1,134 @@
+"""Every command line that README and pages show runs as it is written, on inputs of the names that it gives."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import oocbe
+from oocbe.cli.main import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+AGENTS = """name: paints
+objective: min
+domains:
+  colours: {values: [red, blue]}
+variables:
+  wall: {domain: colours}
+  door: {domain: colours}
+constraints:
+  alike: {type: intention, function: 5 if wall == door else 0}
+agents: [one, two]
+"""
+
+NETWORK = """network weather { }
+variable season { type discrete [ 2 ] { summer, winter }; }
+variable rain { type discrete [ 2 ] { yes, no }; }
+variable wind { type discrete [ 2 ] { strong, weak }; }
+probability ( season ) { table 0.5, 0.5; }
+probability ( rain | season ) { (summer) 0.25, 0.75; (winter) 0.5, 0.5; }
+probability ( wind | season ) { (summer) 0.125, 0.875; (winter) 0.75, 0.25; }
+"""
+
+MODEL = "ROWS\n N cost\n L weight\nCOLUMNS\n x cost 1 weight 2\n y cost 2 weight 3\nRHS\n b weight 12\nENDATA\n"
+
+OF_INSTALLATION = ("pip", "python3", ".venv/bin/pip")
+"""Commands that make an environment: what they install is tried by ``tools/check_package.py``."""
+
+
+def blocks(language: str) -> list[tuple[Path, str]]:
+    """Code blocks of a language, with the page of each."""
+    return [
+        (page, block)
+        for page in PAGES
+        for found, block in re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+        if found == language
+    ]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file of each name that pages use."""
+    folder = tmp_path_factory.mktemp("inputs")
+    for name in ("examples", "oocbe/certificates"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "examples" / "daily.spot", folder / "hard.spot")
+    (folder / "agents.yaml").write_text(AGENTS)
+    oocbe.write(oocbe.read_model(folder / "agents.yaml"), folder / "agents.xml")
+    (folder / "network.bif").write_text(NETWORK)
+    (folder / "cases.csv").write_text("season\nwinter\n")
+    (folder / "model.mps.gz").write_bytes(gzip.compress(MODEL.encode()))
+    for place in (".local/share/bash-completion/completions", ".zfunc", ".config/fish/completions"):
+        (folder / place).mkdir(parents=True)
+    return folder
+
+
+def run(line: str, folder: Path) -> None:
+    """One command of a shell, with its output in a file where it asks for that."""
+    words = shlex.split(line.replace("$SLURM_SUBMIT_DIR", str(folder)).replace("~", str(folder)), comments=True)
+    words = words[words[0] == "exec" :]
+    target = None
+    if ">" in words:
+        target = folder / words[-1]
+        words = words[:-2]
+    if words[0] in OF_INSTALLATION:
+        return
+    if words[0] == "python":
+        subprocess.run([sys.executable, *words[1:]], cwd=folder, check=True, capture_output=True, timeout=60)
+        return
+    assert Path(words[0]).name == "oocbe", line
+    done = CliRunner().invoke(app, words[1:])
+    assert done.exit_code == 0, f"{line}\n{done.output}"
+    if target is not None:
+        target.write_text(done.stdout)
+        assert done.stdout
+
+
+@pytest.mark.parametrize(
+    ("page", "block"), [pytest.param(*found, id=f"{found[0].stem}-{n}") for n, found in enumerate(blocks("sh"))]
+)
+def test_commands_run(page: Path, block: str, inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "--report" in block:
+        pytest.importorskip("matplotlib")
+    monkeypatch.chdir(inputs)
+    for line in block.splitlines():
+        for command in line.split(" && ") if not line.startswith("#") else ():
+            run(command, inputs)
+
+
+def test_blocks_of_other_languages_are_checked_elsewhere() -> None:
+    """Python: tests/test_readme.py. The drawing of layers: tools/draw_layers.py. No language: a folder, below."""
+    kinds = re.findall(r"^```(\w*)\n.*?^```", "\n".join(page.read_text() for page in PAGES), re.DOTALL | re.MULTILINE)
+    assert set(kinds) == {"sh", "python", "mermaid", "dockerfile", ""}
+    assert len(blocks("mermaid")) == len(blocks("dockerfile")) == len(blocks("")) == 1
+
+
+def test_the_image_of_the_pages_names_what_there_is() -> None:
+    """An image cannot be made here; what stays compiled in one is what tests/cli/test_read_only_image.py shows."""
+    ((_, block),) = blocks("dockerfile")
+    (command,) = re.findall(r"oocbe (\S+)$", block, re.MULTILINE)
+    assert command in [registered.name for registered in app.registered_commands]
+    from oocbe.kernels.cpu.jit import CACHE_VARIABLE
+
+    assert len(set(re.findall(rf"{CACHE_VARIABLE}=(\S+)", block))) == 1
+
+
+def test_a_stored_table_has_the_files_that_the_page_lists(tmp_path: Path) -> None:
+    ((_, block),) = blocks("")
+    oocbe.StoredTable.save(tmp_path / "joined", oocbe.Table.from_rows({"a": 2}, [[0]], [5]))
+    first, *lines = block.splitlines()
+    assert first == "joined/"
+    listed = {line.split()[0] for line in lines}
+    there = {str(path.relative_to(tmp_path / "joined")) for path in (tmp_path / "joined").rglob("*") if path.is_file()}
+    assert listed <= there
+    assert {name.split("/")[0] for name in there} == {name.split("/")[0] for name in listed}
