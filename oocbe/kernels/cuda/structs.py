@@ -53,6 +53,13 @@ def words(source: str, struct: str) -> int:
     return sum(1 if kind.endswith("*") or kind in WIDE_TYPES else words(source, kind) for kind in kinds)
 
 
+def place_of(source: str, struct: str, member: str) -> int:
+    """Where a member of a struct is in what :func:`packed` makes: numbers of 8 bytes before it."""
+    kinds = members(source, struct)
+    before = list(kinds.values())[: list(kinds).index(member)]
+    return sum(1 if kind.endswith("*") or kind in WIDE_TYPES else words(source, kind) for kind in before)
+
+
 def packed(source: str, struct: str, /, **values: Any) -> NDArray[np.uint64]:
     """A struct of ``source.cu`` as a kernel's argument, uint64 (:func:`words`,).
 
