@@ -41,11 +41,12 @@ struct Rows {
     i64 tile_count, variables;
 };
 
-// Shared memory has 16 banks of 8 bytes: rows of equal length are read in different ones.
+// Shared memory has 16 banks of 8 bytes, or 8 of 16: rows of equal length are read in different ones.
 #define PADDED(place) ((place) + (place) / 16)
+#define PADDED_PAIR(place) ((place) + (place) / 8)
 
 struct Staged {
-    double lower[PADDED(CHUNK)], upper[PADDED(CHUNK)];
+    double2 bounds[PADDED_PAIR(CHUNK)];
     COEFFICIENT coefficients[PADDED(CHUNK)];
     u32 columns[PADDED(CHUNK)];
     i32 warp_rows[MOST_WARP_ROWS]; // rows that a warp takes, counted from the tile's first one
@@ -272,8 +273,8 @@ __device__ __noinline__ void tighten_held(Judged row, const Staged &held, i32 be
     #pragma unroll 1
     for (i32 entry = begin; entry < end; entry += step) {
         i32 place = PADDED(entry);
-        tighten(row, (double)held.coefficients[place], held.lower[place], held.upper[place], held.columns[place], next,
-                changed, progress);
+        double2 bound = held.bounds[PADDED_PAIR(entry)];
+        tighten(row, (double)held.coefficients[place], bound.x, bound.y, held.columns[place], next, changed, progress);
     }
 }
 
@@ -313,6 +314,24 @@ __device__ __noinline__ void propagate_long_row(const Rows &rows, i64 row, i64 f
     }
 }
 
+// A variable's bounds on their way to shared memory: past the registers and, what matters more, past the first cache, where
+// each would take a line for as long as it is on its way, and there are not enough of them.
+__device__ __forceinline__ void bring(double2 *place, const double2 *bound) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                 :: "r"((u32)__cvta_generic_to_shared(place)), "l"(bound) : "memory");
+#else
+    *place = *bound;
+#endif
+}
+
+// Until what this thread has brought is there.
+__device__ __forceinline__ void wait_for_brought() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 // Rows of one tile; all threads of the block come here, and leave when none reads `held` or `parts` any more.
 __device__ __forceinline__ void propagate_tile(const Rows &rows, i64 tile, const double2 *bounds, double *next,
                                                u32 *changed, i64 *report, double tolerance, double progress,
@@ -343,23 +362,19 @@ __device__ __forceinline__ void propagate_tile(const Rows &rows, i64 tile, const
         begin = (i32)(rows.starts[row] - first);
         end = (i32)(rows.starts[row + 1] - first);
     }
-    double2 found[AT_ONCE];
     #pragma unroll
-    for (int k = 0; k < AT_ONCE; k++)
-        found[k] = (i32)threadIdx.x + k * THREADS < count ? bounds[columns[k] & 0x7FFFFFFFu] : make_double2(0.0, 0.0);
+    for (int k = 0; k < AT_ONCE; k++) {
+        i32 entry = (i32)threadIdx.x + k * THREADS;
+        if (entry < count) bring(held.bounds + PADDED_PAIR(entry), bounds + (columns[k] & 0x7FFFFFFFu));
+    }
     #pragma unroll
     for (int k = 0; k < AT_ONCE; k++) {
         i32 place = PADDED((i32)threadIdx.x + k * THREADS);
         held.coefficients[place] = coefficients[k];
         held.columns[place] = columns[k];
     }
-    #pragma unroll
-    for (int k = 0; k < AT_ONCE; k++) {
-        i32 place = PADDED((i32)threadIdx.x + k * THREADS);
-        held.lower[place] = found[k].x;
-        held.upper[place] = found[k].y;
-    }
     if (threadIdx.x == 0) held.warp_row_count = 0;
+    wait_for_brought();
     __syncthreads();
     Activity sums;
     Judged judged;
@@ -370,8 +385,8 @@ __device__ __forceinline__ void propagate_tile(const Rows &rows, i64 tile, const
             Sides sides = sides_of(rows, row);
             sums.clear();
             for (i32 entry = begin; entry < end; entry++) {
-                i32 place = PADDED(entry);
-                sums.add((double)held.coefficients[place], held.lower[place], held.upper[place], sides.kind);
+                double2 bound = held.bounds[PADDED_PAIR(entry)];
+                sums.add((double)held.coefficients[PADDED(entry)], bound.x, bound.y, sides.kind);
             }
             if (judge(sides, end - begin, sums, tolerance, report, judged))
                 tighten_held(judged, held, begin, end, 1, next, changed, progress);
@@ -390,8 +405,8 @@ __device__ __forceinline__ void propagate_tile(const Rows &rows, i64 tile, const
         Sides sides = sides_of(rows, row);
         sums.clear();
         for (i32 entry = begin + (i32)lane_number(); entry < end; entry += 32) {
-            i32 place = PADDED(entry);
-            sums.add((double)held.coefficients[place], held.lower[place], held.upper[place], sides.kind);
+            double2 bound = held.bounds[PADDED_PAIR(entry)];
+            sums.add((double)held.coefficients[PADDED(entry)], bound.x, bound.y, sides.kind);
         }
         sums.add_lanes();
         if (judge(sides, end - begin, sums, tolerance, report, judged))
