@@ -159,7 +159,7 @@ LOOPS = {
     "join_reduce._accumulate_bucket": WITHIN_PIECE,
     "join_reduce._join_reduce": PIECES,
     "linear_rows.propagate_round": FLAG,
-    "linear_rows._propagate_row": "the entries of one row, and the rows of each of its variables; its caller looks",
+    "linear_rows.propagate_row": "the entries of one row, twice; its caller looks",
     "linear_rows.tile_rows": ONE_PASS,
     "local_cuts.heaviest": NODES,
     "local_cuts.separate": NODES,
