@@ -158,6 +158,7 @@ LOOPS = {
     "join_reduce._read_changes": WITHIN_PIECE,
     "join_reduce._accumulate_bucket": WITHIN_PIECE,
     "join_reduce._join_reduce": PIECES,
+    "linear_probes.propagate_probes": FLAG,
     "linear_rows.propagate_round": FLAG,
     "linear_rows.propagate_row": "the entries of one row, twice; its caller looks",
     "linear_rows.tile_rows": ONE_PASS,
