@@ -84,6 +84,7 @@ class DeviceTables:
             domains.alive,
             domains.counts,
         )
+        self._rounds = ROUNDS if len(tables) > 1 else 1  # one table removes nothing more when it is asked again
         self._slot, self._has_slot, self._was_asked = 0, True, False
         self._levels: list[tuple[int, bool, bool]] = []
 
@@ -102,7 +103,10 @@ class DeviceTables:
         self._slot, self._has_slot, self._was_asked = self._levels.pop()
 
     def filter(self, domains: Domains) -> list[int] | None:
-        """Remove the values that no row of some table has, until each value left has one in every table."""
+        """Remove the values that no row of some table has, until each value left has one in every table.
+
+        The variables that lost values are in any order.
+        """
         source, target = self._slot, self._slot if self._has_slot else len(self._levels)
         asks_all = not self._was_asked
         self._slot, self._has_slot, self._was_asked = target, True, True
@@ -112,12 +116,10 @@ class DeviceTables:
             if found.failed_table is not None:
                 self.name = self._names[found.failed_table]
                 return None
-            if found.is_over or found.failed_variable is not None:
+            if found.failed_variable is not None:
+                return [found.failed_variable]  # always the same one of those that have none
+            if found.is_over:
                 return lost
             look()
             found = self._tables.filter(target, target, self._rounds, False)
-            lost = sorted({*lost, *found.lost})
-
-    @property
-    def _rounds(self) -> int:
-        return ROUNDS if len(self._names) > 1 else 1  # one table removes nothing more when it is asked again
+            lost = list({*lost, *found.lost})

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import TimeLimitError
+from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.propagation.linear_probes import Probes, propagate_probes
 from oocbe.kernels.cpu.propagation.linear_rows import LinearRows, Rounding
 from oocbe.kernels.cpu.threads import run_all, thread_count
@@ -28,6 +30,9 @@ from oocbe.propagation.bounds import (
 )
 from oocbe.system.deadline import current_flag, look
 
+if TYPE_CHECKING:
+    from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
+
 WORD = 32
 """Probes whose bits share a word: parts of a list of probes begin at multiples of it."""
 
@@ -36,6 +41,16 @@ PART = 256
 
 BLOCK = 1 << 12
 """Probes that are made from the same bounds: later ones see what earlier ones have shown."""
+
+DEVICE_BLOCK = 1 << 14
+"""The same on a device, where memory for the bounds of all of them may allow fewer."""
+
+DEVICE_ROUNDS = 1 << 8
+"""Rounds of probes on a device at most, which look at the deadline when they are over."""
+
+PROBED_ENTRIES = 1 << 14
+"""Non-zeros times variables to be tried that say as much for a device as a row to be joined does, where the backend is
+``auto``."""
 
 STEPS = 1000
 """Times that all rows may be propagated in a probe: bounds of numbers without end converge for ever."""
@@ -79,7 +94,12 @@ def two_valued(bounds: Bounds, integral: NDArray[np.bool_]) -> NDArray[np.int64]
 
 
 def probe_bounds(
-    system: LinearSystem, bounds: Bounds, *, progress: float = PROGRESS, keep: Callable[[Outcomes], None] | None = None
+    system: LinearSystem,
+    bounds: Bounds,
+    *,
+    progress: float = PROGRESS,
+    keep: Callable[[Outcomes], None] | None = None,
+    backend: str | None = "cpu",
 ) -> ProbedBounds:
     """Try both values of all variables that have two, from a fixpoint on, until none is a contradiction.
 
@@ -87,18 +107,26 @@ def probe_bounds(
 
     keep : is given the outcomes of each block of probes that were made; those of the last ones, of all values left, are
         implications that hold for what is left.
+    backend : where probes are propagated: ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND`` says. A device
+        goes through the rows in another order; that shows in bounds of reals alone, by as little as does not count.
+
+    Raises
+    ------
+    UsageError : there is no CUDA device where one is asked for. ResourceError : its memory ran out.
     """
     rows, rounding = linear_rows_of(system), Rounding(True, 0.0, progress)
+    device = _device_for(rows, len(two_valued(bounds, system.integral)), backend)
     probes = failures = 0
     is_changed = True
     while is_changed and bounds.status == FIXPOINT:
         is_changed = False
         waiting = two_valued(bounds, system.integral)
         while len(waiting) and bounds.status == FIXPOINT:
-            tried, waiting = waiting[: BLOCK // 2], waiting[BLOCK // 2 :]
+            block = BLOCK if device is None else min(DEVICE_BLOCK, device.most())
+            tried, waiting = waiting[: block // 2], waiting[block // 2 :]
             values = np.stack([bounds.lower[tried], bounds.upper[tried]], axis=1).astype(np.float64).reshape(-1)
             try:
-                outcomes = outcomes_of(rows, bounds, np.repeat(tried, 2), values, rounding)
+                outcomes = outcomes_of(rows, bounds, np.repeat(tried, 2), values, rounding, device)
             except TimeLimitError:
                 ended = how_time_ended()
                 assert ended is not None
@@ -135,10 +163,28 @@ def _without(
     return replace(again, rounds=(*bounds.rounds, *again.rounds))
 
 
+def _device_for(rows: LinearRows, tried: int, backend: str | None) -> DeviceProbes | None:
+    """The system on a device, where probes of so many variables are for one."""
+    if (
+        not tried
+        or not len(rows.kinds)
+        or backend_for(tried * len(rows.columns) // PROBED_ENTRIES, backend).name != "cuda"
+    ):
+        return None
+    from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
+
+    return DeviceProbes(rows)
+
+
 def outcomes_of(
-    rows: LinearRows, bounds: Bounds, variables: NDArray[np.int64], values: NDArray[np.float64], rounding: Rounding
+    rows: LinearRows,
+    bounds: Bounds,
+    variables: NDArray[np.int64],
+    values: NDArray[np.float64],
+    rounding: Rounding,
+    device: DeviceProbes | None = None,
 ) -> Outcomes:
-    """What some assignments lead to, by threads.
+    """What some assignments lead to, by threads, or by the device that has the rows.
 
     Raises
     ------
@@ -146,11 +192,15 @@ def outcomes_of(
     """
     count = len(variables)
     words = -(-count // WORD)
+    lower, upper = bounds.lower.astype(np.float64), bounds.upper.astype(np.float64)
+    if device is not None and count:
+        look()
+        there = device.propagate(lower, upper, variables, values, rounding, DEVICE_ROUNDS)
+        return Outcomes(variables, values, there.failed, there.implied, there.entries)
     implied = np.zeros((2, len(bounds.lower), words), dtype=np.uint32)
     probes = Probes(variables, values, np.zeros(count, dtype=np.uint8), implied)
     stop = current_flag()
     part = min(PART, -(-words // max(1, thread_count())) * WORD)
-    lower, upper = bounds.lower.astype(np.float64), bounds.upper.astype(np.float64)
 
     def work(first: int, last: int) -> int:
         most = STEPS * len(rows.row_lower)

@@ -76,7 +76,7 @@ def _of_system(
     found = propagate_bounds(system, rounds=rounds, progress=progress, tolerance=tolerance, backend=backend)
     probed = ProbedBounds(found, 0, 0)
     if probing and found.status == FIXPOINT and found.lower.dtype != object:
-        probed = probe_bounds(system, found, progress=progress)
+        probed = probe_bounds(system, found, progress=progress, backend=backend)
     found, smaller = probed.bounds, None
     if found.status != INFEASIBLE:
         with unlimited():  # also where the time was up: what was reached is valid

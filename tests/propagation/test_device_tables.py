@@ -94,7 +94,7 @@ def test_searches_go_down_and_back(monkeypatch, largest, rounds):
             assert (lost is not None and found.counts.all()) == is_possible
             if is_possible:
                 assert (found.alive == expected.alive).all() and (found.counts == expected.counts).all()
-                assert lost == np.flatnonzero(expected.counts != before).tolist()
+                assert sorted(lost) == np.flatnonzero(expected.counts != before).tolist()
                 assert on_device.rows_left == sum(table.rows_left for table in in_turn)
             else:
                 contradictions += 1
@@ -145,14 +145,10 @@ def test_the_table_that_fails_is_named():
 
 def test_one_table_of_more_rows_than_a_block_has_threads_for():
     random = np.random.default_rng(7)
-    codes = random.integers(0, 9, (400_000, 9)).astype(np.uint8)
-    problem = Problem(tuple(Variable(f"x{v}", 9) for v in range(9)))
+    tuples = np.unique(random.integers(0, 9, (400_000, 9)), axis=0)
     scope = tuple(range(9))
-    tables = [
-        Constraint(scope, codes.astype(np.int64), True),
-        Constraint(scope[::-1], codes[::2].astype(np.int64), True),
-    ]
-    problem = Problem(problem.variables, constraints=tuple(tables))
+    tables = (Constraint(scope, tuples, True), Constraint(scope[::-1], tuples[::2], True))
+    problem = Problem(tuple(Variable(f"x{v}", 9) for v in scope), constraints=tables)
     networks = [Network(problem, backend=backend) for backend in ("cuda", "cpu")]
     for v, value in ((0, 3), (4, 1), (8, 8), (2, 2), (5, 0)):
         for network in networks:

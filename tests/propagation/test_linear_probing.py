@@ -19,6 +19,7 @@ from oocbe.propagation.fixpoint import Network
 from oocbe.propagation.linear_probing import outcomes_of, probe_bounds, two_valued
 from oocbe.propagation.probing import probe
 from oocbe.system.deadline import Deadline
+from tests.kernels.conftest import skip_without_gpu
 
 INF = float("inf")
 OUTWARD = Rounding(True, 0.0, PROGRESS)
@@ -69,14 +70,19 @@ def test_a_probe_is_propagation_of_the_assignment(system):
     )
 
 
+def sparse_binaries(seed, count):
+    """Inequalities of four terms over binaries, of which some are fixed by nothing else."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count + count // 3):
+        terms = random.choice(count, 4, replace=False).tolist()
+        rows.append(({v: int(random.choice([-2, -1, 1, 2])) for v in terms}, -INF, int(random.integers(0, 3))))
+    return LinearSystem.from_rows(rows, [0] * count, [1] * count)
+
+
 def test_many_probes_by_threads(monkeypatch):
     monkeypatch.setattr(linear_probing, "PART", 32)
-    random = np.random.default_rng(1)
-    rows = []
-    for _ in range(160):
-        terms = dict.fromkeys(random.choice(120, 4, replace=False).tolist(), 0)
-        rows.append(({v: int(random.choice([-2, -1, 1, 2])) for v in terms}, -INF, int(random.integers(0, 3))))
-    system = LinearSystem.from_rows(rows, [0] * 120, [1] * 120)
+    system = sparse_binaries(1, 120)
     bounds = propagate_bounds(system, backend="cpu")
     assert bounds.status == "fixpoint"
     tried = two_valued(bounds, system.integral)
@@ -162,3 +168,53 @@ def test_numbers_without_end_do_not_stop_probes(upper):
     finally:
         linear_probing.STEPS = before
     assert found.bounds.status == "fixpoint" and found.bounds.upper[0] == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("seed", "count"), [(1, 30), (2, 120), (3, 700), (4, 3000), (5, 3001)])
+def test_probes_on_a_device_are_those_of_the_processor(seed, count):
+    skip_without_gpu()
+    from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
+
+    system = sparse_binaries(seed, count)
+    bounds = propagate_bounds(system, backend="cpu")
+    assert bounds.status == "fixpoint"
+    tried = two_valued(bounds, system.integral)
+    values = np.stack([bounds.lower[tried], bounds.upper[tried]], axis=1).reshape(-1)
+    rows = linear_rows_of(system)
+    given = rows, bounds, np.repeat(tried, 2), values, OUTWARD
+    there, here = outcomes_of(*given, DeviceProbes(rows)), outcomes_of(*given)
+    assert (there.failed == here.failed).all() and (there.implied == here.implied).all()
+    assert there.implied.any()
+    for block in (64, 1 << 14):
+        linear_probing.DEVICE_BLOCK, before = block, linear_probing.DEVICE_BLOCK
+        try:
+            found = [probe_bounds(system, bounds, backend=backend) for backend in ("cuda", "cpu")]
+        finally:
+            linear_probing.DEVICE_BLOCK = before
+        assert found[0].bounds.status == found[1].bounds.status
+        if found[0].bounds.status == "fixpoint":
+            assert found[0].bounds.lower.tobytes() == found[1].bounds.lower.tobytes()
+            assert found[0].bounds.upper.tobytes() == found[1].bounds.upper.tobytes()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(8))
+def test_probes_of_reals_on_a_device(seed):
+    skip_without_gpu()
+    from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
+
+    random = np.random.default_rng(seed)
+    rows = []
+    for _ in range(60):
+        terms = random.choice(80, int(random.integers(2, 40)), replace=False).tolist()
+        rows.append(({v: int(random.choice([-3, -1, 1, 2])) / 4 for v in terms}, -INF, int(random.integers(0, 4))))
+    system = LinearSystem.from_rows(rows, [0] * 80, [1] * 60 + [4] * 20, [True] * 60 + [False] * 20)
+    bounds = propagate_bounds(system, backend="cpu")
+    assert bounds.status == "fixpoint"
+    tried = two_valued(bounds, system.integral)
+    values = np.stack([bounds.lower[tried], bounds.upper[tried]], axis=1).reshape(-1)
+    rows = linear_rows_of(system)
+    given = rows, bounds, np.repeat(tried, 2), values, OUTWARD
+    there, here = outcomes_of(*given, DeviceProbes(rows)), outcomes_of(*given)
+    assert (there.failed == here.failed).all() and (there.implied == here.implied).all()

@@ -9,7 +9,7 @@
 // A round: blocks take the rows of waiting tables that have lost a value out of the rows left (tiles of words); then each
 // block takes variables, and keeps the values that some row left of each waiting table has. Only one block removes values
 // of a variable, so rounds are the same whatever the blocks. Within the phases, words that others write are only ever
-// cleared or set to a round's number.
+// cleared or set to a round's number, by few threads: stores to one place take their turns, some nanoseconds each.
 // variants: CODE=unsigned char|unsigned short|unsigned int
 #include "integers.cuh"
 
@@ -114,7 +114,7 @@ __device__ __forceinline__ void wake(const Tables &tables, const State &state, i
     }
 }
 
-// Take what the host says is left; tables of variables that have lost values since the last call are to be asked.
+// Take what the host says is left, and mark variables that have lost values since the last call.
 __device__ __forceinline__ void take_flags(const Tables &tables, const State &state, const Call &call) {
     const u16 *before = (const u16 *)(state.alive + call.source * state.alive_stride);
     u16 *after = (u16 *)(state.alive + call.target * state.alive_stride);
@@ -133,11 +133,22 @@ __device__ __forceinline__ void take_flags(const Tables &tables, const State &st
             if (end > 16) end = 16;
             if (end <= begin || !(lost >> begin & ((1u << (end - begin)) - 1))) continue;
             store_relaxed(state.changed + v, call.first_round);
-            wake(tables, state, v, call.first_round, [](i64, i64) { return true; });
         }
     }
-    for (i64 table = me; call.all && table < tables.tables; table += threads)
-        store_relaxed(state.waiting + (call.first_round & 1) * tables.tables + table, call.first_round);
+}
+
+// Whether a table is to be asked in a round; all threads of the block come here. In a call's first round these are those with
+// a variable that was marked, too.
+__device__ __forceinline__ bool is_waiting(const Tables &tables, const State &state, const Call &call, i64 table, u64 round) {
+    u64 *place = state.waiting + (round & 1) * tables.tables + table;
+    bool waits = load_relaxed(place) == round;
+    if (round != call.first_round) return waits;
+    waits |= call.all != 0;
+    for (i64 column = tables.columns[table] + threadIdx.x; column < tables.columns[table + 1]; column += THREADS)
+        waits |= load_relaxed(state.changed + tables.column_variables[column]) == round;
+    waits = __syncthreads_or(waits);
+    if (waits && threadIdx.x == 0) store_relaxed(place, round);
+    return waits;
 }
 
 // Take rows that have a value that went in this round out of the rows left of one tile.
@@ -149,7 +160,7 @@ __device__ __forceinline__ void update_tile(const Tables &tables, const State &s
     const u32 *alive = state.alive + call.target * state.alive_stride;
     const u32 *source = state.current + (is_first ? call.source : call.target) * state.current_stride;
     u32 *target = state.current + call.target * state.current_stride;
-    if (load_relaxed(state.waiting + (round & 1) * tables.tables + table) != round) {
+    if (!is_waiting(tables, state, call, table, round)) {
         if (is_first && source != target)
             for (i64 word = first + threadIdx.x; word < end; word += THREADS) target[word] = source[word];
         return;
@@ -198,7 +209,8 @@ __device__ __forceinline__ void update_tile(const Tables &tables, const State &s
         }
         source = target; // the same threads read what they wrote
     }
-    if (any && lane_number() == 0) store_relaxed(state.inhabited + table, round);
+    if (__syncthreads_or(any) && threadIdx.x == 0 && load_relaxed(state.inhabited + table) != round)
+        store_relaxed(state.inhabited + table, round);
 }
 
 // Codes of eight rows.

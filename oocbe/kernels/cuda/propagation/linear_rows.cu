@@ -1,7 +1,7 @@
 // One round of bound propagation over all rows of a linear system (Sofranac, Gleixner and Pokutta 2021, algorithms 2 and
 // 3): activities, residual activities and new bounds in one kernel. The arithmetic and the order of all sums are those of
 // oocbe/kernels/cpu/propagation/linear_rows.py, so bounds are equal bit for bit, whatever the blocks.
-// variants: COEFFICIENT=double|float OUTWARD=1|0
+// variants: COEFFICIENT=double|float OUTWARD=1|0 RESIDENT_BLOCKS=5|8
 #include "linear_rows.cuh"
 
 #define THREADS 128
@@ -10,10 +10,9 @@
 #define SHORT_ROW 32
 #define AT_ONCE (CHUNK / THREADS)
 #define MOST_WARP_ROWS (CHUNK / SHORT_ROW)
-// Of a multiprocessor at least, that registers are shared among. Small blocks, and several: each has a tile's terms on their
-// way at once, and a thread for each of its rows when they have come. More blocks are slower, 8 of them half as fast with
-// 25 million variables: the more blocks, the less shared memory leaves of the first cache for what is on its way.
-#define RESIDENT_BLOCKS 5
+// RESIDENT_BLOCKS: of a multiprocessor at least, that registers are shared among. Small blocks, and several: each has a
+// tile's terms on their way at once, and a thread for each of its rows when they have come. How many is best depends on
+// where the bounds of variables come from (linear_rows.py).
 
 // What a round reports, numbers that only grow: bounds that have changed, and whether anything was contradictory or inexact.
 #define CHANGES 0
