@@ -18,7 +18,14 @@ from collections.abc import Callable
 import numpy as np
 from measuring import describe_run, print_table
 
-from oocbe.kernels.cpu.propagation.linear_rows import INTEGER_ROW, Found, LinearRows, Rounding, propagate_round
+from oocbe.kernels.cpu.propagation.linear_rows import (
+    INTEGER_ROW,
+    Found,
+    LinearRows,
+    Rounding,
+    propagate_round,
+    room_for_changes,
+)
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.propagation.linear_rows import DeviceRows
 from oocbe.kernels.cuda.propagation.table_rows import Scanner, ballot_words, slot_starts
@@ -77,7 +84,8 @@ def check(least: int, most: int) -> None:
     rows = system(CHECKED_ENTRIES, CHECKED_ENTRIES // 10, least, most)
     before, (lower, upper) = bounds_of(rows), bounds_of(rows)
     marked, found = np.ones(len(rows.kinds), dtype=np.uint8), Found(*np.array([[-1], [-1], [0]]))
-    propagate_round(rows, *before, lower, upper, marked, marked.copy(), True, OUTWARD, found, np.zeros(1, np.int64))
+    changes, stop = room_for_changes(rows), np.zeros(1, np.int64)
+    propagate_round(rows, *before, lower, upper, marked, marked.copy(), True, OUTWARD, found, changes, stop)
     reached = DeviceRows(rows).propagate(*before, OUTWARD, 1)
     if reached.lower.tobytes() != lower.tobytes() or reached.upper.tobytes() != upper.tobytes():
         raise SystemExit(f"rows of {least} to {most}: the device's bounds are not the processor's")

@@ -27,6 +27,7 @@ from oocbe.kernels.cpu.propagation.linear_rows import (
     LinearRows,
     Rounding,
     propagate_round,
+    room_for_changes,
 )
 from oocbe.model.linear_system import EXACT_LIMIT, LinearSystem, Numbers
 from oocbe.propagation.exact_bounds import exact_round
@@ -114,7 +115,7 @@ def propagate_bounds(
     rounding = Rounding(tolerance is None, tolerance or 0.0, progress)
     found = Found(*(np.full(1, start, dtype=np.int64) for start in (-1, -1, 0)))
     counts: list[int] = []
-    stop = current_flag()
+    changes, stop = room_for_changes(rows), current_flag()
     if waiting.all() and len(waiting) and backend_for(len(rows.columns) // ENTRIES_A_ROW, backend).name == "cuda":
         from oocbe.kernels.cuda.propagation.linear_rows import DeviceRows
 
@@ -130,7 +131,9 @@ def propagate_bounds(
             return Bounds(LIMIT, f"the limit of {rounds} rounds was reached", lower, upper, tuple(counts))
         again = np.zeros_like(waiting) if simultaneous else waiting
         before = (lower.copy(), upper.copy()) if simultaneous else (lower, upper)
-        better = propagate_round(rows, *before, lower, upper, waiting, again, simultaneous, rounding, found, stop)
+        better = propagate_round(
+            rows, *before, lower, upper, waiting, again, simultaneous, rounding, found, changes, stop
+        )
         if simultaneous:  # several rows may have made a bound better
             better = sum(int(np.count_nonzero(a != b)) for a, b in zip((lower, upper), before, strict=True))
         counts.append(better)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from oocbe.model.semiring import Combination
 from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, LIMIT, how_time_ended
 from oocbe.propagation.compact_table import CompactTable, bytes_of
 from oocbe.propagation.domains import Domains
-from oocbe.propagation.large_tables import SharedRows, allowed_rows
+from oocbe.propagation.large_tables import SharedRows, allowed_rows, is_worth_a_device
 from oocbe.propagation.table_batch import Table, TableBatch
 from oocbe.propagation.tables import (
     ForbiddenPatterns,
@@ -30,6 +31,9 @@ from oocbe.propagation.tables import (
     codes_of,
 )
 from oocbe.system.deadline import look
+
+if TYPE_CHECKING:
+    from oocbe.propagation.device_tables import DeviceTable
 
 BIT_SET_ROWS = 1 << 9
 """Rows from which bit sets are quicker where values are tried one after the other: probing took 0.02 s with them and
@@ -66,8 +70,8 @@ class Network:
         room there, and all by default, are scanned. bit_set_rows : tables with fewer rows are scanned anyway.
     batch_rows : tables of at most so many rows are asked all at once; none, where it matters which of them fails, or
         where values are tried.
-    backend : where tables of feasible rows are scanned: ``cpu``, ``cuda``, ``auto``: large ones on a CUDA device where
-        there is one, or None for what ``OOCBE_BACKEND`` says.
+    backend : where tables of feasible rows are asked: ``cpu``, ``cuda``, ``auto``: on a CUDA device where there is one
+        and they have many rows together, or None for what ``OOCBE_BACKEND`` says. On a device they are asked together.
     """
 
     def __init__(
@@ -88,6 +92,13 @@ class Network:
         self._batch_rows = batch_rows
         self._batch: list[Table] = []
         self._backend = backend
+        # Tables that a device asks together, where it pays for all of them.
+        feasible = [c.tuples for c in self.problem.constraints if c.allowed]
+        feasible += [t.tuples for t in compact.short_tables if t.allowed]
+        feasible += [f.tuples for f in self.problem.functions if f.default is None]
+        self._has_device = is_worth_a_device(sum(map(len, feasible)), backend)
+        self._on_device: list[DeviceTable] = []
+        self._device_bytes = 0
         self._asked: set[int] | None = None  # within a trial, who has been asked and has to go back
         # With the rows, whose identity is the key, so that they live as long.
         self._codes: dict[tuple[int, tuple[int, ...]], tuple[NDArray[np.int64], SharedRows]] = {}
@@ -103,6 +114,10 @@ class Network:
             self.is_infeasible |= not linear.scope and linear.capacity < 0
         if self._batch:
             self.propagators.append(TableBatch(self._batch, self.domains))
+        if self._on_device:
+            from oocbe.propagation.device_tables import DeviceTables
+
+            self.propagators.append(DeviceTables(self._on_device, self.domains))
         self._uses: list[list[int]] = [[] for _ in self.problem.variables]
         for number, propagator in enumerate(self.propagators):
             for v in propagator.scope:
@@ -141,7 +156,22 @@ class Network:
         key = (id(tuples), sizes)
         if key not in self._codes:
             self._codes[key] = tuples, SharedRows(codes_of(tuples, sizes), sizes)
-        self.propagators.append(self._made(scope, self._codes[key][1], table.allowed, name))
+        rows = self._codes[key][1]
+        if not table.allowed or not self._put_on_device(scope, rows, name):
+            self.propagators.append(self._made(scope, rows, table.allowed, name))
+
+    def _put_on_device(self, scope: tuple[int, ...], rows: SharedRows, name: str) -> bool:
+        """Whether a table of feasible rows is one of those that a device asks together."""
+        if not self._has_device:
+            return False
+        from oocbe.propagation import device_tables
+
+        if not device_tables.fits(scope, rows, self.domains, self._device_bytes):
+            return False
+        if all(rows is not other for _, other, _ in self._on_device):
+            self._device_bytes += device_tables.bytes_of(rows)
+        self._on_device.append((scope, rows, name))
+        return True
 
     def _made(self, scope: tuple[int, ...], rows: SharedRows, is_allowed: bool, name: str) -> Propagator:
         """The engine for a table: bit sets where there is memory for them."""

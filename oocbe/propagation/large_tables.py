@@ -46,7 +46,9 @@ class SharedRows:
 
     def __init__(self, codes: NDArray[Any], sizes: Sequence[int]) -> None:
         self.codes = codes
-        has_any = [bool((codes[:, column] == size).any()) for column, size in enumerate(sizes)]
+        has_any = [False] * len(sizes)
+        if codes.size and codes.max() >= min(sizes):  # one pass in the order of memory says so of most tables
+            has_any = [bool((codes[:, column] == size).any()) for column, size in enumerate(sizes)]
         names = tuple(map(str, range(len(sizes))))
         self.layout = Layout(names, tuple(size + has for size, has in zip(sizes, has_any, strict=True)))
         self._on_device: DeviceTable | None = None
@@ -65,6 +67,16 @@ class SharedRows:
         return self._on_device.twin()
 
 
+def is_worth_a_device(rows: int, backend: str | None) -> bool:
+    """Whether tables of so many rows are for a device.
+
+    Raises
+    ------
+    UsageError : there is no CUDA device where one is asked for.
+    """
+    return rows > 0 and backend_for(rows // SCANNED_ROWS, backend).name == "cuda"
+
+
 def allowed_rows(
     scope: tuple[int, ...], rows: SharedRows, domains: Domains, name: str, backend: str | None = "cpu"
 ) -> Propagator:
@@ -77,7 +89,7 @@ def allowed_rows(
     UsageError : there is no CUDA device where one is asked for. ResourceError : its memory ran out.
     """
     count = len(rows.codes)
-    if scope and count and backend_for(count // SCANNED_ROWS, backend).name == "cuda":
+    if scope and is_worth_a_device(count, backend):
         from oocbe.kernels.cuda.propagation.table_rows import most_slots
 
         if sum(1 << field.bits for field in rows.layout.fields) <= most_slots():

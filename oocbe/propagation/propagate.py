@@ -14,8 +14,9 @@ from oocbe.model.dcop import Dcop
 from oocbe.model.linear_system import LinearSystem, Numbers
 from oocbe.model.parts import Constraint, Variable
 from oocbe.model.problem import Problem
-from oocbe.propagation.bounds import INFEASIBLE, PROGRESS, ROUNDS, propagate_bounds
+from oocbe.propagation.bounds import FIXPOINT, INFEASIBLE, PROGRESS, ROUNDS, propagate_bounds
 from oocbe.propagation.fixpoint import Network
+from oocbe.propagation.linear_probing import ProbedBounds, probe_bounds
 from oocbe.propagation.probing import Probed, probe
 from oocbe.propagation.reduction import reduced
 from oocbe.results.propagation_result import PropagationResult
@@ -41,8 +42,9 @@ def propagate(
 
     Parameters
     ----------
-    rounds : rounds at most, at least 0. probing : whether to try each value of each variable afterwards; a system is
-        then taken as a problem, which needs integers with bounds.
+    rounds : rounds at most, at least 0. probing : whether to try each value of each variable afterwards. Of a system,
+        these are integers that have two values left (:func:`~oocbe.propagation.linear_probing.probe_bounds`); where all
+        are integers with bounds, and some have more values, it is taken as a problem, and each of them is tried.
     backend : of a system's rows and of large tables: ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND``
         says.
     """
@@ -51,18 +53,31 @@ def propagate(
         raise UsageError(f"propagation: at least 0 rounds, not {rounds}")
     if isinstance(model, Dcop):
         model = model.problem  # who owns a variable says nothing about its values
-    if isinstance(model, LinearSystem) and not probing:
-        result = _of_system(model, rounds, progress, tolerance, backend)
+    if isinstance(model, LinearSystem) and not (probing and _is_of_values(model)):
+        result = _of_system(model, rounds, progress, tolerance, backend, probing)
     else:
         result = _of_problem(finite(model) if isinstance(model, LinearSystem) else model, rounds, probing, backend)
     return replace(result, seconds=time.perf_counter() - begin)
 
 
+def _is_of_values(system: LinearSystem) -> bool:
+    """Whether a system's variables are integers with bounds, of which probing is to try more than two each."""
+    if system.is_exact:
+        return True
+    is_finite = np.isfinite(system.lower) & np.isfinite(system.upper)
+    if not (is_finite & system.integral).all():
+        return False
+    return bool((np.floor(system.upper.astype(np.float64)) > np.ceil(system.lower.astype(np.float64)) + 1).any())
+
+
 def _of_system(
-    system: LinearSystem, rounds: int, progress: float, tolerance: float | None, backend: str | None
+    system: LinearSystem, rounds: int, progress: float, tolerance: float | None, backend: str | None, probing: bool
 ) -> PropagationResult:
     found = propagate_bounds(system, rounds=rounds, progress=progress, tolerance=tolerance, backend=backend)
-    smaller = None
+    probed = ProbedBounds(found, 0, 0)
+    if probing and found.status == FIXPOINT and found.lower.dtype != object:
+        probed = probe_bounds(system, found, progress=progress, backend=backend)
+    found, smaller = probed.bounds, None
     if found.status != INFEASIBLE:
         with unlimited():  # also where the time was up: what was reached is valid
             smaller = with_bounds(system, found.lower, found.upper)
@@ -75,6 +90,8 @@ def _of_system(
         constraint=None if found.row is None else system.row_name(found.row),
         variable=None if found.variable is None else system.names[found.variable],
         reduced=smaller,
+        probes=probed.probes,
+        failures=probed.failures,
     )
 
 

@@ -216,8 +216,11 @@ class LinearFilter(_WithoutMemory):
 def codes_of(tuples: NDArray[np.int64], sizes: Sequence[int]) -> NDArray[Any]:
     """Rows as the loops read them: the smallest unsigned integers, a variable's size for every value."""
     dtype = np.min_scalar_type(max(sizes, default=0))
-    limits = np.array(sizes, dtype=np.int64)
-    return np.where(tuples == ANY, limits, tuples).astype(dtype)
+    codes = tuples.astype(dtype)
+    if tuples.size and tuples.min() == ANY:
+        limits = np.array(sizes, dtype=dtype)
+        np.copyto(codes, limits, where=tuples == ANY)
+    return codes
 
 
 def reduce_counts(scope: tuple[int, ...], removed: NDArray[np.int64], domains: Domains) -> list[int]:

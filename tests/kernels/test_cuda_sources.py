@@ -100,7 +100,9 @@ def test_source_compiles(compiler, name, place, all_machine_code):
     ("source", "names"),
     [
         ("bucket_join", ("LookupArrays", "LeafArrays", "BoundArrays", "Bounds", "Level", "Leaf")),
+        ("compact_tables", ("Tables", "State", "Call")),
         ("linear_rows", ("Rows",)),
+        ("linear_probes", ("Rows", "Matrix")),
         ("tree_sweeps", ("Tree", "Steps", "Block")),
     ],
 )

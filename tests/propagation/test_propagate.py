@@ -203,7 +203,9 @@ def test_json_and_exit_codes(tmp_path):
     assert content["domains"] == {"x1": [1, 1], "x2": [1, 1], "x3": [0, 1]}
     assert read_model(tmp_path / "out.mps").lower.tolist() == [1, 1, 0]
     done = runner.invoke(app, ["propagate", str(path), "--probe", "--json"])
-    assert json.loads(done.stdout)["domains"] == {"x1": ["1"], "x2": ["1"], "x3": ["0..1"]}
+    content = json.loads(done.stdout)
+    assert content["domains"] == {"x1": [1, 1], "x2": [1, 1], "x3": [0, 1]}
+    assert (content["probes"], content["failures"]) == (2, 0)
     path.write_text("1 x1 1 x2 >= 3 ;\n")
     done = runner.invoke(app, ["propagate", str(path), "--json", "--output", str(tmp_path / "none.mps")])
     content = json.loads(done.stdout)
@@ -252,9 +254,18 @@ def test_time_limits_end_it():
 def test_wrong_use():
     with pytest.raises(UsageError, match="at least 0"):
         oocbe.propagate(oocbe.LinearSystem.from_rows([], [0], [1]), rounds=-1)
-    real = oocbe.LinearSystem.from_rows([], [0], [1], False)
-    with pytest.raises(UnsupportedError, match="x0 is real"):
-        oocbe.propagate(real, probe=True)
+    huge = oocbe.LinearSystem.from_rows([({0: 2**70, 1: -(2**70)}, 0, math.inf)], [0, 0], [math.inf, math.inf])
+    with pytest.raises(UnsupportedError):
+        oocbe.propagate(huge, probe=True)
+
+
+def test_probing_a_system_with_reals_tries_its_integers():
+    # Whatever x1 is, x0 = 1 leaves no room for x2 >= 1 / 2.
+    rows = [({0: 1, 1: 1, 2: 1}, -math.inf, 1.25), ({2: 2, 1: 4}, 1, math.inf), ({1: 1, 0: -1}, 0, math.inf)]
+    system = oocbe.LinearSystem.from_rows(rows, [0, 0, 0], [1, 1, 9], [True, True, False])
+    result = oocbe.propagate(system, probe=True)
+    assert (result.status, result.failures) == ("fixpoint", 1)
+    assert result.domains["x0"] == (0, 0) and oocbe.propagate(system).domains["x0"] == (0, 1)
 
 
 def test_parts_that_are_left_out_are_named(data):

@@ -10,11 +10,13 @@ given, and would keep a stale kernel after a change of a header. No other header
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.spans import device_span
@@ -81,10 +83,15 @@ def kernel(source: str, function: str, **definitions: Definition) -> Any:
     return _function(source, function, tuple(sorted(definitions.items())))
 
 
-def cooperative_kernel(source: str, function: str, threads: int, **definitions: Definition) -> tuple[Any, int]:
-    """A kernel whose blocks wait for one another, and how many of its blocks of so many threads run at once."""
+def cooperative_kernel(
+    source: str, function: str, threads: int, shared_bytes: int = 0, /, **definitions: Definition
+) -> tuple[Any, int]:
+    """A kernel whose blocks wait for one another, and how many of its blocks of so many threads run at once.
+
+    shared_bytes : shared memory that a block is launched with, besides what the source says.
+    """
     found = _function(source, function, tuple(sorted(definitions.items())), cooperative=True)
-    return found, _resident_blocks(found, threads, cupy().cuda.runtime.getDevice())
+    return found, _resident_blocks(found, threads, shared_bytes, cupy().cuda.runtime.getDevice())
 
 
 def launch(function: Any, blocks: int, threads: int, *arguments: Any, shared_bytes: int = 0) -> None:
@@ -96,6 +103,38 @@ def launch(function: Any, blocks: int, threads: int, *arguments: Any, shared_byt
     if blocks > 0:
         with device_span(KERNELS, getattr(function, "name", "kernel")):
             function((blocks,), (threads,), tuple(as_struct(a) for a in arguments), shared_mem=shared_bytes)
+
+
+class PreparedLaunch:
+    """A cooperative launch that is made again and again: its arguments lie where they are, and cost nothing to pass.
+
+    Parameters
+    ----------
+    function : of :func:`cooperative_kernel`. blocks, threads : of the grid; no more blocks than run at once.
+    arguments : NumPy arrays, each a struct of the same bytes; a launch takes what they hold then.
+    shared_bytes : of a block. The stream is CuPy's current one now.
+
+    Attributes
+    ----------
+    stream : where launches are queued.
+    """
+
+    def __init__(
+        self, function: Any, blocks: int, threads: int, arguments: Sequence[NDArray[Any]], shared_bytes: int = 0
+    ) -> None:
+        self.stream = cupy().cuda.get_current_stream()
+        self._name = getattr(function, "name", "kernel")
+        addresses = np.array([argument.ctypes.data for argument in arguments], dtype=np.uintp)
+        self._held = function, arguments, addresses
+        self._launch = partial(
+            cupy().cuda.driver.launchCooperativeKernel, function.kernel.ptr, blocks, 1, 1, threads, 1, 1, shared_bytes,
+            self.stream.ptr, addresses.ctypes.data,
+        )  # fmt: skip
+
+    def __call__(self) -> None:
+        """Queue it."""
+        with device_span(KERNELS, self._name):
+            self._launch()
 
 
 def or_null(array: Any | None) -> Any:
@@ -135,6 +174,7 @@ def _module(source: str, definitions: tuple[tuple[str, Definition], ...], cooper
 
 
 @cache
-def _resident_blocks(function: Any, threads: int, device: int) -> int:
-    a_multiprocessor = cupy().cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(function.kernel.ptr, threads, 0)
+def _resident_blocks(function: Any, threads: int, shared_bytes: int, device: int) -> int:
+    ask = cupy().cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
+    a_multiprocessor = ask(function.kernel.ptr, threads, shared_bytes)
     return int(a_multiprocessor) * multiprocessors(device)

@@ -99,6 +99,11 @@ class Struct:
         return np.array(self.words(**values), dtype=np.uint64)
 
 
+def place_of(source: str, struct: str, member: str) -> int:
+    """Where a member of a struct is in what :func:`packed` makes: numbers of 8 bytes before it."""
+    return _places(source, struct)[member][0]
+
+
 def packed(source: str, struct: str, /, **values: Any) -> NDArray[np.uint64]:
     """A struct of ``source.cu`` as a kernel's argument, uint64 (:func:`words`,).
 

@@ -89,6 +89,24 @@ class Found(NamedTuple):
     inexact: Any
 
 
+class Changes(NamedTuple):
+    """Bounds that a row has changed, in its order, and what they were; room for the entries of the longest row.
+
+    count : int64 (1,). variables : int64. lower, upper : float64.
+    """
+
+    count: Any
+    variables: Any
+    lower: Any
+    upper: Any
+
+
+def room_for_changes(rows: LinearRows) -> Changes:
+    """Room for what a row may change."""
+    longest = int(np.diff(rows.starts).max(initial=0))
+    return Changes(np.zeros(1, dtype=np.int64), np.empty(longest, dtype=np.int64), *np.empty((2, longest)))
+
+
 @inline
 def _residual(total: Any, own: Any, infinite: Any) -> Any:
     """The activity without one term; NaN where another one is infinite."""
@@ -145,6 +163,7 @@ def propagate_round(
     simultaneous: Any,
     rounding: Any,
     found: Any,
+    changes: Any,
     stop: Any,
 ) -> Any:
     """Propagate all marked rows once, in their order; returns how often a bound got better.
@@ -161,6 +180,7 @@ def propagate_round(
         marked; ``marked`` itself, or one for the next round.
     simultaneous : whether the bounds before the round are other arrays.
     rounding : :class:`Rounding`. found : :class:`Found`; the round ends where it is infeasible.
+    changes : :func:`room_for_changes`.
     stop : the flag that ends it early; rows that were not propagated stay marked.
     """
     better = 0
@@ -171,28 +191,38 @@ def propagate_round(
         if marked[row] == 0:
             continue
         marked[row] = 0
-        better += _propagate_row(
-            rows, row, old_lower, old_upper, lower, upper, again, simultaneous, rounding, found, sums
-        )
+        better += propagate_row(rows, row, old_lower, old_upper, lower, upper, rounding, found, changes, sums)
         if found.row[0] >= 0:
             break
+        # What one side of a row tightens is not what it reads.
+        reads = simultaneous or not (math.isinf(rows.row_lower[row]) or math.isinf(rows.row_upper[row]))
+        for change in range(changes.count[0]):
+            v = changes.variables[change]
+            for place in range(rows.row_starts[v], rows.row_starts[v + 1]):
+                if reads or rows.rows_of[place] != row:
+                    again[rows.rows_of[place]] = 1
     return better
 
 
 @inline
-def _propagate_row(
+def propagate_row(
     rows: Any,
     row: Any,
     old_lower: Any,
     old_upper: Any,
     lower: Any,
     upper: Any,
-    again: Any,
-    simultaneous: Any,
     rounding: Any,
     found: Any,
+    changes: Any,
     sums: Any,
 ) -> Any:
+    """Propagate one row, as in :func:`propagate_round`; returns how often a bound got better.
+
+    changes : overwritten; a variable is there once where its lower bound, its upper bound or both have changed.
+    sums : float64 (4, LANES), scratch.
+    """
+    changes.count[0] = 0
     first, last = rows.starts[row], rows.starts[row + 1]
     side_low, side_high = rows.row_lower[row], rows.row_upper[row]
     kind = rows.kinds[row]
@@ -262,7 +292,7 @@ def _propagate_row(
         found.row[0] = row
     elif not ((by_high and widest >= room_high) or (by_low and widest >= room_low)):
         return 0
-    better, was_marked = 0, again[row]
+    better = 0
     for entry in range(first, last):
         v, a = rows.columns[entry], rows.coefficients[entry]
         is_integral = rows.integral[v] != 0
@@ -285,6 +315,7 @@ def _propagate_row(
             else:
                 new_high = -_as_lower(-bound, error, is_integral, slack)
         is_changed = False
+        was_low, was_high = lower[v], upper[v]
         # Adding zero makes a zero of a negative one, which compares alike and is not the same bits.
         if _is_better(new_low, old_lower[v], is_integral, rounding.progress) and new_low > lower[v]:
             lower[v] = new_low + 0.0
@@ -295,14 +326,13 @@ def _propagate_row(
             better += 1
             is_changed = True
         if is_changed:
+            place = changes.count[0]
+            changes.variables[place], changes.lower[place], changes.upper[place] = v, was_low, was_high
+            changes.count[0] = place + 1
             if lower[v] > upper[v] + slack * max(1.0, abs(upper[v])):
                 found.row[0] = row
                 found.variable[0] = v
                 return better
-            for place in range(rows.row_starts[v], rows.row_starts[v + 1]):
-                again[rows.rows_of[place]] = 1
-    if not simultaneous and (math.isinf(side_low) or math.isinf(side_high)):
-        again[row] = was_marked  # what one side tightens is not what it reads
     return better
 
 

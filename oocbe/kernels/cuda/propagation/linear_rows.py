@@ -36,6 +36,14 @@ VARIABLES_A_BLOCK = 32 * THREADS
 BLOCKS_A_MULTIPROCESSOR = 16
 """Blocks that look for variables that have changed; more find nothing to do."""
 
+NEAR_BLOCKS, FAR_BLOCKS = 8, 5
+"""Blocks of a multiprocessor that registers are shared among, where the second cache holds the bounds of all variables,
+and where they come from memory: on an H200 8 blocks made rounds 1.19 times as fast as 5 with 1 million variables, and
+0.82 times with 25 million."""
+
+PAIR_BYTES = 16
+"""Bytes of a variable's bounds."""
+
 LAUNCH_ENTRIES = 1 << 33
 """Entries of all rounds of a launch at most where the loop is on the device: some tenths of a second, after which the
 deadline is looked at."""
@@ -86,7 +94,11 @@ class DeviceRows:
         entries, self._variables = len(rows.columns), len(rows.integral)
         self._entries = entries
         dtype = np.dtype(np.float32 if _are_floats(rows.coefficients) else np.float64)
-        self._definitions: dict[str, Definition] = {"COEFFICIENT": C_TYPES[dtype]}
+        is_near = PAIR_BYTES * self._variables <= int(module.cuda.Device().attributes["L2CacheSize"])
+        self.definitions: dict[str, Definition] = {
+            "COEFFICIENT": C_TYPES[dtype],
+            "RESIDENT_BLOCKS": NEAR_BLOCKS if is_near else FAR_BLOCKS,
+        }
         columns, coefficients = module.empty(entries, dtype=np.uint32), module.empty(entries, dtype=dtype)
         integers = module.asarray(rows.integral).astype(np.uint32) * INTEGER
         for begin in range(0, entries, PIECE):
@@ -104,7 +116,7 @@ class DeviceRows:
             "tiles": module.asarray(firsts),
             "tile_starts": module.asarray(rows.starts[firsts]),
         }
-        self._struct = packed(SOURCE, "Rows", **self._arrays, tile_count=self._tile_count, variables=self._variables)
+        self.struct = packed(SOURCE, "Rows", **self._arrays, tile_count=self._tile_count, variables=self._variables)
 
     @with_retry
     def propagate(
@@ -147,7 +159,7 @@ class DeviceRows:
     def rounds_from(self, lower: NDArray[np.float64], upper: NDArray[np.float64], rounding: Rounding) -> Rounds:
         """Rounds that begin with some bounds; arguments as for :meth:`propagate`."""
         bounds = np.stack([lower, upper], axis=1)
-        return Rounds(self._struct, self._tile_count, bounds, rounding, self._definitions)
+        return Rounds(self.struct, self._tile_count, bounds, rounding, self.definitions)
 
 
 class Rounds:

@@ -1,0 +1,125 @@
+"""Tables that a CUDA device asks, all together and until none of them removes a value: Compact-Table in one launch.
+
+Domains lie in memory of the host that the device reads and writes by itself, so that other constraints, and a search,
+see what is left as ever. What the device keeps of a call (rows left, and the values they were left for) has a slot for
+each level of a search; going back is taking an earlier slot again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oocbe.kernels.cuda.propagation.compact_tables import (
+    LARGEST_DOMAIN,
+    CompactTables,
+    filled_up,
+    pinned,
+    pinned_flags,
+    upload_codes,
+)
+from oocbe.kernels.cuda.transfer.memory import device_room
+from oocbe.propagation.domains import Domains
+from oocbe.propagation.large_tables import SharedRows
+from oocbe.system.deadline import look
+
+MOST_ROWS = 1 << 22
+"""Rows of a table at most: a variable of a table is filtered by one block, and larger tables are scanned by all."""
+
+ROUNDS = 64
+"""Rounds of a launch at most, after which the deadline is looked at."""
+
+SHARE_OF_MEMORY = 4
+"""Codes of all tables take at most this part of the device's memory that is free."""
+
+CELLS_AT_ONCE = 1 << 16
+"""Cells that the device looks at in the time that one takes on the host, in the order of constraints by their cost."""
+
+DeviceTable = tuple[tuple[int, ...], SharedRows, str]
+"""Scope, rows, at least one, and the name of a constraint."""
+
+
+def fits(scope: Sequence[int], rows: SharedRows, domains: Domains, taken: int) -> bool:
+    """Whether a table can be asked by the device beside others whose codes take so many bytes."""
+    sizes = [int(domains.offsets[v + 1] - domains.offsets[v]) for v in scope]
+    needed = bytes_of(rows) + taken
+    is_small = 0 < len(rows.codes) <= MOST_ROWS and max(sizes, default=0) <= LARGEST_DOMAIN
+    return bool(scope) and is_small and SHARE_OF_MEMORY * needed <= device_room()
+
+
+def bytes_of(rows: SharedRows) -> int:
+    """Device memory for the codes of a table."""
+    return int(filled_up(len(rows.codes)) * rows.codes.shape[1] * rows.codes.itemsize)
+
+
+class DeviceTables:
+    """Tables of all feasible rows, short or not; a :class:`~oocbe.propagation.tables.Propagator`.
+
+    Parameters
+    ----------
+    tables : at least one, of which :func:`fits` is true. domains : which are moved to where the device reads them.
+
+    Raises
+    ------
+    UsageError : there is no CUDA device. ResourceError : its memory ran out.
+    """
+
+    is_idempotent = True
+
+    def __init__(self, tables: Sequence[DeviceTable], domains: Domains) -> None:
+        self.name = "a table constraint"
+        self._names = [name for _, _, name in tables]
+        self.scope = tuple(sorted({v for scope, _, _ in tables for v in scope}))
+        self.cost = sum(rows.codes.size for _, rows, _ in tables) // CELLS_AT_ONCE
+        itemsize = max(rows.codes.itemsize for _, rows, _ in tables)
+        uploaded = {id(rows): upload_codes(rows.codes, itemsize) for rows in {id(r): r for _, r, _ in tables}.values()}
+        domains.alive = pinned_flags(domains.alive)
+        counts = pinned(domains.counts.dtype, len(domains.counts))
+        counts[:] = domains.counts
+        domains.counts = counts
+        self._tables = CompactTables(
+            [scope for scope, _, _ in tables],
+            [uploaded[id(rows)] for _, rows, _ in tables],
+            [len(rows.codes) for _, rows, _ in tables],
+            domains.offsets,
+            domains.alive,
+            domains.counts,
+        )
+        self._rounds = ROUNDS if len(tables) > 1 else 1  # one table removes nothing more when it is asked again
+        self._slot, self._has_slot, self._was_asked = 0, True, False
+        self._levels: list[tuple[int, bool, bool]] = []
+
+    @property
+    def rows_left(self) -> int:
+        """Rows that are still possible, of all tables."""
+        return int(self._tables.rows_left(self._slot).sum())
+
+    def push(self) -> None:
+        """Begin a level of a search: :meth:`pop` comes back to here."""
+        self._levels.append((self._slot, self._has_slot, self._was_asked))
+        self._has_slot = False
+
+    def pop(self) -> None:
+        """Go back to where the last level began."""
+        self._slot, self._has_slot, self._was_asked = self._levels.pop()
+
+    def filter(self, domains: Domains) -> list[int] | None:
+        """Remove the values that no row of some table has, until each value left has one in every table.
+
+        The variables that lost values are in any order.
+        """
+        source, target = self._slot, self._slot if self._has_slot else len(self._levels)
+        asks_all = not self._was_asked
+        self._slot, self._has_slot, self._was_asked = target, True, True
+        found = self._tables.filter(source, target, self._rounds, asks_all)
+        lost = found.lost
+        while True:
+            if found.failed_table is not None:
+                self.name = self._names[found.failed_table]
+                return None
+            if found.failed_variable is not None:
+                return [found.failed_variable]  # always the same one of those that have none
+            if found.is_over:
+                return lost
+            look()
+            found = self._tables.filter(target, target, self._rounds, False)
+            lost = list({*lost, *found.lost})

@@ -1,0 +1,214 @@
+"""Probing of a linear system: both values of each variable that has two are tried, thousands beside one another.
+
+Where one leads to a contradiction the variable has the other value, and bounds are propagated again; until no value
+does. What is left is the same in whatever order values are tried. What a value fixes is an implication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.errors import TimeLimitError
+from oocbe.kernels import backend_for
+from oocbe.kernels.cpu.propagation.linear_probes import Probes, propagate_probes
+from oocbe.kernels.cpu.propagation.linear_rows import LinearRows, Rounding
+from oocbe.kernels.cpu.threads import run_all, thread_count
+from oocbe.model.linear_system import LinearSystem
+from oocbe.propagation.bounds import (
+    FIXPOINT,
+    INFEASIBLE,
+    PROGRESS,
+    Bounds,
+    how_time_ended,
+    linear_rows_of,
+    propagate_bounds,
+)
+from oocbe.system.deadline import current_flag, look
+
+if TYPE_CHECKING:
+    from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
+
+WORD = 32
+"""Probes whose bits share a word: parts of a list of probes begin at multiples of it."""
+
+PART = 256
+"""Probes that a thread takes at a time at most; each part begins with a copy of all bounds."""
+
+BLOCK = 1 << 12
+"""Probes that are made from the same bounds: later ones see what earlier ones have shown."""
+
+DEVICE_BLOCK = 1 << 14
+"""The same on a device, where memory for the bounds of all of them may allow fewer."""
+
+DEVICE_ROUNDS = 1 << 8
+"""Rounds of probes on a device at most, which look at the deadline when they are over."""
+
+PROBED_ENTRIES = 1 << 14
+"""Non-zeros times variables to be tried that say as much for a device as a row to be joined does, where the backend is
+``auto``."""
+
+STEPS = 1000
+"""Times that all rows may be propagated in a probe: bounds of numbers without end converge for ever."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What assignments lead to, each by itself.
+
+    Attributes
+    ----------
+    variables, values : int64 and float64 (probes,), the assignments. failed : bool (probes,), contradictions.
+    implied : uint32 (2, variables, words), a bit a probe: an integer variable is fixed at its lower or upper bound.
+    entries : non-zeros that were looked at, of all probes.
+    """
+
+    variables: NDArray[np.int64]
+    values: NDArray[np.float64]
+    failed: NDArray[np.bool_]
+    implied: NDArray[np.uint32]
+    entries: int
+
+    def implications(self, probe: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Variables that a probe fixes at their lower bounds, and at their upper ones, ascending."""
+        low, high = self.implied[:, :, probe // WORD] >> np.uint32(probe % WORD) & np.uint32(1)
+        return np.flatnonzero(low), np.flatnonzero(high)
+
+
+@dataclass(frozen=True, eq=False)
+class ProbedBounds:
+    """Bounds that probing leads to, and how it went: probes made, and how many of them were contradictions."""
+
+    bounds: Bounds
+    probes: int
+    failures: int
+
+
+def two_valued(bounds: Bounds, integral: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Integer variables that have two values left."""
+    return np.flatnonzero(integral & (bounds.upper == bounds.lower + 1))
+
+
+def probe_bounds(
+    system: LinearSystem,
+    bounds: Bounds,
+    *,
+    progress: float = PROGRESS,
+    keep: Callable[[Outcomes], None] | None = None,
+    backend: str | None = "cpu",
+) -> ProbedBounds:
+    """Try both values of all variables that have two, from a fixpoint on, until none is a contradiction.
+
+    The system's numbers are doubles. What was reached at the deadline is valid.
+
+    keep : is given the outcomes of each block of probes that were made; those of the last ones, of all values left, are
+        implications that hold for what is left.
+    backend : where probes are propagated: ``cpu``, ``cuda``, ``auto`` or None for what ``OOCBE_BACKEND`` says. A device
+        goes through the rows in another order; that shows in bounds of reals alone, by as little as does not count.
+
+    Raises
+    ------
+    UsageError : there is no CUDA device where one is asked for. ResourceError : its memory ran out.
+    """
+    rows, rounding = linear_rows_of(system), Rounding(True, 0.0, progress)
+    device = _device_for(rows, len(two_valued(bounds, system.integral)), backend)
+    probes = failures = 0
+    is_changed = True
+    while is_changed and bounds.status == FIXPOINT:
+        is_changed = False
+        waiting = two_valued(bounds, system.integral)
+        while len(waiting) and bounds.status == FIXPOINT:
+            block = BLOCK if device is None else min(DEVICE_BLOCK, device.most())
+            tried, waiting = waiting[: block // 2], waiting[block // 2 :]
+            values = np.stack([bounds.lower[tried], bounds.upper[tried]], axis=1).astype(np.float64).reshape(-1)
+            try:
+                outcomes = outcomes_of(rows, bounds, np.repeat(tried, 2), values, rounding, device)
+            except TimeLimitError:
+                ended = how_time_ended()
+                assert ended is not None
+                return ProbedBounds(replace(bounds, status=ended[0], reason=ended[1]), probes, failures)
+            probes += len(values)
+            if keep is not None:
+                keep(outcomes)
+            if outcomes.failed.any():
+                is_changed = True
+                failures += int(outcomes.failed.sum())
+                bounds = _without(system, bounds, tried, outcomes.failed.reshape(-1, 2), progress)
+                waiting = waiting[bounds.upper[waiting] > bounds.lower[waiting]]
+    return ProbedBounds(bounds, probes, failures)
+
+
+def _without(
+    system: LinearSystem, bounds: Bounds, tried: NDArray[np.int64], failed: NDArray[np.bool_], progress: float
+) -> Bounds:
+    """Bounds without the values that failed, (variables tried, 2), and without what goes then."""
+    impossible = np.flatnonzero(failed.all(axis=1))
+    if len(impossible):
+        v = int(tried[impossible[0]])
+        reason = f"{system.names[v]} has no value that can be propagated"
+        return replace(bounds, status=INFEASIBLE, reason=reason, row=None, variable=v)
+    lower, upper = bounds.lower.copy(), bounds.upper.copy()
+    raised, lowered = tried[failed[:, 0]], tried[failed[:, 1]]
+    lower[raised], upper[lowered] = upper[raised], lower[lowered]
+    marked = np.zeros(system.rows, dtype=np.uint8)
+    starts, rows_of = system.rows_of_variables
+    for v in np.concatenate([raised, lowered]).tolist():
+        marked[rows_of[starts[v] : starts[v + 1]]] = 1
+    smaller = replace(system, lower=lower, upper=upper)
+    again = propagate_bounds(smaller, progress=progress, marked=marked, backend="cpu")
+    return replace(again, rounds=(*bounds.rounds, *again.rounds))
+
+
+def _device_for(rows: LinearRows, tried: int, backend: str | None) -> DeviceProbes | None:
+    """The system on a device, where probes of so many variables are for one."""
+    if (
+        not tried
+        or not len(rows.kinds)
+        or backend_for(tried * len(rows.columns) // PROBED_ENTRIES, backend).name != "cuda"
+    ):
+        return None
+    from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
+
+    return DeviceProbes(rows)
+
+
+def outcomes_of(
+    rows: LinearRows,
+    bounds: Bounds,
+    variables: NDArray[np.int64],
+    values: NDArray[np.float64],
+    rounding: Rounding,
+    device: DeviceProbes | None = None,
+) -> Outcomes:
+    """What some assignments lead to, by threads, or by the device that has the rows.
+
+    Raises
+    ------
+    TimeLimitError : at the deadline.
+    """
+    count = len(variables)
+    words = -(-count // WORD)
+    lower, upper = bounds.lower.astype(np.float64), bounds.upper.astype(np.float64)
+    if device is not None and count:
+        look()
+        there = device.propagate(lower, upper, variables, values, rounding, DEVICE_ROUNDS)
+        return Outcomes(variables, values, there.failed, there.implied, there.entries)
+    implied = np.zeros((2, len(bounds.lower), words), dtype=np.uint32)
+    probes = Probes(variables, values, np.zeros(count, dtype=np.uint8), implied)
+    stop = current_flag()
+    part = min(PART, -(-words // max(1, thread_count())) * WORD)
+
+    def work(first: int, last: int) -> int:
+        most = STEPS * len(rows.row_lower)
+        found: int = propagate_probes(rows, lower, upper, probes, first, last, rounding, most, stop)
+        return found
+
+    ranges = [(first, min(first + part, count)) for first in range(0, count, max(WORD, part))]
+    entries = sum(run_all(work, ranges))
+    if stop[0] != 0:
+        look()
+    return Outcomes(variables, values, probes.failed.view(np.bool_), implied, entries)
