@@ -101,11 +101,11 @@ def test_a_long_day_against_the_independent_counter(long_day, tables):
     assert oocbe.count(problem, OPTIONS, tables=tables).value == expected
 
 
-@pytest.mark.parametrize("more", [0, 3])
-@pytest.mark.parametrize(("piece_rows", "memory"), [(9, None), (None, 1 << 11), (40, 1 << 11)])
-def test_out_of_core(long_day, monkeypatch, tune, memory_folder, piece_rows, memory, more):
+@pytest.mark.parametrize(("piece_rows", "memory", "more"), [(60, None, 0), (None, 1 << 12, 0), (60, 1 << 12, 3)])
+def test_out_of_core(monkeypatch, tune, memory_folder, piece_rows, memory, more):
     """In pieces, and with messages of limbs that go to disk; also of more limbs than they need."""
-    problem, expected = long_day
+    day = random_day(2, 64)
+    problem, expected = problem_of(day), count_assignments(day, find_order(day, 0.0))[0]
     monkeypatch.setattr(counts, "limbs_for", lambda bound: limbs_for(bound) and limbs_for(bound) + more)
     if memory is not None:
         tune(message_bytes=memory)
@@ -117,7 +117,7 @@ def test_out_of_core(long_day, monkeypatch, tune, memory_folder, piece_rows, mem
         return create(cls, *arguments, limbs=limbs, **settings)
 
     monkeypatch.setattr(StoredTable, "create", classmethod(recorded))
-    options = {"workdir": memory_folder, "piece_rows": piece_rows, "streams": 2, "chunk_rows": 16}
+    options = {"workdir": memory_folder, "piece_rows": piece_rows, "streams": 2, "chunk_rows": 64}
     assert oocbe.count(problem, OPTIONS, **options).value == expected
     assert max(written, default=0) >= 2
     assert list(memory_folder.iterdir()) == []
