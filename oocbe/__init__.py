@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
     from oocbe.tables.table import Table
+    from oocbe.tasks.many import Outcome, solve_many
     from oocbe.tasks.verbs import (
         count,
         count_optimal,
@@ -105,6 +106,7 @@ __all__ = [
     "ModelError",
     "Observer",
     "OocbeError",
+    "Outcome",
     "PackedTable",
     "Problem",
     "PropagationResult",
@@ -144,6 +146,7 @@ __all__ = [
     "result_memory",
     "semi_join",
     "solve",
+    "solve_many",
     "to_complete",
     "to_rows",
     "trace",
@@ -180,6 +183,7 @@ _HOMES = {
     "oocbe.tables.stored_complete": "StoredCompleteTable",
     "oocbe.tables.table": "Table",
     "oocbe.tasks.result": "TaskResult",
+    "oocbe.tasks.many": "Outcome solve_many",
     "oocbe.tasks.verbs": "count count_optimal k_best log_partition marginals min_marginals most_probable_explanation",
     "oocbe.tracing.session": "trace",
     "oocbe.solutions.verification": "Verdict",

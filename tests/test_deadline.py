@@ -11,12 +11,12 @@ from oocbe.elimination.mini_buckets import mini_buckets_bound
 from oocbe.elimination.plan import plan
 from oocbe.errors import TimeLimitError, UnsupportedError
 from oocbe.junction_trees import compiled
-from oocbe.model.parts import Function, Variable
+from oocbe.model.parts import Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
-from oocbe.tasks import count as counting
+from oocbe.tasks import count_by_residues as counting
 
 FAST = {"order_seconds": 0.0, "backend": "cpu"}
 
@@ -122,7 +122,9 @@ def test_every_pass_of_a_count_keeps_to_the_disk_limit(monkeypatch):
 
     monkeypatch.setattr(counting, "MessageStore", Recorded)
     monkeypatch.setattr(counting, "_interval", lambda tables: (0, 1 << 80))
-    assert oocbe.count(cycle(), max_disk=1 << 30, **FAST).value == 64
+    capacity = LinearConstraint(tuple(range(40)), (np.array([0, 1]),) * 40, 1)
+    problem = Problem(tuple(Variable(f"v{v}", 2) for v in range(40)), linear_constraints=(capacity,))
+    assert oocbe.count(problem, max_disk=1 << 30, **FAST).value == 41
     assert limits == [1 << 30] * 2
 
 

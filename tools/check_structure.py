@@ -28,6 +28,7 @@ LAYERS = (
     ("io", "solutions"),
     ("results",),
     ("kernels",),
+    ("schedule",),
     ("tracing",),
     ("settings",),
     ("model",),

@@ -38,7 +38,7 @@ class BucketJoin:
     constraints, functions, pruning : as for :meth:`ProgramBuilder.build`.
     semiring, dtype : of the message's values.
     rows : of the largest table.
-    name : of the bucket, for messages.
+    name : of the bucket, for messages. limbs : as for :meth:`ProgramBuilder.build`.
     """
 
     builder: ProgramBuilder
@@ -51,11 +51,20 @@ class BucketJoin:
     dtype: np.dtype[np.generic]
     rows: int
     name: str
+    limbs: int = 0
 
     def program(self) -> JoinProgram:
         """The program that joins all tables, or the same rows of each."""
         layouts = [(members, source.layout) for members, source in self.tables]
-        return self.builder.build(self.scope, layouts, self.constraints, self.functions, self.rows, self.pruning)
+        factors = (self.constraints, self.functions)
+        return self.builder.build(self.scope, layouts, *factors, self.rows, self.pruning, self.limbs)
+
+    def head(self) -> Table:
+        """A table without rows like those that come of the join."""
+        layout = self.scope.layout
+        keys = np.empty((layout.words, 0), dtype=np.uint64)
+        values = np.empty((0, self.limbs) if self.limbs else 0, dtype=self.dtype)
+        return Table(layout, keys, values, self.semiring, is_sorted=True)
 
     def with_every_value(self, variable: int, size: int) -> BucketJoin:
         """This join with a table more, over the eliminated variable and another one, that says nothing."""

@@ -78,6 +78,7 @@ class BucketEngine:
         self.insists = backend == "cuda"
         self._device_work = 0 if self.insists else device_work if device_work is not None else tuning().device_work
         self.uses_device = False
+        self._device_limbs = 0
         if backend == "cpu":
             return
         from oocbe.kernels.choice import cuda_works
@@ -90,6 +91,9 @@ class BucketEngine:
             return
 
         memory.set_limit(device_memory_limit() if device_memory is None else device_memory)
+        from oocbe.kernels.cuda.buckets.bucket_join import DEVICE_LIMBS
+
+        self._device_limbs = DEVICE_LIMBS
         self.uses_device = True
 
     def join(
@@ -160,7 +164,7 @@ class BucketEngine:
 
     def _belongs_on_device(self, program: JoinProgram, tables: Sequence[Table]) -> bool:
         device = self.device()
-        if device is None:
+        if device is None or program.semiring.limbs > self._device_limbs:
             return False
         rows = max((t.rows for t in tables), default=0)
         work = program.expected_work(rows)

@@ -133,7 +133,9 @@ def join_and_eliminate(
         # Walks that gave up for the rows of all have fewer of them each, and may have fewer together.
         raise (TooManyStepsError if shared.made[1] > step_limit else TooManyRowsError)(len(layout.scope), row_limit)
     keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
-    values = _laid_end_to_end([p.values[: p.filled] for p in parts])
+    limbs = program.semiring.limbs
+    values = _laid_end_to_end([p.values[: p.filled * max(1, limbs)] for p in parts])
+    values = values.reshape(-1, limbs) if limbs else values
     return Table(layout, keys, values, semiring, is_sorted=True)
 
 
@@ -149,16 +151,19 @@ def _flatten(program: JoinProgram, tables: Sequence[Table], dtype: np.dtype[Any]
     value_base = np.zeros(len(tables), dtype=np.int64)
     if len(tables) > 1:
         np.cumsum([t.keys.size for t in tables[:-1]], out=key_base[1:])
-        np.cumsum(rows[:-1], out=value_base[1:])
+        np.cumsum([t.values.size for t in tables[:-1]], out=value_base[1:])
     keys = [t.keys.reshape(-1) for t in tables]
-    values = [t.values for t in tables]
+    values = [t.values.reshape(-1) for t in tables]
+    limbs = np.array([max(1, t.limbs) for t in tables], dtype=np.int64)
     if sum(map(len, values)) == 0:
         # Compiled loops take the type of element 0 even where they read no row.
         keys.append(np.zeros(1, dtype=np.uint64))
         values.append(np.zeros(1, dtype=dtype))
     flat_keys = keys[0] if len(keys) == 1 else np.concatenate(keys)
     flat_values = values[0] if len(values) == 1 else np.concatenate(values)
-    return TableArrays(flat_keys, flat_values, key_base, rows, value_base, *_priced(program, flat_values, tables))
+    return TableArrays(
+        flat_keys, flat_values, key_base, rows, value_base, *_priced(program, flat_values, tables), limbs
+    )
 
 
 def _priced(

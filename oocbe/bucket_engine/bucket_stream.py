@@ -88,8 +88,7 @@ class BucketStream:
     ) -> None:
         self._join, self._engine, self._room = join, engine, room
         self._row_limit, self._step_limit = row_limit, step_limit
-        layout = join.scope.layout
-        self._result_rows = room.result_rows(8 * layout.words + join.dtype.itemsize)
+        self._result_rows = room.result_rows(join.head().row_bytes)
         self._input_bytes = room.input_bytes
         if engine.uses_device:
             self._input_bytes = min(self._input_bytes, engine.piece_bytes())

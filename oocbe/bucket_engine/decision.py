@@ -39,6 +39,7 @@ class WhyForm(Enum):
     COMPLETE_IS_CHEAPER = "a complete table is cheaper than the expected rows"
     ROWS_ARE_CHEAPER = "the expected rows are cheaper than a complete table"
     COMPLETE_DOES_NOT_FIT = "a complete table would be quicker, but does not fit in memory, and rows take less of it"
+    LIMBS = "counts may take several words, which only rows have"
     UNCERTAIN = "only rows can tell what is infeasible from products of floats that are too small for one"
 
 

@@ -155,6 +155,7 @@ class ProgramBuilder:
         functions: Iterable[PackedFactor],
         rows: int,
         pruning: RowPruning | None = None,
+        limbs: int = 0,
     ) -> JoinProgram:
         """Program for one bucket.
 
@@ -166,6 +167,7 @@ class ProgramBuilder:
         functions : those to combine, each mentioning the eliminated variable.
         rows : of the tables; few rows do not repay large merged lookups.
         pruning : the bound to hold rows against; None: all are kept.
+        limbs : of each count that is made (:mod:`oocbe.tables.limbs`); 0 where values are plain numbers.
         """
         limit = min(LARGEST_MERGED_BITS, max(4, rows.bit_length() - 2))
         runs, level_of = self._runs(scope, tables)
@@ -270,7 +272,7 @@ class ProgramBuilder:
             masks=np.concatenate(masks) if masks else np.zeros(1, dtype=np.uint64),
             values=np.concatenate(values) if values else np.zeros(1, dtype=dtype),
         )
-        semiring = SemiringCodes(int(self._semiring.combination), int(self._semiring.marginalisation), one)
+        semiring = SemiringCodes(int(self._semiring.combination), int(self._semiring.marginalisation), one, limbs)
         prices: tuple[int | float, ...] = ()
         if pruning is None:
             bounds = no_bounds(levels, dtype)

@@ -23,7 +23,8 @@ def begin(function: str, parameters: Mapping[str, object]) -> None:
     """Remember the command that begins, by its function's name and its parameters."""
     _now.clear()
     _now["command"] = _COMMANDS.get(function, function)
-    _now["file"] = parameters.get("file")
+    files = parameters.get("files")
+    _now["file"] = files[0] if isinstance(files, list) and len(files) == 1 else parameters.get("file")
 
 
 def wrapped(content: Mapping[str, object]) -> dict[str, object]:

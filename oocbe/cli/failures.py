@@ -10,7 +10,6 @@ writes what is known by itself. Anywhere else it raises, and what ``--json`` pro
 
 from __future__ import annotations
 
-import errno
 import functools
 import os
 import signal
@@ -24,11 +23,10 @@ import typer
 
 from oocbe.cli.envelope import begin, failure
 from oocbe.cli.output import note, print_json
-from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, EXIT_USAGE, OocbeError, RequestedEndError
+from oocbe.errors import EXIT_INTERRUPTED, RequestedEndError
+from oocbe.results import failure as told
+from oocbe.results.failure import Failure, failure_of
 from oocbe.system.interruption import Interruption, heard
-
-EXIT_INTERNAL = 1
-"""Exit code of an error that oocbe itself is to blame for."""
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
 """Exit code after SIGTERM."""
@@ -38,9 +36,6 @@ EXIT_BROKEN_PIPE = 128 + 13
 
 AGAIN_SECONDS = 0.01
 """After so long an interruption that was lost arrives again."""
-
-_FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""System errors of a disk, quota or file size limit that is used up."""
 
 Parameters = ParamSpec("Parameters")
 
@@ -77,7 +72,7 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
                 code = exit_code_of(error)
                 if kwargs.get("json") and not interruption.is_answered and not isinstance(error, BrokenPipeError):
                     with suppress(OSError):  # standard output may be what failed
-                        print_json(failure("interrupted") if is_interruption else failure("error", _told(error, code)))
+                        print_json(failure("interrupted") if is_interruption else failure("error", _told(error)))
                 _report(error, debug=bool(kwargs.get("debug")))
                 # A Ctrl-C inside code that was given as text (Numba makes such) leaves a mark by which Python, run with
                 # -m, kills itself with SIGINT at its end, whatever exit code is asked for. Evaluating text removes it.
@@ -91,10 +86,11 @@ def guarded(command: Callable[Parameters, int | None]) -> Callable[Parameters, N
     return run
 
 
-def _told(error: BaseException, code: int) -> dict[str, object]:
+def _told(error: BaseException) -> dict[str, object]:
     """An error as JSON: its kind, the message that is printed, and the command's exit code."""
-    kind = type(error).__name__ if code != EXIT_INTERNAL else "InternalError"
-    return {"type": kind, "message": message_of(error), "exit_code": code}
+    if isinstance(error, Exception):
+        return failure_of(error).to_json()
+    return Failure(type(error).__name__, message_of(error), exit_code_of(error)).to_json()
 
 
 def _raised() -> dict[int, Callable[[], BaseException]]:
@@ -105,38 +101,23 @@ def _raised() -> dict[int, Callable[[], BaseException]]:
 
 def exit_code_of(error: BaseException) -> int:
     """What the shell is told about an exception."""
-    if isinstance(error, OocbeError):
-        return error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     if isinstance(error, Terminated):
         return EXIT_TERMINATED
     if isinstance(error, BrokenPipeError):
         return EXIT_BROKEN_PIPE
-    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _FULL_DISK):
-        return EXIT_RESOURCES
-    return EXIT_USAGE if isinstance(error, OSError) else EXIT_INTERNAL
+    assert isinstance(error, Exception)
+    return told.exit_code_of(error)
 
 
 def message_of(error: BaseException) -> str:
     """One line for people about an exception: what was wrong and, where it is known, what to do."""
-    return "; ".join([_description_of(error), *getattr(error, "__notes__", [])])
-
-
-def _description_of(error: BaseException) -> str:
-    if isinstance(error, OocbeError):
-        return str(error)
     if isinstance(error, KeyboardInterrupt | Terminated):
         if _was_interrupted_before(error):
             return "interrupted again while temporary files were removed; the next run removes what is left"
         return "interrupted; temporary files are removed"
-    if isinstance(error, MemoryError):
-        return "out of memory; a lower --memory makes oocbe keep less in memory at a time"
-    if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        hint = "; free some space or give another --workdir" if error.errno in _FULL_DISK else ""
-        return f"{where}{error.strerror or error}{hint}"
-    return f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)"
+    return told.message_of(error)
 
 
 def _was_interrupted_before(error: BaseException) -> bool:

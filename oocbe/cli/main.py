@@ -58,6 +58,7 @@ COMMANDS = {
     "dcop": _Command("dcop", "dcop", "oocbe dcop agents.yaml --z 5 --metrics metrics.json"),
     "stress": _Command("stress", "stress", "oocbe stress --rows 1e8 --memory 256MiB --workdir /scratch"),
     "trace": _Command("trace", "trace", "oocbe trace run.json.gz --png run.png"),
+    "simulate": _Command("simulate", "simulate", "oocbe simulate --workers 1000 --pieces run.json.gz --times 1000"),
     "warm-up": _Command("warm_up", "warm_up", "oocbe warm-up"),
     "completion": _Command("completion", "completion", "oocbe completion bash > completions/oocbe"),
     "synth": _Command("synth", "synth_app"),

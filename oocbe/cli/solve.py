@@ -29,7 +29,6 @@ from oocbe.cli.flags import (
     OrderFlag,
     OrderSecondsFlag,
     PieceRowsFlag,
-    ProblemFile,
     ResumeFlag,
     SeedFlag,
     SemiringFlag,
@@ -60,7 +59,13 @@ if TYPE_CHECKING:
 
 @guarded
 def solve(
-    file: ProblemFile,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="The problem, or -; .gz and .xz are decompressed. Several are solved side by side.",
+        ),
+    ],
     json: JsonFlag = False,
     solution: Annotated[Path | None, typer.Option("--solution", help="Write the assignment to this file.")] = None,
     output: Annotated[
@@ -106,15 +111,28 @@ def solve(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; print status and value only.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the plan and a line a bucket.")] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", "-j", metavar="INTEGER", help="Of several FILEs, so many at a time. [default: one a core]"
+        ),
+    ] = None,
     debug: DebugFlag = False,
 ) -> int:
     """Solve FILE exactly by bucket elimination.
+
+    Several files are solved side by side, with a share of the memory each, and a line for each as it ends.
 
     Ends with 0 when the optimum is proven, 10 when the problem is infeasible, 11 when nothing is better than --ub, 20
     when a limit was reached (with the best bound and assignment) or before the --certificate was made, 30 when memory
     or disk ran out, 40 for corrupt data, 2 for wrong use or input.
     """
     given = dict(locals())  # the parameters: nothing else has a name yet
+    file = files[0]
+    if len(files) > 1:
+        from oocbe.cli.many import solve_files
+
+        return solve_files(files, given)
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
     from oocbe.facade import with_reading
     from oocbe.system.deadline import Deadline

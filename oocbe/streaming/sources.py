@@ -75,7 +75,7 @@ class HeldRows:
     def __init__(self, table: Table, stretch_rows: int | None = None) -> None:
         table = to_host(table)
         self.layout, self.dtype, self.rows, self.is_sorted = table.layout, table.dtype, table.rows, table.is_sorted
-        self.row_bytes = row_bytes(self.layout, self.dtype)
+        self.row_bytes = table.row_bytes
         self.stretch_rows = STRETCH_ROWS if stretch_rows is None else stretch_rows
         self._table = table
 
@@ -169,7 +169,7 @@ class StoredRows:
 
     def __init__(self, table: StoredTable, cache: ChunkCache | None = None) -> None:
         self.layout, self.dtype, self.rows, self.is_sorted = table.layout, table.dtype, table.rows, table.is_sorted
-        self.row_bytes = row_bytes(self.layout, self.dtype)
+        self.row_bytes = table.row_bytes
         self.stretch_rows = table.chunk_rows
         self._table = table
         self._cache = cache or ChunkCache(0)

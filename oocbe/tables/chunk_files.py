@@ -22,6 +22,9 @@ KEY_NAMES = "key_{}"
 VALUES_NAME = "values"
 """Folder of the chunks of values."""
 
+LIMB_NAMES = "limb_{}"
+"""Folder of the chunks of a limb of values, from the second on, by its number (:mod:`oocbe.tables.limbs`)."""
+
 PACKED, BLOSC, ZSTD = "packed", "blosc", "zstd"
 """Forms of a chunk on disk: since version 2 of the format, before that, and of version 4, one array a variable."""
 

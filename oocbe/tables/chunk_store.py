@@ -16,7 +16,7 @@ from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore
 
 from oocbe.kernels.cpu.threads import run_all
-from oocbe.tables.chunk_files import KEY_NAMES, PACKED, VALUES_NAME, ZSTD
+from oocbe.tables.chunk_files import KEY_NAMES, LIMB_NAMES, PACKED, VALUES_NAME, ZSTD
 from oocbe.tables.codec import encode
 from oocbe.tables.column_form import column_dtype, column_names, columns_of
 from oocbe.tables.disk import write_file
@@ -90,6 +90,7 @@ class NewArrays:
         chunk_rows: int,
         codec: str,
         budget: DiskBudget,
+        limbs: int = 0,
     ) -> None:
         self._store = RecordingStore(root, manifest, budget)
         self._chunk_rows = chunk_rows
@@ -102,7 +103,8 @@ class NewArrays:
             names, items = column_names(layout), [column_dtype(size) for size in layout.sizes]
         else:
             names, items = [KEY_NAMES.format(word) for word in range(words)], [np.dtype(np.uint64)] * words
-        self._names = [*names, VALUES_NAME]
+        more = [LIMB_NAMES.format(limb) for limb in range(1, limbs)]
+        self._names = [*names, VALUES_NAME, *more]
         self._arrays = [
             self._group.create_array(
                 name,
@@ -112,13 +114,14 @@ class NewArrays:
                 config={"write_empty_chunks": True},
                 **_codecs(codec, item),
             )
-            for name, item in zip(self._names, [*items, dtype], strict=True)
+            for name, item in zip(self._names, [*items, dtype, *[dtype] * len(more)], strict=True)
         ]
 
     def append(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
         """Write rows behind the ``start`` rows there are (a multiple of the chunk size)."""
         self._rows = start + len(values)
-        columns = [*(columns_of(self._layout, keys) if self._codec == ZSTD else keys), values]
+        columns = [*(columns_of(self._layout, keys) if self._codec == ZSTD else keys)]
+        columns += [values] if values.ndim == 1 else list(values.T)
         if self._codec != PACKED:
             for array, column in zip(self._arrays, columns, strict=True):
                 array.resize((self._rows,))

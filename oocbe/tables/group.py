@@ -11,6 +11,7 @@ from oocbe.errors import CorruptDataError, ModelError, UnsupportedError
 from oocbe.tables.chunk_files import CODEC_NAMES
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
 from oocbe.tables.layout import Layout
+from oocbe.tables.limbs import LIMB_BITS, MOST_LIMBS
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES
 
@@ -110,7 +111,8 @@ def check_extent(attributes: Mapping[str, Any]) -> None:
     """Refuse a least and greatest value that no table has (ValueError)."""
     if "extent" in attributes:
         low, high = attributes["extent"]
-        if type(low) is not int or type(high) is not int or not -(1 << 63) <= low <= high < 1 << 63:
+        limit = 1 << max(LIMB_BITS * attributes.get("limbs", 0), 63)
+        if type(low) is not int or type(high) is not int or not -(1 << 63) <= low <= high < limit:
             raise ValueError("extent out of range")
 
 
@@ -141,4 +143,7 @@ def check_table_attributes(attributes: Mapping[str, Any]) -> None:
         raise ValueError("rows or chunk rows out of range")
     if layout_of(attributes).words != attributes["words"]:
         raise ValueError("scope and words do not fit")
+    limbs = attributes.get("limbs", 0)
+    if type(limbs) is not int or not 0 <= limbs <= MOST_LIMBS or (limbs and attributes["dtype"] != "int64"):
+        raise ValueError("limbs out of range")
     check_extent(attributes)

@@ -24,6 +24,7 @@ from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.layout import Layout
+from oocbe.tables.limbs import greatest
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 from oocbe.tables.scratch import remove_locked, remove_partial_folders
@@ -45,6 +46,7 @@ class GroupWriter:
     Parameters
     ----------
     words : arrays of keys beside that of values. version : of the format, which the manifest tells.
+    limbs : of each value (:mod:`oocbe.tables.limbs`); 0 for plain numbers.
     budget : counts what is written and may refuse it; a table that was not finished is given back to it.
     """
 
@@ -59,6 +61,7 @@ class GroupWriter:
         version: int,
         codec: str = PACKED,
         budget: DiskBudget | None = None,
+        limbs: int = 0,
     ) -> None:
         self.path = Path(path)
         self.layout = layout
@@ -71,6 +74,7 @@ class GroupWriter:
             raise UsageError(f"chunk_rows must be 1 to {LARGEST_CHUNK_ROWS:,}, not {chunk_rows:,}")
         self._chunk_rows = chunk_rows
         self._words = words
+        self._limbs = limbs
         self._codec = codec
         self._manifest = Manifest(version=version)
         self._extent: tuple[int, int] | None = None
@@ -125,7 +129,7 @@ class GroupWriter:
         if self.dtype.kind == "f":
             check_numbers(str(self.path), values, self.semiring)
         elif len(values):
-            self._widen_to(int(values.min()), int(values.max()))
+            self._widen_to(0 if self._limbs else int(values.min()), greatest(values))
 
     def _widen_to(self, low: int, high: int) -> None:
         if self._extent is not None:
@@ -153,6 +157,7 @@ class GroupWriter:
                 self._chunk_rows,
                 self._codec,
                 self._budget,
+                self._limbs,
             )
         return self._arrays
 
@@ -197,4 +202,6 @@ class GroupWriter:
         if error.errno not in (*disk.FULL_DISK, errno.EIO, errno.EROFS):
             return error
         what = f"{self.path} ({self._written:,} of at least {self.rows:,} rows written)"
-        return self._budget.failure(error, what, self.rows * (8 * self._words + self.dtype.itemsize))
+        return self._budget.failure(
+            error, what, self.rows * (8 * self._words + self.dtype.itemsize * max(1, self._limbs))
+        )

@@ -24,6 +24,7 @@ from oocbe.tables import disk
 from oocbe.tables.chunk_files import (
     BLOSC,
     KEY_NAMES,
+    LIMB_NAMES,
     PACKED,
     VALUES_NAME,
     ZSTD,
@@ -54,6 +55,7 @@ class StoredTable(OnDisk):
     dtype : dtype of the values.
     rows : number of rows.
     chunk_rows : rows of each chunk but the last.
+    limbs : of each value, as for a table in memory.
     extent : least and greatest value where the table tells (integers, format version 2), else None.
     """
 
@@ -65,6 +67,7 @@ class StoredTable(OnDisk):
         self.rows: int = attributes["rows"]
         self.chunk_rows: int = attributes["chunk_rows"]
         self.is_sorted: bool = attributes["sorted"]
+        self.limbs: int = attributes.get("limbs", 0)
         self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
         self._manifest = manifest
         self._codec = {1: BLOSC, COLUMNS_VERSION: ZSTD}.get(manifest.version, PACKED)
@@ -81,18 +84,19 @@ class StoredTable(OnDisk):
         chunk_rows: int = CHUNK_ROWS,
         codec: str = PACKED,
         budget: DiskBudget | None = None,
+        limbs: int = 0,
     ) -> StoredTableWriter:
         """A writer for a new table, to be used in a ``with`` statement; see :class:`StoredTableWriter`.
 
         codec : ``packed`` (:mod:`oocbe.tables.codec`); ``zstd``, which any Zarr library reads, one array a variable
             (:mod:`oocbe.tables.column_form`); or ``blosc`` for version 1 of the format.
-        budget : counts what is written, and may refuse it.
+        budget : counts what is written, and may refuse it. limbs : of each value (:mod:`oocbe.tables.limbs`).
 
         Raises
         ------
         ModelError : a dtype that tables cannot have. UsageError : the path exists, or chunk_rows is out of range.
         """
-        return StoredTableWriter(path, layout, dtype, semiring, chunk_rows, codec, budget)
+        return StoredTableWriter(path, layout, dtype, semiring, chunk_rows, codec, budget, limbs)
 
     @classmethod
     def save(
@@ -162,7 +166,12 @@ class StoredTable(OnDisk):
     @property
     def nbytes(self) -> int:
         """Bytes of keys and values in memory."""
-        return self.rows * (8 * self.layout.words + self.dtype.itemsize)
+        return self.rows * self.row_bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row in memory: key words and value."""
+        return 8 * self.layout.words + self.dtype.itemsize * max(1, self.limbs)
 
     @property
     def stored_bytes(self) -> int:
@@ -200,9 +209,9 @@ class StoredTable(OnDisk):
         count = max(0, stop - start)
         try:
             keys = np.empty((self.layout.words, count), dtype=np.uint64)
-            values = np.empty(count, dtype=self.dtype)
+            values = np.empty((count, self.limbs) if self.limbs else count, dtype=self.dtype)
         except MemoryError:
-            size = count * (8 * self.layout.words + self.dtype.itemsize)
+            size = count * self.row_bytes
             raise ResourceError(
                 f"{count:,} rows of {self.path} take {format_bytes(size)}, more than the memory left; "
                 "read it by chunks()"
@@ -211,7 +220,8 @@ class StoredTable(OnDisk):
         return Table(self.layout, keys, values, self.semiring, self.is_sorted)
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None, alone: bool = False) -> None:
-        """Rows ``start`` and following into the caller's arrays: (words, rows) and (rows,), or None for keys alone.
+        """Rows ``start`` and following into the caller's arrays: keys (words, rows), values as
+        :meth:`read` gives them, or None for keys alone.
 
         alone : see :meth:`read`.
 
@@ -226,8 +236,10 @@ class StoredTable(OnDisk):
             read_columns(self.path, self._manifest, self.layout, self.chunk_rows, start, keys, values)
             return
         columns = {KEY_NAMES.format(word): column for word, column in enumerate(keys)}
+        limbs: list[NDArray[Any]] = []
         if values is not None:
-            columns[VALUES_NAME] = values
+            limbs = [np.empty(len(values), dtype=self.dtype) for _ in range(self.limbs)]
+            columns |= dict(zip(self._value_names, limbs or [values], strict=True))
         wanted = range(start // self.chunk_rows, -(-stop // self.chunk_rows))
         for chunk in () if alone else self._read_ahead.after(wanted.start, wanted.stop):
             for name in columns:
@@ -241,6 +253,13 @@ class StoredTable(OnDisk):
                 target = column[low - start : high - start]
                 calls.append((f"{name}/c/{chunk}", self._codec, rows, self.chunk_rows, target, low - first))
         run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
+        if values is not None and limbs:
+            np.stack(limbs, axis=1, out=values)
+
+    @property
+    def _value_names(self) -> list[str]:
+        """Arrays of the values: one, and one more for each limb behind the first."""
+        return [VALUES_NAME, *(LIMB_NAMES.format(limb) for limb in range(1, self.limbs))]
 
     @property
     def is_packed(self) -> bool:
@@ -348,7 +367,7 @@ class StoredTable(OnDisk):
             arrays = {n: column_dtype(s).name for n, s in zip(column_names(self.layout), sizes, strict=True)}
         else:
             arrays = {KEY_NAMES.format(word): "uint64" for word in range(self.layout.words)}
-        arrays[VALUES_NAME] = self.dtype.name
+        arrays |= dict.fromkeys(self._value_names, self.dtype.name)
         chunks = -(-self.rows // self.chunk_rows)
         if not chunks == self.chunk_count == len(self._manifest.last_keys):
             raise CorruptDataError(

@@ -14,6 +14,7 @@ from oocbe.model.semiring import MAX_SUM, Semiring
 from oocbe.pictures.shown import Shown
 from oocbe.tables.exchange import InMemory
 from oocbe.tables.layout import Layout
+from oocbe.tables.limbs import limbs_of
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class Table(Shown, InMemory):
     ----------
     layout : scope and bit fields.
     keys : uint64 (words, rows), C-contiguous, word 0 least significant.
-    values : int32, int64, float32 or float64 (rows,).
+    values : int32, int64, float32 or float64 (rows,); counts of several limbs are int64 (rows, limbs), see
+        :mod:`oocbe.tables.limbs`.
     semiring : what joining and marginalising mean for these values.
     is_sorted : whether rows are in ascending order of their keys.
     """
@@ -48,7 +50,8 @@ class Table(Shown, InMemory):
         if self.values.dtype not in VALUE_DTYPES:
             names = ", ".join(d.name for d in VALUE_DTYPES)
             raise ModelError(f"table over {self.layout.scope}: values must be {names}, not {self.values.dtype}")
-        if self.values.shape != (self.keys.shape[1],):
+        of_limbs = self.values.ndim == 2 and self.semiring.counts and self.values.dtype == np.int64
+        if self.values.shape[: 1 if of_limbs else None] != (self.keys.shape[1],):
             raise ModelError(
                 f"table over {self.layout.scope}: {self.keys.shape[1]} keys, values of shape {self.values.shape}"
             )
@@ -106,6 +109,16 @@ class Table(Shown, InMemory):
     def nbytes(self) -> int:
         """Bytes of keys and values."""
         return self.keys.nbytes + self.values.nbytes
+
+    @property
+    def limbs(self) -> int:
+        """Limbs of each value; 0 where values are plain numbers."""
+        return limbs_of(self.values)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row: key words and value."""
+        return 8 * self.layout.words + self.dtype.itemsize * max(1, self.limbs)
 
     @property
     def density(self) -> float:

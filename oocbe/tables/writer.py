@@ -44,11 +44,14 @@ class StoredTableWriter(GroupWriter):
         chunk_rows: int = CHUNK_ROWS,
         codec: str = PACKED,
         budget: DiskBudget | None = None,
+        limbs: int = 0,
     ) -> None:
         if codec not in VERSIONS:
             raise UsageError(f"chunks can be {', '.join(VERSIONS)}, not {codec!r}")
+        if limbs and codec != PACKED:
+            raise UsageError(f"counts of several limbs are written packed, not {codec!r}")
         version = VERSIONS[codec]
-        super().__init__(path, layout, dtype, semiring, chunk_rows, layout.words, version, codec, budget)
+        super().__init__(path, layout, dtype, semiring, chunk_rows, layout.words, version, codec, budget, limbs)
         self.is_sorted = True
         self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
         self._waiting = 0  # rows that are pending
@@ -59,7 +62,8 @@ class StoredTableWriter(GroupWriter):
 
         Parameters
         ----------
-        keys : uint64 (words, rows). values : (rows,) of the table's dtype. Both may be reused when this returns.
+        keys : uint64 (words, rows). values : (rows,) or (rows, limbs), of the table's dtype. Both may be reused when
+            this returns.
 
         Raises
         ------
@@ -70,10 +74,9 @@ class StoredTableWriter(GroupWriter):
             raise ModelError(
                 f"{self.path}: keys must be uint64 ({self.layout.words}, rows), not {keys.dtype} {keys.shape}"
             )
-        if values.dtype != self.dtype or values.shape != (keys.shape[1],):
-            raise ModelError(
-                f"{self.path}: values must be {self.dtype} ({keys.shape[1]},), not {values.dtype} {values.shape}"
-            )
+        shape = (keys.shape[1], self._limbs) if self._limbs else (keys.shape[1],)
+        if values.dtype != self.dtype or values.shape != shape:
+            raise ModelError(f"{self.path}: values must be {self.dtype} {shape}, not {values.dtype} {values.shape}")
         if len(values) == 0:
             return
         self._check_order(keys)
@@ -187,6 +190,8 @@ class StoredTableWriter(GroupWriter):
             "chunk_rows": self._chunk_rows,
             "sorted": self.is_sorted,
         }
+        if self._limbs:
+            attributes["limbs"] = self._limbs
         if self._codec == ZSTD:
             attributes["columns"] = column_names(self.layout)
         if self._extent is not None and self._codec != BLOSC:

@@ -1,71 +1,71 @@
-"""The exact number of feasible assignments, of any size, and of optimal ones.
+"""The exact number of feasible assignments, of any size.
 
-Counts of hundreds of bits do not fit the values of a table. So the forward pass runs several times over the same rows:
+One forward pass in integers. A message's counts have as many *limbs* (:mod:`oocbe.tables.limbs`) as its greatest one
+needs: before a bucket is joined, the greatest counts of what is joined say what no sum of their products exceeds. Most
+messages have counts that int64 holds and are joined like any others, on the way that is quickest for them; the others
+as rows. Messages are not needed again once they are joined, and are forgotten where memory is short.
 
-1. In float64, with exact scaling. All terms are positive, so the relative error is at most the number of roundings on
-   a path times 2^-53, and the count lies in an interval that is known. Where it holds one integer, that is the count.
-2. In 64-bit integers that wrap around: the count modulo 2^64, whatever its size.
-3. Modulo primes, as many as it takes until 2^64 times the primes exceed the interval's width. A prime is so small that
-   a bucket's products of residues, summed over its variable, fit 63 bits; where a bucket has received many messages,
-   some of them are joined, and residues taken, before.
-
-Where rows carry what they consume of linear constraints, a row sums over all ways to share its consumption among the
-messages of its bucket, too: there are at most as many as amounts that fit the capacities for each message but one.
-
-The Chinese remainder theorem then leaves one integer in the interval. (Knuth 1997, section 4.3.2.)
+Rows that carry what they consume of linear constraints are counted by several passes
+(:mod:`oocbe.tasks.count_by_residues`).
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from oocbe.bucket_engine.consumption import Consumption
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket
-from oocbe.elimination.buckets.forward import Forward
+from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.message import Message
-from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.preparation.prepare import Prepared, prepare
+from oocbe.elimination.preparation.linear import carried_in_rows
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.elimination.preparation.zeros import without_zeros
-from oocbe.errors import CorruptDataError, FloatRangeError, LimitError
 from oocbe.model.parts import Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import COUNTING, SUM_PRODUCT
 from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
-from oocbe.system.deadline import look
-from oocbe.table_algebra.join_sum import join_sum
-from oocbe.tables.layout import Layout
-from oocbe.tables.residence import to_host
-from oocbe.tables.table import Table
+from oocbe.tables.limbs import limbs_for
+from oocbe.tasks.count_by_residues import count_by_residues
 from oocbe.tasks.result import finished
-from oocbe.tasks.tables import Tables, compute_tables
+from oocbe.tasks.tables import compute_tables
 
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
 
-WRAP_BITS = 64
-"""Counts modulo 2^64 come for free: integer arithmetic wraps around, and residues need not be taken."""
 
-SMALLEST_FACTOR = 2.0**-900
-"""Products of a bucket's smallest entries stay above this, or rounding below the range of float64 would not be relative
-any more."""
+class _CountMaker(MessageMaker):
+    """Messages of exact counts, in as many limbs as they need."""
+
+    def check_range(self, bucket: Bucket) -> None:
+        """Counts have the limbs that they need."""
+
+    def limbs(self, bucket: Bucket) -> int:
+        """Limbs that hold the product of the greatest counts that are joined, once for each value of the variable."""
+        greatest = math.prod(message.largest_magnitude() for message in bucket.messages)
+        return limbs_for(greatest * self._prepared.problem.sizes[bucket.variable])
 
 
-MOST_FACTORS = 3
-"""Messages of a bucket whose residues are multiplied at once: their primes then have 20 bits."""
+class _CountForward(Forward):
+    """The forward pass of counting."""
 
-MOST_CARRYING_FACTORS = 2
-"""Messages multiplied at once where rows carry what they consume: products are added up over all ways to share it."""
+    maker = _CountMaker
+
+    def run(self, bucket_done: Callable[[int, int, int], None] | None = None, may_forget: bool = True) -> ForwardPass:
+        """Eliminate every variable; joined messages may be forgotten. Else as the base class."""
+        self._store.forgets = _forget
+        return super().run(bucket_done, may_forget=False)
+
+
+def _forget(message: Message) -> bool:
+    """Forget a message that has been joined."""
+    message.forget()
+    return True
 
 
 def count(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:
@@ -74,43 +74,23 @@ def count(problem: Problem, options: SolveOptions, observer: Observer | None = N
     Raises
     ------
     UnsupportedError : see :func:`oocbe.tasks.tables.compute_tables`, and an upper bound that sums can reach.
-    LimitError : counts of one message differ so much that float64 cannot hold them side by side.
-    CorruptDataError : the passes contradict each other.
+    LimitError, CorruptDataError : see :func:`oocbe.tasks.count_by_residues.count_by_residues`.
     """
     bare = hard_part(without_upper_bound(problem))
-    try:
-        tables = compute_tables(bare, options, observer, carries=True)
-    except FloatRangeError as error:
-        raise LimitError(f"{error}; these products are counts, which task logz gives the logarithm of") from None
-    with tables:
-        if tables.outcome.value is None:
-            return finished("count", problem, tables, 0, status="infeasible")
-        low, high = _interval(tables)
-        factors = max((len(b.messages) for b in tables.outcome.buckets), default=1)
-        # The passes in integers have messages of their own, and need the memory of these.
-        tables.store.close()
-        for bucket in tables.outcome.buckets:
-            bucket.messages.clear()
-            bucket.sent = None
-        residues: list[tuple[int, int]] = []
-        modulus = 1
-        begin = time.perf_counter()
-        amounts = _amounts(tables.prepared)
-        factors = min(max(1, factors), MOST_FACTORS if amounts == 1 else MOST_CARRYING_FACTORS)
-        for m in _moduli(factors, max(problem.sizes, default=1) * amounts ** (factors - 1)):
-            if high - low < modulus:
-                break
-            residues.append((_residue(bare, tables, options, m), m))
-            modulus *= m
-        tables.seconds["residues"] = time.perf_counter() - begin
-    value = low + (_combined(residues) - low) % modulus
-    if value > high:
-        raise CorruptDataError(
-            f"{problem.name}: no number in the interval where the pass in float64 puts the count has the residues of "
-            "the passes in integers; a message has changed since it was made"
-        )
-    passes = 1 + len(residues)
-    return finished("count", problem, tables, value, passes=passes, dtype="int64" if residues else "float64")
+    passes = 1
+    if carried_in_rows(bare):
+        found = count_by_residues(bare, options, observer)
+        tables, value, passes = found.tables, found.value, 1 + found.residues
+    else:
+        counted = replace(bare, semiring=COUNTING)
+        with compute_tables(counted, options, observer, forward=_CountForward) as tables:
+            outcome = tables.outcome.value
+        assert outcome is None or isinstance(outcome, int)
+        value = outcome or 0
+    if tables.outcome.value is None:
+        return finished("count", problem, tables, 0, status="infeasible")
+    dtype = tables.prepared.dtype.name if passes == 1 else "int64"
+    return finished("count", problem, tables, value, passes=passes, dtype=dtype)
 
 
 def hard_part(problem: Problem) -> Problem:
@@ -124,169 +104,3 @@ def hard_part(problem: Problem) -> Problem:
         for f in problem.functions
     )
     return replace(problem, functions=functions, constant=1.0, semiring=SUM_PRODUCT)
-
-
-def _interval(tables: Tables) -> tuple[int, int]:
-    """Integers between which the count lies, from the float64 pass."""
-    prepared, outcome = tables.prepared, tables.outcome
-    assert outcome.value is not None
-    roundings = 0
-    amounts = _amounts(prepared)
-    for bucket in outcome.buckets:
-        size = prepared.problem.sizes[bucket.variable]
-        roundings += len(bucket.messages) + size + 2
-        roundings += (len(bucket.messages) + size) * amounts if amounts > 1 else 0
-        least = math.prod(_least(bucket)) if bucket.messages else 1.0
-        if least < SMALLEST_FACTOR:
-            raise LimitError(
-                f"{prepared.problem.name}, bucket of {prepared.problem.variables[bucket.variable].name}: counts of its "
-                "rows differ by more than float64 can hold side by side"
-            )
-    error = Fraction(2 * roundings, 1 << 53)
-    estimate = Fraction(outcome.value) * Fraction(2) ** outcome.exponent
-    return max(0, math.ceil(estimate * (1 - error))), math.floor(estimate * (1 + error))
-
-
-def _amounts(prepared: Prepared) -> int:
-    """How many amounts a row can consume."""
-    return 1 if prepared.consumption is None else math.prod(limit + 1 for limit in prepared.consumption.limits)
-
-
-def _least(bucket: Bucket) -> list[float]:
-    return [min((float(v.min(initial=1)) for v in m.value_pieces()), default=1.0) for m in bucket.messages]
-
-
-def _moduli(factors: int, terms: int) -> Iterator[int]:
-    """2^64, then primes downwards from the largest whose residues' products fit; see the module.
-
-    Parameters
-    ----------
-    factors : messages in one bucket at most. terms : products that are added up before residues are taken.
-    """
-    yield 1 << WRAP_BITS
-    candidate = int(((2.0**63 - 1) / terms) ** (1 / factors))
-    while candidate**factors * terms >= 1 << 63:
-        candidate -= 1
-    while candidate > 2:
-        if _is_prime(candidate):
-            yield candidate
-        candidate -= 1
-    raise LimitError(f"a bucket joins {factors} messages: too many for residues of their products to fit 64 bits")
-
-
-def _is_prime(number: int) -> bool:
-    """Whether a number between 3 and 2^64 is prime (Miller and Rabin, with the bases of Sorenson and Webster 2015)."""
-    if number % 2 == 0:
-        return False
-    power = ((number - 1) & (1 - number)).bit_length() - 1
-    odd = (number - 1) >> power
-    for base in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):
-        if base % number == 0:
-            continue
-        x = pow(base, odd, number)
-        if x in (1, number - 1):
-            continue
-        if all((x := x * x % number) != number - 1 for _ in range(power - 1)):
-            return False
-    return True
-
-
-class _ModularMaker(MessageMaker):
-    """Messages of counting modulo 2^64 (wrapping around) or a prime."""
-
-    modulus = 1 << WRAP_BITS
-
-    def check_range(self, bucket: Bucket) -> None:
-        """Wrapping around is meant, and residues of a small prime cannot."""
-
-    def factors(self, bucket: Bucket) -> Bucket:
-        """The bucket with so few messages that products of residues fit; some are joined, and residues taken."""
-        if self.modulus == 1 << WRAP_BITS:
-            return bucket
-        factors = replace(bucket, messages=list(bucket.messages))
-        most = MOST_FACTORS if self._prepared.consumption is None else MOST_CARRYING_FACTORS
-        while len(factors.messages) > most:
-            factors.messages.sort(key=lambda m: -m.rows)
-            factors.messages.append(self._joined(factors.messages.pop(), factors.messages.pop()))
-        return factors
-
-    def finished(self, table: Table) -> Table:
-        """Residues of the counts."""
-        if self.modulus == 1 << WRAP_BITS:
-            return table
-        table = to_host(table)
-        values: NDArray[Any] = table.values % self.modulus
-        return Table(table.layout, table.keys, values, table.semiring, table.is_sorted)
-
-    def _joined(self, one: Message, other: Message) -> Message:
-        """Two messages as one; the constraints that only both together cover are still to be applied."""
-        prepared = self._prepared
-        scope = tuple(sorted({*one.scope, *other.scope}, key=prepared.position.__getitem__))
-        layout = prepared.layout(scope)
-        if prepared.consumption is not None:
-            return self._joined_carrying(prepared.consumption, scope, one, other)
-        product = self.finished(join_sum(to_host(one.table()), to_host(other.table()), backend="cpu"))
-        tuples = product.layout.unpack(product.keys)[:, [product.layout.place(name) for name in layout.scope]]
-        keys = layout.pack(tuples)
-        rows = np.lexsort(keys)
-        table = Table(layout, np.ascontiguousarray(keys[:, rows]), product.values[rows], product.semiring, True)
-        return Message(scope, table.rows, table.nbytes, is_filtered=False, _table=table)
-
-    def _joined_carrying(
-        self, consumption: Consumption, scope: tuple[int, ...], one: Message, other: Message
-    ) -> Message:
-        """Two messages as one whose rows consume what those of both do, added up over all ways to share it."""
-        layout = self._prepared.layout(scope)
-        own, *names = layout.scope
-        first, second = (to_host(m.table()) for m in (one, other))
-        theirs = own
-        while theirs in first.layout or theirs in second.layout:
-            theirs += "'"
-        apart = replace(second, layout=Layout((theirs, *second.layout.scope[1:]), second.layout.sizes))
-        look()
-        product = self.finished(join_sum(first, apart, backend="cpu"))
-        look()
-        columns = product.layout.unpack(product.keys)
-        amounts = columns[:, product.layout.place(own)] + columns[:, product.layout.place(theirs)]
-        keep = consumption.fits(amounts)
-        places = [product.layout.place(name) for name in names]
-        look()
-        keys = layout.pack(np.column_stack([amounts[keep], columns[keep][:, places]]))
-        look()
-        rows = np.lexsort(keys)
-        keys, values = np.ascontiguousarray(keys[:, rows]), product.values[keep][rows]
-        starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])[: len(rows)])
-        summed = np.add.reduceat(values, starts) if len(rows) else values
-        table = self.finished(Table(layout, np.ascontiguousarray(keys[:, starts]), summed, product.semiring, True))
-        return Message(scope, table.rows, table.nbytes, is_filtered=False, _table=table)
-
-
-def _modular(number: int) -> type[Forward]:
-    """The forward pass of counting modulo a number."""
-
-    class ModulusMaker(_ModularMaker):
-        modulus = number
-
-    class Modular(Forward):
-        maker = ModulusMaker
-
-    return Modular
-
-
-def _residue(bare: Problem, tables: Tables, options: SolveOptions, modulus: int) -> int:
-    """The count modulo a number, with the order that the first pass was run with."""
-    prepared = prepare(bare, COUNTING, tables.choice.order)
-    where = (tables.store.memory_limit, options.workdir, options.chunk_rows)
-    with MessageStore(*where, max_disk=options.max_disk) as store:
-        outcome = _modular(modulus)(prepared, False, store, engine=tables.engine).run()
-    assert isinstance(outcome.value, int)
-    return outcome.value % modulus
-
-
-def _combined(residues: list[tuple[int, int]]) -> int:
-    """The number that has all residues, modulo the product of the moduli (Chinese remainder theorem)."""
-    value, modulus = 0, 1
-    for residue, m in residues:
-        value += modulus * ((residue - value) * pow(modulus, -1, m) % m)
-        modulus *= m
-    return value

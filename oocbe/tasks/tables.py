@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
-from oocbe.elimination.buckets.forward import ForwardPass
+from oocbe.elimination.buckets.forward import Forward, ForwardPass
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.buckets.resources import engine_for, message_memory
 from oocbe.elimination.orders.order_choice import OrderChoice
@@ -66,13 +66,14 @@ def compute_tables(
     *,
     carries: bool = False,
     known: Sequence[int] = (),
+    forward: type[Forward] = Forward,
 ) -> Tables:
     """Run the forward pass in the problem's semiring, every feasible row kept.
 
     Parameters
     ----------
     carries : whether the task can do with rows that carry what they consume of linear constraints.
-    known : an order that was searched for before, in place of a long search.
+    known : an order that was searched for before, in place of a long search. forward : what makes the messages.
 
     Raises
     ------
@@ -97,14 +98,19 @@ def compute_tables(
         raise UnsupportedError("resume: only the optimum or value of a problem can be resumed, not other tasks yet")
     deadline = Deadline(options.time_limit)
     try:
-        return _computed(problem, options, observer, deadline, known)
+        return _computed(problem, options, observer, deadline, known, forward)
     except BaseException:
         deadline.close()
         raise
 
 
 def _computed(
-    problem: Problem, options: SolveOptions, observer: Observer | None, deadline: Deadline, known: Sequence[int]
+    problem: Problem,
+    options: SolveOptions,
+    observer: Observer | None,
+    deadline: Deadline,
+    known: Sequence[int],
+    forward: type[Forward],
 ) -> Tables:
     """The tables of a problem whose constraints can all be enforced."""
     begin = time.perf_counter()
@@ -131,7 +137,7 @@ def _computed(
         return bucket_done
 
     choices = [p.choice for p in plans]
-    race = Race(problem, problem.semiring, choices, False, run, engine, tables=options.tables)
+    race = Race(problem, problem.semiring, choices, False, run, engine, tables=options.tables, forward=forward)
     for attempt in race.rounds():
         with attempt:
             # Tasks go back over all rows of the messages, so none may be forgotten.

@@ -90,7 +90,9 @@ def leaf(lengths: list[int], marginalisation: int, keeps_staircase: bool, bits: 
     rows = np.array(lengths, dtype=np.int64)
     base = np.append(0, np.cumsum(rows)[:-1])
     none = np.zeros(0, dtype=np.int64)
-    tables = TableArrays(np.concatenate(keys), np.concatenate(values), base, rows, base, none, none, 1)
+    tables = TableArrays(
+        np.concatenate(keys), np.concatenate(values), base, rows, base, none, none, 1, np.ones(len(rows), np.int64)
+    )
     here = LeafRows(np.zeros(len(rows), np.int64), rows, none, none, 0, 0, 0)
     functions = FactorPool((), np.zeros(0, dtype=np.int64))
     builder = ProgramBuilder((1,), FactorPool((), np.zeros(1, dtype=np.uint8)), functions, MIN_SUM)

@@ -233,6 +233,8 @@ LOOPS = {
     "table_rows._see": "a block of 2048 rows",
     "table_rows.count_forbidden": FLAG,
     "table_rows.filter_linear": "the coefficients of one linear constraint: one a value of its variables",
+    "limb_leaf.multiplied": "the limbs of two counts",
+    "limb_leaf.join_limbs": A_ROW,
     "trie_search.group_end": A_ROW,
     "trie_search.seek": A_ROW,
     "value_dominance.add_worst_losses": "pairs of cells of one function, of which its caller lets it have at most 2^27",

@@ -52,6 +52,7 @@ from oocbe.pruning.pruner import RowPruner
 from oocbe.settings.tuning import tuning
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.layout import Layout
+from oocbe.tables.limbs import narrowed
 from oocbe.tables.residence import is_on_device
 from oocbe.tables.table import Table, format_bytes
 
@@ -66,6 +67,7 @@ class BucketTask:
     subtree : uint8 (variables,), 1 for those eliminated in the message's subtree.
     pruning : the bound to hold rows against.
     may_cut : whether rows may be joined in pieces. known : what attempts have shown.
+    limbs : of each count (:mod:`oocbe.tables.limbs`); 0 where values are plain numbers.
     """
 
     bucket: Bucket
@@ -75,6 +77,7 @@ class BucketTask:
     covered: list[PackedFactor]
     may_cut: bool
     known: Known = NOTHING
+    limbs: int = 0
 
 
 class MessageMaker:
@@ -204,7 +207,9 @@ class MessageMaker:
             consumption = self._prepared.consumption
             pruning = self._pruner.for_message(subtree_members(subtree), bucket.separator, consumption)
         layout = self._prepared.layout(bucket.separator)
-        return BucketTask(bucket, layout, subtree, pruning, self._constraints.covered_by(bucket), may_cut)
+        limbs = self.limbs(bucket)
+        known = Known(needs_rows=WhyForm.LIMBS) if limbs else NOTHING
+        return BucketTask(bucket, layout, subtree, pruning, self._constraints.covered_by(bucket), may_cut, known, limbs)
 
     def _decide(self, task: BucketTask) -> Strategy:
         """How the message is made, by what is known now; memory is freed for it, as far as can be."""
@@ -215,7 +220,7 @@ class MessageMaker:
             cells,
             cells * domains[bucket.variable],
             dtype.itemsize,
-            8 * task.layout.words + dtype.itemsize,
+            8 * task.layout.words + dtype.itemsize * max(1, task.limbs),
             self._complete.expected_rows(bucket, task.covered) if self._complete.tables == "auto" else 0.0,
             [m.as_input(domains, dtype) for m in bucket.messages],
         )
@@ -239,6 +244,10 @@ class MessageMaker:
     def factors(self, bucket: Bucket) -> Bucket:
         """What is joined for a bucket: itself, unless a subclass joins some of its messages beforehand."""
         return bucket
+
+    def limbs(self, bucket: Bucket) -> int:
+        """Limbs of each count of a bucket's message: 0, plain numbers, unless a subclass counts."""
+        return 0
 
     def finished(self, table: Table) -> Table:
         """Rows as the message has them, from those of the join: the same, unless a subclass changes values."""
@@ -318,6 +327,7 @@ class MessageMaker:
             bucket.functions,
             max((t.rows for t in tables), default=0),
             task.pruning,
+            task.limbs,
         )
         while True:
             most = strategy.most_rows
@@ -348,6 +358,8 @@ class MessageMaker:
         if self._pruner is not None and prepared.consumption is None and not is_on_device(message):
             message = self._pruner.held(message, subtree_members(task.subtree), bucket.separator)
         message = self.finished(message)
+        if message.limbs:
+            message = replace(message, values=narrowed(message.values))
         if self._dominance is not None:
             message = self._dominance.drop_dominated(message, bucket.separator, task.subtree, engine)
         if not is_on_device(message):
@@ -376,6 +388,7 @@ class MessageMaker:
             prepared.dtype,
             max((m.rows for m in bucket.messages), default=0),
             self._name_of(bucket),
+            task.limbs,
         )
         with reading(prepared, bucket):
             return pieces.publish(place, join)

@@ -27,6 +27,7 @@ from oocbe.errors import LimitError
 from oocbe.model.semiring import Combination
 from oocbe.pruning.pruner import RowPruner
 from oocbe.tables.complete import CompleteTable
+from oocbe.tables.limbs import total
 from oocbe.tables.residence import to_host
 from oocbe.tables.table import Table
 from oocbe.tracing.recorder import ELIMINATION, span
@@ -193,7 +194,8 @@ class Forward:
 
     def _absorb(self, outcome: ForwardPass, table: Table) -> None:
         """Combine a message without variables, and with all that it may consume, with the result."""
-        value = self._prepared.semiring.reduce(to_host(table).values).item()
+        values = to_host(table).values
+        value = total(values) if table.limbs else self._prepared.semiring.reduce(values).item()
         assert outcome.value is not None
         if self._prepared.semiring.combination is Combination.ADD:
             outcome.value = outcome.value + value

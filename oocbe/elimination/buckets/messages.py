@@ -189,9 +189,9 @@ class MessageStore:
 
         path : from :meth:`new_table`. head : a table of the layout, dtype and semiring of them all.
         """
-        chunk_rows = self._rows_a_chunk(8 * head.layout.words + head.values.dtype.itemsize)
-        dtype, semiring = head.values.dtype, head.semiring
-        return StoredTable.create(path, head.layout, dtype, semiring, chunk_rows=chunk_rows, budget=self.budget)
+        chunk_rows = self._rows_a_chunk(head.row_bytes)
+        like, limbs = (head.layout, head.values.dtype, head.semiring), head.limbs
+        return StoredTable.create(path, *like, chunk_rows=chunk_rows, budget=self.budget, limbs=limbs)
 
     def publish_written(
         self, place: int, scope: tuple[int, ...], stored: StoredTable | StoredCompleteTable, exponent: int

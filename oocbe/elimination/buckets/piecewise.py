@@ -145,15 +145,14 @@ class PiecewiseBucket:
 
     def _written(self, path: Path, join: BucketJoin, tables: Iterable[Table]) -> StoredTable:
         """Tables that are made and written one by one, as one on disk."""
-        with self._store.row_writer(path, _head_of(join)) as writer:
+        with self._store.row_writer(path, join.head()) as writer:
             for table in tables:
                 writer.append(table.keys, table.values)
         return StoredTable.open(path)
 
     def _first(self, tables: Iterator[Table], join: BucketJoin) -> tuple[Table | None, Iterator[Table]]:
         """All rows as one table where they are few; else None and all of them."""
-        row_bytes = 8 * join.scope.layout.words + join.dtype.itemsize
-        most = int(self._room * tuning().held_share) // row_bytes
+        most = int(self._room * tuning().held_share) // join.head().row_bytes
         if self._engine.piece_rows is not None:
             most = min(most, self._engine.piece_rows)
         head: list[Table] = []
@@ -163,7 +162,7 @@ class PiecewiseBucket:
             rows += table.rows
             if rows > most:
                 return None, chain(head, tables)
-        return _laid_end_to_end(_head_of(join), head), iter(())
+        return _laid_end_to_end(join.head(), head), iter(())
 
     def _finished(self, table: Table) -> tuple[Table, int]:
         """A message in memory without dominated rows, scaled."""
@@ -216,13 +215,6 @@ class _Observed:
             self.least = min(self.least, table.values.min().item())
             self.greatest = max(self.greatest, table.values.max().item())
             yield table
-
-
-def _head_of(join: BucketJoin) -> Table:
-    """A table without rows like those that come of a join."""
-    layout = join.scope.layout
-    keys = np.empty((layout.words, 0), dtype=np.uint64)
-    return Table(layout, keys, np.empty(0, dtype=join.dtype), join.semiring, is_sorted=True)
 
 
 def _laid_end_to_end(head: Table, tables: list[Table]) -> Table:

@@ -17,6 +17,7 @@ from oocbe.errors import ValueRangeError
 from oocbe.model.infeasible import largest_feasible
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Semiring
+from oocbe.tables.limbs import greatest
 
 INT64_LIMIT = 2**63 - 1
 """Largest number that int64 holds."""
@@ -109,7 +110,12 @@ def _largest(values: np.ndarray[Any, Any], default: float | None) -> int:
 
 
 def largest_magnitude(values: np.ndarray[Any, Any]) -> int:
-    """Largest absolute value of integers, exactly (the lowest integer of a dtype has no positive twin); 0 of none."""
+    """Largest absolute value of integers, exactly (the lowest integer of a dtype has no positive twin); 0 of none.
+
+    values : (rows,), or counts of several limbs (:mod:`oocbe.tables.limbs`).
+    """
+    if values.ndim == 2:
+        return greatest(values)
     return max(abs(int(values.max())), abs(int(values.min()))) if len(values) else 0
 
 

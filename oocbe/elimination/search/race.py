@@ -120,6 +120,7 @@ class Race:
     run : keeps messages and remembers attempts. engine : computes the buckets.
     pruner : the bound to hold rows against; None: all are kept.
     tables : form of the messages, as for :class:`oocbe.elimination.buckets.forward.Forward`.
+    forward : what makes them.
 
     Attributes
     ----------
@@ -136,6 +137,7 @@ class Race:
         engine: BucketEngine,
         pruner: RowPruner | None = None,
         tables: str = INCOMPLETE,
+        forward: type[Forward] = Forward,
     ) -> None:
         self._problem = problem
         self._semiring = semiring
@@ -144,6 +146,7 @@ class Race:
         self._engine = engine
         self._pruner = pruner
         self._tables = tables
+        self._forward = forward
         self._standing = [_Runner(number, choice, choice.cost()) for number, choice in enumerate(choices)]
         self._turn = 0
         self.attempts = 0
@@ -204,7 +207,7 @@ class Race:
         if pruner is not None:
             store.set_aside(pruner.nbytes)
         prepared = prepare(self._problem, self._semiring, choice.order)
-        forward = Forward(prepared, self._dominance, store, cap, self._engine, pruner, self._tables)
+        forward = self._forward(prepared, self._dominance, store, cap, self._engine, pruner, self._tables)
         return Attempt(choice, prepared, store, forward, self._run)
 
 

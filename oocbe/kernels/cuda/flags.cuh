@@ -1,5 +1,10 @@
 // Units of work that flag whether they leave something: flags are recorded, counted, and what is flagged is written in
-// order. WORDS, VALUE: key words and type of the rows. Needs integers.cuh.
+// order. WORDS, VALUE: key words and type of the rows. LIMBS, where it is not 0: values that each row has side by side.
+// Needs integers.cuh.
+
+#ifndef LIMBS
+#define LIMBS 0
+#endif
 
 #define THREADS 256
 
@@ -40,5 +45,10 @@ keep_flagged(const u64 *keys, const VALUE *values, i64 rows, const u32 *ballots,
     i64 place = place_of(row, ballots, block_ends);
     #pragma unroll
     for (int w = 0; w < WORDS; w++) kept_keys[w * kept + place] = keys[w * rows + row];
+#if LIMBS
+    #pragma unroll
+    for (int i = 0; i < LIMBS; i++) kept_values[place * LIMBS + i] = values[row * LIMBS + i];
+#else
     kept_values[place] = values[row];
+#endif
 }

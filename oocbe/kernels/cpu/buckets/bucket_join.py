@@ -92,6 +92,7 @@ def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any
     levels = len(join_program.runs.word)
     at_leaves = walk_start.stop_level == levels
     lookup_count = max(1, join_program.lookups.level_start[levels + 2])
+    items = max(1, join_program.semiring.limbs)
     value_type, bound_type = table_arrays.values.dtype, join_program.bounds.entries.dtype
     state = WalkState(
         np.zeros(words, dtype=np.uint64),
@@ -106,6 +107,7 @@ def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any
         np.zeros(levels + 1, dtype=bound_type),
         np.zeros((levels + 1, count_tables), dtype=bound_type),
         np.zeros(levels + 1, dtype=bound_type),
+        np.zeros((2, items), dtype=np.uint64),
     )
     leaf_room = 1
     if consumption is not None and at_leaves:
@@ -116,7 +118,7 @@ def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any
 
     capacity = max(64, (walk_start.last - walk_start.first) * 2, leaf_room)
     keys = np.empty((words, capacity), dtype=np.uint64)
-    values = np.empty((1, capacity if at_leaves else 0), dtype=value_type)
+    values = np.empty((1, capacity * items if at_leaves else 0), dtype=value_type)
     low = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
     high = np.empty((count_tables, 0 if at_leaves else capacity), dtype=np.int64)
 
@@ -138,7 +140,7 @@ def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any
         capacity = count + max(count, 2 * leaf_room)
         keys = grown(keys, count, capacity)
         if at_leaves:
-            values = grown(values, count, capacity)
+            values = grown(values, count * items, capacity * items)
         else:
             low = grown(low, count, capacity)
             high = grown(high, count, capacity)

@@ -28,6 +28,7 @@ class TableArrays(NamedTuple):
     priced : (all rows,), what each row's value and consumption are worth in ``price_scale``: the values themselves
         where no consumption is carried. Unused where nothing is pruned.
     price_scale : what ``priced`` is multiplied by to be compared with bounds.
+    limbs : (tables,), values that each row has: 1, or the limbs of its count (:mod:`oocbe.tables.limbs`).
     """
 
     keys: NDArray[np.uint64]
@@ -38,6 +39,7 @@ class TableArrays(NamedTuple):
     least: NDArray[Any]
     priced: NDArray[Any]
     price_scale: Any
+    limbs: NDArray[np.int64]
 
 
 class RunArrays(NamedTuple):
@@ -111,11 +113,18 @@ class LeafArrays(NamedTuple):
 
 
 class SemiringCodes(NamedTuple):
-    """What joining and eliminating mean: codes of :mod:`oocbe.model.semiring`, and the neutral value of joining."""
+    """What joining and eliminating mean.
+
+    Attributes
+    ----------
+    combination, marginalisation : codes of :mod:`oocbe.model.semiring`. one : the neutral value of joining.
+    limbs : of each count that is made (:mod:`oocbe.tables.limbs`); 0 where values are plain numbers.
+    """
 
     combination: int
     marginalisation: int
     one: Any
+    limbs: int
 
 
 class BoundArrays(NamedTuple):
@@ -258,6 +267,7 @@ class WalkState(NamedTuple):
     permitted_values : uint64 (levels + 1,), of the 64 values around the one that is enumerated.
     reached, least_sum : (levels + 1,), least : (levels + 1, tables), in the dtype of the bounds: what their tables say
         of the levels before; least ``priced`` among the tables' rows, of all tables together and of each.
+    product : uint64 (2, limbs), of the counts of a leaf.
     """
 
     key: NDArray[np.uint64]
@@ -272,6 +282,7 @@ class WalkState(NamedTuple):
     reached: NDArray[Any]
     least: NDArray[Any]
     least_sum: NDArray[Any]
+    product: NDArray[np.uint64]
 
 
 class WalkLists(NamedTuple):

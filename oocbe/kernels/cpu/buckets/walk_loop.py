@@ -9,6 +9,7 @@ import numpy as np
 from oocbe.kernels.cpu.buckets.consumption_leaf import join_consumptions, write_rows
 from oocbe.kernels.cpu.buckets.consumption_runs import GIVEN_UP, NO_ROOM
 from oocbe.kernels.cpu.buckets.join_arrays import LeafRows
+from oocbe.kernels.cpu.buckets.limb_leaf import join_limbs
 from oocbe.kernels.cpu.buckets.trie_search import group_end, seek
 from oocbe.kernels.cpu.buckets.value_leaf import join_values
 from oocbe.kernels.cpu.buckets.walk_steps import bound_part, gather, least_value
@@ -66,9 +67,20 @@ def walk_on(
     item_keys, item_low, item_high = start.keys, start.low, start.high
     start_level, stop_level = start.level, start.stop_level
     made, stop = shared.made, shared.stop
-    key, low, high, position, places, index, active, active_to, permitted_values, reached, least, least_sum = state
+    key, low, high, position, places, index = (
+        state.key,
+        state.low,
+        state.high,
+        state.position,
+        state.places,
+        state.indices,
+    )
+    active, active_to, permitted_values = state.active, state.active_to, state.permitted_values
+    reached, least, least_sum, product = state.reached, state.least, state.least_sum, state.product
     out_keys, out_values, out_low, out_high = output
     prunes = len(slack) > 0
+    limbs = semiring.limbs
+    items = max(1, limbs)
 
     words, capacity = out_keys.shape
     count_tables = len(key_base)
@@ -149,14 +161,18 @@ def walk_on(
                         if count > row_limit or made[0] > row_limit:
                             return given_up, zero, (item, level, steps, count, pruned)
                         continue
-                    found, total = join_values(tables, leaf, semiring, rows, places)
+                    if limbs > 0:
+                        found = join_limbs(tables, leaf, rows, places, product, out_values, count * items)
+                        total = out_values[count * items]
+                    else:
+                        found, total = join_values(tables, leaf, semiring, rows, places)
                     if found and prunes and reached[levels] + total * scale >= slack[levels + 1]:
                         found = False
                         pruned += 1
                     if found:
                         for w in range(words):
                             out_keys[w, count] = key[w]
-                        out_values[count] = total
+                        out_values[count * items] = total
                         count += 1
                         if count & SHARED_STEP == 0:
                             made[0] += SHARED_STEP + 1

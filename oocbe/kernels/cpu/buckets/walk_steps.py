@@ -18,7 +18,7 @@ class Walk(NamedTuple):
     Attributes
     ----------
     keys : uint64 (words, capacity), separator keys (or their prefixes), ascending.
-    values : value dtype (capacity,), one a leaf; unused for partial walks.
+    values : value dtype (capacity,), one a leaf, or of counts their limbs; unused for partial walks.
     low, high : int64 (tables, capacity), row range of each table; used for partial walks only.
     filled : rows in use.
     complete : False where a limit was passed, or ``stop`` was set, and the walk given up.

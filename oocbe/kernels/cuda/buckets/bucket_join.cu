@@ -3,10 +3,14 @@
 // an item's range, or a value of an enumerating run) whether it makes a child, write_children writes the children at
 // places that the prefix sums of the counts give them. Children keep the order of their units, so rows come out sorted.
 // With PRUNES, units go whose bound reaches the slack of their level (oocbe/bucket_engine/row_pruning.py).
-// variants: WORDS=2 VALUE=int|double COMBINATION=0|1 MARGINALISATION=1|3 PRUNES=0|1
+// With LIMBS, values are counts of so many limbs; those of the tables may have fewer (oocbe/tables/limbs.py).
+// variants: WORDS=2 VALUE=long long|int|double COMBINATION=1|0|1 MARGINALISATION=2|1|3 PRUNES=0|0|1 LIMBS=3|0|0
 #include "integers.cuh"
 #include "values.cuh"
 #include "flags.cuh"
+#if LIMBS
+#include "limbs.cuh"
+#endif
 
 #define MOST_TABLES 32
 
@@ -66,6 +70,7 @@ struct Level {
 
 struct Leaf {
     const u64 *tables;
+    const i64 *limbs;           // (tables,): of each table's values; 1 where they are plain numbers
     i64 table_count;
     LookupArrays lookups;
     LeafArrays leaf;
@@ -268,7 +273,11 @@ reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *block_counts) {
     __shared__ u32 warp_counts[THREADS / 32];
     i64 item = (i64)blockIdx.x * THREADS + threadIdx.x;
     bool found = false;
+#if LIMBS
+    u64 total[LIMBS] = {};
+#else
     VALUE total = 0;
+#endif
     if (item < p.items) {
         u64 key[WORDS];
         #pragma unroll
@@ -295,31 +304,52 @@ reduce_leaves(Leaf p, VALUE *totals, u32 *ballots, i64 *block_counts) {
                 }
             }
             if (!((allowed >> (x & 63)) & 1)) continue;
-            VALUE value = COMBINATION == 0 ? 0 : 1;
             bool present = true;
+#if LIMBS
+            u64 value[LIMBS] = {1};
+#else
+            VALUE value = COMBINATION == 0 ? 0 : 1;
+#endif
             if (p.table_count > 0) {
+#if LIMBS
+                multiply(value, (const u64 *)p.tables[2] + (first + c) * p.limbs[0], p.limbs[0]);
+#else
                 value = ((const VALUE *)p.tables[2])[first + c];
+#endif
                 for (i64 t = 1; t < p.table_count && present; t++) {
                     const u64 *column = (const u64 *)p.tables[3 * t];
                     u32 at = pointer[t], end = p.item_high[t * p.items + item];
                     while (at < end && (i64)(column[at] & p.leaf.mask) < x) at++;
                     pointer[t] = at;
                     present = at < end && (i64)(column[at] & p.leaf.mask) == x;
+#if LIMBS
+                    if (present) multiply(value, (const u64 *)p.tables[3 * t + 2] + at * p.limbs[t], p.limbs[t]);
+#else
                     if (present) value = combine(value, ((const VALUE *)p.tables[3 * t + 2])[at]);
+#endif
                 }
             }
             if (!present) continue;
+#if LIMBS
+            add(total, value);  // there are no functions: whatever is feasible counts as one
+#else
             for (i64 f = p.function_from; f < p.function_to; f++) {
                 i64 index = gather(p.lookups, key, f);
                 value = combine(value, p.leaf.values[p.lookups.base[f] + index * p.leaf.size + x]);
             }
             total = found ? marginalise(total, value) : value;
+#endif
             found = true;
         }
 #if PRUNES
         if (found && bound_of(p.bounds, key) + (wide)total * p.bounds.arrays.scale >= p.bounds.slack) found = false;
 #endif
+#if LIMBS
+        #pragma unroll
+        for (int i = 0; i < LIMBS; i++) totals[item * LIMBS + i] = (VALUE)total[i];
+#else
         totals[item] = total;
+#endif
     }
     record(found, item, ballots, block_counts, warp_counts);
 }

@@ -31,6 +31,9 @@ from oocbe.system.deadline import look
 from oocbe.system.pieces import Worklist
 
 SOURCE = "bucket_join"
+DEVICE_LIMBS = 8
+"""Limbs of counts that are joined here: each number of them is a compilation, and registers are few."""
+
 MOST_TABLES = 32
 """Tables of one bucket that a thread can follow, as in the source."""
 
@@ -103,7 +106,8 @@ class DeviceProgram:
     Parameters
     ----------
     program : the bucket, without consumption in its rows.
-    tables : device keys uint64 (words, rows) and values of each table; kept alive by this object.
+    tables : device keys uint64 (words, rows) and values of each table, (rows,), or (rows, limbs) of counts
+        (:mod:`oocbe.tables.limbs`) where the program makes such; kept alive by this object.
     words : of the separator's keys. dtype : of the values.
     """
 
@@ -123,11 +127,12 @@ class DeviceProgram:
             for group in (program.lookups, program.leaf, program.bounds)
         ]
         host = [field for group in groups for field in group if isinstance(field, np.ndarray)]
+        limbs = np.array([v.shape[1] if v.ndim == 2 else 1 for _, v in tables], dtype=np.int64)
         # The first frontier's arrays travel with them: a copy takes as long as a launch, however short it is.
         root = self._root_arrays()
-        self._buffer, places = pack([addresses, parts, *host, *root])
+        self._buffer, places = pack([addresses, parts, limbs, *host, *root])
         at = (int(self._buffer.data.ptr) + 8 * place for place in places)
-        self.tables_at, self.parts_at = next(at), next(at)
+        self.tables_at, self.parts_at, self.limbs_at = next(at), next(at), next(at)
         self.lookups, self.leaf, self.bounds = (
             [next(at) if isinstance(field, np.ndarray) else structs.word(field) for field in group] for group in groups
         )
@@ -152,6 +157,7 @@ class DeviceProgram:
             "COMBINATION": program.semiring.combination,
             "MARGINALISATION": program.semiring.marginalisation,
             "PRUNES": int(self.prunes),
+            "LIMBS": program.semiring.limbs,
         }
 
     def _root_arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -166,7 +172,7 @@ class DeviceProgram:
         return kernel(SOURCE, name, **self._definitions)
 
     def join(self, row_limit: int) -> tuple[Any, Any]:
-        """Keys uint64 (words, rows), ascending, and values (rows,), on the device.
+        """Keys uint64 (words, rows), ascending, and values (rows,) or (rows, limbs), on the device.
 
         Raises
         ------
@@ -187,7 +193,7 @@ class DeviceProgram:
         if len(parts) == 1:
             return parts[0]
         if not parts:
-            return cupy().empty((self.words, 0), dtype=np.uint64), cupy().empty(0, dtype=self.dtype)
+            return cupy().empty((self.words, 0), dtype=np.uint64), self._values(0)
         return cupy().concatenate([k for k, _ in parts], axis=1), cupy().concatenate([v for _, v in parts])
 
     def _driver(self, level: int) -> int:
@@ -271,6 +277,7 @@ class DeviceProgram:
             SOURCE,
             "Leaf",
             tables=self.tables_at,
+            limbs=self.limbs_at,
             table_count=len(self.tables),
             lookups=self.lookups,
             leaf=self.leaf,
@@ -283,9 +290,14 @@ class DeviceProgram:
             items=items,
             bounds=self._bounds_of(0, levels, levels + 1, None),
         )
-        totals = cupy().empty(items, dtype=self.dtype)
+        totals = self._values(items)
         ballots, block_ends = flag(self.kernel("reduce_leaves"), items, struct, totals)
         return keep_flagged(self.kernel, frontier.keys, totals, ballots, block_ends)
+
+    def _values(self, rows: int) -> Any:
+        """Values for so many rows, not set."""
+        limbs = self.program.semiring.limbs
+        return cupy().empty((rows, limbs) if limbs else rows, dtype=self.dtype)
 
     def _bounds_of(self, first: int, last: int, slack: int, totals: Any) -> list[int]:
         """The bound's tables of some levels, and the number of the slack that they are held against; or zeros."""

@@ -49,13 +49,16 @@ def prefix_sum(counts: Any, into: Any | None = None) -> Any:
 def keep_flagged(
     kernels: Callable[[str], Any], keys: Any, values: Any, ballots: Any, block_ends: Any
 ) -> tuple[Any, Any]:
-    """Rows whose flag is set, in their order; the inputs themselves where all are."""
+    """Rows whose flag is set, in their order; the inputs themselves where all are.
+
+    keys : uint64 (words, rows). values : (rows,), or (rows, limbs) where the kernels are compiled for these.
+    """
     rows = len(values)
     kept = int(block_ends[-1]) if rows else 0
     if kept == rows:
         return keys, values
     kept_keys = cupy().empty((keys.shape[0], kept), dtype=np.uint64)
-    kept_values = cupy().empty(kept, dtype=values.dtype)
+    kept_values = cupy().empty((kept, *values.shape[1:]), dtype=values.dtype)
     arguments = (keys, values, rows, ballots, block_ends, kept_keys, kept_values, kept)
     launch(kernels("keep_flagged"), blocks_for(rows), THREADS, *arguments)
     return kept_keys, kept_values

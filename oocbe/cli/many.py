@@ -1,0 +1,91 @@
+"""``oocbe solve FILE FILE…``: several files side by side, a line for each as its solve ends."""
+
+from __future__ import annotations
+
+import json as writer
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from oocbe.cli import envelope
+from oocbe.cli.flags import options_from
+from oocbe.cli.output import note, seconds
+from oocbe.results.numerals import all_digits
+from oocbe.system.interruption import current
+
+if TYPE_CHECKING:
+    from oocbe.tasks.many import Outcome
+
+OF_ONE_FILE = ("solution", "output", "certificate", "trace", "report", "evidence", "k", "temperature", "verbose")
+"""Flags that are about one file."""
+
+
+def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
+    """Solve files side by side.
+
+    Parameters
+    ----------
+    files : two or more. parameters : those of the command, by name.
+
+    Returns
+    -------
+    The exit code: 0 where every optimum was proven; else the greatest code of a file that failed, or, where none did,
+    of one that ended otherwise.
+    """
+    from oocbe.errors import UsageError
+
+    given = [f"--{name}" for name in OF_ONE_FILE if parameters[name]]
+    if parameters["task"] != "optimum":
+        given.append("--task")
+    if given:
+        raise UsageError(f"{given[0]}: this is for one FILE, not for {len(files)}; call oocbe once for each")
+    if Path("-") in files:
+        raise UsageError("-: standard input is one problem; several are files")
+    jobs, json, format = parameters["jobs"], parameters["json"], parameters["format"]
+    assert isinstance(jobs, int | None) and isinstance(format, str | None)
+    options = options_from(parameters)
+    from oocbe.tasks.many import solve_many
+
+    outcomes = solve_many(files, options, workers=jobs, format=format)
+    interruption = current()
+    if interruption is not None:
+        interruption.is_answered = True  # a line a file: there is no object for all of them
+    failed, ended = 0, 0
+    with closing(outcomes):
+        for outcome in outcomes:
+            if outcome.failure is not None:
+                failed = max(failed, outcome.exit_code)
+                note(f"oocbe: {outcome.failure.message}")
+            ended = max(ended, outcome.exit_code)
+            if json:
+                _print_line(files[outcome.number], outcome)
+            else:
+                _print(outcome, quiet=bool(parameters["quiet"]))
+    return failed or ended
+
+
+def _print_line(file: Path, outcome: Outcome) -> None:
+    """The outcome as one line of JSON: the object that the file alone would have given."""
+    envelope.begin("solve", {"file": file})
+    if outcome.result is not None:
+        content = outcome.result.to_json()
+    else:
+        assert outcome.failure is not None
+        content = envelope.failure("error", outcome.failure.to_json())
+    with all_digits():
+        typer.echo(writer.dumps(envelope.wrapped(content), allow_nan=False))
+
+
+def _print(outcome: Outcome, quiet: bool) -> None:
+    """The outcome as a line: file, status, value, and the time that it took."""
+    result = outcome.result
+    if result is None:
+        typer.echo(f"{outcome.problem}  error")
+        return
+    with all_digits():
+        line = f"{outcome.problem}  {result.status}" + ("" if result.value is None else f" {result.value}")
+    bound = "" if result.bound is None or result.status == "optimal" else f", bound {result.bound}"
+    typer.echo(line if quiet else f"{line}{bound}  ({seconds(result.seconds.get('total', 0.0))})")

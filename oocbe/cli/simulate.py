@@ -1,0 +1,100 @@
+"""``oocbe simulate``: how long a run would take on many workers, by what was measured of its pieces."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oocbe.cli.failures import guarded
+from oocbe.cli.flags import DebugFlag, JsonFlag
+from oocbe.cli.output import print_json, print_rows, seconds
+
+if TYPE_CHECKING:
+    from oocbe.schedule.simulation import Simulated
+    from oocbe.schedule.stages import Stage
+
+PIECES_A_SEGMENT = 8
+"""Pieces that a segment of invented work has at the median, so that shorter ones can be cut, too."""
+
+
+@guarded
+def simulate(
+    workers: Annotated[int, typer.Option("--workers", metavar="INTEGER", help="Workers at the beginning.")],
+    pieces: Annotated[
+        Path | None,
+        typer.Option("--pieces", metavar="TRACE", help="A trace that --trace has written: what to schedule."),
+    ] = None,
+    times: Annotated[
+        int, typer.Option("--times", metavar="INTEGER", help="Take each of its pieces so many times.")
+    ] = 1,
+    segments: Annotated[
+        float | None,
+        typer.Option("--segments", metavar="NUMBER", help="In place of a trace: work of so many segments a worker."),
+    ] = None,
+    segment_seconds: Annotated[
+        float, typer.Option("--segment-seconds", metavar="SECONDS", help="Longest segment, at the median.")
+    ] = 4.0,
+    straggling: Annotated[
+        float,
+        typer.Option("--straggling", metavar="NUMBER", help="Equal segments' 95th percentile over their median."),
+    ] = 3.0,
+    lost: Annotated[
+        float, typer.Option("--lost", metavar="SHARE", help="Share of the workers that are lost for good.")
+    ] = 0.01,
+    seed: Annotated[int, typer.Option("--seed", metavar="INTEGER", help="Seed of what is random.")] = 0,
+    json: JsonFlag = False,
+    debug: DebugFlag = False,
+) -> None:
+    """Simulate a run on many workers, with stragglers and failures, and print its efficiency."""
+    from oocbe.errors import UsageError
+    from oocbe.schedule.simulation import Conditions
+    from oocbe.schedule.simulation import simulate as run
+
+    conditions = Conditions(segment_seconds, min(0.5, segment_seconds), straggling=straggling, lost=lost, seed=seed)
+    if (pieces is None) == (segments is None):
+        raise UsageError("give what to schedule: a trace by --pieces, or --segments")
+    if times < 1:
+        raise UsageError(f"--times must be at least 1, not {times}")
+    stages = _stages(pieces, times) if pieces is not None else _invented(workers, segments or 0.0, segment_seconds)
+    found = run(stages, workers, conditions)
+    if json:
+        print_json(
+            {"schema_version": 1, **asdict(found), "efficiency": found.efficiency, "conditions": asdict(conditions)}
+        )
+    print_rows(_facts(found, stages), err=json)
+
+
+def _stages(path: Path, times: int) -> list[Stage]:
+    from oocbe.schedule.stages import repeated, stages_of
+    from oocbe.tracing.trace_file import read_trace
+
+    return repeated(stages_of(read_trace(path)), times)
+
+
+def _invented(workers: int, segments: float, segment_seconds: float) -> list[Stage]:
+    """One stage of so many segments a worker."""
+    import numpy as np
+
+    from oocbe.errors import UsageError
+    from oocbe.schedule.stages import Stage
+
+    count = round(segments * workers * PIECES_A_SEGMENT)
+    if count < 1:
+        raise UsageError(f"--segments {segments}: this is less than one piece of work")
+    return [Stage("segments", np.full(count, segment_seconds / PIECES_A_SEGMENT))]
+
+
+def _facts(found: Simulated, stages: list[Stage]) -> list[tuple[str, object]]:
+    serial = sum(stage.serial for stage in stages)
+    return [
+        ("workers", f"{found.workers:,}"),
+        ("efficiency", f"{found.efficiency:.3f}"),
+        ("time", seconds(found.seconds)),
+        ("work", f"{seconds(found.work)} of one worker, in {found.segments:,} segments of {len(stages):,} stages"),
+        ("serial", seconds(serial) if serial else None),
+        ("critical path", seconds(found.critical_path)),
+        ("workers lost", f"{found.lost:,}; {seconds(found.repeated)} of work with them" if found.lost else None),
+    ]

@@ -1,0 +1,61 @@
+"""Counts beyond 63 bits: values of several *limbs*, as integers of any size are held (Knuth 1997, section 4.3.1).
+
+The values of such a table are int64 (rows, limbs), C-contiguous: each row's limbs side by side, the bits of unsigned
+64-bit numbers, the least significant first. Only counting makes them, for messages whose counts int64 does not hold;
+their semiring is :data:`oocbe.model.semiring.COUNTING`. All others have values (rows,), and no limbs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LIMB_BITS = 64
+
+MOST_LIMBS = 1 << 12
+"""Limbs that a table on disk may claim to have: numbers of 78,000 digits."""
+
+
+def limbs_for(bound: int) -> int:
+    """Limbs that hold every number from 0 to a bound; 0 where int64 holds all of them as it is."""
+    return 0 if bound < 1 << (LIMB_BITS - 1) else -(-bound.bit_length() // LIMB_BITS)
+
+
+def limbs_of(values: NDArray[Any]) -> int:
+    """Limbs of each of a table's values; 0 where they are plain numbers."""
+    return int(values.shape[1]) if values.ndim == 2 else 0
+
+
+def greatest(values: NDArray[Any]) -> int:
+    """Greatest of counts, plain or of limbs, in main or device memory; 0 of none."""
+    if len(values) == 0:
+        return 0
+    if values.ndim == 1:
+        return int(values.max())
+    found = 0
+    rows = values.view(np.uint64)
+    for limb in reversed(range(rows.shape[1])):
+        column = rows[:, limb]
+        most = int(column.max())
+        found = found << LIMB_BITS | most
+        if limb:
+            rows = rows[column == np.uint64(most)]
+    return found
+
+
+def total(values: NDArray[Any]) -> int:
+    """Sum of the counts of a few rows in main memory, plain or of limbs."""
+    if values.ndim == 1:
+        return sum(values.tolist())
+    return sum(int.from_bytes(row.astype("<i8").tobytes(), "little") for row in values)
+
+
+def narrowed(values: NDArray[Any]) -> NDArray[Any]:
+    """Counts of limbs in as few limbs as the greatest of them needs; plain int64 where that holds them all."""
+    limbs = limbs_for(greatest(values))
+    if limbs == values.shape[1]:
+        return values
+    left: NDArray[Any] = values[:, :limbs] if limbs else values[:, 0]
+    return left.copy()

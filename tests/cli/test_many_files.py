@@ -1,0 +1,110 @@
+"""``oocbe solve FILE FILE…``: an answer a file, an exit code of all, and nothing left behind after Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.resources import files as resources
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+import oocbe
+from oocbe.cli.main import app
+from oocbe.io import write
+from tests.helpers.small_problems import clique
+
+SCHEMA = json.loads(resources("oocbe").joinpath("schema", "solve.json").read_text())
+FAST = ["--order-seconds", "0", "--backend", "cpu", "--jobs", "2"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two problems, and between them a file that is none."""
+    paths = [tmp_path / name for name in ("one.wcsp", "broken.wcsp", "two.wcsp")]
+    write(clique(4, 3, largest=9), paths[0])
+    paths[1].write_text("nothing\n")
+    write(clique(5, 3, largest=9), paths[2])
+    return paths
+
+
+def test_lines_of_json_and_the_exit_code(files):
+    found = CliRunner().invoke(app, ["solve", *map(str, files), *FAST, "--json"])
+    answers = {}
+    for line in found.stdout.splitlines():
+        answer = json.loads(line)
+        jsonschema.validate(answer, SCHEMA)
+        answers[answer["input"]["path"]] = answer
+    assert set(answers) == set(map(str, files))
+    for path in (files[0], files[2]):
+        assert answers[str(path)]["value"] == oocbe.solve(path, order_seconds=0, backend="cpu").value
+    assert answers[str(files[1])]["error"]["type"] == "FormatError"
+    assert "broken.wcsp" in found.stderr
+    assert found.exit_code == 2
+
+
+def test_lines_for_people(files):
+    found = CliRunner().invoke(app, ["solve", str(files[0]), str(files[2]), *FAST, "--quiet"])
+    value = oocbe.solve(files[2], order_seconds=0, backend="cpu").value
+    assert f"{files[2]}  optimal {value}" in found.stdout.splitlines()
+    assert found.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "flag", [["--solution", "x"], ["--task", "count"], ["--trace", "x"], ["--evidence", "x0=1"], ["--jobs", "0"]]
+)
+def test_flags_of_one_file_are_refused(files, flag):
+    found = CliRunner().invoke(app, ["solve", str(files[0]), str(files[2]), *flag])
+    assert found.exit_code == 2 and flag[0].strip("-").replace("jobs", "workers") in found.stderr
+
+
+def test_standard_input_is_one_problem(files):
+    found = CliRunner().invoke(app, ["solve", str(files[0]), "-"])
+    assert found.exit_code == 2 and "standard input" in found.stderr
+
+
+def children_of(process):
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True)
+    return [int(pid) for pid in found.stdout.split()]
+
+
+def is_running(pid):
+    try:
+        return "Z" not in open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]  # noqa: PTH123
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_all_processes(tmp_path, number):
+    """Whatever ends the command ends its processes; unless it is killed, no scratch folder is left."""
+    hard = tmp_path / "hard.wcsp"
+    write(clique(14, 8, largest=50, has_forbidden=False), hard)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "oocbe", "solve", str(hard), str(hard), "--jobs", "2", "--backend", "cpu"]
+    command += ["--bounds", "none", "--order-seconds", "0", "--memory", "64MiB"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    try:
+        deadline = time.monotonic() + 120
+        while len(children := children_of(process)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert len(children) >= 2
+        time.sleep(3)
+        process.send_signal(number)
+        process.wait(60)
+        assert process.returncode == (-9 if number == signal.SIGKILL else 128 + number)
+        while any(map(is_running, children)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not any(map(is_running, children))
+        if number != signal.SIGKILL:
+            assert list(scratch.iterdir()) == []
+    finally:
+        process.kill()
+        process.communicate()
