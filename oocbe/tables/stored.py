@@ -31,11 +31,13 @@ from oocbe.tables.chunk_files import (
     read_packed_into,
     read_rows,
 )
+from oocbe.tables.chunk_index import ChunkIndex, EvenChunks
 from oocbe.tables.column_form import column_dtype, column_names, read_columns
 from oocbe.tables.exchange import OnDisk
 from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COLUMNS_VERSION, COMPLETE_VERSION, Manifest
+from oocbe.tables.manifest import COLUMNS_VERSION, COMPLETE_VERSION, PARTS_VERSION, Manifest
+from oocbe.tables.parts import composed
 from oocbe.tables.read_ahead import ReadAhead
 from oocbe.tables.table import Table, describe_table, format_bytes
 from oocbe.tables.writer import CHUNK_ROWS, StoredTableWriter
@@ -53,11 +55,18 @@ class StoredTable(OnDisk):
     layout, semiring, is_sorted : as for :class:`oocbe.tables.table.Table`.
     dtype : dtype of the values.
     rows : number of rows.
-    chunk_rows : rows of each chunk but the last.
+    chunk_rows : rows of each chunk but the last; in a table of parts (:mod:`oocbe.tables.parts`) of the longest.
     extent : least and greatest value where the table tells (integers, format version 2), else None.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        manifest: Manifest,
+        attributes: Mapping[str, Any],
+        index: ChunkIndex | None = None,
+        checksum: int | None = None,
+    ) -> None:
         self.path = path
         self.layout = layout_of(attributes)
         self.semiring: Semiring = SEMIRINGS[attributes["semiring"]]
@@ -67,6 +76,8 @@ class StoredTable(OnDisk):
         self.is_sorted: bool = attributes["sorted"]
         self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
         self._manifest = manifest
+        self._checksum = checksum
+        self._index: ChunkIndex = EvenChunks(self.rows, self.chunk_rows) if index is None else index
         self._codec = {1: BLOSC, COLUMNS_VERSION: ZSTD}.get(manifest.version, PACKED)
         self._read_ahead = ReadAhead(self.chunk_count, self.stored_bytes // max(1, self.chunk_count))
 
@@ -145,6 +156,10 @@ class StoredTable(OnDisk):
         if manifest.version == COMPLETE_VERSION:
             raise UsageError(f"{folder} is a complete table: open it with StoredCompleteTable.open")
         attributes = attributes_of(folder, manifest)
+        if manifest.version == PARTS_VERSION:
+            whole, index = composed(folder, manifest, attributes)
+            checksum = crc32(manifest.render())
+            return made_of(folder, lambda: cls(folder, whole, attributes, index, checksum))
 
         def make() -> StoredTable:
             check_table_attributes(attributes)
@@ -182,10 +197,18 @@ class StoredTable(OnDisk):
         """First of some chunks of a sorted table whose last key is not below a number, or ``high``."""
         return bisect_left(self._manifest.last_keys, number, low, high)
 
+    def chunk_at(self, row: int) -> int:
+        """The chunk that has a row."""
+        return self._index.at(row)
+
+    def chunk_start(self, chunk: int) -> int:
+        """First row of a chunk; all rows for one behind the last."""
+        return self._index.start(chunk)
+
     def chunks(self) -> Iterator[Table]:
         """The rows, a chunk at a time, in stored order."""
-        for start in range(0, self.rows, self.chunk_rows):
-            yield self.read(start, start + self.chunk_rows)
+        for chunk in range(self.chunk_count):
+            yield self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1))
 
     def read(self, start: int, stop: int, alone: bool = False) -> Table:
         """Rows ``start`` to ``stop`` (clipped to the rows there are) in memory, each chunk checked.
@@ -228,18 +251,21 @@ class StoredTable(OnDisk):
         columns = {KEY_NAMES.format(word): column for word, column in enumerate(keys)}
         if values is not None:
             columns[VALUES_NAME] = values
-        wanted = range(start // self.chunk_rows, -(-stop // self.chunk_rows))
+        if start == stop:
+            return
+        index = self._index
+        wanted = range(index.at(start), index.at(stop - 1) + 1)
         for chunk in () if alone else self._read_ahead.after(wanted.start, wanted.stop):
             for name in columns:
-                disk.will_need(self.path / f"{name}/c/{chunk}")
+                disk.will_need(self.path / index.file(name, chunk))
         calls = []
         for chunk in wanted:
-            first = chunk * self.chunk_rows
-            rows = min(self.chunk_rows, self.rows - first)
+            first = index.start(chunk)
+            rows = index.start(chunk + 1) - first
             low, high = max(start, first), min(stop, first + rows)
             for name, column in columns.items():
                 target = column[low - start : high - start]
-                calls.append((f"{name}/c/{chunk}", self._codec, rows, self.chunk_rows, target, low - first))
+                calls.append((index.file(name, chunk), self._codec, rows, self.chunk_rows, target, low - first))
         run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
 
     @property
@@ -253,7 +279,7 @@ class StoredTable(OnDisk):
         return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
     def _chunk_name(self, column: int, chunk: int) -> str:
-        return f"{KEY_NAMES.format(column) if column < self.layout.words else VALUES_NAME}/c/{chunk}"
+        return self._index.file(KEY_NAMES.format(column) if column < self.layout.words else VALUES_NAME, chunk)
 
     def packed_chunk(self, column: int, chunk: int) -> NDArray[np.uint64]:
         """A chunk of a key word, or of the values (the last column), packed; see :mod:`oocbe.tables.codec`.
@@ -264,7 +290,7 @@ class StoredTable(OnDisk):
         """
         name, rows, dtype = self._chunk(column, chunk)
         if self._codec == ZSTD:
-            part = self.read(chunk * self.chunk_rows, chunk * self.chunk_rows + rows, alone=True)
+            part = self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1), alone=True)
             from oocbe.tables.codec import encode
 
             return encode([*part.keys, part.values][column])
@@ -277,7 +303,7 @@ class StoredTable(OnDisk):
 
     def _chunk(self, column: int, chunk: int) -> tuple[str, int, np.dtype[Any]]:
         """File of a chunk, its rows, and the dtype of its column."""
-        rows = min(self.chunk_rows, self.rows - chunk * self.chunk_rows)
+        rows = self.chunk_start(chunk + 1) - self.chunk_start(chunk)
         return self._chunk_name(column, chunk), rows, np.dtype(np.uint64) if column < self.layout.words else self.dtype
 
     def to_table(self) -> Table:
@@ -297,7 +323,7 @@ class StoredTable(OnDisk):
     @property
     def manifest_checksum(self) -> int:
         """CRC-32 of the manifest, and so of everything that this table is."""
-        return crc32(self._manifest.render())
+        return crc32(self._manifest.render()) if self._checksum is None else self._checksum
 
     def find(self, key: NDArray[np.uint64]) -> int | float | None:
         """Value of one packed key, uint64 (words,); None where it has no row.
@@ -311,7 +337,7 @@ class StoredTable(OnDisk):
             chunk = bisect_left(self._manifest.last_keys, number)
             if chunk == self.chunk_count or number < self._manifest.first_keys[chunk]:
                 return None
-            pieces = iter([self.read(chunk * self.chunk_rows, (chunk + 1) * self.chunk_rows, alone=True)])
+            pieces = iter([self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1), alone=True)])
         for piece in pieces:
             hits = np.flatnonzero((piece.keys == key[:, np.newaxis]).all(axis=0))
             if len(hits):
@@ -326,7 +352,7 @@ class StoredTable(OnDisk):
         """
         begin = bisect_left(self._manifest.last_keys, first)
         end = bisect_right(self._manifest.first_keys, last)
-        return self.read(begin * self.chunk_rows, end * self.chunk_rows)
+        return self.read(self.chunk_start(begin), self.chunk_start(end))
 
     def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
         """Value of one assignment (by name, or in scope order); None where it has no row.
