@@ -36,6 +36,8 @@ class FolderWriter:
     budget : counts what is written and may refuse it; a table that was not finished is given back to it.
     """
 
+    _makes_parents = True
+
     def __init__(self, path: str | Path, version: int, budget: DiskBudget | None = None) -> None:
         self.path = Path(path)
         self.rows = 0
@@ -51,7 +53,7 @@ class FolderWriter:
         self._refuse_existing()
         remove_partial_folders(self.path)
         try:
-            disk.make_new_folder(self._folder)
+            disk.make_new_folder(self._folder, self._makes_parents)
             with suppress(DiskError):  # where the file system has no locks, what a killed process leaves has to stay
                 self._lock = FolderLock.take(self._folder)
         except BaseException as error:  # Ctrl-C included: the block does not begin, so nothing ends it

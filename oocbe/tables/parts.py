@@ -38,9 +38,16 @@ from oocbe.tables.manifest import (
     Manifest,
     PartRecord,
 )
+from oocbe.tables.writer import StoredTableWriter
 
 _SHARED = ("scope", "sizes", "words", "semiring", "dtype")
 """Attributes that a table and all its parts have alike."""
+
+
+class PartWriter(StoredTableWriter):
+    """Writes one part. Where the folder of the parts is gone, nobody wants it, and it is not made again (OSError)."""
+
+    _makes_parents = False
 
 
 class PartsWriter(FolderWriter):
