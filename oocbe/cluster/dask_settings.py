@@ -6,7 +6,6 @@ segment can be done again anywhere, and what is written counts only once it is l
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 QUIET = "CRITICAL"
@@ -43,10 +42,7 @@ MISSING = "workers need Dask distributed, which is not installed ({error}): pip 
 
 
 def apply() -> None:
-    """Let the settings hold in this whole process, which is one of ours."""
-    for name in list(os.environ):
-        if name.startswith(("DASK_", "DASK__")):
-            del os.environ[name]  # what holds for other clusters of the user
+    """Let the settings hold in this whole process, which is one of ours; others, such as certificates, are Dask's."""
     import dask
 
     dask.config.set(SETTINGS)
