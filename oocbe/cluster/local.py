@@ -32,6 +32,9 @@ Result = TypeVar("Result")
 PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
 """Where the package lies, for processes to find it."""
 
+LOOPBACK = "127.0.0.1"
+"""Whoever reaches the ports of a scheduler runs code there: nobody does through a network."""
+
 LOOK_SECONDS = 0.1
 """So often the processes are looked at."""
 
@@ -129,7 +132,9 @@ class LocalWorkers:
         stack.callback(scratch.close, interrupted=True)
         with dask.config.set(dask_settings.SETTINGS | {"temporary-directory": str(scratch.path)}):
             cluster: Any = stack.enter_context(
-                LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.CRITICAL)
+                LocalCluster(
+                    n_workers=0, host=LOOPBACK, dashboard_address=f"{LOOPBACK}:0", silence_logs=logging.CRITICAL
+                )
             )
             client: Any = stack.enter_context(Client(cluster, set_as_default=False))
         stopping = threading.Event()

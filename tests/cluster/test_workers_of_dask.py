@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from contextlib import suppress
@@ -21,6 +22,7 @@ from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import tuned
 from oocbe.tasks import verbs
 from tests.elimination.test_piecewise import complete_problem, run
+from tests.elimination.test_segments import clique_problem
 from tests.helpers.worker_functions import failed, slept
 
 distributed = pytest.importorskip("distributed")
@@ -30,7 +32,7 @@ PROBLEM = complete_problem(7, 6)
 
 
 def cutting(**more):
-    return tuned(segment_rows=4000, first_segments=8, least_segment_seconds=0.05, **more)
+    return tuned(segment_rows=4000, first_segments=3, least_segment_seconds=0.5, **more)
 
 
 @pytest.fixture(scope="module")
@@ -87,10 +89,10 @@ class Killing(LocalWorkers):
 
 
 def test_workers_killed_in_the_middle(workers, expected):
-    workers.kill_at(7)
+    workers.kill_at(4)
     for _ in range(10):
         assert found_by(workers) == expected
-        if len(workers.killed) >= 2:
+        if workers.killed:
             break
     workers.kill_at(0)
     assert found_by(workers) == expected
@@ -142,22 +144,21 @@ def client(scratch):
     with (
         dask.config.set({"temporary-directory": str(scratch)}),
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None, silence_logs=50
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0", silence_logs=50
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as made,
     ):
         yield made
-    for left in scratch.glob("dask-scratch-space"):  # Dask's own
-        left.rmdir()
+    shutil.rmtree(scratch / "dask-scratch-space", ignore_errors=True)  # of that cluster
 
 
 def test_a_client_of_ones_own(client, tmp_path):
     submitted = []
     submit = client.submit
     client.submit = lambda *arguments, **more: submitted.append(more["key"]) or submit(*arguments, **more)
-    problem = oocbe.read("examples/daily.spot")
+    problem = clique_problem()
     plain = verbs.run_task("count", problem, order_seconds=0, tables="incomplete")
-    with tuned(segment_rows=100, least_segment_seconds=0.2):
+    with tuned(segment_rows=20, first_segments=2, least_segment_seconds=0.5):
         found = verbs.run_task("count", problem, order_seconds=0, tables="incomplete", client=client, workdir=tmp_path)
     assert found.value == plain.value
     assert submitted and all("bucket of" in key for key in submitted)
@@ -168,7 +169,9 @@ def test_a_client_of_ones_own(client, tmp_path):
 def test_a_cluster_without_workers(scratch, monkeypatch):
     monkeypatch.setattr(dask_workers, "PATIENCE_SECONDS", 0.3)
     with (
-        distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=50, processes=False) as cluster,
+        distributed.LocalCluster(
+            n_workers=0, dashboard_address="127.0.0.1:0", silence_logs=50, processes=False
+        ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         workers = DaskWorkers(client)
