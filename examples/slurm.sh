@@ -4,8 +4,8 @@
 # The first node runs the command and the scheduler; every node runs a worker for each task of the job.
 set -euo pipefail
 umask 077
-run=${OOCBE_RUN:-$SLURM_SUBMIT_DIR/oocbe-$SLURM_JOB_ID} # on a file system that all nodes see
-address=tls://$(hostname):${OOCBE_PORT:-8786}
+run=${RUN_FOLDER:-$SLURM_SUBMIT_DIR/oocbe-$SLURM_JOB_ID} # on a file system that all nodes see
+address=tls://$(hostname):${SCHEDULER_PORT:-8786}
 mkdir -p "$run/certificates"
 
 # Whoever reaches the scheduler's port runs code there: only holders of this job's key may.
@@ -16,8 +16,8 @@ for who in SCHEDULER WORKER CLIENT; do
   export "DASK_DISTRIBUTED__COMM__TLS__${who}__KEY=$key" "DASK_DISTRIBUTED__COMM__TLS__${who}__CERT=$certificate"
 done
 
-export OOCBE_THREADS=${SLURM_CPUS_PER_TASK:-1}
-dask scheduler --protocol tls --host "$(hostname)" --port "${OOCBE_PORT:-8786}" --no-dashboard &
+export DASK_LOGGING__DISTRIBUTED=warning OOCBE_THREADS=${SLURM_CPUS_PER_TASK:-1}
+dask scheduler --protocol tls --host "$(hostname)" --port "${SCHEDULER_PORT:-8786}" --no-dashboard &
 srun python -m oocbe.cluster.worker "$address" &
 trap 'kill $(jobs -p) 2> /dev/null || true; rm -rf "$run/certificates"' EXIT
 oocbe "$@" --cluster "$address" --workdir "$run/work"

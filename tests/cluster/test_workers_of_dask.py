@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +26,7 @@ from oocbe.settings.tuning import tuned
 from oocbe.tasks import verbs
 from tests.elimination.test_piecewise import complete_problem, run
 from tests.elimination.test_segments import clique_problem
+from tests.helpers.durable_runs import solve_in
 from tests.helpers.worker_functions import failed, slept
 
 distributed = pytest.importorskip("distributed")
@@ -228,3 +232,46 @@ def test_without_dask_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     with LocalWorkers(1) as workers, pytest.raises(UnsupportedError, match=r"pip install 'oocbe\[cluster\]'"):
         workers.submit("x", slept, 0)
+
+
+SOLVE = """
+import json, sys
+from pathlib import Path
+from oocbe.cluster.local import LocalWorkers
+from oocbe.cluster.workers import using
+from oocbe.settings.tuning import tuned
+from tests.elimination.test_piecewise import complete_problem
+from tests.helpers.durable_runs import solve_in
+
+if __name__ == "__main__":
+    cutting = tuned(segment_rows=1000, first_segments=8, least_segment_seconds=0.3)
+    with LocalWorkers(2) as workers, using(workers), cutting:
+        found = solve_in(Path(sys.argv[1]), problem=complete_problem(7, 6), order=sys.argv[2], bounds="none")
+    print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_the_process_that_asks_killed_and_resumed(tmp_path):
+    """Its workers end with it, and what is left of it is gone once it has been resumed."""
+    order = tmp_path / "order"
+    order.write_text("\n".join(f"x{v}" for v in range(7)))
+    command = [sys.executable, "-c", SOLVE, str(tmp_path / "run"), str(order)]
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    first = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(list(tmp_path.glob("run/order-*/.message-*.partial/part-*"))) < 3:  # one of its own, two of workers
+        assert first.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    children = Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
+    assert len(children) >= 2
+    first.kill()
+    first.wait()
+    time.sleep(2)
+    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    found = json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+    expected = solve_in(None, problem=PROBLEM, order=str(order), bounds="none")
+    for name in ("value", "assignment", "tables"):
+        assert found[name] == expected[name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["order", "run"]
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.name.startswith("o")] == []

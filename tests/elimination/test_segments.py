@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import combinations, count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -205,7 +207,6 @@ def test_another_version_is_refused(monkeypatch, workers):
     circumstances = segmented.SegmentedBucket._circumstances
 
     def older(*arguments):
-        from dataclasses import replace
 
         return replace(circumstances(*arguments), version="0.0.0")
 
@@ -255,3 +256,19 @@ def test_no_more_segments_are_cut_than_workers_have_room_for():
 
         dispatch.run(segments(), workers)
     assert cuts == list(range(12))
+
+
+def test_a_worker_that_does_not_see_the_folder_says_so():
+    """As one on another host, where the path leads elsewhere."""
+
+    class Elsewhere(Sending):
+        def submit(self, name, work, told):
+            return super().submit(name, work, replace(told, part=Path("/elsewhere") / told.part.name))
+
+    problem = complete_problem(6, 4)
+    with (
+        Elsewhere(2) as workers,
+        cutting(rows=50),
+        pytest.raises(ClusterError, match=r"does not see /elsewhere.*--workdir"),
+    ):
+        run(problem, list(range(6)), BucketEngine("cpu", workers=workers), dominance=False)
