@@ -76,7 +76,7 @@ def solve(
 
 def working(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
     """Within the block, large buckets are shared out to the workers asked for (:mod:`oocbe.cluster.choice`)."""
-    if options.workers is None and options.cluster is None and client is None:
+    if not options.has_workers and client is None:
         return nullcontext()
     from oocbe.cluster.choice import working as choose
 

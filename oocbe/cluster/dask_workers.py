@@ -62,6 +62,7 @@ class DaskWorkers:
     def __init__(self, client: Client, memory: int | None = None) -> None:
         self.memory = memory
         self.readied: set[object] = set()
+        self.rows: dict[str, int] = {}
         self._client = client
         self._count, self._seen, self._failure = 0, time.monotonic(), ""
         self._closing = threading.Event()

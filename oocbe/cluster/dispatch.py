@@ -22,6 +22,7 @@ from oocbe.cluster.workers import LostWorkError, Workers, cancel
 from oocbe.errors import ClusterError, DiskError, ResourceError
 from oocbe.settings.tuning import tuning
 from oocbe.system.deadline import Deadline
+from oocbe.tracing.recorder import CALLER, waiting
 
 Segment = TypeVar("Segment")
 Result = TypeVar("Result")
@@ -106,7 +107,9 @@ class Dispatch(Generic[Segment, Result]):
                     return
                 self.deadline.check()
                 workers.check()
-                for future in wait(running, LOOK_SECONDS, FIRST_COMPLETED).done:
+                with waiting(CALLER, "wait for workers"):
+                    ended = wait(running, LOOK_SECONDS, FIRST_COMPLETED).done
+                for future in ended:
                     again.extend(self._ended(future, running.pop(future)))
         finally:
             cancel(list(running))

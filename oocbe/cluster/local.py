@@ -71,6 +71,7 @@ class LocalWorkers:
     memory: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     readied: set[object] = field(default_factory=set)
+    rows: dict[str, int] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
     _dask: DaskWorkers | None = field(default=None, init=False, repr=False)
     _stack: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
@@ -159,7 +160,10 @@ class LocalWorkers:
         environment["PYTHONPATH"] = os.pathsep.join(path)
         environment["OOCBE_THREADS"] = str(max(1, thread_count() // self.processes))
         if self.devices is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = str(self.devices[number])
+            # Where this process sees some devices only, its first one is the first of these.
+            seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+            device = self.devices[number]
+            environment["CUDA_VISIBLE_DEVICES"] = seen[device] if seen else str(device)
         command = [sys.executable, "-m", "oocbe.cluster.worker", address, "--name", f"worker {number + 1}"]
         command += ["--folder", str(folder), "--parent", str(os.getpid())]
         log = folder / f"worker-{number + 1}.log"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
-import tempfile
 from pathlib import Path
 
 from oocbe.cluster.dask_settings import apply
 from oocbe.system.parents import end_with
+from oocbe.tables.scratch import ScratchFolder, default_parent
 
 
 def main() -> None:
@@ -32,8 +32,11 @@ def main() -> None:
     if given.folder is not None:
         asyncio.run(_serve(given.address, given.name, given.folder))
         return
-    with tempfile.TemporaryDirectory(prefix="oocbe-worker-") as folder:
-        asyncio.run(_serve(given.address, given.name, Path(folder)))
+    scratch = ScratchFolder(default_parent())  # where this process is killed, the next one here removes it
+    try:
+        asyncio.run(_serve(given.address, given.name, scratch.path))
+    finally:
+        scratch.close(interrupted=True)
 
 
 async def _serve(address: str, name: str | None, folder: Path) -> None:

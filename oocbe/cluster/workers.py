@@ -24,11 +24,12 @@ class Workers(Protocol):
     ----------
     memory : limit of a host in bytes; None: what follows from each machine.
     worker_share : of the memory limit of a host that each of them may take there. own_share : that this process may.
-    readied : what has been compiled for them, by names of those who ask.
+    readied : what has been compiled for them, by names of those who ask. rows : row of each in a trace.
     """
 
     memory: int | None
     readied: set[object]
+    rows: dict[str, int]
 
     @property
     def worker_share(self) -> float:
@@ -86,6 +87,7 @@ class InThreads:
     threads: int
     memory: int | None = None
     readied: set[object] = field(default_factory=set)
+    rows: dict[str, int] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -127,6 +127,11 @@ class SolveOptions:
         """Bytes that tables and buffers may take: the option, or what follows from the machine."""
         return default_memory_limit() if self.memory is None else self.memory
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether large buckets are shared out to workers."""
+        return self.workers is not None or self.cluster is not None
+
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Names of all options."""

@@ -13,14 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.decision import WhyPieces
 from oocbe.cluster.dispatch import MOST_TRIES, Dispatch, Pace
 from oocbe.cluster.workers import InThreads, LostWorkError, using
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
 from oocbe.errors import ClusterError, DiskError, ResourceError, TimeLimitError
-from oocbe.facade import solve
+from oocbe.facade import plan, solve
 from oocbe.io import read
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -29,6 +31,7 @@ from oocbe.settings.tuning import tuned, tuning
 from oocbe.system.deadline import Deadline
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tasks import verbs
+from oocbe.tracing.trace_file import read_trace
 from tests.elimination.test_piecewise import complete_problem, run
 from tests.helpers.effort import examples
 from tests.helpers.memory_disk import memory_folder
@@ -272,3 +275,23 @@ def test_a_worker_that_does_not_see_the_folder_says_so():
         pytest.raises(ClusterError, match=r"does not see /elsewhere.*--workdir"),
     ):
         run(problem, list(range(6)), BucketEngine("cpu", workers=workers), dominance=False)
+
+
+def test_a_plan_says_which_buckets_are_shared_out():
+    problem = clique_problem()
+    options = {"order_seconds": 0, "tables": "incomplete", "bounds": "none", "order": "linear"}
+    with cutting(rows=50):
+        alone, shared = plan(problem, **options), plan(problem, workers="cpus:2", **options)
+    assert not [bucket for bucket in alone.buckets if bucket.passage.strategy.why_pieces]
+    cut = [bucket for bucket in shared.buckets if bucket.passage.strategy.why_pieces]
+    assert cut and all(bucket.passage.strategy.why_pieces is WhyPieces.WORKERS for bucket in cut)
+    assert f"{len(cut)} buckets are large enough to be shared out to workers" in str(shared)
+
+
+def test_a_trace_has_a_row_for_each_worker(workers, tmp_path):
+    with oocbe.trace(tmp_path / "trace.json"), cutting(rows=10), using(workers):
+        solve(clique_problem(), order_seconds=0, tables="incomplete", bounds="none")
+    spans = [span for span in read_trace(tmp_path / "trace.json").spans if span.lane == "worker"]
+    assert spans and {span.row for span in spans} <= set(range(len(workers.rows)))
+    assert all("clique, bucket of" in span.name and span.begin < span.end for span in spans)
+    assert sum(span.details["rows"] for span in spans) > 0

@@ -7,6 +7,7 @@ folder of the parts is gone, nobody wants the segment any more: whoever asked ha
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import threading
@@ -157,7 +158,8 @@ class MadePart:
     Attributes
     ----------
     name : of the part's folder; None where there are no rows. rows : of it. least, greatest : of its values.
-    seconds : that it took. pieces : joined. host : where.
+    seconds : that it took. pieces : joined. worker : host, process and thread that did it.
+    began : when, on the clock of the worker's host (:func:`time.time_ns`).
     """
 
     name: str | None
@@ -166,7 +168,8 @@ class MadePart:
     greatest: float
     seconds: float
     pieces: int
-    host: str
+    worker: str
+    began: int
 
 
 def join_segment(told: JoinSegment) -> MadePart:
@@ -286,4 +289,6 @@ def _written(
                 table = next(tables, None)
             rows = writer.rows
     seconds = time.perf_counter() - begin
-    return MadePart(name, rows, least, greatest, seconds, stream.pieces if stream else 0, socket.gethostname())
+    began = time.time_ns() - int(seconds * 1e9)
+    worker = f"{socket.gethostname()} {os.getpid()} {threading.get_ident()}"
+    return MadePart(name, rows, least, greatest, seconds, stream.pieces if stream else 0, worker, began)

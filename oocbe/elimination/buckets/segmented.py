@@ -14,6 +14,7 @@ Published is the list, at the very end. What a killed process leaves is removed,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -47,6 +48,7 @@ from oocbe.system.pieces import Indivisible, cut_to_fit
 from oocbe.tables.parts import PartsWriter
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
+from oocbe.tracing.recorder import WORKER, Detail, active
 
 
 @dataclass
@@ -95,7 +97,8 @@ class SegmentedBucket:
             layout, dtype = join.scope.layout, join.dtype
             writer = stack.enter_context(PartsWriter(path, layout, dtype, join.semiring, self._store.budget))
             whole = BucketPiece.whole(join)
-            parts = _Parts(writer, self._row_cap, len(join.scope.separator), self._forecast)
+            variables = len(join.scope.separator)
+            parts = _Parts(writer, self._row_cap, variables, self._forecast, join.name, self._workers.rows)
             how = self._circumstances(8 * layout.words + dtype.itemsize)
 
             def told(piece: BucketPiece) -> JoinSegment:
@@ -127,7 +130,7 @@ class SegmentedBucket:
         at = TableAt(table.path.absolute(), table.manifest_checksum)
         how = self._circumstances(8 * table.layout.words + table.dtype.itemsize)
         with PartsWriter(path, table.layout, table.dtype, table.semiring, self._store.budget) as writer:
-            parts = _Parts(writer, None, 0, None)
+            parts = _Parts(writer, None, 0, None, f"{name}, the rest", self._workers.rows)
             chunks = _Chunks(table.chunk_count, self._workers)
 
             def submit(run: range) -> Future[MadePart]:
@@ -261,7 +264,14 @@ class _Chunks:
 
 
 class _Parts:
-    """The parts that segments have made."""
+    """The parts that segments have made.
+
+    Parameters
+    ----------
+    row_cap : rows of all of them at most, of a message over so many variables; None: any number.
+    forecast : as for :class:`SegmentedBucket`, or None.
+    name : of the segments, in a trace. rows : row of each worker there.
+    """
 
     def __init__(
         self,
@@ -269,14 +279,18 @@ class _Parts:
         row_cap: int | None,
         variables: int,
         forecast: Callable[[float, int, int], None] | None,
+        name: str,
+        rows: dict[str, int],
     ) -> None:
         self._writer, self._row_cap, self._variables, self._forecast = writer, row_cap, variables, forecast
         self.least, self.greatest = inf, -inf
         self._done, self._count = 0.0, 0
+        self._name, self._rows = name, rows
 
     def add(self, share: float, made: MadePart) -> None:
         """List what came of a segment, which was such a share of the bucket."""
         self._done += share
+        self._trace(made)
         if made.name is None:
             return
         record = self._writer.add(self._writer.folder / made.name)
@@ -287,6 +301,16 @@ class _Parts:
             raise TooManyRowsError(self._variables, self._row_cap)
         if self._forecast is not None:
             self._forecast(self._done, self._writer.rows, self._count)
+
+    def _trace(self, made: MadePart) -> None:
+        """Draw a segment in the row of its worker; hosts are taken to have the same time."""
+        recorder = active()
+        if recorder is None:
+            return
+        row = self._rows.setdefault(made.worker, len(self._rows))
+        begin = time.perf_counter_ns() - (time.time_ns() - made.began)
+        details: dict[str, Detail] = {"rows": made.rows, "pieces": made.pieces, "worker": made.worker}
+        recorder.add(WORKER, self._name, begin, begin + int(made.seconds * 1e9), row, details=details)
 
 
 def _halves(piece: BucketPiece, error: Exception) -> Iterable[BucketPiece]:
