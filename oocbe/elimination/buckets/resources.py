@@ -34,8 +34,7 @@ def message_memory(options: SolveOptions) -> int:
 
     Where that is too little to work with, they may take more, and the limit may not be kept.
     """
-    workers = current_workers()
-    return memory_within(options.memory_limit if workers is None else int(options.memory_limit * workers.own_share))
+    return memory_within(_own_limit(options))
 
 
 def memory_within(limit: int) -> int:
@@ -46,13 +45,20 @@ def memory_within(limit: int) -> int:
 
 def memory_warning(options: SolveOptions) -> str:
     """What to tell where the limit leaves too little to work with; empty otherwise."""
-    least = _least_for_messages(options.memory_limit)
-    if _left_to_messages(options.memory_limit) >= least:
+    limit = _own_limit(options)
+    least = _least_for_messages(limit)
+    if _left_to_messages(limit) >= least:
         return ""
     return (
-        f"the memory limit of {format_bytes(options.memory_limit)} may not be kept: the program itself takes "
+        f"the memory limit of {format_bytes(limit)} may not be kept: the program itself takes "
         f"{format_bytes(resident_memory())} of it, and tables are given {format_bytes(least)} all the same"
     )
+
+
+def _own_limit(options: SolveOptions) -> int:
+    """Bytes that this process may take: the limit, or its share where workers have the rest."""
+    workers = current_workers()
+    return options.memory_limit if workers is None else int(options.memory_limit * workers.own_share)
 
 
 def _left_to_messages(limit: int) -> int:

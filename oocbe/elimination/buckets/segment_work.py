@@ -33,7 +33,7 @@ from oocbe.elimination.buckets.resources import memory_within
 from oocbe.elimination.preparation.scaling import scaled_by
 from oocbe.errors import ClusterError
 from oocbe.model.semiring import Semiring
-from oocbe.settings.machine import default_memory_limit
+from oocbe.settings.machine import default_memory_limit, give_back_large_blocks
 from oocbe.settings.tuning import tuning
 from oocbe.streaming.sources import ChunkCache, HeldRows, StoredRows
 from oocbe.system.deadline import Deadline
@@ -232,6 +232,8 @@ def _at_work(how: Circumstances, part: Path) -> Iterator[tuple[BucketEngine, int
     if not part.parent.is_dir():
         raise _not_shared(part.parent)
     limit = default_memory_limit() if how.memory is None else how.memory
+    if how.memory is not None:
+        give_back_large_blocks()
     ended = threading.Event()
     with Deadline(how.seconds) as deadline:
         watcher = threading.Thread(target=_watch, args=(part.parent, deadline, ended), name="oocbe-wanted", daemon=True)
