@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from oocbe.elimination.observer import Observer
     from oocbe.errors import (
+        ClusterError,
         CorruptDataError,
         FormatError,
         LimitError,
@@ -91,6 +92,7 @@ __all__ = [
     "SEMIRINGS",
     "SUM_PRODUCT",
     "BoundResult",
+    "ClusterError",
     "CompactProblem",
     "CompleteTable",
     "Constraint",
@@ -156,7 +158,7 @@ __all__ = [
 
 _HOMES = {
     "oocbe.errors": (
-        "CorruptDataError FormatError LimitError ModelError OocbeError ResourceError UnsupportedError "
+        "ClusterError CorruptDataError FormatError LimitError ModelError OocbeError ResourceError UnsupportedError "
         "UsageError ValueRangeError"
     ),
     "oocbe.results.bound_result": "BoundResult",

@@ -120,6 +120,12 @@ class DiskError(ResourceError):
         self.is_full = is_full
 
 
+class ClusterError(OocbeError):
+    """Work cannot go on with the workers there are: none is left, or they cannot do what they are asked for."""
+
+    exit_code = EXIT_RESOURCES
+
+
 class CorruptDataError(OocbeError):
     """A stored table that is damaged: missing, truncated, swapped or altered chunks, or a wrong manifest."""
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from oocbe.results.interrupted import carried, interruptible
-from oocbe.settings.option_types import OptionValues
+from oocbe.settings.option_types import OptionValues, OwnValues
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from oocbe.elimination.observer import Observer
     from oocbe.elimination.plan.plan import Plan
     from oocbe.io import Model
@@ -34,6 +37,7 @@ def solve(
     *,
     evidence: Evidence | None = None,
     observer: Observer | None = None,
+    client: Client | None = None,
     **overrides: Unpack[OptionValues],
 ) -> Result:
     """Solve a problem, or the file that a path names, exactly.
@@ -44,6 +48,7 @@ def solve(
     options : settings; None takes defaults and ``OOCBE_`` environment variables.
     evidence : variables that are fixed, name to value label or number (or a ``.evid`` file, or ``"rain=yes"``).
     observer : receives the solve's events, or None.
+    client : of a Dask cluster, whose workers large buckets are shared out to; it stays open.
     overrides : single options by name, such as ``order="min-fill"`` or ``memory="2GiB"``.
 
     Returns
@@ -53,19 +58,29 @@ def solve(
     Raises
     ------
     UsageError : an unknown or unusable option. FormatError, UnsupportedError : the file. ResourceError : memory or
-        disk ran out. ValueRangeError : values that no supported dtype can sum exactly. Interrupted : Ctrl-C came; its
-        ``result`` has the best bound and assignment so far. So do the other verbs.
+        disk ran out. ClusterError : the workers that were asked for cannot go on. ValueRangeError : values that no
+        supported dtype can sum exactly. Interrupted : Ctrl-C came; its ``result`` has the best bound and assignment so
+        far. So do the other verbs.
     """
     begin = time.perf_counter()
     settings = settings_from(options, overrides)
 
-    with interruptible() as interruption, Deadline(settings.time_limit):
+    with interruptible() as interruption, Deadline(settings.time_limit), working(settings, client):
         loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
         result = run(loaded, settings, observer)
     return carried(result if loaded is problem else with_reading(result, reading), interruption)
+
+
+def working(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
+    """Within the block, large buckets are shared out to the workers asked for (:mod:`oocbe.cluster.choice`)."""
+    if not options.has_workers and client is None:
+        return nullcontext()
+    from oocbe.cluster.choice import working as choose
+
+    return choose(options, client)
 
 
 def with_reading(result: Timed, seconds: float) -> Timed:
@@ -203,9 +218,9 @@ def propagate(
     return carried(replace(result, seconds=result.seconds + reading), interruption)
 
 
-def settings_from(options: SolveOptions | None, overrides: OptionValues) -> SolveOptions:
+def settings_from(options: SolveOptions | None, overrides: OptionValues | OwnValues) -> SolveOptions:
     """The options given, or those of the environment, with single ones overridden."""
-    return (SolveOptions.from_environment() if options is None else options).with_overrides(**overrides)
+    return (SolveOptions.from_environment() if options is None else options).replaced(overrides)
 
 
 def load_problem(problem: Problem | str | Path, evidence: Evidence | None = None) -> Problem:

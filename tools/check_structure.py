@@ -23,7 +23,7 @@ LAYERS = (
     ("pruning",),
     ("bucket_engine", "table_algebra"),
     ("complete_tables", "propagation"),
-    ("streaming",),
+    ("streaming", "cluster"),
     ("tables",),
     ("io", "solutions"),
     ("results",),

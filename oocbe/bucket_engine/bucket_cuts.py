@@ -134,6 +134,16 @@ class BucketPiece:
         """All rows."""
         return cls(_Levels(join), tuple(0 for _ in join.tables), tuple(s.rows for _, s in join.tables))
 
+    @classmethod
+    def of(cls, join: BucketJoin, low: Sequence[int], high: Sequence[int], level: int) -> BucketPiece:
+        """The piece that another process has cut from the same join, all of what is to be done here."""
+        return cls(_Levels(join), tuple(low), tuple(high), level)
+
+    @property
+    def join(self) -> BucketJoin:
+        """What its tables belong to."""
+        return self.levels.join
+
     @property
     def program(self) -> JoinProgram:
         """What joins the piece's tables."""

@@ -31,6 +31,7 @@ from oocbe.tracing.recorder import KERNELS, span
 
 if TYPE_CHECKING:
     from oocbe.bucket_engine.substitutions import Substitutions
+    from oocbe.cluster.workers import Workers
     from oocbe.kernels.interface import CompleteBackend
 
 
@@ -54,6 +55,7 @@ class BucketEngine:
         at least, so that one is read while the other is joined.
     piece_rows : most rows of a table in a piece, and of its result; buckets with more are joined in pieces. None: as
         many as fit.
+    workers : that large buckets are cut into segments for; None: there are none.
 
     Raises
     ------
@@ -69,7 +71,9 @@ class BucketEngine:
         deadline: Deadline | None = None,
         streams: int | None = None,
         piece_rows: int | None = None,
+        workers: Workers | None = None,
     ) -> None:
+        self.backend, self.device_memory, self.workers = backend, device_memory, workers
         self.streams = streams_for(streams)
         self.piece_rows = piece_rows
         self.deadline = deadline or Deadline()

@@ -40,12 +40,15 @@ class TooManyRowsError(LimitError):
 
     Attributes
     ----------
-    limit : the row limit.
+    variables : of the message. limit : the row limit.
     """
 
     def __init__(self, variables: int, limit: int) -> None:
         super().__init__(f"the message over {variables} variables passes {limit:,} rows")
-        self.limit = limit
+        self.variables, self.limit = variables, limit
+
+    def __reduce__(self) -> tuple[type[TooManyRowsError], tuple[int, int]]:
+        return type(self), (self.variables, self.limit)  # so that it can come from another process
 
 
 class TooManyStepsError(TooManyRowsError):

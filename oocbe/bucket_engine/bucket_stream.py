@@ -18,7 +18,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from oocbe.bucket_engine.bucket_cuts import BucketJoin, BucketPiece
+from oocbe.bucket_engine.bucket_cuts import BucketPiece
 from oocbe.bucket_engine.bucket_join import NO_LIMIT, TooManyRowsError, TooManyStepsError
 from oocbe.errors import DiskError, ResourceError
 from oocbe.settings.tuning import tuning
@@ -64,11 +64,11 @@ class PieceRoom:
 
 
 class BucketStream:
-    """A bucket joined in pieces.
+    """A bucket, or a large piece of one, joined in pieces.
 
     Parameters
     ----------
-    join : the bucket. engine : computes the pieces.
+    whole : what is joined. engine : computes the pieces.
     room : how large they may be. row_limit : of all pieces together. step_limit : of each.
 
     Attributes
@@ -80,15 +80,15 @@ class BucketStream:
 
     def __init__(
         self,
-        join: BucketJoin,
+        whole: BucketPiece,
         engine: BucketEngine,
         room: PieceRoom,
         row_limit: int = NO_LIMIT,
         step_limit: int = NO_LIMIT,
     ) -> None:
-        self._join, self._engine, self._room = join, engine, room
+        self._whole, self._join, self._engine, self._room = whole, whole.join, engine, room
         self._row_limit, self._step_limit = row_limit, step_limit
-        self._result_rows = room.result_rows(join.head().row_bytes)
+        self._result_rows = room.result_rows(self._join.head().row_bytes)
         self._input_bytes = room.input_bytes
         if engine.uses_device:
             self._input_bytes = min(self._input_bytes, engine.piece_bytes())
@@ -96,12 +96,6 @@ class BucketStream:
         self._most_bytes = float(self._input_bytes)
         self.pieces = self.rows = self.input_bytes = self.made = 0
         self.done = 0.0
-
-    @property
-    def forecast_rows(self) -> float:
-        """Rows that the whole bucket will come to if the rest is like what has been joined; 0 before."""
-        with self._lock:
-            return self.made / self.done if self.done else 0.0
 
     def tables(self) -> Generator[Table, None, None]:
         """The message's rows, sorted, in tables in main memory.
@@ -122,7 +116,7 @@ class BucketStream:
 
     def _pieces(self) -> Iterator[StreamedPiece[Table]]:
         """Pieces that fit, in order; how large they are depends on what came of the ones before."""
-        for piece in cut_to_fit(BucketPiece.whole(self._join), self._halves, self._fits):
+        for piece in cut_to_fit(self._whole, self._halves, self._fits):
             if piece.is_empty:
                 self._count(piece, 0)
             else:

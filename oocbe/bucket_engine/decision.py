@@ -50,6 +50,7 @@ class WhyPieces(Enum):
     RESULT = "the message takes more memory than there is"
     PIECE_ROWS = "a table has more rows than are asked for in a piece"
     DEVICE = "the device that is insisted on has no room"
+    WORKERS = "it is large enough for several workers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +62,20 @@ class Wishes:
     tables : ``auto``, ``incomplete`` or ``complete``; ``incomplete`` also where no message can be complete.
     piece_rows : most rows, or cells, of a table that is joined or made whole; None: as many as fit.
     may_cut : whether rows may be joined in pieces.
+    whole_rows : most rows of a table that is joined, or made of rows, by this process alone; None: any number.
     """
 
     tables: str
     piece_rows: int | None = None
     may_cut: bool = True
+    whole_rows: int | None = None
 
     @classmethod
-    def of(cls, tables: str, piece_rows: int | None, consumes: bool) -> Wishes:
+    def of(cls, tables: str, piece_rows: int | None, consumes: bool, has_workers: bool = False) -> Wishes:
         """The wishes of a run or plan; rows that carry what they consume of linear constraints are not cut."""
-        return cls(tables, None, may_cut=False) if consumes else cls(tables, piece_rows)
+        if consumes:
+            return cls(tables, None, may_cut=False)
+        return cls(tables, piece_rows, whole_rows=tuning().segment_rows if has_workers else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +268,8 @@ def _of_rows(
             why_pieces = WhyPieces.PIECE_ROWS
         elif sum(t.main_memory for t in inputs) + charged > memory.limit * numbers.input_share:
             why_pieces = WhyPieces.TABLES
+        elif wishes.whole_rows is not None and any(t.rows > wishes.whole_rows for t in inputs):
+            why_pieces = WhyPieces.WORKERS
         if why_pieces is not None:
             return Strategy(INCOMPLETE, why, why_pieces=why_pieces, wanted=wanted)
     largest = max((t.nbytes for t in inputs), default=0)
@@ -274,16 +281,17 @@ def _of_rows(
 
     def most_rows() -> int:
         most = max(0, memory.after(wanted) - charged) // (bucket.row_bytes * numbers.row_copies)
-        return most if piece_rows is None else min(most, piece_rows)
+        return min(most, *(rows for rows in (piece_rows, whole_rows, most) if rows is not None))
 
+    whole_rows = wishes.whole_rows if wishes.may_cut else None
     most = most_rows()
-    if known.least_rows > most and piece_rows is None:
+    if known.least_rows > most and piece_rows is None and most != whole_rows:
         wanted = memory.limit  # all that may go to disk
         most = most_rows()
     why_pieces = None
     if known.least_rows > most:
-        is_asked = piece_rows is not None and most == piece_rows
-        why_pieces = WhyPieces.PIECE_ROWS if is_asked else WhyPieces.RESULT
+        reasons = {whole_rows: WhyPieces.WORKERS, piece_rows: WhyPieces.PIECE_ROWS}
+        why_pieces = reasons.get(most, WhyPieces.RESULT)
     return Strategy(INCOMPLETE, why, why_pieces=why_pieces, wanted=wanted, most_rows=most)
 
 

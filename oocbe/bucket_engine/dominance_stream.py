@@ -38,6 +38,7 @@ class DominanceStream:
     ----------
     table : all its rows. substitutions, sign : as for :meth:`Substitutions.drop_rows`.
     cache : for chunks. streams : chunks at work at a time. deadline : looked at before each chunk.
+    chunks : whose rows are wanted; None: all.
     """
 
     table: StoredTable
@@ -46,12 +47,12 @@ class DominanceStream:
     cache: ChunkCache
     streams: int
     deadline: Deadline
+    chunks: range | None = None
 
     def tables(self) -> Generator[Table, None, None]:
         """The rows that stay, in order."""
-        yield from run_in_order(
-            (partial(self._chunk, number) for number in range(self.table.chunk_count)), self.streams
-        )
+        chunks = range(self.table.chunk_count) if self.chunks is None else self.chunks
+        yield from run_in_order((partial(self._chunk, number) for number in chunks), self.streams)
 
     def _chunk(self, number: int, stream: int) -> Iterator[Table]:
         """A chunk as a piece of the pipeline."""

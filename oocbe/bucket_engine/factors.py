@@ -9,7 +9,7 @@ a problem lie end to end in one pool, so that compiled loops reach them by an of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,14 @@ class FactorPool:
 
     factors: tuple[PackedFactor, ...]
     entries: NDArray[Any]
+
+    def selected(self, factors: Sequence[PackedFactor]) -> FactorPool:
+        """A pool of some factors alone, in their order."""
+        chosen, arrays, end = [], [self.entries[f.offset : f.offset + (1 << f.bits)] for f in factors], 0
+        for factor, array in zip(factors, arrays, strict=True):
+            chosen.append(replace(factor, offset=end))
+            end += len(array)
+        return FactorPool(tuple(chosen), np.concatenate(arrays) if arrays else self.entries[:1].copy())
 
 
 class PoolBuilder:

@@ -7,6 +7,7 @@ not per row, but a problem has hundreds of buckets with a few rows each, so it i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -146,6 +147,17 @@ class ProgramBuilder:
         self._semiring = semiring
         self._consumption = consumption
         self._keeps_staircase = keeps_staircase
+
+    def for_factors(
+        self, constraints: Sequence[PackedFactor], functions: Sequence[PackedFactor]
+    ) -> tuple[ProgramBuilder, Sequence[PackedFactor], Sequence[PackedFactor]]:
+        """A builder that knows these factors alone, to be sent elsewhere; and what the factors are to it."""
+        made = copy(self)
+        made._constraints, made._functions = (
+            self._constraints.selected(constraints),
+            self._functions.selected(functions),
+        )
+        return made, made._constraints.factors, made._functions.factors
 
     def build(
         self,

@@ -76,7 +76,7 @@ def dcop(
     from oocbe.solutions.solution_file import write_assignment
     from oocbe.system.deadline import Deadline
 
-    options = options_from(given)
+    options = options_from(given | {"workers": None})  # those of agents are no workers of buckets
     if z is not None and z < 1:
         raise UsageError(f"--z {z}: the variables of a mini-bucket are at least 1")
     check_targets(file, solution=solution, metrics=metrics)

@@ -88,6 +88,15 @@ GapFlag = Annotated[
     str | None, typer.Option("--gap", metavar="GAP", help="End when bound and value are this near, such as 5 or 1%.")
 ]
 
+WorkersFlag = Annotated[
+    str | None,
+    typer.Option("--workers", metavar="WORKERS", help="Processes that share large buckets: 2, cpus:4, gpus, gpus:2."),
+]
+ClusterFlag = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="Dask scheduler whose workers do so, such as tls://node1:8786."),
+]
+
 TraceFlag = Annotated[
     Path | None,
     typer.Option("--trace", metavar="FILE", help="Write what was done when, for oocbe trace and Perfetto; .gz too."),
@@ -136,6 +145,8 @@ DEFAULTS: dict[str, str] = {
     "max_disk": "what is free",
     "resume": "off",
     "tables": "auto",
+    "workers": "none",
+    "cluster": "none",
 }
 """What help says of each option of a solve: its flag is None where it was not given, and the variable counts then."""
 

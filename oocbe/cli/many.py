@@ -49,7 +49,7 @@ def solve_files(files: Sequence[Path], parameters: Mapping[str, object]) -> int:
     options = options_from(parameters)
     from oocbe.tasks.many import solve_many
 
-    outcomes = solve_many(files, options, workers=jobs, format=format)
+    outcomes = solve_many(files, options, jobs=jobs, format=format)
     interruption = current()
     if interruption is not None:
         interruption.is_answered = True  # a line a file: there is no object for all of them

@@ -23,6 +23,7 @@ from oocbe.cli.flags import (
     StreamsFlag,
     TablesFlag,
     WorkdirFlag,
+    WorkersFlag,
     load,
     options_from,
 )
@@ -45,6 +46,7 @@ def plan(
     max_disk: MaxDiskFlag = None,
     streams: StreamsFlag = None,
     piece_rows: PieceRowsFlag = None,
+    workers: WorkersFlag = None,
     evidence: EvidenceFlag = None,
     format: FormatFlag = None,
     debug: DebugFlag = False,

@@ -15,6 +15,7 @@ from oocbe.cli.flags import (
     BoundsFlag,
     CertificateFlag,
     ChunkRowsFlag,
+    ClusterFlag,
     DebugFlag,
     DeviceMemoryFlag,
     DominanceFlag,
@@ -40,6 +41,7 @@ from oocbe.cli.flags import (
     TraceFlag,
     UpperBoundFlag,
     WorkdirFlag,
+    WorkersFlag,
     check_targets,
     load,
     options_from,
@@ -102,6 +104,8 @@ def solve(
     ub: UpperBoundFlag = None,
     time_limit: TimeLimitFlag = None,
     gap: GapFlag = None,
+    workers: WorkersFlag = None,
+    cluster: ClusterFlag = None,
     evidence: EvidenceFlag = None,
     format: FormatFlag = None,
     trace: TraceFlag = None,
@@ -134,7 +138,7 @@ def solve(
 
         return solve_files(files, given)
     from oocbe.errors import EXIT_LIMIT, UnsupportedError
-    from oocbe.facade import with_reading
+    from oocbe.facade import with_reading, working
     from oocbe.system.deadline import Deadline
 
     options = options_from(given)
@@ -171,7 +175,8 @@ def solve(
             from oocbe.elimination.solve import solve as run  # after reading: a malformed file need not wait for Numba
 
             defer_signals()
-            result = with_reading(run(problem, options, observer), reading)
+            with working(options):
+                result = with_reading(run(problem, options, observer), reading)
         if report is not None:
             write_report(report, problem, result, options, traced)
     if solution is not None and result.assignment is not None:
@@ -232,7 +237,7 @@ def _run_task(
 ) -> tuple[Problem, TaskResult]:
     from oocbe.cli.task import print_task
     from oocbe.errors import UsageError
-    from oocbe.facade import with_reading
+    from oocbe.facade import with_reading, working
     from oocbe.model.semiring import semiring_by_name
     from oocbe.solutions.solution_file import write_assignment
     from oocbe.system.deadline import Deadline
@@ -249,7 +254,8 @@ def _run_task(
         reading = time.perf_counter() - begin
         load_engine()
         defer_signals()
-        result = with_reading(answered(task, problem, options, observer=observer, **of_task), reading)
+        with working(options):
+            result = with_reading(answered(task, problem, options, observer=observer, **of_task), reading)
     if solution is not None and result.assignments:  # before anything is printed, which may fail
         chosen = result.assignments[0][1]
         value = problem.in_semiring(semiring_by_name(result.semiring)).evaluate(chosen)

@@ -26,7 +26,7 @@ from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.propagation.propagate import finite
 from oocbe.results.dcop_result import DcopResult, UtilMessage
 from oocbe.results.interrupted import carried, interruptible
-from oocbe.settings.option_types import OptionValues
+from oocbe.settings.option_types import OwnValues
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import listening
@@ -58,7 +58,7 @@ def dpop(
     tree: PseudoTree | None = None,
     workers: int = 0,
     observer: Observer | None = None,
-    **overrides: Unpack[OptionValues],
+    **overrides: Unpack[OwnValues],
 ) -> DcopResult:
     """Solve a distributed problem exactly by DPOP (Petcu and Faltings 2005; Fioretto et al. 2018, section 4.1).
 
@@ -93,7 +93,7 @@ def adpop(
     tree: PseudoTree | None = None,
     workers: int = 0,
     observer: Observer | None = None,
-    **overrides: Unpack[OptionValues],
+    **overrides: Unpack[OwnValues],
 ) -> DcopResult:
     """Bound a distributed problem's optimum by ADPOP (Petcu and Faltings 2005b; Fioretto et al. 2018, section 4.2).
 
@@ -110,7 +110,7 @@ def _verb(
     dcop: Dcop | Problem | str | Path,
     z: int | None,
     options: SolveOptions | None,
-    overrides: OptionValues,
+    overrides: OwnValues,
     tree: PseudoTree | None,
     workers: int,
     observer: Observer | None,

@@ -19,11 +19,8 @@ Flag: TypeAlias = bool | str
 """A truth value, or text such as ``yes``."""
 
 
-class OptionValues(TypedDict, total=False):
-    """Keyword arguments that are options; :class:`~oocbe.settings.options.SolveOptions` says what each means.
-
-    All may be left out, and all may be text, which is parsed as that of a flag.
-    """
+class OwnValues(TypedDict, total=False):
+    """Those options of :class:`OptionValues` that say how one process works."""
 
     order: str | Path
     order_seconds: Seconds
@@ -46,3 +43,13 @@ class OptionValues(TypedDict, total=False):
     max_disk: Bytes
     resume: Flag
     tables: str
+
+
+class OptionValues(OwnValues, total=False):
+    """Keyword arguments that are options; :class:`~oocbe.settings.options.SolveOptions` says what each means.
+
+    All may be left out, and all may be text, which is parsed as that of a flag.
+    """
+
+    workers: int | str | None
+    cluster: str | None

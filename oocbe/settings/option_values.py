@@ -151,6 +151,40 @@ def parse_count(name: str, value: object) -> int | None:
     return None if value is None else parse_integer(name, value, least=1)
 
 
+WORKERS = re.compile(r"(?:(cpus|gpus):)?([1-9][0-9]{0,4})|(gpus)")
+"""How workers of this host are asked for."""
+
+
+def parse_workers(name: str, value: object) -> str | None:
+    """Workers of this host: a number, ``cpus:4``, ``gpus`` or ``gpus:2``; None stays None."""
+    if value is None:
+        return None
+    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if WORKERS.fullmatch(text):
+        return text
+    raise UsageError(f"{name}: {value!r} is none of 2, cpus:4, gpus and gpus:2")
+
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+"""Hosts whose ports nobody else reaches through a network."""
+
+
+def parse_cluster(name: str, value: object) -> str | None:
+    """Address of a Dask scheduler: ``tls://host:port``, or ``tcp://`` on this host; None stays None."""
+    if value is None:
+        return None
+    text = value.strip() if isinstance(value, str) else ""
+    found = re.fullmatch(r"(tcp|tls)://(.+):([0-9]{1,5})", text)
+    if found is None:
+        raise UsageError(f"{name}: {value!r} is no address of a scheduler, such as tls://node1:8786")
+    if found[1] == "tcp" and found[2] not in LOOPBACK:
+        raise UsageError(
+            f"{name}: {text}: whoever reaches a scheduler's port runs code there; use tls:// (docs/cluster.md says "
+            "how), or give a client of your own from Python"
+        )
+    return text
+
+
 def parse_boolean(name: str, value: object) -> bool:
     """A truth value; text may be 1/0, true/false, yes/no or on/off in any case."""
     if isinstance(value, bool):

@@ -26,6 +26,7 @@ from oocbe.settings.option_values import (
     parse_boolean,
     parse_bounds,
     parse_bytes,
+    parse_cluster,
     parse_count,
     parse_gap,
     parse_integer,
@@ -36,6 +37,7 @@ from oocbe.settings.option_values import (
     parse_semiring,
     parse_tables,
     parse_time_limit,
+    parse_workers,
 )
 
 ENVIRONMENT_PREFIX = "OOCBE_"
@@ -83,6 +85,9 @@ class SolveOptions:
     gap : how far apart they may stay; a difference such as 5 or a part such as ``1%``.
     tables : form of the messages: ``auto``, the cheaper one by density; ``incomplete``, feasible rows with their keys;
         ``complete``, a value for every assignment (then there are no bounds, and dominance drops nothing).
+    workers : processes of this host that large buckets are cut into segments for: a number, ``cpus:4``, ``gpus`` (one
+        for each) or ``gpus:2``; None: this process works alone.
+    cluster : address of a Dask scheduler whose workers do that, or None.
 
     Raises
     ------
@@ -110,6 +115,8 @@ class SolveOptions:
     max_disk: int | None = None
     resume: bool = False
     tables: str = "auto"
+    workers: str | None = None
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
         for name, parse in _PARSERS.items():
@@ -119,6 +126,11 @@ class SolveOptions:
     def memory_limit(self) -> int:
         """Bytes that tables and buffers may take: the option, or what follows from the machine."""
         return default_memory_limit() if self.memory is None else self.memory
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether large buckets are shared out to workers."""
+        return self.workers is not None or self.cluster is not None
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -197,6 +209,8 @@ _PARSERS: dict[str, Callable[[str, object], object]] = {
     "max_disk": parse_bytes,
     "resume": parse_boolean,
     "tables": parse_tables,
+    "workers": parse_workers,
+    "cluster": parse_cluster,
 }
 """What makes the value of each option from what is given."""
 

@@ -96,6 +96,13 @@ class Tuning:
     slow_lookups : what a lookup among rows or on disk counts for beside one of a complete table in memory, of which
         many are gathered at once; a cautious choice, not a measurement.
 
+    segment_rows : a bucket with an input of so many rows, or that does not fit in memory, is cut into segments where
+        there are workers: fewer take some 0.2 s, which giving work away and writing parts would cost.
+    first_segments : segments of a worker, before it is known how long any takes: nothing is lost by small ones.
+    segment_part : a segment is this part of what is left for each worker (:mod:`oocbe.cluster.dispatch`).
+    least_segment_seconds, most_segment_seconds : within which segments stay all the same.
+    sent_bytes : tables that take no more are sent to workers themselves; others as the folders that they lie in.
+
     propagates : whether propagation takes what it can from a problem before the search for an order.
     narrows : whether values that a message has no row for go from the buckets to come. Not by itself: messages on a
         device, in pieces or found by a run that is resumed do not tell theirs yet, so rows would depend on the way; and
@@ -164,6 +171,13 @@ class Tuning:
     most_streams: int = 16
     most_lookups: int = 256
     slow_lookups: int = 16
+
+    segment_rows: int = 1 << 20
+    first_segments: int = 64
+    segment_part: float = 6.0
+    least_segment_seconds: float = 0.5
+    most_segment_seconds: float = 5.0
+    sent_bytes: int = 1 << 16
 
     propagates: bool = True
     narrows: bool = False

@@ -40,8 +40,7 @@ class KeyIndex:
             self._fields.append((WORD_BITS * field.word + field.shift, field.mask, place))
             place += field.bits
         self.end = 1 << place
-        stretches = range(-(-source.rows // source.stretch_rows))
-        edges = [tuple(map(self._number, source.edge_keys(stretch))) for stretch in stretches]
+        edges = [tuple(map(self._number, source.edge_keys(stretch))) for stretch in range(source.stretch_count)]
         self.firsts, self.lasts = ([edge[side] for edge in edges] for side in (0, 1))
 
     def most_rows(self, low: int, high: int) -> int:
@@ -52,7 +51,7 @@ class KeyIndex:
     def place(self, number: int) -> int:
         """The first row whose number is not below this one; reads one stretch at most."""
         stretch = bisect_left(self.lasts, number)
-        start = stretch * self._source.stretch_rows
+        start = self._source.stretch_start(stretch)
         if stretch == len(self.lasts):
             return self._source.rows
         if number <= self.firsts[stretch]:

@@ -79,6 +79,11 @@ class HeldRows:
         self.stretch_rows = STRETCH_ROWS if stretch_rows is None else stretch_rows
         self._table = table
 
+    @property
+    def table(self) -> Table:
+        """The table."""
+        return self._table
+
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """Copy rows from ``start`` on; see :class:`Source`."""
         rows = slice(start, start + keys.shape[1])
@@ -89,6 +94,15 @@ class HeldRows:
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
         """Ranges of ``most`` rows; see :class:`Source`."""
         return even_ranges(self.rows, most)
+
+    @property
+    def stretch_count(self) -> int:
+        """Stretches."""
+        return -(-self.rows // self.stretch_rows)
+
+    def stretch_start(self, stretch: int) -> int:
+        """First row of a stretch; all rows for one behind the last."""
+        return min(stretch * self.stretch_rows, self.rows)
 
     def edge_keys(self, stretch: int) -> tuple[int, int]:
         """Keys of the first and the last row of a stretch."""
@@ -145,7 +159,7 @@ class ChunkCache:
             if found is not None:
                 self._held.move_to_end(name)
                 return found[1]
-        rows = table.read(number * table.chunk_rows, (number + 1) * table.chunk_rows)
+        rows = table.read(table.chunk_start(number), table.chunk_start(number + 1))
         with self._lock:
             if name not in self._held:
                 self._held[name] = table, rows  # the table, too: its identity names the entry
@@ -164,7 +178,8 @@ class StoredRows:
 
     Attributes
     ----------
-    stretch_rows : rows of a chunk. row_bytes : of one row's key words and value. Others as for :class:`Source`.
+    stretch_rows : rows of a chunk, at most. row_bytes : of one row's key words and value. Others as for
+        :class:`Source`.
     """
 
     def __init__(self, table: StoredTable, cache: ChunkCache | None = None) -> None:
@@ -174,14 +189,35 @@ class StoredRows:
         self._table = table
         self._cache = cache or ChunkCache(0)
 
+    @property
+    def table(self) -> StoredTable:
+        """The table."""
+        return self._table
+
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None) -> None:
         """Decode rows from ``start`` on; see :class:`Source`."""
         self._table.read_into(start, keys, values)
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
         """Ranges of whole chunks where they are small enough; see :class:`Source`."""
-        chunk = self._table.chunk_rows
-        return even_ranges(self.rows, most // chunk * chunk if most >= chunk else most)
+        table = self._table
+        if most < table.chunk_rows:
+            yield from even_ranges(self.rows, most)
+            return
+        start = 0
+        while start < self.rows:
+            stop = table.chunk_start(table.chunk_at(start + most)) if start + most < self.rows else self.rows
+            yield start, stop
+            start = stop
+
+    @property
+    def stretch_count(self) -> int:
+        """Chunks."""
+        return self._table.chunk_count
+
+    def stretch_start(self, stretch: int) -> int:
+        """First row of a chunk; all rows for one behind the last."""
+        return self._table.chunk_start(stretch)
 
     def edge_keys(self, stretch: int) -> tuple[int, int]:
         """Keys of the first and the last row of a chunk; nothing is read."""
@@ -189,18 +225,19 @@ class StoredRows:
 
     def keys_of(self, stretch: int) -> NDArray[np.uint64]:
         """Keys of all rows of a chunk, uint64 (words, rows); read, and not kept."""
-        start = stretch * self.stretch_rows
-        keys = np.empty((self.layout.words, min(self.stretch_rows, self.rows - start)), dtype=np.uint64)
+        start = self._table.chunk_start(stretch)
+        keys = np.empty((self.layout.words, self._table.chunk_start(stretch + 1) - start), dtype=np.uint64)
         self._table.read_into(start, keys, None, alone=True)
         return keys
 
     def key(self, row: int) -> int:
         """Key of a row; the first and the last one of a chunk are in the index."""
-        chunk, place = divmod(row, self._table.chunk_rows)
+        chunk = self._table.chunk_at(row)
         first, last = self._table.chunk_keys(chunk)
+        place = row - self._table.chunk_start(chunk)
         if place == 0:
             return first
-        if row + 1 == self.rows or place + 1 == self._table.chunk_rows:
+        if row + 1 == self._table.chunk_start(chunk + 1):
             return last
         return key_number(self._cache.chunk(self._table, chunk).keys, place)
 
@@ -208,12 +245,13 @@ class StoredRows:
         """First row of a range whose key is not below a number; ``high`` where there is none."""
         if low >= high:
             return high
-        size = self._table.chunk_rows
-        chunk = self._table.first_chunk_not_below(number, low // size, (high - 1) // size + 1)
-        if chunk * size >= high or number <= self._table.chunk_keys(chunk)[0]:
-            return min(max(low, chunk * size), high)
-        keys = self._cache.chunk(self._table, chunk).keys
-        found = chunk * size + first_not_below(keys, number, 0, keys.shape[1])
+        table = self._table
+        chunk = table.first_chunk_not_below(number, table.chunk_at(low), table.chunk_at(high - 1) + 1)
+        start = table.chunk_start(chunk)
+        if start >= high or number <= table.chunk_keys(chunk)[0]:
+            return min(max(low, start), high)
+        keys = self._cache.chunk(table, chunk).keys
+        found = start + first_not_below(keys, number, 0, keys.shape[1])
         return min(max(low, found), high)
 
     def read(self, low: int, high: int) -> Table:
@@ -222,13 +260,14 @@ class StoredRows:
 
     def keys_at(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Keys, uint64 (words, n), of rows in ascending order."""
-        size = self._table.chunk_rows
+        table = self._table
         keys = np.empty((self.layout.words, len(rows)), dtype=np.uint64)
         start = 0
         while start < len(rows):
-            chunk = int(rows[start]) // size
-            stop = int(np.searchsorted(rows, (chunk + 1) * size))
-            keys[:, start:stop] = self._cache.chunk(self._table, chunk).keys[:, rows[start:stop] - chunk * size]
+            chunk = table.chunk_at(int(rows[start]))
+            stop = int(np.searchsorted(rows, table.chunk_start(chunk + 1)))
+            places = rows[start:stop] - table.chunk_start(chunk)
+            keys[:, start:stop] = self._cache.chunk(table, chunk).keys[:, places]
             start = stop
         return keys
 
@@ -252,7 +291,7 @@ class StoredRows:
             find_rows(rows.keys, np.ascontiguousarray(ascending[:, start:stop]), found)
             mine = order[start:stop]
             values[mine] = rows.values[found]  # of no account where nothing was found
-            places[mine] = np.where(found < 0, -1, found + chunk * self._table.chunk_rows)
+            places[mine] = np.where(found < 0, -1, found + self._table.chunk_start(chunk))
             start = stop
         return places, values[places >= 0]
 

@@ -1,4 +1,4 @@
-"""A process that does not outlive the one that started it."""
+"""Processes that end with the one that started them, however it ended."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ ALONE_SECONDS = 0.2
 
 
 def end_with(parent: int) -> None:
-    """End this process, in the middle of a join too, when the process that started it was killed."""
-    threading.Thread(target=_wait_for_end, args=(parent,), name="oocbe-parent", daemon=True).start()
+    """End this process, in the middle of a compiled loop too, when the one that started it is there no more."""
+    threading.Thread(target=_watch, args=(parent,), name="oocbe-parent", daemon=True).start()
 
 
-def _wait_for_end(parent: int) -> None:
+def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(ALONE_SECONDS)
     os._exit(1)

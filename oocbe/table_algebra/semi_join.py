@@ -132,15 +132,13 @@ def _chunks_near(table: StoredTable, rows: _Rows) -> Iterator[Table]:
     """The chunks of a stored table that may have such rows, by their first and last keys."""
     slowest = sum(1 for _ in takewhile(rows.layout.__contains__, reversed(table.layout.scope)))
     top = rows.slowest(slowest) if table.is_sorted and slowest else None
-    start, skipped = 0, 0
+    skipped = 0
     with phase("semi-join") as timed:
         for chunk in range(table.chunk_count):
-            stop = min(table.rows, start + table.chunk_rows)
             if top is None or top.is_between(_edges(table, chunk, top.layout)):
-                yield table.read(start, stop)
+                yield table.read(table.chunk_start(chunk), table.chunk_start(chunk + 1))
             else:
                 skipped += 1
-            start = stop
         timed.note(chunks=table.chunk_count, chunks_skipped=skipped)
 
 

@@ -25,6 +25,12 @@ VALUES_NAME = "values"
 LIMB_NAMES = "limb_{}"
 """Folder of the chunks of a limb of values, from the second on, by its number (:mod:`oocbe.tables.limbs`)."""
 
+
+def value_names(limbs: int) -> list[str]:
+    """Arrays of the values: one, and one more for each limb behind the first."""
+    return [VALUES_NAME, *(LIMB_NAMES.format(limb) for limb in range(1, limbs))]
+
+
 PACKED, BLOSC, ZSTD = "packed", "blosc", "zstd"
 """Forms of a chunk on disk: since version 2 of the format, before that, and of version 4, one array a variable."""
 

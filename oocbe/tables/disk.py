@@ -267,10 +267,10 @@ def make_folder_of_user(path: Path, mode: int = 0o777) -> None:
         raise UsageError(f"{path}: is a file (or a link that leads nowhere), or lies in one; name a folder") from None
 
 
-def make_new_folder(path: Path) -> None:
-    """Make a folder that is not there yet, with those above it; not forced to disk."""
+def make_new_folder(path: Path, parents: bool = True) -> None:
+    """Make a folder that is not there yet, with those above it unless these must be there; not forced to disk."""
     _before("folder", path)
-    path.mkdir(parents=True)
+    path.mkdir(parents=parents)
 
 
 def publish_file(path: Path, data: bytes, what: str) -> None:

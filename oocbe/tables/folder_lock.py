@@ -87,6 +87,18 @@ class FolderLock:
             self._handle = None
 
 
+def host_of_owner(folder: Path) -> str:
+    """Host of the process that has locked a folder, or was killed while it had; empty where nobody is named there."""
+    try:
+        handle = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return ""
+    try:
+        return _owner(handle).partition(" on ")[2]
+    finally:
+        os.close(handle)
+
+
 def _owner(handle: int) -> str:
     """What a lock file says, without anything that could confuse a terminal."""
     text = os.pread(handle, 300, 0).decode(errors="replace").strip()

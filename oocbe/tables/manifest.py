@@ -7,6 +7,7 @@ that :meth:`Manifest.render` gives, so that no changed bit goes unseen.
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from oocbe.tables.disk import read_file, read_file_into
 from oocbe.tables.records import read_record, render_record
 from oocbe.tracing.recorder import READER, span
 
+PART_NAME = re.compile(r"part-[0-9a-z-]+")
+"""Names of the folders of parts: no path leads out of the table by one."""
+
 MANIFEST_NAME = "manifest.json"
 """Name of the file that describes a stored table."""
 
@@ -32,7 +36,9 @@ COMPLETE_VERSION = 3
 """Version 3: complete tables, which have values and no keys."""
 COLUMNS_VERSION = 4
 """Version 4: one array a variable, for others to read (:mod:`oocbe.tables.column_form`)."""
-READABLE_VERSIONS = (1, 2, COMPLETE_VERSION, COLUMNS_VERSION)
+PARTS_VERSION = 5
+"""Version 5: tables of version 2 as parts, each with a range of keys (:mod:`oocbe.tables.parts`)."""
+READABLE_VERSIONS = (1, 2, COMPLETE_VERSION, COLUMNS_VERSION, PARTS_VERSION)
 """Versions of the format that are read."""
 
 LARGEST_MANIFEST = 1 << 28
@@ -51,6 +57,19 @@ class FileRecord(NamedTuple):
         return cls(len(data), crc32(data))
 
 
+class PartRecord(NamedTuple):
+    """A part of a table: its folder, its rows, and the CRC-32 of its manifest, and so of everything that it is.
+
+    ``first_key``, ``last_key``: of its first and last row, each as one number (word 0 least significant).
+    """
+
+    name: str
+    rows: int
+    first_key: int
+    last_key: int
+    checksum: int
+
+
 @dataclass
 class Manifest:
     """Files and chunk index of a stored table.
@@ -60,23 +79,27 @@ class Manifest:
     files : name relative to the table's folder (with ``/``) to record.
     first_keys, last_keys : the key of each chunk's first and last row, as one number (word 0 least significant).
     version : of the format.
+    parts : of a table of parts, in the order of their keys, whose chunks are listed in manifests of their own.
     """
 
     files: dict[str, FileRecord] = field(default_factory=dict)
     first_keys: list[int] = field(default_factory=list)
     last_keys: list[int] = field(default_factory=list)
     version: int = FORMAT_VERSION
+    parts: list[PartRecord] = field(default_factory=list)
     _inside: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)  # folders looked at
 
     def render(self) -> bytes:
         """The one spelling of this manifest."""
-        content = {
+        content: dict[str, object] = {
             "format": FORMAT_NAME,
             "version": self.version,
             "files": {name: list(record) for name, record in self.files.items()},
             "first_keys": [f"{key:x}" for key in self.first_keys],
             "last_keys": [f"{key:x}" for key in self.last_keys],
         }
+        if self.version == PARTS_VERSION:
+            content["parts"] = [[p.name, p.rows, f"{p.first_key:x}", f"{p.last_key:x}", p.checksum] for p in self.parts]
         return render_record(content)
 
     @classmethod
@@ -110,6 +133,10 @@ class Manifest:
                 [int(key, 16) for key in content["first_keys"]],
                 [int(key, 16) for key in content["last_keys"]],
                 int(content["version"]),
+                [
+                    PartRecord(str(name), int(rows), int(first, 16), int(last, 16), int(checksum))
+                    for name, rows, first, last, checksum in content.get("parts", [])
+                ],
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptDataError(f"{path}: not a manifest of a table ({error})") from None

@@ -127,7 +127,7 @@ class PackedTable:
         from oocbe.kernels.cpu.threads import run_all
 
         chunks = table.chunk_count
-        rows = np.minimum(np.arange(chunks + 1, dtype=np.int64) * table.chunk_rows, table.rows)
+        rows = np.array([table.chunk_start(chunk) for chunk in range(chunks + 1)], dtype=np.int64)
         calls = [(column, chunk) for column in range(table.layout.words + 1) for chunk in range(chunks)]
         try:
             made = run_all(table.packed_chunk, calls)
@@ -153,7 +153,7 @@ class PackedTable:
         if not table.is_packed or (table.extent is None and table.rows and table.dtype.kind != "f"):
             return None
         chunks = table.chunk_count
-        rows = np.minimum(np.arange(chunks + 1, dtype=np.int64) * table.chunk_rows, table.rows)
+        rows = np.array([table.chunk_start(chunk) for chunk in range(chunks + 1)], dtype=np.int64)
         columns = [StoredColumn(table, c, table.chunk_starts(c)) for c in range(table.layout.words + 1)]
         edges = [table.chunk_keys(chunk) for chunk in range(chunks)]
         return cls(table.layout, table.semiring, table.dtype, table.is_sorted, rows, columns, edges, table.extent)

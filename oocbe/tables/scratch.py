@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import tempfile
 import time
 from contextlib import suppress
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from oocbe.errors import DiskError
 from oocbe.tables import disk
-from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
+from oocbe.tables.folder_lock import LOCK_NAME, FolderLock, host_of_owner
 
 PREFIX = "oocbe-"
 """Beginning of the names of scratch folders."""
@@ -90,8 +91,12 @@ BEGINNING_SECONDS = 60.0
 def _remove_dead(folder: Path) -> bool:
     """Remove a folder whose owner has died; whether that is so: one without a lock may be anybody's.
 
+    Where file systems keep locks to each host, those of another one look free: what it has locked is left to it.
+
     DiskError : it has no lock, or cannot be locked. OSError : it cannot be removed.
     """
+    if host_of_owner(folder) not in ("", socket.gethostname()):
+        return False
     lock = FolderLock.try_take(folder, create=False)
     if not isinstance(lock, FolderLock):
         return False

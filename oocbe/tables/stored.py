@@ -24,19 +24,21 @@ from oocbe.tables import disk
 from oocbe.tables.chunk_files import (
     BLOSC,
     KEY_NAMES,
-    LIMB_NAMES,
     PACKED,
     VALUES_NAME,
     ZSTD,
     read_packed,
     read_packed_into,
     read_rows,
+    value_names,
 )
+from oocbe.tables.chunk_index import ChunkIndex, EvenChunks
 from oocbe.tables.column_form import column_dtype, column_names, read_columns
 from oocbe.tables.exchange import OnDisk
 from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of
 from oocbe.tables.layout import Layout
-from oocbe.tables.manifest import COLUMNS_VERSION, COMPLETE_VERSION, Manifest
+from oocbe.tables.manifest import COLUMNS_VERSION, COMPLETE_VERSION, PARTS_VERSION, Manifest
+from oocbe.tables.parts import composed
 from oocbe.tables.read_ahead import ReadAhead
 from oocbe.tables.table import Table, describe_table, format_bytes
 from oocbe.tables.writer import CHUNK_ROWS, StoredTableWriter
@@ -54,12 +56,19 @@ class StoredTable(OnDisk):
     layout, semiring, is_sorted : as for :class:`oocbe.tables.table.Table`.
     dtype : dtype of the values.
     rows : number of rows.
-    chunk_rows : rows of each chunk but the last.
     limbs : of each value, as for a table in memory.
+    chunk_rows : rows of each chunk but the last; in a table of parts (:mod:`oocbe.tables.parts`) of the longest.
     extent : least and greatest value where the table tells (integers, format version 2), else None.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        manifest: Manifest,
+        attributes: Mapping[str, Any],
+        index: ChunkIndex | None = None,
+        checksum: int | None = None,
+    ) -> None:
         self.path = path
         self.layout = layout_of(attributes)
         self.semiring: Semiring = SEMIRINGS[attributes["semiring"]]
@@ -70,6 +79,8 @@ class StoredTable(OnDisk):
         self.limbs: int = attributes.get("limbs", 0)
         self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
         self._manifest = manifest
+        self._checksum = checksum
+        self._index: ChunkIndex = EvenChunks(self.rows, self.chunk_rows) if index is None else index
         self._codec = {1: BLOSC, COLUMNS_VERSION: ZSTD}.get(manifest.version, PACKED)
         self._read_ahead = ReadAhead(self.chunk_count, self.stored_bytes // max(1, self.chunk_count))
 
@@ -149,6 +160,10 @@ class StoredTable(OnDisk):
         if manifest.version == COMPLETE_VERSION:
             raise UsageError(f"{folder} is a complete table: open it with StoredCompleteTable.open")
         attributes = attributes_of(folder, manifest)
+        if manifest.version == PARTS_VERSION:
+            whole, index = composed(folder, manifest, attributes)
+            checksum = crc32(manifest.render())
+            return made_of(folder, lambda: cls(folder, whole, attributes, index, checksum))
 
         def make() -> StoredTable:
             check_table_attributes(attributes)
@@ -191,10 +206,18 @@ class StoredTable(OnDisk):
         """First of some chunks of a sorted table whose last key is not below a number, or ``high``."""
         return bisect_left(self._manifest.last_keys, number, low, high)
 
+    def chunk_at(self, row: int) -> int:
+        """The chunk that has a row."""
+        return self._index.at(row)
+
+    def chunk_start(self, chunk: int) -> int:
+        """First row of a chunk; all rows for one behind the last."""
+        return self._index.start(chunk)
+
     def chunks(self) -> Iterator[Table]:
         """The rows, a chunk at a time, in stored order."""
-        for start in range(0, self.rows, self.chunk_rows):
-            yield self.read(start, start + self.chunk_rows)
+        for chunk in range(self.chunk_count):
+            yield self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1))
 
     def read(self, start: int, stop: int, alone: bool = False) -> Table:
         """Rows ``start`` to ``stop`` (clipped to the rows there are) in memory, each chunk checked.
@@ -239,27 +262,25 @@ class StoredTable(OnDisk):
         limbs: list[NDArray[Any]] = []
         if values is not None:
             limbs = [np.empty(len(values), dtype=self.dtype) for _ in range(self.limbs)]
-            columns |= dict(zip(self._value_names, limbs or [values], strict=True))
-        wanted = range(start // self.chunk_rows, -(-stop // self.chunk_rows))
+            columns |= dict(zip(value_names(self.limbs), limbs or [values], strict=True))
+        if start == stop:
+            return
+        index = self._index
+        wanted = range(index.at(start), index.at(stop - 1) + 1)
         for chunk in () if alone else self._read_ahead.after(wanted.start, wanted.stop):
             for name in columns:
-                disk.will_need(self.path / f"{name}/c/{chunk}")
+                disk.will_need(self.path / index.file(name, chunk))
         calls = []
         for chunk in wanted:
-            first = chunk * self.chunk_rows
-            rows = min(self.chunk_rows, self.rows - first)
+            first = index.start(chunk)
+            rows = index.start(chunk + 1) - first
             low, high = max(start, first), min(stop, first + rows)
             for name, column in columns.items():
                 target = column[low - start : high - start]
-                calls.append((f"{name}/c/{chunk}", self._codec, rows, self.chunk_rows, target, low - first))
+                calls.append((index.file(name, chunk), self._codec, rows, self.chunk_rows, target, low - first))
         run_all(lambda *arguments: read_rows(self.path, self._manifest, *arguments), calls)
         if values is not None and limbs:
             np.stack(limbs, axis=1, out=values)
-
-    @property
-    def _value_names(self) -> list[str]:
-        """Arrays of the values: one, and one more for each limb behind the first."""
-        return [VALUES_NAME, *(LIMB_NAMES.format(limb) for limb in range(1, self.limbs))]
 
     @property
     def is_packed(self) -> bool:
@@ -272,7 +293,7 @@ class StoredTable(OnDisk):
         return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
     def _chunk_name(self, column: int, chunk: int) -> str:
-        return f"{KEY_NAMES.format(column) if column < self.layout.words else VALUES_NAME}/c/{chunk}"
+        return self._index.file(KEY_NAMES.format(column) if column < self.layout.words else VALUES_NAME, chunk)
 
     def packed_chunk(self, column: int, chunk: int) -> NDArray[np.uint64]:
         """A chunk of a key word, or of the values (the last column), packed; see :mod:`oocbe.tables.codec`.
@@ -283,7 +304,7 @@ class StoredTable(OnDisk):
         """
         name, rows, dtype = self._chunk(column, chunk)
         if self._codec == ZSTD:
-            part = self.read(chunk * self.chunk_rows, chunk * self.chunk_rows + rows, alone=True)
+            part = self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1), alone=True)
             from oocbe.tables.codec import encode
 
             return encode([*part.keys, part.values][column])
@@ -296,7 +317,7 @@ class StoredTable(OnDisk):
 
     def _chunk(self, column: int, chunk: int) -> tuple[str, int, np.dtype[Any]]:
         """File of a chunk, its rows, and the dtype of its column."""
-        rows = min(self.chunk_rows, self.rows - chunk * self.chunk_rows)
+        rows = self.chunk_start(chunk + 1) - self.chunk_start(chunk)
         return self._chunk_name(column, chunk), rows, np.dtype(np.uint64) if column < self.layout.words else self.dtype
 
     def to_table(self) -> Table:
@@ -316,7 +337,7 @@ class StoredTable(OnDisk):
     @property
     def manifest_checksum(self) -> int:
         """CRC-32 of the manifest, and so of everything that this table is."""
-        return crc32(self._manifest.render())
+        return crc32(self._manifest.render()) if self._checksum is None else self._checksum
 
     def find(self, key: NDArray[np.uint64]) -> int | float | None:
         """Value of one packed key, uint64 (words,); None where it has no row.
@@ -330,7 +351,7 @@ class StoredTable(OnDisk):
             chunk = bisect_left(self._manifest.last_keys, number)
             if chunk == self.chunk_count or number < self._manifest.first_keys[chunk]:
                 return None
-            pieces = iter([self.read(chunk * self.chunk_rows, (chunk + 1) * self.chunk_rows, alone=True)])
+            pieces = iter([self.read(self.chunk_start(chunk), self.chunk_start(chunk + 1), alone=True)])
         for piece in pieces:
             hits = np.flatnonzero((piece.keys == key[:, np.newaxis]).all(axis=0))
             if len(hits):
@@ -345,7 +366,7 @@ class StoredTable(OnDisk):
         """
         begin = bisect_left(self._manifest.last_keys, first)
         end = bisect_right(self._manifest.first_keys, last)
-        return self.read(begin * self.chunk_rows, end * self.chunk_rows)
+        return self.read(self.chunk_start(begin), self.chunk_start(end))
 
     def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
         """Value of one assignment (by name, or in scope order); None where it has no row.
@@ -367,7 +388,7 @@ class StoredTable(OnDisk):
             arrays = {n: column_dtype(s).name for n, s in zip(column_names(self.layout), sizes, strict=True)}
         else:
             arrays = {KEY_NAMES.format(word): "uint64" for word in range(self.layout.words)}
-        arrays |= dict.fromkeys(self._value_names, self.dtype.name)
+        arrays |= dict.fromkeys(value_names(self.limbs), self.dtype.name)
         chunks = -(-self.rows // self.chunk_rows)
         if not chunks == self.chunk_count == len(self._manifest.last_keys):
             raise CorruptDataError(

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 
 from oocbe.elimination.buckets.bucket_message import MessageMaker
 from oocbe.elimination.buckets.buckets import Bucket
+from oocbe.elimination.buckets.finish import unchanged
 from oocbe.elimination.buckets.forward import Forward
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
@@ -201,13 +203,9 @@ class _ModularMaker(MessageMaker):
             factors.messages.append(self._joined(factors.messages.pop(), factors.messages.pop()))
         return factors
 
-    def finished(self, table: Table) -> Table:
-        """Residues of the counts."""
-        if self.modulus == 1 << WRAP_BITS:
-            return table
-        table = to_host(table)
-        values: NDArray[Any] = table.values % self.modulus
-        return Table(table.layout, table.keys, values, table.semiring, table.is_sorted)
+    def finishing(self) -> Callable[[Table], Table]:
+        """Takes residues of the counts."""
+        return unchanged if self.modulus == 1 << WRAP_BITS else partial(_residues, modulus=self.modulus)
 
     def _joined(self, one: Message, other: Message) -> Message:
         """Two messages as one whose rows consume what those of both do, added up over all ways to share it.
@@ -225,7 +223,7 @@ class _ModularMaker(MessageMaker):
             theirs += "'"
         apart = replace(second, layout=Layout((theirs, *second.layout.scope[1:]), second.layout.sizes))
         look()
-        product = self.finished(join_sum(first, apart, backend="cpu"))
+        product = self.finishing()(join_sum(first, apart, backend="cpu"))
         look()
         columns = product.layout.unpack(product.keys)
         amounts = columns[:, product.layout.place(own)] + columns[:, product.layout.place(theirs)]
@@ -238,8 +236,15 @@ class _ModularMaker(MessageMaker):
         keys, values = np.ascontiguousarray(keys[:, rows]), product.values[keep][rows]
         starts = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)])[: len(rows)])
         summed = np.add.reduceat(values, starts) if len(rows) else values
-        table = self.finished(Table(layout, np.ascontiguousarray(keys[:, starts]), summed, product.semiring, True))
+        table = self.finishing()(Table(layout, np.ascontiguousarray(keys[:, starts]), summed, product.semiring, True))
         return Message(scope, table.rows, table.nbytes, is_filtered=False, _table=table)
+
+
+def _residues(table: Table, modulus: int) -> Table:
+    """Values modulo a number."""
+    table = to_host(table)
+    values: NDArray[Any] = table.values % modulus
+    return Table(table.layout, table.keys, values, table.semiring, table.is_sorted)
 
 
 def _modular(number: int) -> type[Forward]:

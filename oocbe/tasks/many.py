@@ -26,7 +26,7 @@ from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, UsageError
 from oocbe.facade import read_finite, settings_from, solve, with_reading
 from oocbe.results.failure import Failure, failure_of
 from oocbe.results.interrupted import Interrupted
-from oocbe.settings.option_types import OptionValues
+from oocbe.settings.option_types import OwnValues
 from oocbe.settings.options import SolveOptions
 from oocbe.system.parents import end_with
 
@@ -80,10 +80,10 @@ def solve_many(
     problems: Iterable[Problem | str | Path],
     options: SolveOptions | None = None,
     *,
-    workers: int | None = None,
+    jobs: int | None = None,
     executor: Executor | None = None,
     format: str | None = None,
-    **overrides: Unpack[OptionValues],
+    **overrides: Unpack[OwnValues],
 ) -> Generator[Outcome, None, None]:
     """Solve problems, or the files that paths name, side by side; gives each outcome as soon as it is there.
 
@@ -97,7 +97,7 @@ def solve_many(
         are limits of all together, shared out evenly. ``device_memory``, where it is given, too. The time limit is that
         of each. In ``workdir`` each problem has a run directory of its own, named after it, and with ``resume`` those
         go on that have one.
-    workers : problems at a time; None: one a core, or as many as the executor says that it has.
+    jobs : problems at a time; None: one a core, or as many as the executor says that it has.
     executor : runs the solves, such as Dask's ``Client.get_executor()``, and is left as it is; None: processes that
         are started here and ended with the iterator.
     format : of the files, where their suffixes do not tell.
@@ -105,14 +105,19 @@ def solve_many(
 
     Raises
     ------
-    UsageError : an unusable option, or fewer workers than one. What is wrong with a problem is in its outcome.
+    UsageError : an unusable option, workers to share one problem, or fewer jobs than one. What is wrong with a problem
+        is in its outcome.
     """
     if isinstance(problems, str | Path) or not isinstance(problems, Iterable):
         raise UsageError(f"solve_many takes several problems, such as a list, not {problems!r}; see solve for one")
     settings, given = settings_from(options, overrides), list(problems)
-    if workers is not None and workers < 1:
-        raise UsageError(f"workers must be at least 1, not {workers}")
-    wanted = workers or getattr(executor, "_max_workers", None) or _processors()
+    if settings.has_workers:
+        raise UsageError(
+            "workers and cluster share out one problem; of many, one process solves each: give jobs, or an executor"
+        )
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"jobs must be at least 1, not {jobs}")
+    wanted = jobs or getattr(executor, "_max_workers", None) or _processors()
     count = max(1, min(wanted, len(given)))
     shared = _shared(settings, count)
     tasks = [

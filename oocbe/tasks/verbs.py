@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from oocbe.errors import UsageError
-from oocbe.facade import load_problem, settings_from, with_reading
+from oocbe.facade import load_problem, settings_from, with_reading, working
 from oocbe.results.interrupted import carried, interruptible
 from oocbe.settings.option_types import OptionValues
 from oocbe.system.compilation import compilation
@@ -23,6 +23,8 @@ from oocbe.system.deadline import Deadline
 from oocbe.system.interruption import listening
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from oocbe.elimination.observer import Observer
     from oocbe.io.evidence import Evidence
     from oocbe.model.problem import Problem
@@ -38,6 +40,7 @@ class TaskValues(OptionValues, total=False):
 
     evidence: Evidence | None
     observer: Observer | None
+    client: Client | None
 
 
 def run_task(
@@ -49,6 +52,7 @@ def run_task(
     temperature: float = 1.0,
     evidence: Evidence | None = None,
     observer: Observer | None = None,
+    client: Client | None = None,
     **overrides: Unpack[OptionValues],
 ) -> TaskResult:
     """Answer a question about a problem from the tables of bucket elimination.
@@ -57,7 +61,7 @@ def run_task(
     ----------
     task : one of :data:`TASKS`.
     problem : the problem, or a path that :func:`oocbe.read` accepts.
-    options, overrides, evidence, observer : as for :func:`oocbe.solve`.
+    options, overrides, evidence, observer, client : as for :func:`oocbe.solve`.
     k : how many assignments ``kbest`` finds, at least 1.
     temperature : of ``logz`` and ``marginals``, above 0; ``math.inf`` weighs all feasible assignments alike.
 
@@ -73,7 +77,7 @@ def run_task(
     settings = settings_from(options, overrides)
     begin = time.perf_counter()
 
-    with interruptible() as interruption, Deadline(settings.time_limit):
+    with interruptible() as interruption, Deadline(settings.time_limit), working(settings, client):
         loaded = load_problem(problem, evidence)
         reading = time.perf_counter() - begin
         load_engine()

@@ -24,6 +24,9 @@ from typing import NamedTuple, ParamSpec, Protocol, Self, TypeVar
 ELIMINATION, CALLER, STREAM = "elimination", "caller", "stream"
 """Lanes of threads: buckets and what is done before and after them, what takes the results of pieces, the pieces."""
 
+WORKER = "worker"
+"""Lane of processes that work for this one, a row each."""
+
 READER, WRITER, KERNELS = "reader", "writer", "kernels"
 """Lanes of resources: disk to memory, memory to disk, computation."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.tracing.recorder import RESOURCES, STREAM, Span
+from oocbe.tracing.recorder import RESOURCES, STREAM, WORKER, Span
 from oocbe.tracing.trace_file import LANES, Trace
 
 Intervals = NDArray[np.int64]
@@ -117,7 +117,7 @@ def summarise(trace: Trace) -> TraceSummary:
 def _busy(name: str, spans: Sequence[Span], limit: int) -> Intervals:
     """When a lane worked: spans of work without the waiting inside them, which of streams is that of their own row."""
     parts = []
-    for row in sorted({span.row for span in spans}) if name == STREAM else [None]:
+    for row in sorted({span.row for span in spans}) if name in (STREAM, WORKER) else [None]:
         mine = [span for span in spans if row is None or span.row == row]
         work, waits = (
             union_of((s.begin, min(s.end, limit)) for s in mine if s.is_wait == kind) for kind in (False, True)

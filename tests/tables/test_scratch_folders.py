@@ -16,7 +16,8 @@ from oocbe.model.semiring import MIN_SUM
 from oocbe.table_algebra.inputs import OutOfCore
 from oocbe.table_algebra.out_of_core import context
 from oocbe.table_algebra.out_of_core.context import ExecutionContext
-from oocbe.tables import folder_lock
+from oocbe.tables import disk, folder_lock
+from oocbe.tables import scratch as scratch_folders
 from oocbe.tables.disk import hooked
 from oocbe.tables.folder_lock import FolderLock
 from oocbe.tables.scratch import ScratchFolder, remove_orphans, remove_partial_folders
@@ -158,3 +159,23 @@ def test_a_signal_while_the_lock_is_taken_leaves_no_folder(tmp_path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         ScratchFolder(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_another_host_is_left_to_it(tmp_path, monkeypatch):
+    """Where a file system keeps locks to each host, what another one has locked looks free."""
+    partial = tmp_path / disk.partial_name("table")
+    partial.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_lock.socket, "gethostname", lambda: "node7")
+        scratch, lock = ScratchFolder(tmp_path), FolderLock.take(partial)
+    for held in (scratch._lock, lock):
+        os.close(held._handle)  # as seen from a host that does not see its locks
+        held._handle = None
+    assert remove_orphans(tmp_path) == []
+    remove_partial_folders(tmp_path / "table")
+    assert scratch.path.is_dir() and partial.is_dir()
+    assert "on node7" in (scratch.path / "lock").read_text()
+    monkeypatch.setattr(scratch_folders.socket, "gethostname", lambda: "node7")
+    assert remove_orphans(tmp_path) == [scratch.path]
+    remove_partial_folders(tmp_path / "table")
+    assert not partial.exists()

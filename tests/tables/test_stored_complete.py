@@ -233,7 +233,7 @@ def test_an_interruption_while_its_folder_is_made_leaves_nothing(tmp_path, monke
     def interrupted(folder):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("oocbe.tables.group_writer.FolderLock.take", interrupted)
+    monkeypatch.setattr("oocbe.tables.folder_writer.FolderLock.take", interrupted)
     table = example()
     with pytest.raises(KeyboardInterrupt), StoredCompleteTable.create(tmp_path / "table", table.layout, np.int32):
         raise AssertionError("the block has not begun")

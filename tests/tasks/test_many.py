@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_processes_give_the_answers_of_one_after_the_other(files):
         if number != 1
         for result in [oocbe.solve(path, OPTIONS)]
     }
-    outcomes = list(oocbe.solve_many(files, OPTIONS, workers=2))
+    outcomes = list(oocbe.solve_many(files, OPTIONS, jobs=2))
     assert answers(o for o in outcomes if o.number != 1) == expected
     [failed] = [o for o in outcomes if o.number == 1]
     assert failed.failure.kind == "FormatError" and "broken.wcsp" in failed.failure.message
@@ -98,9 +99,11 @@ def test_one_problem_is_not_many(wrong):
         oocbe.solve_many(wrong)
 
 
-def test_no_workers():
-    with pytest.raises(UsageError, match="workers"):
-        oocbe.solve_many([], workers=0)
+def test_no_jobs():
+    with pytest.raises(UsageError, match="jobs must be at least 1"):
+        oocbe.solve_many([], jobs=0)
+    with pytest.raises(UsageError, match="give jobs"):
+        oocbe.solve_many([], replace(OPTIONS, workers="2"))
     assert list(oocbe.solve_many([])) == []
 
 
@@ -119,7 +122,7 @@ def _end_process():
 
 def test_a_process_that_is_killed_takes_no_other_problem_with_it():
     given = [*problems(2), Dying(), *problems(1)]
-    outcomes = {o.number: o for o in oocbe.solve_many(given, OPTIONS, workers=2)}
+    outcomes = {o.number: o for o in oocbe.solve_many(given, OPTIONS, jobs=2)}
     assert outcomes[2].failure.exit_code == EXIT_RESOURCES and "dying" in outcomes[2].failure.message
     for number in (0, 1, 3):
         assert outcomes[number].result.value == oocbe.solve(given[number], OPTIONS).value
@@ -136,7 +139,7 @@ def test_processes_end_with_the_iterator(monkeypatch):
 
     monkeypatch.setattr(many, "_Spawning", recorded)
     hard = clique(12, 8, largest=50)
-    outcomes = oocbe.solve_many([clique(3, 2), hard, hard], OPTIONS, workers=2, bounds="none", dominance=False)
+    outcomes = oocbe.solve_many([clique(3, 2), hard, hard], OPTIONS, jobs=2, bounds="none", dominance=False)
     assert next(outcomes).number == 0
     begin = time.monotonic()
     outcomes.close()

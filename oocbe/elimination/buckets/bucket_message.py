@@ -11,6 +11,7 @@ rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,9 +39,10 @@ from oocbe.elimination.buckets.buckets import Bucket, reading, subtree_members
 from oocbe.elimination.buckets.complete_messages import CompleteMessages
 from oocbe.elimination.buckets.complete_pieces import CompletePieces
 from oocbe.elimination.buckets.constraint_index import ConstraintIndex
+from oocbe.elimination.buckets.finish import Finish, unchanged
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.buckets.piecewise import Finish, PiecewiseBucket
+from oocbe.elimination.buckets.piecewise import PiecewiseBucket
 from oocbe.elimination.buckets.supported_values import SupportedValues
 from oocbe.elimination.preparation.prepare import Prepared
 from oocbe.elimination.preparation.ranges import check_product, largest_magnitude, rounding_margin
@@ -109,7 +111,8 @@ class MessageMaker:
         form = INCOMPLETE if pruner is not None or prepared.consumption is not None else tables
         self._complete = CompleteMessages(prepared, store, self._engine, form)
         self._complete_pieces = CompletePieces(prepared, store, self._engine, self._complete)
-        wishes = Wishes.of(self._complete.tables, self._engine.piece_rows, prepared.consumption is not None)
+        has_workers, consumes = self._engine.workers is not None, prepared.consumption is not None
+        wishes = Wishes.of(self._complete.tables, self._engine.piece_rows, consumes, has_workers)
         self._may_cut = wishes.may_cut
         self._wishes = [replace(wishes, may_cut=False), wishes]
         problem = prepared.problem
@@ -249,9 +252,10 @@ class MessageMaker:
         """Limbs of each count of a bucket's message: 0, plain numbers, unless a subclass counts."""
         return 0
 
-    def finished(self, table: Table) -> Table:
-        """Rows as the message has them, from those of the join: the same, unless a subclass changes values."""
-        return table
+    def finishing(self) -> Callable[[Table], Table]:
+        """What makes the message's rows of those of the join, here or in another process: nothing is changed, unless
+        a subclass changes values."""
+        return unchanged
 
     def check_range(self, bucket: Bucket) -> None:
         """Refuse products of integers that may leave int64."""
@@ -357,7 +361,7 @@ class MessageMaker:
                 return None
         if self._pruner is not None and prepared.consumption is None and not is_on_device(message):
             message = self._pruner.held(message, subtree_members(task.subtree), bucket.separator)
-        message = self.finished(message)
+        message = self.finishing()(message)
         if message.limbs:
             message = replace(message, values=narrowed(message.values))
         if self._dominance is not None:
@@ -373,9 +377,8 @@ class MessageMaker:
         separator = bucket.separator
         self._store.move_to_main_memory(bucket.messages, as_rows=True)
         self._store.list_rows(bucket.messages)
-        finish = Finish(
-            self._name_of(bucket), self._may_cancel, self.finished, self._dominance, separator, task.subtree
-        )
+        name = self._name_of(bucket)
+        finish = Finish(name, self._may_cancel, self.finishing(), self._dominance, separator, task.subtree)
         pieces = PiecewiseBucket(self._store, self._engine, finish, self._row_cap, self._step_limit)
         join = BucketJoin(
             self._program,
@@ -387,7 +390,7 @@ class MessageMaker:
             prepared.semiring,
             prepared.dtype,
             max((m.rows for m in bucket.messages), default=0),
-            self._name_of(bucket),
+            name,
             task.limbs,
         )
         with reading(prepared, bucket):

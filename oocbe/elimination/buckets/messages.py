@@ -189,7 +189,7 @@ class MessageStore:
 
         path : from :meth:`new_table`. head : a table of the layout, dtype and semiring of them all.
         """
-        chunk_rows = self._rows_a_chunk(head.row_bytes)
+        chunk_rows = self.rows_a_chunk(head.row_bytes)
         like, limbs = (head.layout, head.values.dtype, head.semiring), head.limbs
         return StoredTable.create(path, *like, chunk_rows=chunk_rows, budget=self.budget, limbs=limbs)
 
@@ -389,12 +389,12 @@ class MessageStore:
 
     def _stored_cells(self, path: Path, like: Cells, values: Iterable[NDArray[Any]]) -> StoredCompleteTable:
         """Write a complete table."""
-        chunk_cells = self._rows_a_chunk(like.dtype.itemsize)
+        chunk_cells = self.rows_a_chunk(like.dtype.itemsize)
         return StoredCompleteTable.save_pieces(
             path, like.layout, like.dtype, like.semiring, values, chunk_cells=chunk_cells, budget=self.budget
         )
 
-    def _rows_a_chunk(self, row_bytes: int) -> int:
+    def rows_a_chunk(self, row_bytes: int) -> int:
         """Rows, or cells, of a chunk: small against the memory limit."""
         small = int(self.memory_limit * tuning().chunk_share) // row_bytes
         return min(self._chunk_rows, max(tuning().least_chunk_rows, small))

@@ -11,48 +11,30 @@ A message is published as a whole. What a killed process leaves of one is remove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from oocbe.bucket_engine.bucket_cuts import BucketJoin
+from oocbe.bucket_engine.bucket_cuts import BucketJoin, BucketPiece
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.bucket_join import NO_LIMIT
 from oocbe.bucket_engine.bucket_stream import BucketStream, PieceRoom
 from oocbe.bucket_engine.dominance_stream import DominanceStream
+from oocbe.cluster.workers import Workers
+from oocbe.elimination.buckets.finish import Finish
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.segmented import SegmentedBucket
 from oocbe.elimination.preparation.scaling import check_scaled, exponent_of, rescale, scaled_by
 from oocbe.errors import DiskError
-from oocbe.pruning.dominance import SubstitutionDominance
 from oocbe.settings.tuning import tuning
 from oocbe.streaming.sources import ChunkCache
+from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
-
-
-@dataclass(frozen=True)
-class Finish:
-    """What is done with the rows of a join.
-
-    Attributes
-    ----------
-    values : gives rows as the message has them, piece by piece.
-    where : the bucket, for messages. may_cancel : whether terms of a sum may have both signs.
-    dominance : drops dominated rows, or None. separator, subtree : of the message, as dominance takes them.
-    """
-
-    where: str
-    may_cancel: bool
-    values: Callable[[Table], Table]
-    dominance: SubstitutionDominance | None
-    separator: tuple[int, ...]
-    subtree: NDArray[np.uint8]
 
 
 class PiecewiseBucket:
@@ -87,7 +69,10 @@ class PiecewiseBucket:
         TimeLimitError : the engine's deadline came. CorruptDataError : a table on disk is damaged.
         """
         engine = self._engine
-        stream = BucketStream(join, engine, PieceRoom(self._room, engine.streams, engine.piece_rows), *self._limits)
+        if engine.workers is not None:
+            return self._publish_by(engine.workers, place, join)
+        whole = BucketPiece.whole(join)
+        stream = BucketStream(whole, engine, PieceRoom(self._room, engine.streams, engine.piece_rows), *self._limits)
         with closing(stream.tables()) as made:
             rows = _Observed(map(self._finish.values, made))
             table, rest = self._first(self._within_disk(place, stream, rows.tables()), join)
@@ -112,31 +97,53 @@ class PiecewiseBucket:
         finally:
             self._store.remove_scratch(scratch)
 
+    def _publish_by(self, workers: Workers, place: int, join: BucketJoin) -> tuple[Message, int]:
+        """The message of a bucket whose rows workers join; arguments and errors as for :meth:`publish`, ClusterError
+        as well."""
+        store, finish = self._store, self._finish
+        before = store.budget.used
+
+        def forecast(done: float, rows: int, parts: int) -> None:
+            check_forecast(store.budget, f"bucket {place + 1}", parts, done, rows, store.budget.used - before)
+
+        segmented = SegmentedBucket(store, self._engine, workers, finish, *self._limits, forecast)
+        if not self._is_unfinished(join):
+            with store.new_table(place) as path:
+                table = segmented.join(path, join).table
+                return store.publish_written(place, finish.separator, table, 0), 0
+        with store.new_table() as path:
+            joined = segmented.join(path, join)
+        scratch = joined.table
+        try:
+            if scratch.rows <= self._most_held(join):
+                table_in_memory, exponent = self._finished(scratch.to_table())
+                return store.publish(place, finish.separator, table_in_memory, exponent), exponent
+            exponent = exponent_of(join.semiring, join.dtype, max(abs(joined.least), abs(joined.greatest)))
+            if exponent_of(join.semiring, join.dtype, 2.0) != 0:
+                check_scaled(finish.where, float(joined.least), float(joined.greatest), exponent, finish.may_cancel)
+            dominance, found = finish.dominance, None
+            if dominance is not None:
+                spread = float(joined.greatest) - float(joined.least)
+                found = dominance.substitutions(scratch.layout, spread, finish.separator, finish.subtree)
+            sign = 1 if dominance is None else dominance.sign
+            substitutions = found if found is not None and found.variables else None
+            with store.new_table(place) as path:
+                table = segmented.finish(path, scratch, finish.where, exponent, substitutions, sign)
+                return store.publish_written(place, finish.separator, table, exponent), exponent
+        finally:
+            store.remove_scratch(scratch)
+
     def _within_disk(self, place: int, stream: BucketStream, tables: Iterator[Table]) -> Iterator[Table]:
         """Tables that are written to disk one by one, as long as it looks as if there will be room for all of them.
 
-        Raises
-        ------
         DiskError : what has been joined and written so far shows that there will not, by far.
         """
-        budget, numbers = self._store.budget, tuning()
+        budget = self._store.budget
         before = budget.used
         for table in tables:
             yield table
             written = budget.used - before
-            if stream.pieces < numbers.forecast_pieces or stream.done == 0:
-                continue
-            # The limit, not the disk, where there is one: who knows better may raise it above what the disk has.
-            wanted, allowed = written / stream.done, budget.allowed
-            if wanted > numbers.forecast_times * (written + allowed):
-                raise DiskError(
-                    f"bucket {place + 1} was stopped by its forecast: {stream.pieces:,} pieces, about "
-                    f"{100 * stream.done:.3g} % of it, came to {stream.made:,} rows, {format_bytes(written)} on disk; "
-                    f"all would come to some {stream.forecast_rows:,.0f} rows, {format_bytes(int(wanted))}, where "
-                    f"{format_bytes(allowed)} are left ({budget.sizes()}). Choose a folder on a larger disk, bound the "
-                    "problem (--bounds, --ub), or raise --max-disk to go on all the same",
-                    is_full=True,
-                )
+            check_forecast(budget, f"bucket {place + 1}", stream.pieces, stream.done, stream.made, written)
 
     def _publish(self, place: int, join: BucketJoin, tables: Iterable[Table], exponent: int) -> Message:
         with self._store.new_table(place) as path:
@@ -152,9 +159,7 @@ class PiecewiseBucket:
 
     def _first(self, tables: Iterator[Table], join: BucketJoin) -> tuple[Table | None, Iterator[Table]]:
         """All rows as one table where they are few; else None and all of them."""
-        most = int(self._room * tuning().held_share) // join.head().row_bytes
-        if self._engine.piece_rows is not None:
-            most = min(most, self._engine.piece_rows)
+        most = self._most_held(join)
         head: list[Table] = []
         rows = 0
         for table in tables:
@@ -163,6 +168,11 @@ class PiecewiseBucket:
             if rows > most:
                 return None, chain(head, tables)
         return _laid_end_to_end(join.head(), head), iter(())
+
+    def _most_held(self, join: BucketJoin) -> int:
+        """Rows of a message that is small enough to stay in memory."""
+        most = int(self._room * tuning().held_share) // join.head().row_bytes
+        return most if self._engine.piece_rows is None else min(most, self._engine.piece_rows)
 
     def _finished(self, table: Table) -> tuple[Table, int]:
         """A message in memory without dominated rows, scaled."""
@@ -215,6 +225,33 @@ class _Observed:
             self.least = min(self.least, table.values.min().item())
             self.greatest = max(self.greatest, table.values.max().item())
             yield table
+
+
+def check_forecast(budget: DiskBudget, what: str, pieces: int, done: float, made: int, written: int) -> None:
+    """Refuse to go on where it looks, by far, as if there were no room on disk for all that is written.
+
+    Parameters
+    ----------
+    what : of which bucket. pieces : that are done. done : share of the bucket that they are, about.
+    made, written : rows and bytes that came of them.
+
+    Raises
+    ------
+    DiskError : there is not.
+    """
+    numbers = tuning()
+    if pieces < numbers.forecast_pieces or done <= 0:
+        return
+    # The limit, not the disk, where there is one: who knows better may raise it above what the disk has.
+    wanted, allowed = written / done, budget.allowed
+    if wanted > numbers.forecast_times * (written + allowed):
+        raise DiskError(
+            f"{what} was stopped by its forecast: {pieces:,} pieces, about {100 * done:.3g} % of it, came to "
+            f"{made:,} rows, {format_bytes(written)} on disk; all would come to some {made / done:,.0f} rows, "
+            f"{format_bytes(int(wanted))}, where {format_bytes(allowed)} are left ({budget.sizes()}). Choose a folder "
+            "on a larger disk, bound the problem (--bounds, --ub), or raise --max-disk to go on all the same",
+            is_full=True,
+        )
 
 
 def _laid_end_to_end(head: Table, tables: list[Table]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.cluster.workers import current as current_workers
 from oocbe.settings.machine import give_back_large_blocks, resident_memory
 from oocbe.settings.tuning import tuning
 from oocbe.tables.table import format_bytes
@@ -24,6 +25,7 @@ def engine_for(options: SolveOptions, deadline: Deadline) -> BucketEngine:
         deadline=deadline,
         streams=options.streams,
         piece_rows=options.piece_rows,
+        workers=current_workers(),
     )
 
 
@@ -32,25 +34,36 @@ def message_memory(options: SolveOptions) -> int:
 
     Where that is too little to work with, they may take more, and the limit may not be kept.
     """
+    return memory_within(_own_limit(options))
+
+
+def memory_within(limit: int) -> int:
+    """Bytes that messages and the work on them may take in a process that may take so many in all."""
     given = tuning().message_bytes
-    return max(_left_to_messages(options), _least_for_messages(options)) if given is None else given
+    return max(_left_to_messages(limit), _least_for_messages(limit)) if given is None else given
 
 
 def memory_warning(options: SolveOptions) -> str:
     """What to tell where the limit leaves too little to work with; empty otherwise."""
-    least = _least_for_messages(options)
-    if _left_to_messages(options) >= least:
+    limit = _own_limit(options)
+    least = _least_for_messages(limit)
+    if _left_to_messages(limit) >= least:
         return ""
     return (
-        f"the memory limit of {format_bytes(options.memory_limit)} may not be kept: the program itself takes "
+        f"the memory limit of {format_bytes(limit)} may not be kept: the program itself takes "
         f"{format_bytes(resident_memory())} of it, and tables are given {format_bytes(least)} all the same"
     )
 
 
-def _left_to_messages(options: SolveOptions) -> int:
-    limit = options.memory_limit
+def _own_limit(options: SolveOptions) -> int:
+    """Bytes that this process may take: the limit, or its share where workers have the rest."""
+    workers = current_workers()
+    return options.memory_limit if workers is None else int(options.memory_limit * workers.own_share)
+
+
+def _left_to_messages(limit: int) -> int:
     return limit - min(tuning().headroom, int(limit * tuning().headroom_share)) - resident_memory()
 
 
-def _least_for_messages(options: SolveOptions) -> int:
-    return max(tuning().least_bytes, int(options.memory_limit * tuning().least_share))
+def _least_for_messages(limit: int) -> int:
+    return max(tuning().least_bytes, int(limit * tuning().least_share))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from oocbe.bucket_engine.bucket_engine import streams_for
-from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, Wishes
+from oocbe.bucket_engine.decision import COMPLETE, INCOMPLETE, WhyPieces, Wishes
 from oocbe.elimination.buckets.forms import expected_work, possible_tables
 from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
@@ -169,6 +169,9 @@ class Plan(PlanPictures):
             f"  memory for messages {size_of(self.memory)}; to disk {size_of(self.disk_bytes)}, at least "
             f"{size_of(self.least_disk_bytes)} once packed; {size_of(self.disk)} may be used"
         )
+        shared = sum(b.passage.strategy.why_pieces is WhyPieces.WORKERS for b in self.buckets)
+        if shared:
+            lines.append(f"  {shared} buckets are large enough to be shared out to workers")
         beyond = sum(not b.passage.fits for b in self.buckets)
         if beyond:
             lines.append(
@@ -309,7 +312,9 @@ def plan_for(
     tables = possible_tables(problem, semiring, dtype, tables)
     room = message_memory(options)
     messages = _forecasts(problem, choice, dtype)
-    wishes = Wishes.of(tables, options.piece_rows, consumes=bool(carried_in_rows(problem)))
+    wishes = Wishes.of(
+        tables, options.piece_rows, consumes=bool(carried_in_rows(problem)), has_workers=options.has_workers
+    )
     keeps_all = options.workdir is not None
     passages = forecast_passages(messages, room, streams_for(options.streams), wishes, keeps_all, problem.sizes)
     planned = tuple(

@@ -1,0 +1,48 @@
+"""The settings under which Dask looks after our workers, and why each is not what Dask has by itself.
+
+They hold in processes that we start. A cluster that is there already has its own: no answer depends on them, as every
+segment can be done again anywhere, and what is written counts only once it is listed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+QUIET = "CRITICAL"
+"""Workers that come and go are told of by our own messages."""
+
+SETTINGS: dict[str, Any] = {
+    # A worker that dies is held against all tasks that it had, also those that waited there. Ours counts for itself
+    # how often a segment was lost, and what is written by a worker that died is never listed.
+    "distributed.scheduler.allowed-failures": 20,
+    # The loops of a first segment are compiled for up to a minute; on a full machine no message leaves meanwhile.
+    "distributed.scheduler.worker-ttl": "15 minutes",
+    # Segments are large, few and alike: nothing is gained by moving those that wait.
+    "distributed.scheduler.work-stealing": False,
+    # The budget of each segment is the arbiter of memory. Dask's manager would pause or end workers by the size of a
+    # process, in which memory that is free, and files that are mapped, count as used.
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": False,
+    # A sampling profiler of its own takes a percent or two.
+    "distributed.worker.profile.enabled": False,
+    # Asking the driver makes a CUDA context before the worker's device is chosen.
+    "distributed.diagnostics.nvml": False,
+    # The loop of messages waits for compilers and for a full machine; that is no reason for a warning.
+    "distributed.admin.tick.limit": "10 minutes",
+    "distributed.comm.timeouts.connect": "60s",
+    "distributed.comm.timeouts.tcp": "120s",
+    "distributed.logging": {"distributed": QUIET, "distributed.worker": QUIET, "distributed.scheduler": QUIET},
+}
+"""Settings of Dask by name."""
+
+MISSING = "workers need Dask distributed, which is not installed ({error}): pip install 'oocbe[cluster]'"
+"""What to say where Dask is not there; ``error`` says what is."""
+
+
+def apply() -> None:
+    """Let the settings hold in this whole process, which is one of ours; others, such as certificates, are Dask's."""
+    import dask
+
+    dask.config.set(SETTINGS)

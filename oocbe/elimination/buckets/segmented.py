@@ -1,0 +1,333 @@
+"""A bucket cut into segments for workers: each joins a range of keys, and the parts they write are the message.
+
+The message's rows are cut by their leading variables, as pieces of one process are, only larger
+(:mod:`oocbe.bucket_engine.bucket_cuts`); what a worker does with its segment is what one process does with the bucket,
+streams and pieces included. So rows and their order are those of a run without workers, bit for bit, wherever the cuts
+are.
+
+1. Segments are joined. Where nothing remains to be done with the rows, the list of parts is the message.
+2. Dominance compares rows across the whole message, and scaling needs its largest value. For these the parts are listed
+   as a scratch table first; then workers take runs of its chunks, and the parts that they write are the message.
+
+Published is the list, at the very end. What a killed process leaves is removed, and the bucket is joined again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+
+import oocbe
+from oocbe.bucket_engine.bucket_cuts import BucketJoin, BucketPiece
+from oocbe.bucket_engine.bucket_engine import BucketEngine
+from oocbe.bucket_engine.bucket_join import TooManyRowsError
+from oocbe.bucket_engine.substitutions import Substitutions
+from oocbe.cluster.dispatch import Dispatch, Pace
+from oocbe.cluster.workers import Workers
+from oocbe.elimination.buckets.finish import Finish
+from oocbe.elimination.buckets.messages import MessageStore
+from oocbe.elimination.buckets.segment_work import (
+    Circumstances,
+    JoinSegment,
+    MadePart,
+    RestSegment,
+    SentJoin,
+    TableAt,
+    finish_segment,
+    join_segment,
+)
+from oocbe.errors import ResourceError
+from oocbe.settings.tuning import tuning
+from oocbe.streaming.sources import HeldRows, SortedRows
+from oocbe.system.pieces import Indivisible, cut_to_fit
+from oocbe.tables.parts import PartsWriter
+from oocbe.tables.stored import StoredTable
+from oocbe.tables.table import Table
+from oocbe.tracing.recorder import WORKER, Detail, active
+
+
+@dataclass
+class Joined:
+    """What came of the segments of a bucket: the table of their parts, and its least and greatest value."""
+
+    table: StoredTable
+    least: float
+    greatest: float
+
+
+class SegmentedBucket:
+    """One bucket's way through workers.
+
+    Parameters
+    ----------
+    store : where tables are kept. engine : computes the buckets, and knows the workers.
+    finish : what is done with the rows. row_cap, step_limit : as for the forward pass.
+    forecast : is told the share of the bucket that was joined, and the rows and parts that came of it.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        engine: BucketEngine,
+        workers: Workers,
+        finish: Finish,
+        row_cap: int,
+        step_limit: int,
+        forecast: Callable[[float, int, int], None],
+    ) -> None:
+        self._store, self._engine, self._workers, self._finish = store, engine, workers, finish
+        self._row_cap, self._step_limit, self._forecast = row_cap, step_limit, forecast
+
+    def join(self, path: Path, join: BucketJoin) -> Joined:
+        """Join the bucket into a table of parts.
+
+        Raises
+        ------
+        TooManyRowsError : more rows than the cap. ClusterError : the workers cannot go on.
+        ResourceError : a worker has no memory for a segment that has no half; DiskError, CorruptDataError and
+            TimeLimitError as without workers.
+        """
+        with ExitStack() as stack:
+            sent = _Sent(self._store, stack)
+            layout, dtype = join.scope.layout, join.dtype
+            like = (layout, dtype, join.semiring, self._store.budget, join.limbs)
+            writer = stack.enter_context(PartsWriter(path, *like))
+            whole = BucketPiece.whole(join)
+            variables = len(join.scope.separator)
+            parts = _Parts(writer, self._row_cap, variables, self._forecast, join.name, self._workers.rows)
+            how = self._circumstances(join.head().row_bytes)
+
+            def told(piece: BucketPiece) -> JoinSegment:
+                ranges = (piece.low, piece.high, piece.level)
+                limits = (self._row_cap, self._step_limit)
+                return JoinSegment(how, writer.part_path(), sent.join(piece), *ranges, *limits, self._finish.values)
+
+            def done(piece: BucketPiece, made: MadePart) -> None:
+                pieces.pace.learn(piece.share, made.seconds)
+                parts.add(piece.share, made)
+
+            def submit(piece: BucketPiece) -> Future[MadePart]:
+                return self._workers.submit(join.name, join_segment, told(piece))
+
+            pieces = _Pieces(whole, self._workers)
+            dispatch = Dispatch(join.name, submit, done, _halves, self._engine.deadline)
+            self._ready(
+                ("join", layout.words, dtype, join.semiring, join.limbs > 0, join.pruning is None),
+                dispatch,
+                pieces,
+                told,
+            )
+            dispatch.run(pieces, self._workers)
+            least, greatest = parts.least, parts.greatest
+        return Joined(StoredTable.open(path), least, greatest)
+
+    def finish(
+        self, path: Path, table: StoredTable, name: str, exponent: int, substitutions: Substitutions | None, sign: int
+    ) -> StoredTable:
+        """What is left of a joined message without dominated rows, divided by 2 ** exponent, as a table of parts.
+
+        substitutions : None where no row is dominated. sign : as for :class:`DominanceStream`. Errors as for join.
+        """
+        at = TableAt(table.path.absolute(), table.manifest_checksum)
+        how = self._circumstances(8 * table.layout.words + table.dtype.itemsize)
+        with PartsWriter(path, table.layout, table.dtype, table.semiring, self._store.budget) as writer:
+            parts = _Parts(writer, None, 0, None, f"{name}, the rest", self._workers.rows)
+            chunks = _Chunks(table.chunk_count, self._workers)
+
+            def submit(run: range) -> Future[MadePart]:
+                told = RestSegment(how, writer.part_path(), at, run.start, run.stop, exponent, substitutions, sign)
+                return self._workers.submit(name, finish_segment, told)
+
+            def done(run: range, made: MadePart) -> None:
+                share = len(run) / table.chunk_count
+                chunks.pace.learn(share, made.seconds)
+                parts.add(share, made)
+
+            dispatch = Dispatch(name, submit, done, _halved_chunks, self._engine.deadline)
+            dispatch.run(chunks, self._workers)
+        return StoredTable.open(path)
+
+    def _ready(
+        self,
+        key: object,
+        dispatch: Dispatch[BucketPiece, MadePart],
+        pieces: Iterator[BucketPiece],
+        told: Callable[[BucketPiece], JoinSegment],
+    ) -> None:
+        """Do the first segment here, once for each kind: what it compiles, the workers of this host find in the cache,
+        and do not compile each for themselves."""
+        if key in self._workers.readied:
+            return
+        piece = next(pieces, None)
+        if piece is not None:
+            try:
+                dispatch.done(piece, join_segment(told(piece)))
+            except (ResourceError, MemoryError) as error:
+                for half in _halves(piece, error):
+                    dispatch.done(half, join_segment(told(half)))
+        self._workers.readied.add(key)
+
+    def _circumstances(self, row_bytes: int) -> Circumstances:
+        engine, budget, workers = self._engine, self._store.budget, self._workers
+        left = engine.deadline.remaining
+        return Circumstances(
+            version=oocbe.__version__,
+            backend=engine.backend,
+            device_memory=engine.device_memory,
+            streams=None if engine.piece_rows is None else engine.streams,
+            piece_rows=engine.piece_rows,
+            memory=workers.memory,
+            share=workers.worker_share,
+            seconds=None if left == inf else left,
+            chunk_rows=self._store.rows_a_chunk(row_bytes),
+            disk=None if budget.limit is None else budget.allowed,
+        )
+
+
+class _Sent:
+    """The joins that segments are told of, without rows: tables in memory go to disk, as long as the block lasts."""
+
+    def __init__(self, store: MessageStore, stack: ExitStack) -> None:
+        self._store, self._stack = store, stack
+        self._tables: dict[int, TableAt | Table] = {}
+        self._joins: dict[int, tuple[BucketJoin, SentJoin]] = {}
+
+    def join(self, piece: BucketPiece) -> SentJoin:
+        """The join that a piece belongs to."""
+        join = piece.join
+        if id(join) not in self._joins:
+            builder, constraints, functions = join.builder.for_factors(join.constraints, join.functions)
+            tables = tuple((members, self._table(source)) for members, source in join.tables)
+            pruning = None if join.pruning is None else replace(join.pruning, joint=())  # which joins do not look at
+            factors = (tuple(constraints), tuple(functions), pruning)
+            semiring, dtype, rows, name = join.semiring, join.dtype, join.rows, join.name
+            sent = SentJoin(builder, join.scope, tables, *factors, semiring, dtype, rows, name, join.limbs)
+            self._joins[id(join)] = join, sent
+        return self._joins[id(join)][1]
+
+    def _table(self, source: SortedRows) -> TableAt | Table:
+        if id(source) not in self._tables:
+            table = source.table
+            if isinstance(source, HeldRows) and isinstance(table, Table):
+                if table.nbytes <= tuning().sent_bytes:
+                    return table
+                table = self._store.write_scratch(table, [table])
+                self._stack.callback(self._store.remove_scratch, table)
+            assert isinstance(table, StoredTable)
+            self._tables[id(source)] = TableAt(table.path.absolute(), table.manifest_checksum)
+        return self._tables[id(source)]
+
+
+class _Pieces:
+    """Pieces of a bucket, cut when they are asked for, and as large as the next segment is to be."""
+
+    def __init__(self, whole: BucketPiece, workers: Workers) -> None:
+        self._left, self._workers = 1.0, workers
+        self.pace = Pace()
+        self._pieces = cut_to_fit(whole, self._cut, self._fits)
+
+    def __iter__(self) -> Iterator[BucketPiece]:
+        return self
+
+    def __next__(self) -> BucketPiece:
+        for piece in self._pieces:
+            self._left -= piece.share
+            if not piece.is_empty:
+                return piece
+        raise StopIteration
+
+    def _fits(self, piece: BucketPiece) -> bool:
+        return piece.is_empty or piece.share <= self.pace.wanted(self._left, self._workers.count)
+
+    def _cut(self, piece: BucketPiece) -> Iterable[BucketPiece] | Indivisible[BucketPiece]:
+        halves = piece.halves()
+        if not isinstance(halves, Indivisible) and not halves:
+            self._left -= piece.share
+        return halves
+
+
+class _Chunks:
+    """Runs of a table's chunks, each as long as the next segment is to be."""
+
+    def __init__(self, count: int, workers: Workers) -> None:
+        self._next, self._count, self._workers = 0, count, workers
+        self.pace = Pace()
+
+    def __iter__(self) -> Iterator[range]:
+        return self
+
+    def __next__(self) -> range:
+        if self._next == self._count:
+            raise StopIteration
+        share = self.pace.wanted((self._count - self._next) / self._count, self._workers.count)
+        begin, self._next = self._next, min(self._count, self._next + max(1, int(share * self._count)))
+        return range(begin, self._next)
+
+
+class _Parts:
+    """The parts that segments have made.
+
+    Parameters
+    ----------
+    row_cap : rows of all of them at most, of a message over so many variables; None: any number.
+    forecast : as for :class:`SegmentedBucket`, or None.
+    name : of the segments, in a trace. rows : row of each worker there.
+    """
+
+    def __init__(
+        self,
+        writer: PartsWriter,
+        row_cap: int | None,
+        variables: int,
+        forecast: Callable[[float, int, int], None] | None,
+        name: str,
+        rows: dict[str, int],
+    ) -> None:
+        self._writer, self._row_cap, self._variables, self._forecast = writer, row_cap, variables, forecast
+        self.least, self.greatest = inf, -inf
+        self._done, self._count = 0.0, 0
+        self._name, self._rows = name, rows
+
+    def add(self, share: float, made: MadePart) -> None:
+        """List what came of a segment, which was such a share of the bucket."""
+        self._done += share
+        self._trace(made)
+        if made.name is None:
+            return
+        record = self._writer.add(self._writer.folder / made.name)
+        assert record.rows == made.rows
+        self.least, self.greatest = min(self.least, made.least), max(self.greatest, made.greatest)
+        self._count += 1
+        if self._row_cap is not None and self._writer.rows > self._row_cap:
+            raise TooManyRowsError(self._variables, self._row_cap)
+        if self._forecast is not None:
+            self._forecast(self._done, self._writer.rows, self._count)
+
+    def _trace(self, made: MadePart) -> None:
+        """Draw a segment in the row of its worker; hosts are taken to have the same time."""
+        recorder = active()
+        if recorder is None:
+            return
+        row = self._rows.setdefault(made.worker, len(self._rows))
+        begin = time.perf_counter_ns() - (time.time_ns() - made.began)
+        details: dict[str, Detail] = {"rows": made.rows, "pieces": made.pieces, "worker": made.worker}
+        recorder.add(WORKER, self._name, begin, begin + int(made.seconds * 1e9), row, details=details)
+
+
+def _halves(piece: BucketPiece, error: Exception) -> Iterable[BucketPiece]:
+    halves = piece.halves()
+    if isinstance(halves, Indivisible):
+        raise ResourceError(f"{halves.reason}: {error}") from error
+    return halves
+
+
+def _halved_chunks(run: range, error: Exception) -> Iterable[range]:
+    if len(run) == 1:
+        raise ResourceError(f"a chunk of a message: {error}") from error
+    middle = (run.start + run.stop) // 2
+    return range(run.start, middle), range(middle, run.stop)

@@ -1,0 +1,127 @@
+"""Writing a folder that appears under its name when all of it is there: a hidden folder, forced to disk, then renamed.
+
+What writers of incomplete (:mod:`oocbe.tables.writer`) and complete tables (:mod:`oocbe.tables.complete_writer`) share
+with those of tables of parts (:mod:`oocbe.tables.parts`).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from oocbe.errors import DiskError, UsageError
+from oocbe.kernels.cpu.threads import run_all
+from oocbe.tables import disk
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.faults import passing
+from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
+from oocbe.tables.manifest import MANIFEST_NAME, Manifest
+from oocbe.tables.scratch import remove_locked, remove_partial_folders
+
+
+class FolderWriter:
+    """Writes a table's folder and publishes it when its ``with`` block ends.
+
+    The table appears under its name complete or not at all: everything is written into a hidden folder beside it,
+    synchronised to disk, the manifest last, and then renamed. When the block ends with an exception (Ctrl-C included),
+    the hidden folder is removed; that of a killed process is, by the next one that writes a table of this name.
+
+    Parameters
+    ----------
+    version : of the format, which the manifest tells.
+    budget : counts what is written and may refuse it; a table that was not finished is given back to it.
+    """
+
+    _makes_parents = True
+
+    def __init__(self, path: str | Path, version: int, budget: DiskBudget | None = None) -> None:
+        self.path = Path(path)
+        self.rows = 0
+        self._manifest = Manifest(version=version)
+        self._written = 0
+        self._folder = self.path.parent / disk.partial_name(self.path.name)
+        self._budget = DiskBudget(self.path.parent) if budget is None else budget
+        self._manifest_bytes = 0
+        self._lock: FolderLock | None = None
+
+    def __enter__(self) -> Self:
+        passing("table:begin")
+        self._refuse_existing()
+        remove_partial_folders(self.path)
+        try:
+            disk.make_new_folder(self._folder, self._makes_parents)
+            with suppress(DiskError):  # where the file system has no locks, what a killed process leaves has to stay
+                self._lock = FolderLock.take(self._folder)
+        except BaseException as error:  # Ctrl-C included: the block does not begin, so nothing ends it
+            self._give_up()
+            if isinstance(error, OSError):
+                raise self._disk_error(error) from None
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            try:
+                self._give_up()
+            finally:
+                if self._lock is not None:
+                    self._lock.release()
+
+    def _give_up(self) -> None:
+        """Remove what was written, unless it was published."""
+        if self._folder.exists():
+            remove_locked(self._folder)
+            self._budget.take(-self._bytes_taken - self._manifest_bytes, self.path)
+
+    @property
+    def _bytes_taken(self) -> int:
+        """Bytes of the budget that were taken for what was written so far, but the manifest."""
+        return sum(record.size for record in self._manifest.files.values())
+
+    def _finish(self) -> None:
+        """Write what is left and publish; called when the block ends."""
+        raise NotImplementedError
+
+    def _seal(self, files: Iterable[Path], folders: Iterable[Path]) -> None:
+        """Force these files and folders to disk, then the manifest, and give the folder its name."""
+        # A disk takes several requests at a time.
+        run_all(disk.synchronise, [(path,) for path in files])
+        for folder in folders:
+            disk.synchronise(folder)
+        passing("table:data-synchronised")
+        manifest = self._folder / MANIFEST_NAME
+        content = self._manifest.render()
+        self._budget.take(len(content), manifest)
+        self._manifest_bytes = len(content)
+        disk.write_file(manifest, content)
+        passing("table:manifest-written")
+        disk.synchronise(manifest)
+        disk.synchronise(self._folder)
+        passing("table:manifest-synchronised")
+        self._refuse_existing()
+        disk.rename(self._folder, self.path)
+        passing("table:renamed")
+        with suppress(OSError):  # nobody reads it
+            (self.path / LOCK_NAME).unlink(missing_ok=True)
+        disk.synchronise(self.path.parent)
+        passing("table:done")
+
+    def _refuse_existing(self) -> None:
+        if self.path.exists() or self.path.is_symlink():
+            raise UsageError(f"{self.path} exists already; remove it or choose another name")
+
+    def _disk_error(self, error: OSError, row_bytes: int | None = None) -> Exception:
+        """Sizes for a disk that is full or fails; other errors, such as a missing permission, say enough themselves."""
+        if error.errno not in (*disk.FULL_DISK, errno.EIO, errno.EROFS):
+            return error
+        what = f"{self.path} ({self._written:,} of at least {self.rows:,} rows written)"
+        return self._budget.failure(error, what, None if row_bytes is None else self.rows * row_bytes)

@@ -1,0 +1,215 @@
+"""A table in parts: tables of version 2, each with a range of keys, and a manifest that lists them (version 5).
+
+Several processes each write the rows of one range of keys, as an ordinary table in a folder of the table that is to be
+(:class:`PartsWriter` says under which name). Whoever asked them for it then lists the parts in the order of their keys,
+with the checksum of the manifest of each: that list is the commit, and nothing is written again. A part that is not
+listed is rubbish, as a process leaves it that was killed, or given up because another one was quicker.
+
+Read, it is a table like any other (:class:`oocbe.tables.stored.StoredTable`): its chunks are those of its parts.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from oocbe.errors import CorruptDataError, ModelError
+from oocbe.model.semiring import Semiring
+from oocbe.tables import disk
+from oocbe.tables.chunk_files import KEY_NAMES, PACKED, value_names
+from oocbe.tables.chunk_index import PartChunks
+from oocbe.tables.disk_budget import DiskBudget
+from oocbe.tables.folder_writer import FolderWriter
+from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_attributes, layout_of, made_of
+from oocbe.tables.layout import Layout
+from oocbe.tables.manifest import (
+    FORMAT_VERSION,
+    MANIFEST_NAME,
+    PART_NAME,
+    PARTS_VERSION,
+    FileRecord,
+    Manifest,
+    PartRecord,
+)
+from oocbe.tables.writer import StoredTableWriter
+
+_SHARED = ("scope", "sizes", "words", "semiring", "dtype", "limbs")
+"""Attributes that a table and all its parts have alike."""
+
+
+class PartWriter(StoredTableWriter):
+    """Writes one part. Where the folder of the parts is gone, nobody wants it, and it is not made again (OSError)."""
+
+    _makes_parents = False
+
+
+class PartsWriter(FolderWriter):
+    """Collects the parts of one table, which others write, and publishes them when its ``with`` block ends.
+
+    Each part is written as a table at a path that :meth:`part_path` gives (or one that begins so), and then listed by
+    :meth:`add`, in any order. What was written and not listed is removed. Else as for its base.
+
+    Parameters
+    ----------
+    layout, dtype, semiring, limbs : of the table and all parts.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        layout: Layout,
+        dtype: DTypeLike,
+        semiring: Semiring,
+        budget: DiskBudget | None = None,
+        limbs: int = 0,
+    ) -> None:
+        super().__init__(path, PARTS_VERSION, budget)
+        self.layout, self.semiring = layout, semiring
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self._limbs = limbs
+        self._numbers = self._taken = 0
+        self._longest = 1
+        self._extents: list[list[int] | None] = []
+
+    @property
+    def folder(self) -> Path:
+        """Where the parts lie until the table is published."""
+        return self._folder
+
+    def part_path(self) -> Path:
+        """A path for one more part, that no other process has been told."""
+        self._numbers += 1
+        return self._folder / f"part-{self._numbers:06d}-{secrets.token_hex(4)}"
+
+    def add(self, path: Path) -> PartRecord:
+        """List a part that was written whole; it is opened, and checked to be one.
+
+        Raises
+        ------
+        CorruptDataError : it is no table of this layout, dtype and semiring, or its rows are not sorted.
+        DiskError : with its bytes, the disk budget is used up.
+        """
+        manifest = Manifest.read(path)
+        attributes = _attributes_of_part(path, manifest, self._attributes(0, 1, None))
+        record = _record_of(path.name, manifest, attributes)
+        size = disk.size_of(path)
+        self._budget.take(size, path)
+        self._taken += size
+        self._manifest.parts.append(record)
+        self._extents.append(attributes.get("extent"))
+        self._longest = max(self._longest, attributes["chunk_rows"])
+        self.rows += record.rows
+        return record
+
+    def _finish(self) -> None:
+        parts = self._manifest.parts
+        parts.sort(key=lambda part: part.first_key)
+        for one, other in pairwise(parts):
+            if one.last_key >= other.first_key:
+                raise ModelError(f"{self.path}: {one.name} and {other.name} have keys of one range")
+        listed = {part.name for part in parts}
+        for entry in self._folder.iterdir():
+            if entry.is_dir() and entry.name not in listed:
+                disk.remove(entry)
+        extents = [extent for extent in self._extents if extent is not None]
+        extent = None
+        if extents and len(extents) == len(parts):
+            extent = [min(low for low, _ in extents), max(high for _, high in extents)]
+        attributes = self._attributes(self.rows, self._longest, extent)
+        group = {"zarr_format": 3, "node_type": "group", "attributes": {"oocbe": attributes}}
+        content = json.dumps(group, indent=2).encode()
+        try:
+            self._budget.take(len(content), self._folder)
+            self._taken += len(content)
+            self._manifest.files["zarr.json"] = FileRecord.of(content)
+            disk.write_file(self._folder / "zarr.json", content)
+            self._seal([self._folder / "zarr.json"], [])
+        except OSError as error:
+            raise self._disk_error(error) from None
+
+    def _attributes(self, rows: int, chunk_rows: int, extent: list[int] | None) -> dict[str, Any]:
+        attributes = {
+            "version": PARTS_VERSION,
+            **layout_attributes(self.layout),
+            "words": self.layout.words,
+            "semiring": self.semiring.name,
+            "dtype": self.dtype.name,
+            "rows": rows,
+            "chunk_rows": chunk_rows,
+            "sorted": True,
+        }
+        if self._limbs:
+            attributes["limbs"] = self._limbs
+        return attributes if extent is None else {**attributes, "extent": extent}
+
+    @property
+    def _bytes_taken(self) -> int:
+        return self._taken
+
+
+def composed(folder: Path, manifest: Manifest, attributes: Mapping[str, Any]) -> tuple[Manifest, PartChunks]:
+    """The files and chunks of all parts of a table as one manifest, and where its rows are.
+
+    Every part's metadata, and that all its files are there, is checked; contents are when they are read.
+
+    Raises
+    ------
+    CorruptDataError : a part is missing or damaged, or is none of this table's.
+    """
+    made_of(folder, lambda: check_table_attributes(attributes))
+    whole = Manifest(dict(manifest.files), version=PARTS_VERSION, parts=manifest.parts)
+    if set(manifest.files) != {"zarr.json"} or manifest.first_keys or manifest.last_keys:
+        raise CorruptDataError(f"{folder}: the manifest lists other files than a table of parts has")
+    chunks: list[tuple[str, int, int]] = []
+    before = -1
+    for record in manifest.parts:
+        path = folder / record.name
+        if not PART_NAME.fullmatch(record.name) or path.is_symlink():
+            raise CorruptDataError(f"{path}: not a folder of this table; restore or rewrite the table")
+        part = Manifest.read(path)
+        own = _attributes_of_part(path, part, attributes)
+        if _record_of(record.name, part, own) != record or record.first_key <= before:
+            raise CorruptDataError(f"{path}: not the part that {folder / MANIFEST_NAME} lists; rewrite the table")
+        before = record.last_key
+        layout = layout_of(own)
+        arrays = {KEY_NAMES.format(word): "uint64" for word in range(layout.words)} | dict.fromkeys(
+            value_names(own.get("limbs", 0)), own["dtype"]
+        )
+        check_files(path, part, arrays, record.rows, own["chunk_rows"], PACKED)
+        if not -(-record.rows // own["chunk_rows"]) == len(part.first_keys) == len(part.last_keys):
+            raise CorruptDataError(f"{path}: the manifest lists {len(part.first_keys):,} chunks for its rows")
+        rendered = part.render()
+        whole.files[f"{record.name}/{MANIFEST_NAME}"] = FileRecord.of(rendered)
+        whole.files |= {f"{record.name}/{name}": file for name, file in part.files.items()}
+        whole.first_keys += part.first_keys
+        whole.last_keys += part.last_keys
+        chunks.append((record.name, record.rows, own["chunk_rows"]))
+    rows, longest = sum(part.rows for part in manifest.parts), max((n for *_, n in chunks), default=1)
+    if attributes["rows"] != rows or attributes["chunk_rows"] != longest or not attributes["sorted"]:
+        raise CorruptDataError(f"{folder}: its attributes are not those of its parts; rewrite the table")
+    return whole, PartChunks(chunks)
+
+
+def _attributes_of_part(path: Path, manifest: Manifest, whole: Mapping[str, Any]) -> dict[str, Any]:
+    """What a part says of itself, checked to be a part of such a table; CorruptDataError where it is none."""
+    attributes = attributes_of(path, manifest)
+    made_of(path, lambda: check_table_attributes(attributes))
+    own, shared = ([found.get(name) for name in _SHARED] for found in (attributes, whole))
+    if manifest.version != FORMAT_VERSION or own != shared or not attributes["sorted"] or not attributes["rows"]:
+        raise CorruptDataError(f"{path}: not a part of {path.parent}")
+    return attributes
+
+
+def _record_of(name: str, manifest: Manifest, attributes: Mapping[str, Any]) -> PartRecord:
+    """What the table's manifest says of a part with rows."""
+    if not manifest.first_keys:
+        raise CorruptDataError(f"{name}: a part without keys")
+    checksum = FileRecord.of(manifest.render()).checksum
+    return PartRecord(name, attributes["rows"], manifest.first_keys[0], manifest.last_keys[-1], checksum)
