@@ -126,7 +126,7 @@ def probe_bounds(
             tried, waiting = waiting[: block // 2], waiting[block // 2 :]
             values = np.stack([bounds.lower[tried], bounds.upper[tried]], axis=1).astype(np.float64).reshape(-1)
             try:
-                outcomes = outcomes_of(rows, bounds, np.repeat(tried, 2), values, rounding, device)
+                outcomes = outcomes_of(rows, bounds, np.repeat(tried, 2), values, rounding, device, keep is not None)
             except TimeLimitError:
                 ended = how_time_ended()
                 assert ended is not None
@@ -183,8 +183,11 @@ def outcomes_of(
     values: NDArray[np.float64],
     rounding: Rounding,
     device: DeviceProbes | None = None,
+    has_implied: bool = True,
 ) -> Outcomes:
     """What some assignments lead to, by threads, or by the device that has the rows.
+
+    has_implied : whether what they fix is told, which takes two bits for each variable and assignment.
 
     Raises
     ------
@@ -195,9 +198,9 @@ def outcomes_of(
     lower, upper = bounds.lower.astype(np.float64), bounds.upper.astype(np.float64)
     if device is not None and count:
         look()
-        there = device.propagate(lower, upper, variables, values, rounding, DEVICE_ROUNDS)
+        there = device.propagate(lower, upper, variables, values, rounding, DEVICE_ROUNDS, has_implied=has_implied)
         return Outcomes(variables, values, there.failed, there.implied, there.entries)
-    implied = np.zeros((2, len(bounds.lower), words), dtype=np.uint32)
+    implied = np.zeros((2, len(bounds.lower), words if has_implied else 0), dtype=np.uint32)
     probes = Probes(variables, values, np.zeros(count, dtype=np.uint8), implied)
     stop = current_flag()
     part = min(PART, -(-words // max(1, thread_count())) * WORD)

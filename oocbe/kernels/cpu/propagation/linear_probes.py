@@ -19,7 +19,7 @@ class Probes(NamedTuple):
 
     variables, values : int64 and float64 (probes,). failed : uint8 (probes,), written: 1 for contradictions.
     implied : uint32 (2, variables, words), a bit a probe, all zero before: it fixes an integer variable that had other
-    values before at its lower (0) or upper (1) bound of before. No probe that failed has any.
+    values before at its lower (0) or upper (1) bound of before. No probe that failed has any. No words: not asked for.
     """
 
     variables: Any
@@ -93,9 +93,10 @@ def propagate_probes(
             is_queued[queue[begin]] = 0
             begin = begin + 1 if begin < row_count else 0
         word, bit = probe >> 5, np.uint32(1 << (probe & 31))
+        is_told = found.row[0] < 0 and word < probes.implied.shape[2]
         for place in range(count):
             w = touched[place]
-            if found.row[0] < 0 and rows.integral[w] != 0 and low[w] == high[w] and lower[w] < upper[w] and w != v:
+            if is_told and rows.integral[w] != 0 and low[w] == high[w] and lower[w] < upper[w] and w != v:
                 if low[w] == lower[w]:
                     probes.implied[0, w, word] |= bit
                 elif low[w] == upper[w]:

@@ -21,7 +21,7 @@ struct Matrix {
     double2 *bounds; // (variables, probes)
     u8 *waiting; // (2, groups, row_stride): rows that wait, in even and odd rounds
     u32 *failed; // (groups): a bit a probe
-    u32 *implied; // (2, variables, groups): a bit a probe that fixes the variable at its lower or upper bound
+    u32 *implied; // (2, variables, groups): a bit a probe that fixes the variable at its lower or upper bound; or null
     u64 *report; // (4): see below
     u32 *arrived; // (1), zero
     i64 rows, row_stride, probes; // probes: a multiple of 32; those behind `count` are none
@@ -163,5 +163,5 @@ propagate_probes(const __grid_constant__ Rows rows, const __grid_constant__ Matr
     }
     if (lane_number() == 0 && looked) atomicAdd(matrix.report + ENTRIES, looked);
     if (me == 0) matrix.report[ROUNDS] = round;
-    collect(rows, matrix, integral, warp, warps);
+    if (matrix.implied) collect(rows, matrix, integral, warp, warps);
 }

@@ -74,6 +74,8 @@ class DeviceProbes:
         values: NDArray[np.float64],
         rounding: Rounding,
         rounds: int,
+        *,
+        has_implied: bool = True,
     ) -> ProbesOutcome:
         """Propagate each of some assignments by itself, from the same bounds; waits for what they lead to.
 
@@ -81,12 +83,13 @@ class DeviceProbes:
         ----------
         lower, upper : float64 (variables,), a fixpoint; no zero is a negative one. variables, values : (probes,), at
             least one. rounding : outward. rounds : at most; what was found until then holds.
+        has_implied : whether what they fix is told.
         """
         module = cupy()
         count = len(variables)
         groups = -(-count // GROUP)
         stride = -(-self._count // GROUP) * GROUP
-        shape = (2, self._variables, groups)
+        shape = (2, self._variables, groups if has_implied else 0)
         implied, failed = module.empty(shape, dtype=np.uint32), module.zeros(groups, dtype=np.uint32)
         report = module.zeros(4, dtype=np.uint64)
         bounds = np.stack([lower, upper], axis=1)
@@ -99,7 +102,7 @@ class DeviceProbes:
             "bounds": module.empty((self._variables, groups * GROUP, 2), dtype=np.float64),
             "waiting": module.zeros((2, groups, stride), dtype=np.uint8),
             "failed": failed,
-            "implied": implied,
+            "implied": implied if has_implied else None,
             "report": report,
             "arrived": module.zeros(1, dtype=np.uint32),
         }
