@@ -94,7 +94,9 @@ with oocbe.trace("run.json"), oocbe.result_memory("1GiB"):
         )
     except (oocbe.CorruptDataError, oocbe.FormatError, oocbe.LimitError, oocbe.ModelError) as error:
         print(error)
-    except (oocbe.ResourceError, oocbe.UnsupportedError, oocbe.UsageError, oocbe.ValueRangeError) as error:
+    except (oocbe.ResourceError, oocbe.ClusterError) as error:
+        print(error)
+    except (oocbe.UnsupportedError, oocbe.UsageError, oocbe.ValueRangeError) as error:
         print(error)
     except oocbe.OocbeError as error:
         print(error)
@@ -142,8 +144,8 @@ def test_mypy_accepts_the_program_and_no_wrong_call(programs, pytestconfig):
     """What it says about programs of somebody who has oocbe installed; it keeps what it knows for the next time."""
     pytest.importorskip("mypy")
     (programs / "mypy.ini").write_text(
-        "[mypy]\nstrict = true\n[mypy-numba.*,llvmlite.*,zarr.*,numcodecs.*]\nignore_missing_imports = true\n"
-        "follow_imports = skip\n[mypy-oocbe.*]\nfollow_imports = silent\n"
+        "[mypy]\nstrict = true\n[mypy-numba.*,llvmlite.*,zarr.*,numcodecs.*,dask.*,distributed.*]\n"
+        "ignore_missing_imports = true\nfollow_imports = skip\n[mypy-oocbe.*]\nfollow_imports = silent\n"
     )
     options = ["--config-file", "mypy.ini", "--python-version", "3.11"]
     if pytestconfig.cache is not None:

@@ -65,7 +65,8 @@ def expected():
 
 
 @pytest.fixture(scope="module", autouse=True)
-def scratch():
+def scratch(tmp_path_factory):
+    tmp_path_factory.getbasetemp()  # where the other folders of tests are, before that is somewhere else
     with memory_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("tempfile.tempdir", str(folder))
         yield folder
@@ -94,22 +95,30 @@ def passings(folder):
     return faults._armed.passed
 
 
-def test_the_process_that_asks_killed_at_each_point_and_resumed(tmp_path):
+ASKING = ["table:chunk", "table:manifest-written", "table:renamed", "message:written"]
+"""Points at which the process that asks is killed; the others are for slow tests."""
+
+
+@pytest.mark.parametrize(
+    "points",
+    [ASKING, pytest.param(sorted({*POINTS, "message:begin", "message:done"} - {*ASKING}), marks=pytest.mark.slow)],
+    ids=["some", "others"],
+)
+def test_the_process_that_asks_killed_at_each_point_and_resumed(tmp_path, points):
     """As its workers are threads of it, they are killed with it, wherever they are."""
     alone = solve_in(None, bounds="none")
     solved_by_workers(tmp_path / "warm")
     counts = forked(partial(passings, tmp_path / "counted"))[1]
-    for place, point in enumerate([*POINTS, "message:begin", "message:written", "message:done"]):
+    for place, point in enumerate(points):
         assert counts[point] > 1
-        number = 1 + place * (counts[point] - 1) // len(POINTS)
+        number = 1 + (place + 1) * (counts[point] - 1) // (len(points) + 1)
         folder = tmp_path / point
-        status, found = forked(partial(solved_by_workers, folder, f"{point}:{min(number, counts[point])}"))
+        status, found = forked(partial(solved_by_workers, folder, f"{point}:{number}"))
         # Threads take turns: a late point of one run may not come in another.
         assert os.WIFSIGNALED(status) or found["value"] == alone["value"]
         status, found = forked(partial(solved_by_workers, folder))
         assert status == 0
-        assert [found[k] for k in ("value", "assignment", "rows")] == [
-            alone[k] for k in ("value", "assignment", "rows")
-        ]
+        for name in ("value", "assignment", "rows"):
+            assert found[name] == alone[name]
         assert found["tables"] in (alone["tables"], [])
         assert sorted(path.name for path in folder.iterdir()) == ["lock", "race.json", "result.json", "run.json"]

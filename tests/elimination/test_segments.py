@@ -49,8 +49,9 @@ class Sending(InThreads):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def scratch():
+def scratch(tmp_path_factory):
     """Parts go to the memory disk: forcing each to a real one takes longer than all else."""
+    tmp_path_factory.getbasetemp()  # where the other folders of tests are, before that is somewhere else
     with memory_folder() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("tempfile.tempdir", str(folder))
         yield
@@ -64,8 +65,9 @@ def workers():
 
 
 def cutting(rows=0, **more):
-    """Every bucket with more rows is cut, into a handful of segments."""
-    return tuned(segment_rows=rows, first_segments=4, least_segment_seconds=0.02, **more)
+    """Every bucket with more rows is cut, into five segments or so: those that follow the first ones take the rest."""
+    lengths = {"first_segments": 3, "least_segment_seconds": 1e3, "most_segment_seconds": 1e3}
+    return tuned(segment_rows=rows, **lengths, **more)
 
 
 @settings(max_examples=examples(12))
@@ -167,7 +169,13 @@ def test_a_segment_that_ends_its_workers_is_given_up():
 def test_an_error_of_a_segment_ends_the_run_and_leaves_nothing(tmp_path):
     problem = clique_problem()
     for error, raised in ((DiskError("the disk fails"), DiskError), (ClusterError("no worker is left"), ClusterError)):
-        options = {"tables": "incomplete", "bounds": "none", "order_seconds": 0, "workdir": tmp_path / "run"}
+        options = {
+            "tables": "incomplete",
+            "bounds": "none",
+            "order_seconds": 0,
+            "workdir": tmp_path / "run",
+            "resume": True,
+        }
         failing = Failing(2, lambda number: number == 3, error)
         with failing as workers, cutting(rows=10), using(workers), pytest.raises(raised, match=str(error)):
             solve(problem, **options)

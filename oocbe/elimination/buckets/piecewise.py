@@ -27,7 +27,6 @@ from oocbe.cluster.workers import Workers
 from oocbe.elimination.buckets.finish import Finish
 from oocbe.elimination.buckets.message import Message
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.buckets.segmented import SegmentedBucket
 from oocbe.elimination.preparation.scaling import check_scaled, exponent_of, rescale, scaled_by
 from oocbe.errors import DiskError
 from oocbe.settings.tuning import tuning
@@ -100,6 +99,8 @@ class PiecewiseBucket:
     def _publish_by(self, workers: Workers, place: int, join: BucketJoin) -> tuple[Message, int]:
         """The message of a bucket whose rows workers join; arguments and errors as for :meth:`publish`, ClusterError
         as well."""
+        from oocbe.elimination.buckets.segmented import SegmentedBucket  # not at every start
+
         store, finish = self._store, self._finish
         before = store.budget.used
 
