@@ -7,7 +7,7 @@
 Builds the source distribution and, from that alone, the wheel; ``twine check --strict`` judges both; then an
 environment is made from nothing, the wheel installed with what it depends on, the man page found, the example planned
 by the installed command, and some of the tests of the source distribution run against the installed package: no folder
-named ``oocbe`` is beside them. Needs ``build`` and ``twine``, and a registry of packages. Ends with 1 where something
+named ``oocbe`` is beside them. Needs ``build`` and ``twine``, and what pip installs from. Ends with 1 where something
 is wrong.
 """
 

@@ -50,8 +50,9 @@ def _text(content: str) -> str:
 def _entries(content: str) -> str:
     """A list item for each entry; what is no entry is a paragraph."""
     first, *entries = _ENTRY.split(content.strip("\n"))
-    items = (f"* **{names}**: {text.strip()}" for names, text in zip(entries[::2], entries[1::2], strict=True))
-    return "\n".join([*([first.strip(), ""] if first.strip() else []), *items])
+    named = ((names.replace("*", r"\*"), text.strip()) for names, text in zip(entries[::2], entries[1::2], strict=True))
+    items = "\n".join(f"* **{names}**: {text}" for names, text in named)
+    return "\n\n".join(part for part in (first.strip(), items) if part)
 
 
 class DocstringsAsMarkdown(griffe.Extension):

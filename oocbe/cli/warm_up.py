@@ -43,8 +43,8 @@ def _cache() -> str:
     """The folder that the loops are kept in."""
     from oocbe.kernels.cpu.pairs import sort
 
-    loops = [value for value in vars(sort).values() if hasattr(value, "_cache")]
-    return str(loops[0]._cache.cache_path) if loops else ""
+    caches = [value._cache for value in vars(sort).values() if hasattr(value, "_cache")]
+    return next((cache.folder for cache in caches if hasattr(cache, "folder")), "")
 
 
 def _steps() -> list[Step]:

@@ -18,7 +18,7 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator, NullFormatter
+    from matplotlib.ticker import MaxNLocator
 except ImportError as missing:
     raise UsageError(f"matplotlib is needed to draw ({missing}); install oocbe[plot]") from None
 
@@ -147,15 +147,24 @@ def course(
     else:
         _say_in(known, "no bound and no assignment")
     if buckets:
-        rows.bar(range(1, 1 + len(buckets)), [max(1, done[1]) for done in buckets], width=1.0, color=BLUE)
-        rows.set(yscale="log", xlabel="bucket, in elimination order", ylabel="rows of its message")
+        _bars(rows, range(1, 1 + len(buckets)), [done[1] for done in buckets], width=1.0)
+        rows.set(xlabel="bucket, in elimination order", ylabel="rows of its message")
         rows.xaxis.set_major_locator(MaxNLocator(integer=True))
-        rows.yaxis.set_minor_formatter(NullFormatter())
     else:
         _say_in(rows, "no elimination took place")
     rows.set_title("messages of the last elimination")
     figure.suptitle(_plain(title), fontsize=11)
     return figure
+
+
+def _bars(axes: Axes, places: Sequence[int] | Sequence[str], numbers: Sequence[int], width: float = 0.8) -> None:
+    """Numbers from 0 on as bars; in powers of ten where they are that far apart that these have names to show."""
+    heights = [max(1, number) for number in numbers]
+    axes.bar(places, heights, width=width, color=BLUE)
+    if max(heights, default=1) >= 100 * min(heights, default=1):
+        axes.set_yscale("log")
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _say_in(axes: Axes, text: str) -> None:
@@ -178,9 +187,8 @@ def bounds(title: str, entries: Sequence[tuple[int, int | float | None, int | fl
     known.xaxis.set_major_locator(MaxNLocator(integer=True))
     if known.lines:
         known.legend()
-    rows.bar([str(entry[0]) for entry in ordered], [max(1, entry[3]) for entry in ordered], color=BLUE)
-    rows.set(yscale="log", xlabel="z", ylabel="rows of the largest message")
-    rows.yaxis.set_minor_formatter(NullFormatter())
+    _bars(rows, [str(entry[0]) for entry in ordered], [entry[3] for entry in ordered])
+    rows.set(xlabel="z", ylabel="rows of the largest message")
     return figure
 
 

@@ -41,6 +41,7 @@ def shut(scratch: Path, folder: Path, *command: str, **environment: str) -> subp
     )
 
 
+@pytest.mark.timeout(600)  # where it comes first, it compiles what all commands need
 def test_every_command_works_where_only_temporary_files_can_be_written(tmp_path: Path) -> None:
     scratch, inputs, warm = (tmp_path / name for name in ("scratch", "inputs", "warm"))
     for folder in (scratch, inputs, warm):

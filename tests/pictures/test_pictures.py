@@ -13,7 +13,7 @@ from oocbe.cli.main import app
 from oocbe.errors import UsageError
 from oocbe.pictures.html import grid
 from oocbe.pictures.layouts import spring, tree_places
-from oocbe.results.progress_curve import KnownAt
+from oocbe.results.progress_curve import BucketDone, KnownAt
 
 pytest.importorskip("matplotlib")
 
@@ -97,6 +97,16 @@ def test_what_was_known_all_at_once_is_said_and_not_drawn(solved):
     known = replace(solved, anytime=(KnownAt(0.25, 2112, 2112),)).plot().axes[0]
     (text,) = (text.get_text() for text in known.texts)
     assert text == "after 0.25 s, all at once:\nbound 2,112\nvalue 2,112"
+
+
+@pytest.mark.parametrize(("rows", "scale"), [((8, 4), "linear"), ((0, 7), "linear"), ((1, 5, 900), "log")])
+def test_bars_have_numbers_beside_them(solved, rows, scale):
+    picture = replace(solved, buckets=tuple(BucketDone(str(n), n, 8 * n) for n in rows)).plot()
+    picture._repr_png_()  # texts are made where it is drawn
+    axis = picture.axes[1]
+    low, high = axis.get_ylim()
+    shown = [t for t in axis.yaxis.get_major_ticks() if low <= t.get_loc() <= high and t.label1.get_text()]
+    assert (axis.get_yscale(), len(shown) >= 2) == (scale, True)
 
 
 def test_schedules_and_batches_are_shown_in_a_few_words(solved):

@@ -75,7 +75,13 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         super().__init__(function)
         self._folders = folders
         stamp, name, base = self._impl.locator.get_source_stamp(), Path(self.cache_path).name, self._impl.filename_base
-        self._files = [IndexDataCacheFile(f"{folder}/{name}", base, stamp) for folder in folders.all()]
+        self._paths = [f"{folder}/{name}" for folder in folders.all()]
+        self._files = [IndexDataCacheFile(path, base, stamp) for path in self._paths]
+
+    @property
+    def folder(self) -> str:
+        """Where compilations of this function's module lie; where there are none yet, where they would be kept."""
+        return next((path for path in self._paths if Path(path).is_dir()), self._paths[0])
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """What was compiled for a signature, or None; Numba's own first refreshes the context, for over 100 ms."""
