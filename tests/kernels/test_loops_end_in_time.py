@@ -158,7 +158,7 @@ LOOPS = {
     "join_reduce._read_changes": WITHIN_PIECE,
     "join_reduce._accumulate_bucket": WITHIN_PIECE,
     "join_reduce._join_reduce": PIECES,
-    "linear_rows.propagate_round": FLAG,
+    "linear_rows._propagate_marked": FLAG,
     "linear_rows._propagate_row": "the entries of one row, and the rows of each of its variables; its caller looks",
     "linear_rows.tile_rows": ONE_PASS,
     "local_cuts.heaviest": NODES,
