@@ -33,7 +33,7 @@ def call(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 def hard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A day that takes long enough to be interrupted."""
     path = tmp_path_factory.mktemp("hard") / "hard.spot"
-    done = CliRunner().invoke(app, ["synth", "spot5", str(path), "-n", "300", "--window", "90"])
+    done = CliRunner().invoke(app, ["synth", "spot5", str(path), "-n", "140", "--window", "90"])
     assert done.exit_code == 0
     return path
 

@@ -30,7 +30,7 @@ RUNS = [
 ]
 
 
-SHORT_RUNS = [pytest.param(TWO_TABLES, 3, id="two tables, each 3rd operation"), *RUNS[1:]]
+SHORT_RUNS = [pytest.param(TWO_TABLES, 5, id="two tables, each 5th operation"), *RUNS[1:]]
 
 
 class Injector:

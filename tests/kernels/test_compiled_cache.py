@@ -191,7 +191,7 @@ def test_imports_are_written_so_that_the_key_finds_them():
         assert not wrong, source
 
 
-COMPILED = {"jit", "inline", "helper", "without_allocation"}
+COMPILED = {"jit", "inline", "helper", "borrowing", "without_allocation"}
 
 
 def names_outside_of_loops(tree):
@@ -225,7 +225,7 @@ def test_loops_that_only_loops_call_are_helpers():
         for path, tree in trees.items()
         if path.is_relative_to(Path(jit.__file__).parent)
         for node in tree.body
-        if isinstance(node, ast.FunctionDef) and "jit" in decorators(node)
+        if isinstance(node, ast.FunctionDef) and decorators(node) & {"jit", "borrowing"}
     }
     assert len(loops) > 50
     assert loops <= called

@@ -159,7 +159,7 @@ LOOPS = {
     "join_reduce._accumulate_bucket": WITHIN_PIECE,
     "join_reduce._join_reduce": PIECES,
     "linear_probes.propagate_probes": FLAG,
-    "linear_rows.propagate_round": FLAG,
+    "linear_rows._propagate_marked": FLAG,
     "linear_rows.propagate_row": "the entries of one row, twice; its caller looks",
     "linear_rows.tile_rows": ONE_PASS,
     "local_cuts.heaviest": NODES,
@@ -257,7 +257,7 @@ def compiled_loops() -> dict[str, tuple[str, str]]:
             if isinstance(node, ast.FunctionDef):
                 names = {d.id for d in node.decorator_list if isinstance(d, ast.Name)}
                 has_loop = any(isinstance(inner, ast.For | ast.While) for inner in ast.walk(node))
-                if names & {"jit", "inline", "helper", "without_allocation"} and has_loop:
+                if names & {"jit", "inline", "helper", "borrowing", "without_allocation"} and has_loop:
                     source = ast.get_source_segment(text, node)
                     assert source is not None
                     found[f"{path.stem}.{node.name}"] = (source, text)

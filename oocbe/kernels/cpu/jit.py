@@ -134,6 +134,14 @@ def helper(function: Function) -> Function:
     return _compiled(function, no_cpython_wrapper=True)
 
 
+def borrowing(function: Function) -> Function:
+    """Compile a loop that borrows arrays and returns numbers, without counting references (decorator).
+
+    It may not allocate; :func:`without_allocation` says more, and is for those that only loops call.
+    """
+    return _compiled(function, _nrt=False)
+
+
 def without_allocation(function: Function) -> Function:
     """Compile a helper that borrows arrays and returns numbers, without counting references (decorator).
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit
+from oocbe.kernels.cpu.jit import borrowing, jit
 
 LOOK_STEP = (1 << 12) - 1
 """Words, less one, after which an update looks at the flag; ones in the low bits."""
@@ -64,7 +64,7 @@ def build_supports(codes: Any, starts: Any, supports: Any, owned: Any) -> None:
                     supports[value, word] |= bit
 
 
-@jit
+@borrowing
 def update_rows(table: Any, alive: Any, level: Any, trail: Any, gone: Any, left: Any, stop: Any) -> None:
     """Take rows with removed values out of the rows left.
 
@@ -126,7 +126,7 @@ def update_rows(table: Any, alive: Any, level: Any, trail: Any, gone: Any, left:
             table.seen[gone[number]] = 0
 
 
-@jit
+@borrowing
 def filter_values(table: Any, alive: Any, removed: Any) -> None:
     """Remove the values that no row left fits; removed : int64 (arity,), overwritten, how many of each variable."""
     for c in range(len(table.offsets)):
@@ -152,7 +152,7 @@ def filter_values(table: Any, alive: Any, removed: Any) -> None:
                 removed[c] += 1
 
 
-@jit
+@borrowing
 def undo(table: Any, trail: Any, first: Any) -> None:
     """Put back the words on the trail from a place on; the list of words needs only its old limit besides."""
     for place in range(trail.count[0] - 1, first - 1, -1):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import helper, inline, jit
+from oocbe.kernels.cpu.jit import helper, inline, jit, without_allocation
 
 HALF_UNIT = 2.0**-53
 """How far a rounded result is off at most, in parts of it."""
@@ -183,8 +183,30 @@ def propagate_round(
     changes : :func:`room_for_changes`.
     stop : the flag that ends it early; rows that were not propagated stay marked.
     """
-    better = 0
     sums = np.empty((4, LANES))
+    return _propagate_marked(
+        rows, old_lower, old_upper, lower, upper, marked, again, simultaneous, rounding, found, changes, sums, stop
+    )
+
+
+@without_allocation
+def _propagate_marked(
+    rows: Any,
+    old_lower: Any,
+    old_upper: Any,
+    lower: Any,
+    upper: Any,
+    marked: Any,
+    again: Any,
+    simultaneous: Any,
+    rounding: Any,
+    found: Any,
+    changes: Any,
+    sums: Any,
+    stop: Any,
+) -> Any:
+    """The loop of :func:`propagate_round`; ``sums`` : float64 (4, LANES), overwritten."""
+    better = 0
     for row in range(len(rows.row_lower)):
         if stop[0] != 0:
             break
