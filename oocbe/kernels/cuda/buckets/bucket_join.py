@@ -139,7 +139,7 @@ class DeviceProgram:
             "COMBINATION": program.semiring.combination,
             "MARGINALISATION": program.semiring.marginalisation,
             "PRUNES": int(self.prunes),
-            "LIMBS": program.semiring.limbs,
+            "LIMBS": program.semiring.limbs or 0,
         }
         self.kernel: Callable[[str], Any] = lambda name: kernel(SOURCE, name, **definitions)
 
