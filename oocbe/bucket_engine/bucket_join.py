@@ -137,7 +137,7 @@ def join_and_eliminate(
         raise (TooManyStepsError if shared.made[1] > step_limit else TooManyRowsError)(len(layout.scope), row_limit)
     keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
     limbs = program.semiring.limbs
-    values = _laid_end_to_end([p.values[: p.filled * max(1, limbs)] for p in parts])
+    values = _laid_end_to_end([p.values[: p.filled * (limbs or 1)] for p in parts])
     values = values.reshape(-1, limbs) if limbs else values
     return Table(layout, keys, values, semiring, is_sorted=True)
 

@@ -284,7 +284,9 @@ class ProgramBuilder:
             masks=np.concatenate(masks) if masks else np.zeros(1, dtype=np.uint64),
             values=np.concatenate(values) if values else np.zeros(1, dtype=dtype),
         )
-        semiring = SemiringCodes(int(self._semiring.combination), int(self._semiring.marginalisation), one, limbs)
+        semiring = SemiringCodes(
+            int(self._semiring.combination), int(self._semiring.marginalisation), one, limbs or None
+        )
         prices: tuple[int | float, ...] = ()
         if pruning is None:
             bounds = no_bounds(levels, dtype)

@@ -80,6 +80,8 @@ def _steps() -> list[Step]:
         semiring=oocbe.SUM_PRODUCT,
         name="warm-up",
     )
+    chain = tuple(oocbe.Constraint((i, i + 1), np.array([[0, 0]])) for i in range(59))
+    long = oocbe.Problem(tuple(oocbe.Variable(f"x{i}", 3) for i in range(60)), constraints=chain, name="warm-up")
     rows = np.argwhere(np.ones((50, 4), dtype=bool))
     one = oocbe.Table.from_rows({"a": 50, "b": 4}, rows, np.arange(len(rows)))
     other = oocbe.Table.from_rows({"b": 4, "c": 50}, rows[:, ::-1], np.arange(len(rows)))
@@ -97,6 +99,7 @@ def _steps() -> list[Step]:
         for task in (oocbe.count, oocbe.count_optimal, oocbe.k_best, oocbe.min_marginals):
             task(whole)
         oocbe.count(packed)
+        oocbe.count(long)  # beyond 63 bits
 
     def probabilities() -> None:
         oocbe.marginals(network)

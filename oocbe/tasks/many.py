@@ -25,16 +25,19 @@ from typing import TYPE_CHECKING, Any, Unpack
 from oocbe.errors import EXIT_INTERRUPTED, EXIT_RESOURCES, UsageError
 from oocbe.facade import read_finite, settings_from, solve, with_reading
 from oocbe.results.failure import Failure, failure_of
-from oocbe.results.interrupted import Interrupted
 from oocbe.settings.option_types import OwnValues
 from oocbe.settings.options import SolveOptions
+from oocbe.system.interruption import heard
 from oocbe.system.parents import end_with
 
 if TYPE_CHECKING:
     from oocbe.model.problem import Problem
     from oocbe.results.result import Result
 
-END_SECONDS = 3.0
+END_SIGNAL = signal.SIGTERM
+"""What asks a process to end: one that is starting, or waits for work, ends at once, as it has nothing to remove."""
+
+END_SECONDS = 10.0
 """So long a process is waited for that was asked to end, before it is killed: it removes its files meanwhile."""
 
 
@@ -172,11 +175,18 @@ def _run_directories(parent: Path | None, problems: Sequence[Problem | str | Pat
 
 def _solved(task: _Task) -> Outcome:
     """Solve a problem where its executor runs it."""
+    if not (_is_started_here and threading.current_thread() is threading.main_thread()):
+        return _outcome(task)
+    with heard({END_SIGNAL: KeyboardInterrupt}) as interruption:
+        outcome = _outcome(task)
+    if interruption.is_requested:
+        os._exit(EXIT_INTERRUPTED)  # before the next problem: nobody waits for this one
+    return outcome
+
+
+def _outcome(task: _Task) -> Outcome:
     try:
-        with _interruptions():
-            return Outcome(task.number, task.name, _result(task))
-    except Interrupted as ended:
-        return Outcome(task.number, task.name, ended.result)  # type: ignore[arg-type]  # of solve
+        return Outcome(task.number, task.name, _result(task))
     except KeyboardInterrupt:
         return Outcome(task.number, task.name, failure=Failure("KeyboardInterrupt", "interrupted", EXIT_INTERRUPTED))
     except Exception as error:
@@ -195,19 +205,6 @@ def _result(task: _Task) -> Result:
     return with_reading(solve(problem, task.options), reading)
 
 
-@contextmanager
-def _interruptions() -> Iterator[None]:
-    """Within the block Ctrl-C ends the solve of a process that was started here; elsewhere nothing changes."""
-    is_ours = _is_started_here and threading.current_thread() is threading.main_thread()
-    if is_ours:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        if is_ours:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
 _is_started_here = False
 """Whether this process was started to solve problems."""
 
@@ -216,10 +213,23 @@ def _begin(parent: int, threads: int) -> None:
     """What a new process does first."""
     global _is_started_here
     _is_started_here = True
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # until there is a solve to end
     os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     end_with(parent)
     os.environ["OOCBE_THREADS"] = str(threads)
+
+
+class _Process(SpawnProcess):
+    """A process that does not hear of Ctrl-C while it starts: it would tell where it was."""
+
+    def start(self) -> None:
+        """Start it; a Ctrl-C that comes meanwhile reaches this process behind it."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Spawning(SpawnContext):
@@ -231,7 +241,7 @@ class _Spawning(SpawnContext):
 
     def Process(self, *arguments: Any, **settings: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
         """A new process."""
-        process = SpawnProcess(*arguments, **settings)
+        process = _Process(*arguments, **settings)
         self.started.append(process)
         return process
 
@@ -244,8 +254,8 @@ def _processes(count: int, threads: int) -> Iterator[Executor]:
     try:
         yield pool
     except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
         _end(context.started)
+        pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
 
@@ -253,7 +263,7 @@ def _processes(count: int, threads: int) -> Iterator[Executor]:
 def _end(processes: Sequence[SpawnProcess]) -> None:
     for process in processes:
         if process.is_alive() and process.pid is not None:
-            os.kill(process.pid, signal.SIGINT)
+            os.kill(process.pid, END_SIGNAL)
     for process in processes:
         if process.pid is not None:
             process.join(END_SECONDS)

@@ -116,6 +116,8 @@ def test_other_commands(tmp_path, network):
     assert printed("stress", "--rows", "1e4", "--workdir", tmp_path)["fault"] == ""
     CliRunner().invoke(app, ["solve", str(cycle), "--trace", str(tmp_path / "run.json")])
     assert printed("trace", tmp_path / "run.json")["is_whole"]
+    found = printed("simulate", "--workers", "3", "--pieces", tmp_path / "run.json")
+    assert found["workers"] == 3 and 0 < found["efficiency"] <= 1
 
 
 def test_solves_that_end_otherwise(tmp_path):

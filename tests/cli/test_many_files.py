@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from importlib.resources import files as resources
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -75,7 +76,7 @@ def children_of(process):
 
 def is_running(pid):
     try:
-        return "Z" not in open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]  # noqa: PTH123
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
         return False
 

@@ -47,7 +47,7 @@ from oocbe.kernels.cpu.buckets.join_arrays import (
     WalkState,
 )
 from oocbe.kernels.cpu.buckets.walk_loop import COMPLETE, walk_on
-from oocbe.kernels.cpu.buckets.walk_steps import grown
+from oocbe.kernels.cpu.buckets.walk_steps import grown, values_a_row
 from oocbe.kernels.cpu.jit import jit
 
 LEAF_ROOM = 256
@@ -92,7 +92,8 @@ def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any
     levels = len(join_program.runs.word)
     at_leaves = walk_start.stop_level == levels
     lookup_count = max(1, join_program.lookups.level_start[levels + 2])
-    items = max(1, join_program.semiring.limbs)
+    limbs = join_program.semiring.limbs
+    items = values_a_row(limbs)
     value_type, bound_type = table_arrays.values.dtype, join_program.bounds.entries.dtype
     state = WalkState(
         np.zeros(words, dtype=np.uint64),
@@ -128,7 +129,7 @@ def walk(tables: Any, program: Any, consumption: Any, start: Any, row_limit: Any
     while True:
         lists, output = WalkLists(amounts, worths, run_ends), WalkOutput(keys, values[0], low, high)
         end, needed, progress = walk_on(
-            table_arrays, join_program, carried, walk_start, *limits, counts, state, lists, output, progress
+            table_arrays, join_program, carried, walk_start, *limits, counts, state, lists, output, progress, limbs
         )
         _, _, _, count, pruned = progress
         if end != NO_ROOM:

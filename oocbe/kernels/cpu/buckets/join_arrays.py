@@ -118,13 +118,14 @@ class SemiringCodes(NamedTuple):
     Attributes
     ----------
     combination, marginalisation : codes of :mod:`oocbe.model.semiring`. one : the neutral value of joining.
-    limbs : of each count that is made (:mod:`oocbe.tables.limbs`); 0 where values are plain numbers.
+    limbs : of each count that is made (:mod:`oocbe.tables.limbs`); None where values are plain numbers, for which the
+        walk is then compiled without the leaf of counts.
     """
 
     combination: int
     marginalisation: int
     one: Any
-    limbs: int
+    limbs: int | None
 
 
 class BoundArrays(NamedTuple):

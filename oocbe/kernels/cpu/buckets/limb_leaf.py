@@ -39,6 +39,21 @@ def multiplied(product: Any, filled: Any, values: Any, first: Any, limbs: Any) -
     while limbs > 1 and U64(values[first + limbs - 1]) == U64(0):
         limbs -= 1
     room = product.shape[1]
+    if limbs == 1:
+        factor = U64(values[first])
+        if factor == U64(1):
+            return filled
+        carry = U64(0)
+        for i in range(filled):
+            low = product[0, i] * factor
+            high = high_half(product[0, i], factor)
+            low += carry
+            carry = high + U64(low < carry)
+            product[0, i] = low
+        if carry != U64(0) and filled < room:
+            product[0, filled] = carry
+            filled += 1
+        return filled
     size = min(filled + limbs, room)
     for i in range(size):
         product[1, i] = U64(0)
@@ -78,7 +93,7 @@ def join_limbs(tables: Any, leaf: Any, here: Any, places: Any, product: Any, out
     keys, values, key_base, value_base = tables.keys, tables.values, tables.key_base, tables.value_base
     low, high, index, base = here.low, here.high, here.indices, here.base
     leaf_mask, leaf_masks = leaf.mask, leaf.masks
-    count_tables = len(key_base)
+    table_limbs, count_tables = tables.limbs, len(key_base)
     limbs = product.shape[1]
     pointer = places[0]
     block = np.int64(-1)
@@ -115,11 +130,17 @@ def join_limbs(tables: Any, leaf: Any, here: Any, places: Any, product: Any, out
                 break
         if not present:
             continue
-        product[0, 0] = U64(1)
         filled = np.int64(1)
-        for t in range(count_tables):
-            row = first_row + candidate if t == 0 else pointer[t]
-            filled = multiplied(product, filled, values, value_base[t] + row * tables.limbs[t], tables.limbs[t])
+        product[0, 0] = U64(1)
+        if count_tables > 0:
+            filled = min(table_limbs[0], limbs)
+            first = value_base[0] + (first_row + candidate) * table_limbs[0]
+            for i in range(filled):
+                product[0, i] = U64(values[first + i])
+            while filled > 1 and product[0, filled - 1] == U64(0):
+                filled -= 1
+        for t in range(1, count_tables):
+            filled = multiplied(product, filled, values, value_base[t] + pointer[t] * table_limbs[t], table_limbs[t])
         if not found:
             found = True
             for i in range(limbs):

@@ -12,7 +12,7 @@ from oocbe.kernels.cpu.buckets.join_arrays import LeafRows
 from oocbe.kernels.cpu.buckets.limb_leaf import join_limbs
 from oocbe.kernels.cpu.buckets.trie_search import group_end, seek
 from oocbe.kernels.cpu.buckets.value_leaf import join_values
-from oocbe.kernels.cpu.buckets.walk_steps import bound_part, gather, least_value
+from oocbe.kernels.cpu.buckets.walk_steps import bound_part, gather, least_value, values_a_row
 from oocbe.kernels.cpu.jit import without_allocation
 
 U64 = np.uint64
@@ -43,6 +43,7 @@ def walk_on(
     lists: Any,
     output: Any,
     progress: Any,
+    limbs: Any,
 ) -> Any:
     """Go on with a walk until it ends or there is no more room: (how, rows that a leaf needs room for, progress).
 
@@ -53,6 +54,7 @@ def walk_on(
     state, lists, output : ``WalkState``, ``WalkLists`` and ``WalkOutput`` of
         :mod:`oocbe.kernels.cpu.buckets.join_arrays`.
     progress : (item, level, steps, rows, pruned), of the call before; at first the level before the item's.
+    limbs : those of the program's semiring, as an argument: Numba leaves out what is not for None.
     """
     key_base, value_base, table_rows, keys = tables.key_base, tables.value_base, tables.rows, tables.keys
     table_least, priced, price_scale = tables.least, tables.priced, tables.price_scale
@@ -79,8 +81,7 @@ def walk_on(
     reached, least, least_sum, product = state.reached, state.least, state.least_sum, state.product
     out_keys, out_values, out_low, out_high = output
     prunes = len(slack) > 0
-    limbs = semiring.limbs
-    items = max(1, limbs)
+    items = values_a_row(limbs)
 
     words, capacity = out_keys.shape
     count_tables = len(key_base)
@@ -161,7 +162,7 @@ def walk_on(
                         if count > row_limit or made[0] > row_limit:
                             return given_up, zero, (item, level, steps, count, pruned)
                         continue
-                    if limbs > 0:
+                    if limbs is not None:
                         found = join_limbs(tables, leaf, rows, places, product, out_values, count * items)
                         total = out_values[count * items]
                     else:

@@ -66,6 +66,14 @@ def least_value(values: Any, first: Any, last: Any) -> Any:
 
 
 @helper
+def values_a_row(limbs: Any) -> Any:
+    """Values of each row: the limbs of a count, or one where there are none."""
+    if limbs is None:
+        return 1
+    return limbs
+
+
+@helper
 def grown(array: Any, count: Any, capacity: Any) -> Any:
     """A copy of a matrix's first columns with room for more."""
     larger = np.empty((array.shape[0], capacity), dtype=array.dtype)

@@ -157,7 +157,7 @@ class DeviceProgram:
             "COMBINATION": program.semiring.combination,
             "MARGINALISATION": program.semiring.marginalisation,
             "PRUNES": int(self.prunes),
-            "LIMBS": program.semiring.limbs,
+            "LIMBS": program.semiring.limbs or 0,
         }
 
     def _root_arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
