@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -219,6 +220,10 @@ def check_node(made):
     """What follows from the state of the node at work, and what it costs in all."""
     network, node, search = made._ascent.network, made._node, made._search
     state = node.state
+    values = state[: network.value_start[-1]]
+    assert values.min() >= 0
+    assert values.max() <= REMOVED
+    assert (values[made._ascent.state[: len(values)] == REMOVED] == REMOVED).all()
     left = [np.flatnonzero(state[low:high] != REMOVED) for low, high in pairwise(network.value_start.tolist())]
     assert node.left.tolist() == [len(values) for values in left]
     is_open = node.left > 1
@@ -250,17 +255,20 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
     """Also after going back: what was moved adds up, and what follows from the values left is right."""
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(depth_search, "CALL_SECONDS", 1e-12)  # a node a call
-    nodes = 0
+    nodes = gone = 0
     for seed in range(12):
-        made = DepthSearch(
-            whole(network(seed, arity)), Knowledge(network(seed, arity), NO_GAP, lambda *_: None), 1 << 20
-        )
+        problem = network(seed, arity)
+        forbidden = [Constraint((v,), [[1]]) for v, size in enumerate(problem.sizes) if size == 3]  # gone at the root
+        problem = replace(problem, constraints=(*problem.constraints, *forbidden))
+        made = DepthSearch(whole(problem), Knowledge(problem, NO_GAP, lambda *_: None), 1 << 20)
         while not made.is_over:
             made.work(0.0, Deadline())
             if made._is_at_node and not made._is_refuted:
                 check_node(made)
                 nodes += 1
+                gone += int((made._ascent.state == REMOVED).sum())
     assert nodes > 20
+    assert gone > 20
 
 
 def test_the_deadline_ends_it():

@@ -331,7 +331,7 @@ def _node_of(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
         kept=np.empty(FIRST_ROOM * len(ascent.state), dtype=np.int32),
         parts=np.empty((FIRST_ROOM * (variables + uses), 3), dtype=np.int64),
         flips=np.empty(FIRST_ROOM * uses, dtype=np.int64),
-        counts=np.zeros(4, dtype=np.int64),
+        counts=np.zeros(5, dtype=np.int64),
     )
 
 

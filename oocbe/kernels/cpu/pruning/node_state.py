@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from oocbe.kernels.cpu.jit import without_allocation
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 
-NUMBER, KEPT, PARTS, FLIPS = 0, 1, 2, 3
-"""Places of what a node counts: its number, which differs from those of all nodes before it, and how much is kept of
-states, of parts and of what was stale."""
+NUMBER, KEPT, PARTS, FLIPS, REMOVALS = 0, 1, 2, 3, 4
+"""Places of what a node counts: its number, which differs from those of all nodes before it, how much is kept of
+states, of parts and of what was stale, and the values removed at all nodes so far."""
 
 
 class Node(NamedTuple):
@@ -35,7 +35,7 @@ class Node(NamedTuple):
         part was kept last.
     kept : int32, parts end to end. parts : int64 (parts, 3), of each its place, its length, and the variable whose
         values it costs, or -1. flips : int64, twice a use, and 1 more where it was stale.
-    counts : int64 (4,), see :data:`NUMBER`.
+    counts : int64 (5,), see :data:`NUMBER`.
     """
 
     state: Any

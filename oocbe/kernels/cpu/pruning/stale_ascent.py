@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from oocbe.kernels.cpu.jit import without_allocation
-from oocbe.kernels.cpu.pruning.node_state import close, keep_message, keep_values, mark_stale
+from oocbe.kernels.cpu.pruning.node_state import REMOVALS, close, keep_message, keep_values, mark_stale
 from oocbe.kernels.cpu.pruning.row_ascent import MOST_MOVED, REMOVED, project_pair, project_table
 
 MOST_PASSES = 16
@@ -66,6 +66,7 @@ def remove(network: Any, node: Any, v: Any, a: Any, radius: Any) -> Any:
     keep_values(network, node, v)
     node.state[network.value_start[v] + a] = REMOVED
     node.left[v] -= 1
+    node.counts[REMOVALS] += 1
     for i in range(network.use_start[v], network.use_start[v + 1]):
         use = network.uses[i]
         f = network.function[use]
@@ -182,7 +183,8 @@ def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any
         message = network.message_start[use]
         keep_message(network, node, use, size)
         for a in range(size):
-            part = min(share[a], np.int32(state[message + a] + MOST_MOVED))
+            # Nothing of a value that is gone, whose message may say so.
+            part = min(share[a], max(np.int32(0), np.int32(state[message + a] + MOST_MOVED)))
             state[message + a] -= part
             state[start + a] -= part
         f = network.function[use]
@@ -204,7 +206,7 @@ def ascend_open(network: Any, node: Any, bound: Any, need: Any, passes: Any, rad
     count = len(left)
     number = 0
     while True:
-        before = bound
+        before, removals = bound, node.counts[REMOVALS]
         is_forward = number % 2 == 0
         if number > 0:
             for v in range(count):
@@ -220,9 +222,7 @@ def ascend_open(network: Any, node: Any, bound: Any, need: Any, passes: Any, rad
                 return need
             _hand_on_open(network, node, v, is_forward, further)
         number += 1
-        is_settled = True
-        for v in range(count):
-            is_settled &= reach[v] < radius
+        is_settled = node.counts[REMOVALS] == removals
         if number >= passes and (is_settled or number >= MOST_PASSES):
             return bound
         if number >= 2 and bound == before and is_settled:
