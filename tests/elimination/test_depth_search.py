@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import oocbe
 from oocbe.elimination.search import depth_search, row_rounds
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
@@ -19,6 +20,7 @@ from oocbe.errors import TimeLimitError
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.pruning.packing import is_supply
 from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_reduction import Reduction, reduced
 from oocbe.pruning.row_tables import Tables
@@ -315,6 +317,28 @@ def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expec
     assert taken.count(DepthSearch) / taken.count(RowSearch) == pytest.approx(part, abs=0.1)
 
 
+def test_nothing_else_begins_while_it_expects_to_end_soon(monkeypatch):
+    """Each slice takes half a second by the searches' clocks."""
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    taken = []
+
+    def work(made, seconds, deadline):
+        taken.append(type(made))
+        made.seconds += 0.5
+
+    for kind in (RowSearch, DepthSearch):
+        monkeypatch.setattr(kind, "work", work)
+    monkeypatch.setattr(DepthSearch, "expected", 1.0)
+    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: taken.append(ReducedElimination))
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    alone = int(row_rounds.NEAR_SECONDS / 0.5) + 1
+    for _ in range(alone + 1):
+        rounds._work(known)
+    assert taken[:alone] == [DepthSearch] * alone
+    assert taken[alone] is ReducedElimination
+
+
 def test_walks_that_find_nothing_leave_it_the_end(monkeypatch):
     def walk(made, seconds, deadline):
         made.seconds += seconds
@@ -335,6 +359,32 @@ def conflicts(count: int, part: float, seed: int) -> Problem:
     pairs = [(u, v) for u in range(count) for v in range(u) if random.random() < part]
     constraints = [Constraint(pair, [[1, 1]]) for pair in pairs]
     return Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(functions), tuple(constraints))
+
+
+def warehouses(count: int, stores: int, seed: int) -> tuple[Problem, int]:
+    """Which warehouses to open for some stores, and what that costs at least, by trying all of it."""
+    random = np.random.default_rng(seed)
+    opening, distance = random.integers(20, 60, count), random.integers(1, 40, (stores, count))
+    functions = [Function.from_array((w,), [0, int(cost)]) for w, cost in enumerate(opening)]
+    functions += [Function.from_array((count + s,), distance[s]) for s in range(stores)]
+    closed = [Constraint((w, count + s), [[0, w]]) for s in range(stores) for w in range(count)]
+    sizes = [2] * count + [count] * stores
+    variables = tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes))
+    is_open = np.indices((2,) * count).reshape(count, -1).T[1:].astype(bool)
+    costs = [opening[chosen].sum() + distance[:, chosen].min(axis=1).sum() for chosen in is_open]
+    return Problem(variables, tuple(functions), tuple(closed)), int(min(costs))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_supply_is_for_linear_programs_first(seed):
+    problem, best = warehouses(7, 12, seed)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    rounds.first(Knowledge(problem, NO_GAP, lambda *_: None), lambda: None)
+    assert rounds.seconds == 0
+    assert not is_supply(conflicts(24, 0.6, seed))
+    assert not is_supply(replace(problem, functions=(*problem.functions, Function((0, 1), [[0, 0]], [1], 0))))
+    result = oocbe.solve(problem)
+    assert (result.status, result.value) == ("optimal", best)
 
 
 def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others():
