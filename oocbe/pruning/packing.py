@@ -1,4 +1,4 @@
-"""Problems of packing: single variables cost something, and hard constraints say what does not go together."""
+"""Problems of packing and supply: single variables cost something, hard constraints say what does not go together."""
 
 from __future__ import annotations
 
@@ -44,3 +44,24 @@ def is_packing(problem: Problem, are_penalties_hard: bool = False) -> bool:
         harmful[slots_of(tables, start).ravel()] = True
     safe = sum(not harmful[low:high].all() for low, high in pairwise(start))
     return 2 * safe >= len(problem.sizes)
+
+
+FEW_PAIRS = 2
+"""Pairs that hard constraints forbid for each value, at most, of a problem of supply."""
+
+
+def is_supply(problem: Problem) -> bool:
+    """Whether only single variables cost something, and hard constraints forbid few pairs of values.
+
+    So it is where customers choose among warehouses that have to be open: the linear program over such pairs is nearly
+    integral, and says more at once than dual ascent does after hundreds of passes, in which a warehouse's cost comes to
+    its customers in as many parts as there are of these.
+
+    problem : in min-sum.
+    """
+    if any(len(f.scope) >= 2 for f in problem.functions) or problem.linear_constraints:
+        return False
+    hard = [c for c in problem.constraints if len(c.scope) >= 2]
+    if not hard or any(c.allowed or len(c.scope) > 2 for c in hard):
+        return False
+    return sum(len(c.tuples) for c in hard) <= FEW_PAIRS * sum(problem.sizes)

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import oocbe
 from oocbe.elimination.search import depth_search, row_rounds
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
@@ -16,10 +17,10 @@ from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.row_search import RowSearch
 from oocbe.errors import TimeLimitError
-from oocbe.kernels.cpu.pruning.row_ascent import _scratch
-from oocbe.kernels.cpu.pruning.stale_ascent import collect
+from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
+from oocbe.pruning.packing import is_supply
 from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_reduction import Reduction, reduced
 from oocbe.pruning.row_tables import Tables
@@ -177,36 +178,99 @@ def test_functions_over_any_number_of_variables(arity, monkeypatch):
     assert nodes > 20
 
 
-def test_few_states_are_enough(monkeypatch):
-    monkeypatch.setattr(depth_search, "LEAST_DEPTHS", 2)
+def test_little_room_for_what_nodes_change_is_enough(monkeypatch):
+    monkeypatch.setattr(depth_search, "FIRST_ROOM", 1)
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
     problem = random_network(9, 4, 0.9, tightness=0.0, seed=3)
-    state = RowAscent(Tables.of(problem), 10**4).state
-    known, made = search(problem, 2 * state.nbytes)
+    known, made = search(problem)
+    room = len(made._node.kept)
     assert known.is_closed
+    assert room > len(made._node.state)  # it has grown
+    put_back = []
+    monkeypatch.setattr(
+        DepthSearch, "_put_back", lambda made, own=DepthSearch._put_back: own(put_back.append(1) or made)
+    )
+    monkeypatch.setattr(depth_search, "FIRST_PAUSE", 10**9)
+    known, made = search(problem, depth_search._kept_bytes(made._node) * len(made._node.state) // room)
+    assert known.is_closed
+    assert len(made._node.kept) == len(made._node.state)
+    assert put_back
     assert made.nodes > 9
-    known, made = search(problem, state.nbytes)
+    known, made = search(problem, 1)
     assert made.is_over
     assert not known.is_closed
 
 
-def test_what_is_not_stale_has_nothing_more_to_spare(monkeypatch):
+def left_of_functions(network, state):
+    """Of each function its uses, what is left of each cell, and whether all of the cell's values are."""
+    for first, last in pairwise(network.function_start.tolist()):
+        uses = range(first, last)
+        sizes = [int(np.diff(network.value_start)[network.variable[use]]) for use in uses]
+        start = network.table_start[first]
+        table = network.tables[start : start + math.prod(sizes)].astype(np.int64)
+        table = table.reshape(sizes[::-1]).T.copy() if len(sizes) == 2 else table.reshape(sizes)
+        live = np.ones(sizes, dtype=bool)
+        for axis, use in enumerate(uses):
+            shape = [-1 if other == axis else 1 for other in range(len(sizes))]
+            values, message = network.value_start[network.variable[use]], network.message_start[use]
+            live &= (state[values : values + sizes[axis]] != REMOVED).reshape(shape)
+            table -= state[message : message + sizes[axis]].reshape(shape)
+        yield uses, table, live
+
+
+def check_node(made):
+    """What follows from the state of the node at work, and what it costs in all."""
+    network, node, search = made._ascent.network, made._node, made._search
+    state = node.state
+    values = state[: network.value_start[-1]]
+    assert values.min() >= 0
+    assert values.max() <= REMOVED
+    assert (values[made._ascent.state[: len(values)] == REMOVED] == REMOVED).all()
+    left = [np.flatnonzero(state[low:high] != REMOVED) for low, high in pairwise(network.value_start.tolist())]
+    assert node.left.tolist() == [len(values) for values in left]
+    is_open = node.left > 1
+    tied = np.zeros_like(node.tied)
+    assignment = np.array([values[0] for values in left])
+    bound = int(search.bounds[search.counts[depth_search.DEPTH]])
+    cost = bound + sum(int(state[low + a]) for low, a in zip(network.value_start, assignment, strict=False))
+    for f, (uses, table, live) in enumerate(left_of_functions(network, state)):
+        scope = network.variable[list(uses)]
+        assert node.open_of[f] == is_open[scope].sum()
+        for axis, use in enumerate(uses):
+            tied[scope[axis]] += node.weight[f] * (node.open_of[f] > is_open[scope[axis]])
+            spare = np.where(live, table, 0).min(
+                axis=tuple(set(range(len(scope))) - {axis}), where=live, initial=REMOVED
+            )
+            assert node.stale[use] or (spare[left[scope[axis]]] <= 0).all()
+        assert table[live].min() >= 0
+        cost += int(table[tuple(assignment[scope])])
+    assert node.tied.tolist() == tied.tolist()
+    fresh = RowAscent(made._tables, made._ascent.threshold)
+    expected = sum(int(fresh.state[low + a]) for low, a in zip(network.value_start, assignment, strict=False))
+    for uses, table, _ in left_of_functions(network, np.zeros_like(state)):
+        expected += int(table[tuple(assignment[network.variable[list(uses)]])])
+    assert cost == expected
+
+
+@pytest.mark.parametrize("arity", [2, 3, 4])
+def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(arity, monkeypatch):
+    """Also after going back: what was moved adds up, and what follows from the values left is right."""
     monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
-    for arity in (2, 3, 4):
-        problem = network(5, arity)
-        known = Knowledge(replace(problem, upper_bound=90), NO_GAP, lambda *_: None)
-        made = DepthSearch(whole(problem), known, 1 << 20)
-        made.work(0.0, Deadline())
-        root, stale = made._ascent, made._stale
-        assert root.bound < root.need
-        assert not stale.all()
-        least, work = _scratch(root.network)
-        reach = np.zeros(7, dtype=np.uint8)
-        for v in range(7):
-            one, all_uses = root.state.copy(), root.state.copy()
-            for state, looked_at in ((one, stale.copy()), (all_uses, np.ones_like(stale))):
-                collect(root.network, v, state, looked_at, root.bound, root.need, reach, 1, least, work)
-            assert (one == all_uses).all()
+    monkeypatch.setattr(depth_search, "CALL_SECONDS", 1e-12)  # a node a call
+    nodes = gone = 0
+    for seed in range(12):
+        problem = network(seed, arity)
+        forbidden = [Constraint((v,), [[1]]) for v, size in enumerate(problem.sizes) if size == 3]  # gone at the root
+        problem = replace(problem, constraints=(*problem.constraints, *forbidden))
+        made = DepthSearch(whole(problem), Knowledge(problem, NO_GAP, lambda *_: None), 1 << 20)
+        while not made.is_over:
+            made.work(0.0, Deadline())
+            if made._is_at_node and not made._is_refuted:
+                check_node(made)
+                nodes += 1
+                gone += int((made._ascent.state == REMOVED).sum())
+    assert nodes > 20
+    assert gone > 20
 
 
 def test_the_deadline_ends_it():
@@ -253,6 +317,28 @@ def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expec
     assert taken.count(DepthSearch) / taken.count(RowSearch) == pytest.approx(part, abs=0.1)
 
 
+def test_nothing_else_begins_while_it_expects_to_end_soon(monkeypatch):
+    """Each slice takes half a second by the searches' clocks."""
+    problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    taken = []
+
+    def work(made, seconds, deadline):
+        taken.append(type(made))
+        made.seconds += 0.5
+
+    for kind in (RowSearch, DepthSearch):
+        monkeypatch.setattr(kind, "work", work)
+    monkeypatch.setattr(DepthSearch, "expected", 1.0)
+    monkeypatch.setattr(ReducedElimination, "is_due", lambda *_: taken.append(ReducedElimination))
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    alone = int(row_rounds.NEAR_SECONDS / 0.5) + 1
+    for _ in range(alone + 1):
+        rounds._work(known)
+    assert taken[:alone] == [DepthSearch] * alone
+    assert taken[alone] is ReducedElimination
+
+
 def test_walks_that_find_nothing_leave_it_the_end(monkeypatch):
     def walk(made, seconds, deadline):
         made.seconds += seconds
@@ -273,6 +359,32 @@ def conflicts(count: int, part: float, seed: int) -> Problem:
     pairs = [(u, v) for u in range(count) for v in range(u) if random.random() < part]
     constraints = [Constraint(pair, [[1, 1]]) for pair in pairs]
     return Problem(tuple(Variable(f"x{v}", 2) for v in range(count)), tuple(functions), tuple(constraints))
+
+
+def warehouses(count: int, stores: int, seed: int) -> tuple[Problem, int]:
+    """Which warehouses to open for some stores, and what that costs at least, by trying all of it."""
+    random = np.random.default_rng(seed)
+    opening, distance = random.integers(20, 60, count), random.integers(1, 40, (stores, count))
+    functions = [Function.from_array((w,), [0, int(cost)]) for w, cost in enumerate(opening)]
+    functions += [Function.from_array((count + s,), distance[s]) for s in range(stores)]
+    closed = [Constraint((w, count + s), [[0, w]]) for s in range(stores) for w in range(count)]
+    sizes = [2] * count + [count] * stores
+    variables = tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes))
+    is_open = np.indices((2,) * count).reshape(count, -1).T[1:].astype(bool)
+    costs = [opening[chosen].sum() + distance[:, chosen].min(axis=1).sum() for chosen in is_open]
+    return Problem(variables, tuple(functions), tuple(closed)), int(min(costs))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_supply_is_for_linear_programs_first(seed):
+    problem, best = warehouses(7, 12, seed)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    rounds.first(Knowledge(problem, NO_GAP, lambda *_: None), lambda: None)
+    assert rounds.seconds == 0
+    assert not is_supply(conflicts(24, 0.6, seed))
+    assert not is_supply(replace(problem, functions=(*problem.functions, Function((0, 1), [[0, 0]], [1], 0))))
+    result = oocbe.solve(problem)
+    assert (result.status, result.value) == ("optimal", best)
 
 
 def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others():

@@ -27,7 +27,7 @@ from oocbe.elimination.orders.order_file import read_order
 from oocbe.elimination.preparation.linear import left_out
 from oocbe.elimination.runs.durability import Run
 from oocbe.elimination.search.attempts_without_bounds import AttemptsWithoutBounds
-from oocbe.elimination.search.incumbent_search import IncumbentSearch
+from oocbe.elimination.search.incumbent_search import BESIDE_ROWS_SECONDS, IncumbentSearch
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.mini_bucket_rounds import MiniBucketRounds
 from oocbe.elimination.search.race import CAP_FACTOR, Race, RaceWinner
@@ -88,8 +88,7 @@ class BoundedSolve:
         self.mini_buckets = MiniBucketRounds(problem, options, engine.deadline)
         self._memory = run.memory
         self.tables = TableBounds(options, engine.deadline)
-        self._problem = problem
-        self._options = options
+        self._problem, self._options = problem, options
         self._known = knowledge
         self._engine = engine
         self._run = run
@@ -112,7 +111,7 @@ class BoundedSolve:
         known, options, deadline = self._known, self._options, self._engine.deadline
         share = min(options.incumbent_seconds, deadline.remaining)
         attempt = None if self._run.known is None else self._run.known.get("attempt")
-        with IncumbentSearch(self._problem, share, options.seed) as incumbents:
+        with IncumbentSearch(self._problem, share, options.seed, BESIDE_ROWS_SECONDS) as incumbents:
             try:
                 width = self._width = self._resumed_width()
                 if attempt is not None and self._others.resume(attempt):
@@ -125,6 +124,7 @@ class BoundedSolve:
                 self.rows.first(known, lambda: self._take(incumbents))
                 whole = Scope.whole(self._problem)
                 if not known.is_near_enough:
+                    incumbents.go_on()
                     _load_relaxation()
                     self._take(incumbents)
                     share = self._others.root_seconds(min(options.bound_seconds, self.rows.patience))

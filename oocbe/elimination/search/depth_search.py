@@ -35,10 +35,12 @@ from oocbe.kernels.cpu.pruning.depth_first import (
     LAST,
     LEAF,
     NODES,
+    WEIGHT_BITS,
     Search,
     restore,
     search_depth_first,
 )
+from oocbe.kernels.cpu.pruning.node_state import Node
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.incumbent import find_incumbent
@@ -69,8 +71,8 @@ MOST_RESTORED, LEAST_RESTORED = 0.1, 0.05
 MOST_OPEN = 1 << 18
 """Open nodes at a time: beyond them the search goes on where it is."""
 
-LEAST_DEPTHS = 16
-"""States at least: a node goes on from the heap where there are no more."""
+FIRST_ROOM = 4
+"""Times what one node can change at most can be kept at first; twice as much each time that it is too little."""
 
 
 class DepthSearch:
@@ -92,9 +94,10 @@ class DepthSearch:
         self.seconds = 0.0
         self.is_over = False
         self.lower: int | float | None = None
-        self._begin_seconds, self._ahead, self._at_work = 0.0, 1.0, 0.0
+        self._work_begin, self._begin_seconds, self._ahead, self._at_work = 0.0, 0.0, 1.0, 0.0
         self._ascent: RowAscent | None = None
         self._search: Search | None = None
+        self._node: Node | None = None
         self._stale: NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
         self._base: NDArray[np.int64] = np.zeros((0, 4), dtype=np.int64)
         self._heap: list[tuple[int | float, int, int, Any]] = []
@@ -111,7 +114,7 @@ class DepthSearch:
         ------
         TimeLimitError : the deadline came.
         """
-        begin = time.perf_counter()
+        begin = self._work_begin = time.perf_counter()
         try:
             while not self.is_over:
                 deadline.check()
@@ -164,30 +167,21 @@ class DepthSearch:
             if found is not None:
                 known.offer(found.value, found.assignment, found.method)
         self._root()
-        ascent = self._ascent
-        assert ascent is not None
-        sizes = self._tables.problem.sizes
-        count = len(sizes)
-        depths = min(count + 1, max(LEAST_DEPTHS, self._memory // max(1, ascent.state.nbytes)))
-        if depths * ascent.state.nbytes > self._memory:
+        assert self._node is not None
+        if _kept_bytes(self._node) > self._memory:
             self.is_over = True
             return
-        most = max(self._known.upper_bound - self._tables.least, 1e-9)
-        above = self._tables.weights(float(most))[[len(part.scope) > 1 for part in self._tables.parts]]
-        mean = float(above.mean()) if len(above) else 1.0
+        sizes = self._tables.problem.sizes
+        count = len(sizes)
         self._search = Search(
-            states=np.empty((depths, len(ascent.state)), dtype=np.int32),
-            stale=np.empty((depths, len(ascent.network.function)), dtype=np.uint8),
-            bounds=np.zeros(depths, dtype=np.int64),
+            bounds=np.zeros(count + 1, dtype=np.int64),
             trail=np.zeros((sum(sizes) + count + 1, 4), dtype=np.int64),
-            mark=np.zeros(depths, dtype=np.int64),
-            weight=above / (mean or 1.0),
-            failures=np.zeros(count),
+            mark=np.zeros((count + 1, 3), dtype=np.int64),
             wanted=np.full(count, -1, dtype=np.int64),
             counts=np.array([0, 0, -1, 0], dtype=np.int64),
         )
         heapq.heappush(self._heap, (-math.inf, 0, 0, self._base))
-        self._begin_seconds = self.seconds
+        self._begin_seconds = self.seconds + time.perf_counter() - self._work_begin
 
     def _root(self) -> None:
         """An ascent below the incumbent, as far as passes over all variables bring it."""
@@ -195,11 +189,22 @@ class DepthSearch:
         self._ascent = ascent = RowAscent(self._tables, known.upper_bound)
         for _ in ascend_root(ascent):
             pass
-        self._stale = np.ones(len(ascent.network.function), dtype=np.uint8)
-        no_decisions, failures = np.zeros((0, 4), dtype=np.int64), np.zeros(len(self._tables.problem.sizes))
-        fixed = (ascent.need, PASSES, RADIUS, no_decisions, failures)
-        ascent.bound = int(restore(ascent.network, ascent.state, self._stale, ascent.bound, *fixed))
+        node = self._node
+        if node is None:
+            self._node = node = _node_of(ascent, self._weights())
+        node.state[:], node.stale[:] = ascent.state, 1
+        failures = node.failures.copy()
+        ascent.bound = int(restore(ascent.network, node, ascent.bound, ascent.need, PASSES, RADIUS, self._base))
+        node.failures[:] = failures  # those at the root are no conflicts of decisions
+        ascent.state, self._stale = node.state.copy(), node.stale.copy()
         self._raise(ascent.in_costs(ascent.bound), "dual ascent")
+
+    def _weights(self) -> NDArray[np.int64]:
+        """What speaks for deciding the variables of each function early: what it costs on average."""
+        most = max(self._known.upper_bound - self._tables.least, 1e-9)
+        above = self._tables.weights(float(most))[[len(part.scope) > 1 for part in self._tables.parts]]
+        mean = (float(above.mean()) if len(above) else 0.0) or 1.0
+        return np.rint(above * ((1 << WEIGHT_BITS) / mean)).astype(np.int64)
 
     def _raise(self, lower: int | float, why: str) -> None:
         """Report a bound on the optimum."""
@@ -209,8 +214,8 @@ class DepthSearch:
 
     def _go_on_elsewhere(self) -> None:
         """Take the open node with the least bound, and make its state again."""
-        search, ascent, known = self._search, self._ascent, self._known
-        assert search is not None and ascent is not None
+        search, node, ascent, known = self._search, self._node, self._ascent, self._known
+        assert search is not None and node is not None and ascent is not None
         low, _, _, path = heapq.heappop(self._heap)
         self._least = low
         if low > -math.inf:
@@ -225,14 +230,12 @@ class DepthSearch:
             assert ascent is not None
         if ascent.bound >= ascent.need:
             return
-        state, stale = search.states[0], search.stale[0]
-        state[:], stale[:] = ascent.state, self._stale
-        fixed = (ascent.need, PASSES, RADIUS, path, search.failures)
-        bound = restore(ascent.network, state, stale, ascent.bound, *fixed)
+        node.state[:], node.stale[:] = ascent.state, self._stale
+        bound = restore(ascent.network, node, ascent.bound, ascent.need, PASSES, RADIUS, path)
         self._restored += 1 + len(path) // 4
         if bound >= ascent.need:
             return
-        search.bounds[0], search.mark[0] = bound, len(path)
+        search.bounds[0], search.mark[0] = bound, (len(path), 0, 0)
         search.trail[: len(path)] = path
         search.counts[DEPTH], search.counts[LAST] = 0, -1
         self._is_at_node, self._is_refuted = True, False
@@ -240,12 +243,14 @@ class DepthSearch:
 
     def _search_on(self) -> None:
         """Search on from the node at work."""
-        search, ascent, known = self._search, self._ascent, self._known
-        assert search is not None and ascent is not None
+        search, node, ascent, known = self._search, self._node, self._ascent, self._known
+        assert search is not None and node is not None and ascent is not None
         need = ascent.need_below(known.upper_bound)
         nodes = max(1, int(CALL_SECONDS / self._pace))
         begin, before, ends = time.perf_counter(), int(search.counts[NODES]), int(search.counts[ENDS])
-        status = search_depth_first(ascent.network, search, need, PASSES, RADIUS, nodes, self._left, self._is_refuted)
+        status = search_depth_first(
+            ascent.network, node, search, need, PASSES, RADIUS, nodes, self._left, self._is_refuted
+        )
         made = int(search.counts[NODES]) - before
         self.nodes += made
         self._left -= int(search.counts[ENDS]) - ends
@@ -257,6 +262,8 @@ class DepthSearch:
         elif status == LEAF:
             self._leaf()
             self._is_refuted = True
+        elif status == FULL and 2 * _kept_bytes(node) <= self._memory:
+            self._node = node._replace(**{name: _twice(getattr(node, name)) for name in KEPT_ARRAYS})
         elif status == FULL or (self._left <= 0 and len(self._heap) < MOST_OPEN):
             self._put_back()
         elif self._left <= 0:
@@ -264,11 +271,10 @@ class DepthSearch:
 
     def _leaf(self) -> None:
         """Take the assignment at the node at work, where it is better than what is known."""
-        search, ascent, known = self._search, self._ascent, self._known
-        assert search is not None and ascent is not None
-        state = search.states[search.counts[DEPTH]]
+        search, node, ascent, known = self._search, self._node, self._ascent, self._known
+        assert search is not None and node is not None and ascent is not None
         values = np.zeros((1, len(search.wanted)), dtype=np.int64)
-        ascent.assign(state[None], np.arange(len(search.wanted)), values)
+        ascent.assign(node.state[None], np.arange(len(search.wanted)), values)
         assignment = tuple(values[0].tolist())
         value = self._tables.evaluate(assignment)
         if value is not None and value < known.upper_bound:
@@ -281,7 +287,7 @@ class DepthSearch:
         assert search is not None and ascent is not None
         depth = int(search.counts[DEPTH])
         for place in range(depth + 1):
-            length = int(search.mark[place])
+            length = int(search.mark[place, 0])
             path = search.trail[: length + (place < depth)].copy()
             if place < depth:
                 path[-1, 2] = 0
@@ -295,6 +301,47 @@ class DepthSearch:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
         elif self._restored < LEAST_RESTORED * self.nodes and self._pause > FIRST_PAUSE:
             self._pause //= 2
+
+
+KEPT_ARRAYS = ("kept", "parts", "flips")
+"""Of a node: what grows."""
+
+
+def _node_of(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
+    """A node with room for any row of a problem. weight : int64 (functions,)."""
+    network = ascent.network
+    variables, functions, uses = len(network.value_start) - 1, len(network.function_start) - 1, len(network.function)
+    sizes = np.diff(network.value_start)
+    return Node(
+        state=ascent.state.copy(),
+        stale=np.ones(uses, dtype=np.uint8),
+        left=np.ones(variables, dtype=np.int64),
+        open_of=np.zeros(functions, dtype=np.int64),
+        tied=np.zeros(variables, dtype=np.int64),
+        weight=weight,
+        reach=np.zeros(variables, dtype=np.uint8),
+        failures=np.zeros(variables),
+        least=np.zeros(sizes.max(initial=1), dtype=np.int32),
+        share=np.zeros(sizes.max(initial=1), dtype=np.int32),
+        digits=np.zeros((3, np.diff(network.function_start).max(initial=1)), dtype=np.int64),
+        ahead=np.zeros(np.diff(network.use_start).max(initial=1), dtype=np.bool_),
+        saved_values=np.zeros(variables, dtype=np.int64),
+        saved_message=np.zeros(uses, dtype=np.int64),
+        saved_stale=np.zeros(uses, dtype=np.int64),
+        kept=np.empty(FIRST_ROOM * len(ascent.state), dtype=np.int32),
+        parts=np.empty((FIRST_ROOM * (variables + uses), 3), dtype=np.int64),
+        flips=np.empty(FIRST_ROOM * uses, dtype=np.int64),
+        counts=np.zeros(5, dtype=np.int64),
+    )
+
+
+def _kept_bytes(node: Node) -> int:
+    return sum(int(getattr(node, name).nbytes) for name in KEPT_ARRAYS)
+
+
+def _twice(array: NDArray[Any]) -> NDArray[Any]:
+    """An array with as much room again."""
+    return np.concatenate([array, np.empty_like(array)])
 
 
 def _part(path: NDArray[np.int64]) -> float:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 FIRST_SLICE_SECONDS = 0.1
 """Length of the first slice; each is twice as long as the one before, up to :data:`LONGEST_SLICE_SECONDS`."""
 
+BESIDE_ROWS_SECONDS = 0.25
+"""Of the search beside the first rows with bounds of their own, which come to better assignments soon: it would take as
+much of the processor as they do."""
+
 LAST_SECONDS, LAST_ITERATIONS = 0.2, 10_000
 """Of :meth:`IncumbentSearch.search_a_moment`: at most, laying the problem out included, and of the search itself."""
 
@@ -49,11 +53,13 @@ class IncumbentSearch:
     Parameters
     ----------
     problem : in min-sum. seconds : of searching in all, to be extended by :meth:`extend`. seed : of random choices.
+    first : of these seconds before :meth:`go_on`.
     """
 
-    def __init__(self, problem: Problem, seconds: float, seed: int) -> None:
+    def __init__(self, problem: Problem, seconds: float, seed: int, first: float = math.inf) -> None:
         self._problem = problem
-        self._left = seconds
+        self._left = min(seconds, first)
+        self._later = seconds - self._left
         self._seed = seed
         self._best: Incumbent | None = None
         self._stopped = threading.Event()
@@ -102,6 +108,12 @@ class IncumbentSearch:
             self._left += seconds
             self._is_idle = False
             self._changed.notify_all()
+
+    def go_on(self) -> None:
+        """Take the seconds that were kept for later."""
+        later, self._later = self._later, 0.0
+        if later > 0:
+            self.extend(later)
 
     def wait(self, seconds: float) -> None:
         """Wait until the time share is used up, at most so many seconds."""

@@ -123,9 +123,9 @@ def smaller(
     target = negated(problem) if is_maximised else problem
     if target.linear_constraints:
         return None
-    from oocbe.pruning.packing import is_packing  # an easy solve has ended before
+    from oocbe.pruning.packing import is_packing, is_supply  # an easy solve has ended before
 
-    if is_packing(target, are_penalties_hard=True):
+    if is_packing(target, are_penalties_hard=True) or is_supply(target):
         return None
     from oocbe.elimination.search.small_tables import eliminated_whole
     from oocbe.pruning.row_tables import LISTED_SHARE

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import helper, jit
+from oocbe.kernels.cpu.jit import helper, jit, without_allocation
 
 REMOVED = np.int32(1 << 29)
 """Cost of a value that no completion below the threshold has; what its uses have taken is minus this."""
@@ -66,23 +66,37 @@ class Level(NamedTuple):
     fraction: Any
 
 
-@helper
-def _project_pair(tables: Any, start: Any, state: Any, other: Any, other_size: Any, size: Any, least: Any) -> Any:
-    """Least cost of a function over two variables for each value of one, before what that one has taken."""
+@without_allocation
+def project_pair(network: Any, use: Any, other: Any, state: Any, size: Any, least: Any) -> Any:
+    """Least cost of a function over two variables for each value of one, before what that one has taken.
+
+    use, other : of the variable with ``size`` values, and of the other one.
+    """
+    w = network.variable[other]
+    start, message, row = network.value_start[w], network.message_start[other], network.table_start[use]
+    if size == 2:  # two numbers, and no loop over them
+        one, two = REMOVED, REMOVED
+        for b in range(network.value_start[w + 1] - start):
+            if state[start + b] != REMOVED:
+                taken = state[message + b]
+                one = min(one, np.int32(network.tables[row] - taken))
+                two = min(two, np.int32(network.tables[row + 1] - taken))
+            row += 2
+        least[0], least[1] = one, two
+        return
     for a in range(size):
         least[a] = REMOVED
-    for b in range(other_size):
-        taken = state[other + b]
-        if taken == -REMOVED:
-            continue
-        row = start + b * size
-        for a in range(size):
-            cost = np.int32(tables[row + a] - taken)
-            least[a] = min(least[a], cost)
+    for b in range(network.value_start[w + 1] - start):
+        if state[start + b] != REMOVED:
+            taken = state[message + b]
+            for a in range(size):
+                cost = np.int32(network.tables[row + a] - taken)
+                least[a] = min(least[a], cost)
+        row += size
 
 
-@helper
-def _project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work: Any) -> Any:
+@without_allocation
+def project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work: Any) -> Any:
     """Least cost of a function over any number of variables for each value of one, before what that one has taken.
 
     work : int64 (3, most places of a function), overwritten.
@@ -108,14 +122,10 @@ def _project_table(network: Any, f: Any, axis: Any, state: Any, least: Any, work
             continue
         digit[place] = d + 1
         here = cost[place]
-        if place == axis:
-            if state[own_start + d] == REMOVED:
-                continue
-        else:
-            taken = state[network.message_start[use] + d]
-            if taken == -REMOVED:
-                continue
-            here -= taken
+        if state[network.value_start[v] + d] == REMOVED:
+            continue
+        if place != axis:
+            here -= state[network.message_start[use] + d]
         if place == arity - 1:
             here += network.tables[table + cell[place] + d]
             a = digit[axis] - 1
@@ -157,19 +167,9 @@ def _collect(
         f = network.function[use]
         begin = network.function_start[f]
         if network.function_start[f + 1] - begin == 2:
-            other = 2 * begin + 1 - use
-            w = network.variable[other]
-            _project_pair(
-                network.tables,
-                network.table_start[use],
-                state,
-                network.message_start[other],
-                network.value_start[w + 1] - network.value_start[w],
-                size,
-                least,
-            )
+            project_pair(network, use, 2 * begin + 1 - use, state, size, least)
         else:
-            _project_table(network, f, use - begin, state, least, work)
+            project_table(network, f, use - begin, state, least, work)
         message = network.message_start[use]
         for a in range(size):
             cost = state[start + a]
@@ -289,7 +289,7 @@ def _assign(
 
 
 @jit
-def _scratch(network: Any) -> Any:
+def scratch(network: Any) -> Any:
     """Room for the values of a variable and the places of a function."""
     largest, places = 1, 1
     for v in range(len(network.value_start) - 1):
@@ -302,7 +302,7 @@ def _scratch(network: Any) -> Any:
 @jit
 def ascend_all(network: Any, level: Any, state: Any, bound: Any, need: Any, passes: Any) -> Any:
     """Pass over all open variables so many times, whatever has changed; returns the bound, at most ``need``."""
-    least, work = _scratch(network)
+    least, work = scratch(network)
     reach = np.full(len(network.value_start) - 1, 2, dtype=np.uint8)
     return _ascend(network, level, state, bound, need, passes, reach, 2, least, work)
 
@@ -334,7 +334,7 @@ def bound_rows(
     radius : at least 1, how many functions away from a variable that loses values others still are passed over.
     states : int32 (rows, state), written for rows that stay. bounds : int64 (rows,), written, ``need`` for others.
     """
-    least, work = _scratch(network)
+    least, work = scratch(network)
     # One that stays in a core's cache: memory of rows that go is never touched, and never given pages.
     state = np.empty(parents.shape[1], dtype=np.int32)
     reach = np.empty(len(network.value_start) - 1, dtype=np.uint8)

@@ -2,7 +2,8 @@
 
 A use of a variable in a function is stale where the function may have more to spare for the variable than when that was
 taken last, as another variable has lost a value or handed something on. States, bounds and what moves between them are
-those of :mod:`oocbe.kernels.cpu.pruning.row_ascent`.
+those of :mod:`oocbe.kernels.cpu.pruning.row_ascent`, but a use of a value that is removed is not marked: what was taken
+for it stands for nothing.
 """
 
 from __future__ import annotations
@@ -11,114 +12,121 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import helper, jit
-from oocbe.kernels.cpu.pruning.row_ascent import MOST_MOVED, REMOVED, _project_pair, _project_table
+from oocbe.kernels.cpu.jit import without_allocation
+from oocbe.kernels.cpu.pruning.node_state import REMOVALS, close, keep_message, keep_values, mark_stale
+from oocbe.kernels.cpu.pruning.row_ascent import MOST_MOVED, REMOVED, project_pair, project_table
 
 MOST_PASSES = 16
 """Of one node, however many values go."""
 
+LAST_COST = np.int32(REMOVED - 1)
+"""The most that a value can cost which is not removed."""
 
-@helper
+
+@without_allocation
 def _project_triple(network: Any, f: Any, axis: Any, state: Any, least: Any) -> Any:
     """Least cost of a function over three variables for each value of one, before what that one has taken."""
     first = network.function_start[f]
     u, v, w = network.variable[first], network.variable[first + 1], network.variable[first + 2]
-    sizes = (
-        network.value_start[u + 1] - network.value_start[u],
-        network.value_start[v + 1] - network.value_start[v],
-        network.value_start[w + 1] - network.value_start[w],
-    )
-    for a in range(sizes[axis]):
+    start_u, start_v, start_w = network.value_start[u], network.value_start[v], network.value_start[w]
+    size_u, size_v = network.value_start[u + 1] - start_u, network.value_start[v + 1] - start_v
+    size_w = network.value_start[w + 1] - start_w
+    message_u, message_v = network.message_start[first], network.message_start[first + 1]
+    message_w = network.message_start[first + 2]
+    for a in range(size_u if axis == 0 else size_v if axis == 1 else size_w):
         least[a] = REMOVED
     cell = network.table_start[first]
-    for a in range(sizes[0]):
-        taken_a = np.int32(0) if axis == 0 else state[network.message_start[first] + a]
-        if taken_a == -REMOVED or state[network.value_start[u] + a] == REMOVED:
-            cell += sizes[1] * sizes[2]
+    for a in range(size_u):
+        if state[start_u + a] == REMOVED:
+            cell += size_v * size_w
             continue
-        for b in range(sizes[1]):
-            taken_b = np.int32(0) if axis == 1 else state[network.message_start[first + 1] + b]
-            if taken_b == -REMOVED or state[network.value_start[v] + b] == REMOVED:
-                cell += sizes[2]
+        taken_a = np.int32(0) if axis == 0 else state[message_u + a]
+        for b in range(size_v):
+            if state[start_v + b] == REMOVED:
+                cell += size_w
                 continue
-            taken = taken_a + taken_b
+            taken = taken_a + (np.int32(0) if axis == 1 else state[message_v + b])
             if axis == 2:
-                for c in range(sizes[2]):
+                for c in range(size_w):
                     least[c] = min(least[c], np.int32(network.tables[cell + c] - taken))
             else:
                 best = REMOVED
-                for c in range(sizes[2]):
-                    taken_c = state[network.message_start[first + 2] + c]
-                    if taken_c != -REMOVED:
-                        best = min(best, np.int32(network.tables[cell + c] - taken_c))
+                for c in range(size_w):
+                    if state[start_w + c] != REMOVED:
+                        best = min(best, np.int32(network.tables[cell + c] - state[message_w + c]))
                 if best < REMOVED:
                     place = a if axis == 0 else b
                     least[place] = min(least[place], np.int32(best - taken))
-            cell += sizes[2]
+            cell += size_w
 
 
-@helper
-def remove(network: Any, v: Any, a: Any, state: Any, stale: Any, reach: Any, radius: Any) -> Any:
+@without_allocation
+def remove(network: Any, node: Any, v: Any, a: Any, radius: Any) -> Any:
     """Rule out a value: no row of any function with it counts any more."""
-    state[network.value_start[v] + a] = REMOVED
+    keep_values(network, node, v)
+    node.state[network.value_start[v] + a] = REMOVED
+    node.left[v] -= 1
+    node.counts[REMOVALS] += 1
     for i in range(network.use_start[v], network.use_start[v + 1]):
         use = network.uses[i]
-        state[network.message_start[use] + a] = -REMOVED
         f = network.function[use]
         for other in range(network.function_start[f], network.function_start[f + 1]):
             if other != use:
-                stale[other] = 1
-                reach[network.variable[other]] = radius
+                mark_stale(node, other, 1)
+                node.reach[network.variable[other]] = radius
+    if node.left[v] == 1:
+        close(network, node, v, -1)
 
 
-@jit
-def collect(
-    network: Any, v: Any, state: Any, stale: Any, bound: Any, need: Any, reach: Any, radius: Any, least: Any, work: Any
-) -> Any:
+@without_allocation
+def _take(network: Any, node: Any, use: Any, start: Any, size: Any) -> Any:
+    """Take out of a function what it can spare for each value of one of its variables, as ``node.least`` says."""
+    state, least = node.state, node.least
+    message = network.message_start[use]
+    most = np.int32(0)
+    for a in range(size):
+        spare = np.int32(least[a] - state[message + a])
+        most = max(most, np.int32(0) if state[start + a] == REMOVED else spare)
+    if most == 0:
+        return
+    keep_values(network, node, network.variable[use])
+    keep_message(network, node, use, size)
+    for a in range(size):
+        cost, taken = state[start + a], state[message + a]
+        more = min(np.int32(least[a] - taken), np.int32(LAST_COST - cost), np.int32(MOST_MOVED - taken))
+        more = max(more, np.int32(0))
+        more = np.int32(0) if cost == REMOVED else more
+        state[message + a] = taken + more
+        cost = np.int32(cost + more)
+        # No row: it is removed by whoever collects.
+        state[start + a] = LAST_COST if least[a] == REMOVED and cost != REMOVED else cost
+
+
+@without_allocation
+def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any) -> Any:
     """Take out of the functions of a variable all that they can spare; returns the new bound, ``need`` where it is.
 
     Values that cost too much then are removed.
     """
+    state = node.state
     start = network.value_start[v]
     size = network.value_start[v + 1] - start
     for i in range(network.use_start[v], network.use_start[v + 1]):
         use = network.uses[i]
-        if not stale[use]:
+        if not node.stale[use]:
             continue
-        stale[use] = 0
+        mark_stale(node, use, 0)
         f = network.function[use]
         begin = network.function_start[f]
         arity = network.function_start[f + 1] - begin
         if arity == 2:
-            other = 2 * begin + 1 - use
-            w = network.variable[other]
-            _project_pair(
-                network.tables,
-                network.table_start[use],
-                state,
-                network.message_start[other],
-                network.value_start[w + 1] - network.value_start[w],
-                size,
-                least,
-            )
+            project_pair(network, use, 2 * begin + 1 - use, state, size, node.least)
         elif arity == 3:
-            _project_triple(network, f, use - begin, state, least)
+            _project_triple(network, f, use - begin, state, node.least)
         else:
-            _project_table(network, f, use - begin, state, least, work)
-        message = network.message_start[use]
-        for a in range(size):
-            cost = state[start + a]
-            if cost == REMOVED:
-                continue
-            taken = state[message + a]
-            if least[a] == REMOVED:
-                state[start + a] = REMOVED - 1  # no row: it is removed below
-                continue
-            more = min(least[a] - taken, REMOVED - 1 - cost, MOST_MOVED - taken)
-            if more > 0:
-                state[start + a] = cost + more
-                state[message + a] = taken + more
-    low = np.int64(REMOVED)
+            project_table(network, f, use - begin, state, node.least, node.digits)
+        _take(network, node, use, start, size)
+    low = REMOVED
     for a in range(size):
         low = min(low, state[start + a])
     bound += low
@@ -128,37 +136,27 @@ def collect(
         cost = state[start + a]
         if cost != REMOVED:
             if cost - low + bound >= need:
-                remove(network, v, a, state, stale, reach, radius)
+                remove(network, node, v, a, radius)
             elif low > 0:
+                keep_values(network, node, v)
                 state[start + a] = cost - low
     return bound
 
 
-@helper
-def count_left(network: Any, state: Any, left: Any) -> Any:
-    """Count the values left to each variable."""
-    for v in range(len(left)):
-        count = 0
-        for place in range(network.value_start[v], network.value_start[v + 1]):
-            count += state[place] != REMOVED
-        left[v] = count
-
-
-@helper
-def _hand_on_open(
-    network: Any, v: Any, is_forward: Any, state: Any, stale: Any, reach: Any, further: Any, left: Any, ahead: Any
-) -> Any:
+@without_allocation
+def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any) -> Any:
     """Give equal parts of a variable's costs to the functions with an open variable that comes later in this pass.
 
-    further : what their variables' reach becomes at least. ahead : bool (most uses of a variable,), overwritten.
+    further : what their variables' reach becomes at least.
     """
-    start, end = network.value_start[v], network.value_start[v + 1]
-    first = network.use_start[v]
-    least = REMOVED
-    for place in range(start, end):
-        if state[place] > 0:
-            least = min(least, state[place])
-    if least == REMOVED:
+    state, left, ahead, share = node.state, node.left, node.ahead, node.share
+    start, first = network.value_start[v], network.use_start[v]
+    size = network.value_start[v + 1] - start
+    most = np.int32(0)
+    for a in range(size):
+        share[a] = np.int32(0) if state[start + a] == REMOVED else state[start + a]
+        most = max(most, share[a])
+    if most == 0:
         return  # nothing to give
     before, after = 0, 0
     for i in range(first, network.use_start[v + 1]):
@@ -172,52 +170,43 @@ def _hand_on_open(
         ahead[i - first] = is_after if is_forward else is_before
         before += is_before
         after += is_after
-    parts = max(before, after)
+    parts = np.int32(max(before, after))
+    if (after if is_forward else before) == 0 or most < parts:
+        return
+    for a in range(size):
+        share[a] //= parts
+    keep_values(network, node, v)
     for i in range(first, network.use_start[v + 1]):
         if not ahead[i - first]:
             continue
         use = network.uses[i]
         message = network.message_start[use]
-        for a in range(end - start):
-            cost = state[start + a]
-            if 0 < cost < REMOVED:
-                part = min(cost // parts, state[message + a] + MOST_MOVED)
-                state[message + a] -= part
-                state[start + a] -= part
-        parts -= 1  # of what is left, the same part each
+        keep_message(network, node, use, size)
+        for a in range(size):
+            # Nothing of a value that is gone, whose message may say so.
+            part = min(share[a], max(np.int32(0), np.int32(state[message + a] + MOST_MOVED)))
+            state[message + a] -= part
+            state[start + a] -= part
         f = network.function[use]
         for other in range(network.function_start[f], network.function_start[f + 1]):
-            stale[other] = 1
+            mark_stale(node, other, 1)
             w = network.variable[other]
             if w != v:
-                reach[w] = max(reach[w], further)
+                node.reach[w] = max(node.reach[w], further)
 
 
-@helper
-def ascend_open(
-    network: Any,
-    state: Any,
-    stale: Any,
-    bound: Any,
-    need: Any,
-    passes: Any,
-    reach: Any,
-    radius: Any,
-    left: Any,
-    least: Any,
-    work: Any,
-    ahead: Any,
-    failures: Any,
-) -> Any:
+@without_allocation
+def ascend_open(network: Any, node: Any, bound: Any, need: Any, passes: Any, radius: Any) -> Any:
     """Pass forward and backward over the variables within reach; returns the bound, at most ``need``.
 
-    passes : so many at least, unless one brings nothing; more while values go. left : of each variable at the begin.
-    failures : of the variable at which the bound comes to ``need``, grows by one.
+    passes : so many at least, unless one brings nothing; more while values go. The variable at which the bound comes to
+    ``need`` has one failure more then.
     """
+    reach, left = node.reach, node.left
     count = len(left)
     number = 0
     while True:
-        before = bound
+        before, removals = bound, node.counts[REMOVALS]
         is_forward = number % 2 == 0
         if number > 0:
             for v in range(count):
@@ -227,15 +216,13 @@ def ascend_open(
             if reach[v] == 0 or left[v] == 1:
                 continue
             further = reach[v] - 1
-            bound = collect(network, v, state, stale, bound, need, reach, radius, least, work)
+            bound = collect(network, node, v, bound, need, radius)
             if bound >= need:
-                failures[v] += 1
+                node.failures[v] += 1
                 return need
-            _hand_on_open(network, v, is_forward, state, stale, reach, further, left, ahead)
+            _hand_on_open(network, node, v, is_forward, further)
         number += 1
-        is_settled = True
-        for v in range(count):
-            is_settled &= reach[v] < radius
+        is_settled = node.counts[REMOVALS] == removals
         if number >= passes and (is_settled or number >= MOST_PASSES):
             return bound
         if number >= 2 and bound == before and is_settled:

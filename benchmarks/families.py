@@ -1,0 +1,430 @@
+"""Made problems of many families beside toulbar2: what a solve takes where nothing was tuned to the instance.
+
+    python benchmarks/families.py                                       # all families, three seeds, 20 s for each solve
+    python benchmarks/families.py --only clique,warehouse --seeds 5
+    python benchmarks/families.py --save before.json                    # and later, with another commit:
+    python benchmarks/families.py --before before.json --markdown       # a table for RESULTS.md
+
+Times are processor seconds, as machines are shared: of ``oocbe.solve(backend="cpu")``, all threads together, in a
+process that has solved a small problem before and then solves all of a family, and of toulbar2 from the file to the
+answer, in a process each. The clock by which a solve divides its time is its processor time here, too, so that other
+work on the machine changes nothing but what caches hold; only the limit is wall time, of ten times as many seconds.
+
+The families are those of the field's collections (DIMACS graphs, CELAR-like assignments, UAI networks), drawn anew from
+each seed: nothing here is a published instance. The exit code is 1 where two proven optima differ, an assignment is
+better than a proven optimum, or an assignment is not worth what was said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from general import contradictions, run
+from measuring import EXAMPLE, describe_run, print_table, run_child
+
+import oocbe
+from oocbe.io import write
+from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.problem import Problem
+
+Generator = np.random.Generator
+
+
+def _problem(sizes: list[int], functions: list[Function], constraints: list[Constraint], name: str) -> Problem:
+    variables = tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes))
+    return Problem(variables, tuple(functions), tuple(constraints), name=name)
+
+
+def _costs(scope: tuple[int, ...], costs: Any) -> Function:
+    return Function.from_array(scope, np.asarray(costs, dtype=np.int64))
+
+
+def _grid_edges(rows: int, columns: int) -> list[tuple[int, int]]:
+    across = [(r * columns + c, r * columns + c + 1) for r in range(rows) for c in range(columns - 1)]
+    down = [(r * columns + c, (r + 1) * columns + c) for r in range(rows - 1) for c in range(columns)]
+    return across + down
+
+
+def clique(random: Generator, vertices: int, density: float) -> Problem:
+    """A largest clique of a random graph: each vertex left out costs 1, and no two without an edge are in."""
+    missing = [pair for pair in combinations(range(vertices), 2) if random.random() >= density]
+    functions = [_costs((v,), [1, 0]) for v in range(vertices)]
+    return _problem([2] * vertices, functions, [Constraint(pair, [[1, 1]]) for pair in missing], "clique")
+
+
+def warehouse(random: Generator, warehouses: int, stores: int) -> Problem:
+    """Which warehouses to open, and from which each store is supplied, by distance; only open ones supply."""
+    places, shops = random.random((warehouses, 2)), random.random((stores, 2))
+    distance = np.rint(1000 * np.linalg.norm(shops[:, None] - places[None], axis=2)).astype(np.int64)
+    functions = [_costs((w,), [0, cost]) for w, cost in enumerate(random.integers(1000, 2000, warehouses).tolist())]
+    functions += [_costs((warehouses + s,), distance[s] * random.integers(1, 4)) for s in range(stores)]
+    closed = [Constraint((w, warehouses + s), [[0, w]]) for s in range(stores) for w in range(warehouses)]
+    return _problem([2] * warehouses + [warehouses] * stores, functions, closed, "warehouse")
+
+
+def satisfiability(random: Generator, variables: int, clauses: int, arity: int) -> Problem:
+    """As few random clauses violated as can be (Max-SAT), each of a cost of 1."""
+    functions = []
+    for _ in range(clauses):
+        scope = tuple(sorted(random.choice(variables, size=arity, replace=False).tolist()))
+        functions.append(Function(scope, [random.integers(0, 2, arity).tolist()], [1], 0))
+    return _problem([2] * variables, functions, [], "satisfiability")
+
+
+def circuit(random: Generator, gates: int, near: int, fan_in: int) -> Problem:
+    """What the wires of a circuit carry at the least cost: gates of inputs made shortly before; some wires cost."""
+    inputs = max(4, gates // 15)
+    constraints = []
+    for wire in range(inputs, gates):
+        count = int(random.integers(1, fan_in + 1))
+        scope = [int(u) for u in sorted(random.choice(np.arange(max(0, wire - near), wire), size=count, replace=False))]
+        truth = random.integers(0, 2, size=[2] * count)
+        constraints.append(Constraint((*scope, wire), np.argwhere(np.stack([truth, 1 - truth], axis=-1) == 1)))
+    dear = np.flatnonzero((np.arange(gates) < inputs) | (random.random(gates) < 0.2)).tolist()
+    functions = [_costs((v,), random.integers(0, 20, 2)) for v in dear]
+    return _problem([2] * gates, functions, constraints, "circuit")
+
+
+def segmentation(random: Generator, regions: int, labels: int, strength: int) -> Problem:
+    """Labels of an image's regions, neighbours in the plane: a noisy measurement of each, a cost where two differ."""
+    points = random.random((regions, 2))
+    distance = np.linalg.norm(points[:, None] - points[None], axis=2)
+    near = np.argsort(distance, axis=1)[:, 1:6]
+    edges = sorted({(min(v, int(u)), max(v, int(u))) for v in range(regions) for u in near[v][: random.integers(3, 6)]})
+    truth = (points[:, 0] * 2).astype(int) * 2 + (points[:, 1] * 2).astype(int)
+    functions = []
+    for v in range(regions):
+        costs = random.integers(0, 100, labels)
+        costs[truth[v] % labels] //= 2
+        functions.append(_costs((v,), costs))
+    different = 1 - np.eye(labels, dtype=np.int64)
+    functions += [_costs(edge, int(random.integers(1, strength)) * different) for edge in edges]
+    return _problem([labels] * regions, functions, [], "segmentation")
+
+
+def potts(random: Generator, side: int, labels: int, strength: int) -> Problem:
+    """A square grid of pixels, a random cost for each label, and one where neighbours differ."""
+    functions = [_costs((v,), random.integers(0, 100, labels)) for v in range(side * side)]
+    different = 1 - np.eye(labels, dtype=np.int64)
+    functions += [_costs(edge, strength * different) for edge in _grid_edges(side, side)]
+    return _problem([labels] * (side * side), functions, [], "potts")
+
+
+def spin_glass(random: Generator, side: int) -> Problem:
+    """A square grid of spins, each pair of neighbours alike or not at a random cost."""
+    functions = []
+    for edge in _grid_edges(side, side):
+        alike, unlike = random.integers(0, 1000, 2).tolist()
+        functions.append(_costs(edge, [[alike, unlike], [unlike, alike]]))
+    functions += [_costs((v,), random.integers(0, 200, 2)) for v in range(side * side)]
+    return _problem([2] * (side * side), functions, [], "spin glass")
+
+
+def cut(random: Generator, vertices: int, density: float) -> Problem:
+    """A largest cut of a random graph with weights: an edge within one side costs its weight."""
+    pairs = [pair for pair in combinations(range(vertices), 2) if random.random() < density]
+    weights = random.integers(1, 20, len(pairs)).tolist()
+    functions = [_costs(pair, [[w, 0], [0, w]]) for pair, w in zip(pairs, weights, strict=True)]
+    return _problem([2] * vertices, functions, [], "cut")
+
+
+def colouring(random: Generator, vertices: int, colours: int, degree: float) -> Problem:
+    """As few edges of a random graph as can be whose ends have one colour."""
+    pairs = [pair for pair in combinations(range(vertices), 2) if random.random() < degree / vertices]
+    functions = [_costs(pair, np.eye(colours, dtype=np.int64)) for pair in pairs]
+    functions += [_costs((v,), random.integers(0, 2, colours)) for v in range(vertices)]
+    return _problem([colours] * vertices, functions, [], "colouring")
+
+
+def frequencies(random: Generator, links: int, values: int, degree: float) -> Problem:
+    """Frequencies of radio links: each pair that disturbs another wants a distance, and pays where it is not kept."""
+    band = np.sort(random.choice(np.arange(16, 16 + 7 * values), size=values, replace=False))
+    functions: list[Function] = []
+    constraints: list[Constraint] = []
+    for link in range(0, links - 1, 2):  # there and back, at a fixed distance
+        there, back = int(random.integers(values)), int(random.integers(values))
+        apart = abs(int(band[there] - band[back])) or 7
+        forbidden = np.argwhere(np.abs(band[:, None] - band[None]) != apart)
+        constraints.append(Constraint((link, link + 1), forbidden))
+    for pair in combinations(range(links), 2):
+        if random.random() < degree / links and pair[0] // 2 != pair[1] // 2:
+            too_near = np.abs(band[:, None] - band[None]) < int(random.integers(10, 80))
+            functions.append(_costs(pair, int(random.choice([1, 10, 100, 1000])) * too_near))
+    functions += [_costs((v,), random.integers(0, 3, values)) for v in range(links)]
+    return _problem([values] * links, functions, constraints, "frequencies")
+
+
+def side_chains(random: Generator, residues: int, most: int) -> Problem:
+    """Rotamers of a protein's side chains: energies of each, and of pairs near one another, clashes included."""
+    sizes = random.integers(2, most + 1, residues).tolist()
+    points = random.random((residues, 3)) * residues ** (1 / 3)
+    functions = [_costs((v,), random.gamma(1.5, 150, size)) for v, size in enumerate(sizes)]
+    for u, v in combinations(range(residues), 2):
+        if np.linalg.norm(points[u] - points[v]) < 1.0:
+            energy = random.normal(0, 120, (sizes[u], sizes[v]))
+            energy += np.where(random.random(energy.shape) < 0.1, random.gamma(2, 2000, energy.shape), 0)
+            functions.append(_costs((u, v), np.rint(energy - energy.min())))
+    return _problem(sizes, functions, [], "side chains")
+
+
+def pedigree(random: Generator, people: int, markers: int) -> Problem:
+    """Which genes relatives have at linked places, from the types of some: negative logarithms of probabilities."""
+    functions: list[Function] = []
+    constraints: list[Constraint] = []
+    founders = max(4, people // 4)
+    alleles, sizes, allele = 3, [], {}
+    hidden: dict[tuple[int, int, int], int] = {}
+    frequency = [np.rint(-100 * np.log(random.dirichlet([2.0] * alleles))).astype(np.int64) for _ in range(markers)]
+    parents = [None] * founders + [
+        tuple(sorted(random.choice(child, size=2, replace=False).tolist())) for child in range(founders, people)
+    ]
+    for person in range(people):
+        for marker in range(markers):
+            for side in range(2):
+                v = len(sizes)
+                sizes.append(alleles)
+                hidden[person, marker, side] = v
+                own = parents[person]
+                if own is None:
+                    functions.append(_costs((v,), frequency[marker]))
+                    allele[v] = int(random.integers(alleles))
+                    continue
+                one, two = hidden[own[side], marker, 0], hidden[own[side], marker, 1]
+                choice = len(sizes)
+                sizes.append(2)
+                grid = np.indices((alleles, alleles, 2, alleles))
+                wrong = np.argwhere(np.where(grid[2] == 0, grid[0], grid[1]) != grid[3])
+                constraints.append(Constraint((one, two, choice, v), wrong))
+                hidden[person, marker, 2 + side] = choice
+                if marker:
+                    same = int(-100 * math.log(0.9)), int(-100 * math.log(0.1))
+                    functions.append(_costs((hidden[person, marker - 1, 2 + side], choice), [same, same[::-1]]))
+                allele[v] = allele[(one, two)[int(random.integers(2))]]
+            if person >= people // 3 and random.random() < 0.6:
+                pair = hidden[person, marker, 0], hidden[person, marker, 1]
+                seen = {allele[pair[0]], allele[pair[1]]}
+                grid = np.indices((alleles, alleles))
+                matches = np.array([[{a, b} == seen for b in range(alleles)] for a in range(alleles)])
+                functions.append(_costs(pair, np.where(matches, 1, 300)))
+    return _problem(sizes, functions, constraints, "pedigree")
+
+
+def chain(random: Generator, steps: int, states: int, looks_back: int) -> Problem:
+    """A hidden Markov chain of some order."""
+    functions = [_costs((v,), random.integers(0, 200, states)) for v in range(steps)]
+    scopes = [tuple(range(v - looks_back, v + 1)) for v in range(looks_back, steps)]
+    functions += [_costs(scope, random.integers(0, 300, [states] * len(scope))) for scope in scopes]
+    return _problem([states] * steps, functions, [], "chain")
+
+
+def code(random: Generator, bits: int, checks: int) -> Problem:
+    """A word received with noise: sums of four bits are even, each bit costs what was heard of it."""
+    patterns = np.indices((2,) * 4).reshape(4, -1).T
+    odd = patterns[patterns.sum(axis=1) % 2 == 1]
+    heard = np.rint(1000 * random.normal(1, 0.9, bits)).astype(np.int64)
+    functions = [_costs((v,), [max(0, -h), max(0, h)]) for v, h in enumerate(heard.tolist())]
+    scopes = [tuple(sorted(random.choice(bits, size=4, replace=False).tolist())) for _ in range(checks)]
+    return _problem([2] * bits, functions, [Constraint(scope, odd) for scope in scopes], "code")
+
+
+def diagnosis(random: Generator, causes: int, findings: int) -> Problem:
+    """Which causes explain findings (noisy-or of up to four causes each): negative logarithms of probabilities."""
+    functions = [_costs((v,), [0, int(cost)]) for v, cost in enumerate(random.integers(150, 500, causes))]
+    for _ in range(findings):
+        scope = tuple(sorted(random.choice(causes, size=4, replace=False).tolist()))
+        fails = 0.999 * np.ones((2,) * 4)
+        for axis in range(4):
+            shape = [1] * 4
+            shape[axis] = 2
+            fails = fails * np.array([1.0, random.uniform(0.05, 0.5)]).reshape(shape)
+        probability = 1 - fails if random.random() < 0.4 else fails
+        functions.append(_costs(scope, np.rint(-100 * np.log(probability))))
+    return _problem([2] * causes, functions, [], "diagnosis")
+
+
+def auction(random: Generator, bids: int, goods: int) -> Problem:
+    """Which bids to take for sets of goods, each sold once."""
+    wanted = [set(random.choice(goods, size=int(random.integers(2, 6)), replace=False).tolist()) for _ in range(bids)]
+    functions = [_costs((b,), [int(100 * len(w) * random.uniform(0.7, 1.3)), 0]) for b, w in enumerate(wanted)]
+    both = [(a, b) for a, b in combinations(range(bids), 2) if wanted[a] & wanted[b]]
+    return _problem([2] * bids, functions, [Constraint(pair, [[1, 1]]) for pair in both], "auction")
+
+
+def random_costs(random: Generator, variables: int, values: int, density: float, tightness: float) -> Problem:
+    """Random functions over random pairs, a part of their cells at a random cost."""
+    functions = []
+    for pair in combinations(range(variables), 2):
+        if random.random() < density:
+            is_dear = random.random((values, values)) < tightness
+            functions.append(_costs(pair, np.where(is_dear, random.integers(1, 20, (values, values)), 0)))
+    functions += [_costs((v,), random.integers(0, 5, values)) for v in range(variables)]
+    return _problem([values] * variables, functions, [], "random")
+
+
+def assignment(random: Generator, count: int) -> Problem:
+    """A quadratic assignment: facilities to different places, flows times distances."""
+    places = random.integers(0, 5, (count, 2))
+    distance = np.abs(places[:, None] - places[None]).sum(axis=2)
+    flow = np.triu(random.integers(0, 10, (count, count)) * (random.random((count, count)) < 0.6), 1)
+    functions = [_costs(pair, int(flow[pair]) * distance) for pair in combinations(range(count), 2) if flow[pair]]
+    equal = [[a, a] for a in range(count)]
+    hard = [Constraint(pair, equal) for pair in combinations(range(count), 2)]
+    return _problem([count] * count, functions, hard, "assignment")
+
+
+def matching(random: Generator, points: int, candidates: int) -> Problem:
+    """Points of one image to points of another: different ones, near in looks, distances kept."""
+    places = random.random((candidates, 2))
+    truth = random.permutation(candidates)[:points]
+    seen = places[truth] + random.normal(0, 0.05, (points, 2))
+    functions = [_costs((p,), random.integers(0, 60, candidates)) for p in range(points)]
+    for u, v in combinations(range(points), 2):
+        if random.random() < 0.6:
+            here = np.linalg.norm(seen[u] - seen[v])
+            there = np.linalg.norm(places[:, None] - places[None], axis=2)
+            functions.append(_costs((u, v), np.minimum(100, np.rint(300 * np.abs(there - here)))))
+    equal = [[a, a] for a in range(candidates)]
+    hard = [Constraint(pair, equal) for pair in combinations(range(points), 2)]
+    return _problem([candidates] * points, functions, hard, "matching")
+
+
+Make = Callable[..., Problem]
+
+FAMILIES: dict[str, tuple[Make, tuple[tuple[Any, ...], ...]]] = {
+    "clique": (clique, ((60, 0.7), (100, 0.5), (100, 0.7))),
+    "warehouse": (warehouse, ((20, 40), (40, 100), (50, 60))),
+    "max-2-sat": (lambda random, *size: satisfiability(random, *size, 2), ((50, 200), (60, 260))),
+    "max-3-sat": (lambda random, *size: satisfiability(random, *size, 3), ((40, 240), (60, 330))),
+    "circuit": (circuit, ((500, 30, 3), (1500, 30, 3), (1500, 20, 4))),
+    "segmentation": (segmentation, ((300, 4, 60), (500, 4, 40), (800, 3, 60))),
+    "potts": (potts, ((15, 4, 30), (22, 4, 30), (30, 3, 40))),
+    "spin glass": (spin_glass, ((12,), (16,), (20,))),
+    "cut": (cut, ((25, 0.9), (40, 0.3))),
+    "colouring": (colouring, ((40, 4, 6.0), (60, 3, 5.0))),
+    "frequencies": (frequencies, ((16, 20, 6.0), (24, 30, 6.0), (40, 20, 4.0))),
+    "side chains": (side_chains, ((30, 20), (60, 12), (25, 60))),
+    "pedigree": (pedigree, ((15, 2), (30, 2), (20, 3))),
+    "chain": (chain, ((3000, 4, 1), (1000, 4, 2))),
+    "code": (code, ((100, 50), (120, 60))),
+    "diagnosis": (diagnosis, ((60, 150), (300, 300))),
+    "auction": (auction, ((60, 30), (100, 40))),
+    "random": (random_costs, ((20, 8, 0.5, 0.5), (30, 5, 0.3, 0.5), (50, 4, 0.1, 0.6))),
+    "assignment": (assignment, ((7,), (8,))),
+    "matching": (matching, ((10, 20), (15, 15))),
+}
+"""Of each family what makes it, and its sizes; a size's seeds are 0, 1, …"""
+
+
+def made(family: str, size: int, seed: int) -> Problem:
+    """One problem."""
+    make, sizes = FAMILIES[family]
+    return make(np.random.default_rng((seed, size)), *sizes[size])
+
+
+def solve_family(family: str, sizes: str, seeds: str, seconds: str) -> dict[str, Any]:
+    """In a child: solves by oocbe of some sizes of a family, after a small one."""
+    time.perf_counter = time.monotonic = time.process_time  # type: ignore[assignment]
+    oocbe.solve(EXAMPLE)
+    answers = {}
+    for size, seed in product(map(int, sizes.split(",")), range(int(seeds))):
+        problem, begin = made(family, size, seed), time.process_time()
+        result = oocbe.solve(problem, time_limit=10 * float(seconds), backend="cpu")
+        taken = time.process_time() - begin
+        is_proven = result.status in ("optimal", "infeasible") and taken <= float(seconds)
+        bound = result.value if result.status == "optimal" else result.bound
+        answers[f"{family} {size} {seed}"] = {
+            "processor": taken,
+            "proven": is_proven,
+            "value": result.value,
+            "bound": bound,
+        }
+    return answers
+
+
+def solve_by_toulbar2(family: str, size: int, seed: int, seconds: float) -> dict[str, Any]:
+    """A solve by toulbar2, whose own limit is of processor time."""
+    with tempfile.TemporaryDirectory(prefix="oocbe-benchmark-") as folder:
+        path = Path(folder) / "problem.wcsp"
+        write(made(family, size, seed), path)
+        return run("peer", "toulbar2", str(path), str(seconds), seconds=seconds)
+
+
+def _cell(answers: list[dict[str, Any] | None]) -> str:
+    """Processor seconds of each seed's solve."""
+    texts = []
+    for answer in answers:
+        if answer is None:
+            texts.append("")
+        elif answer["proven"]:
+            texts.append(f"{answer.get('processor', math.nan):.2f}")
+        else:
+            texts.append("failed" if "why" in answer else "limit")
+    return ", ".join(texts)
+
+
+def main() -> int:
+    """Measure, print, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0, help="limit of each solve (default 20)")
+    parser.add_argument("--seeds", type=int, default=3, help="problems of each size (default 3)")
+    parser.add_argument("--only", type=lambda text: text.split(","), help="families, separated by commas")
+    parser.add_argument(
+        "--sizes", type=lambda text: [*map(int, text.split(","))], help="places of sizes (default: all)"
+    )
+    parser.add_argument("--systems", type=lambda text: text.split(","), default=["oocbe", "toulbar2"])
+    parser.add_argument("--save", type=Path, help="a file for the answers")
+    parser.add_argument("--before", type=Path, help="answers that were saved before: a column of their own")
+    parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print("\n" + json.dumps(solve_family(*arguments.child)))
+        return 0
+    unknown = set(arguments.only or ()) - FAMILIES.keys()
+    if unknown:
+        parser.error(f"unknown families: {', '.join(sorted(unknown))}; known: {', '.join(FAMILIES)}")
+    before = json.loads(arguments.before.read_text()) if arguments.before else {}
+    answers: dict[str, dict[str, Any]] = {}
+    wrong = []
+    columns = [*(["oocbe before"] if before else []), *arguments.systems]
+    rows = [["family", "size", *columns]]
+    for family in arguments.only or FAMILIES:
+        sizes = [size for size in range(len(FAMILIES[family][1])) if not arguments.sizes or size in arguments.sizes]
+        own: dict[str, Any] = {}
+        if "oocbe" in arguments.systems:
+            names = [family, ",".join(map(str, sizes)), str(arguments.seeds), str(arguments.seconds)]
+            own = run_child(__file__, names)
+        for size in sizes:
+            keys = [f"{family} {size} {seed}" for seed in range(arguments.seeds)]
+            for seed, key in enumerate(keys):
+                answers[key] = {"oocbe": own[key]} if own else {}
+                if "toulbar2" in arguments.systems:
+                    answers[key]["toulbar2"] = solve_by_toulbar2(family, size, seed, arguments.seconds)
+                wrong += [f"{key}: {sentence}" for sentence in contradictions(answers[key], True)]
+            cells = [_cell([answers[key].get(name) for key in keys]) for name in arguments.systems]
+            if before:
+                cells.insert(0, _cell([before.get(key, {}).get("oocbe") for key in keys]))
+            rows.append([family, "x".join(f"{part:g}" for part in FAMILIES[family][1][size]), *cells])
+            print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
+        if arguments.save:
+            arguments.save.write_text(json.dumps(answers))
+    print_table(rows, arguments.markdown)
+    print(f"\nProcessor seconds of seeds 0 to {arguments.seeds - 1}; limit {arguments.seconds:g} s.")
+    print(describe_run(["pytoulbar2"]))
+    for sentence in wrong:
+        print(f"answers contradict one another, {sentence}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""The node at work of a depth-first search: one state, and what undoes its changes.
+
+A node differs from the one before it in little, so there is one state for all of them: before a part of it changes for
+the first time at a node, it is kept, and going back puts what was kept where it came from. A *part* is what the values
+of one variable cost, or what one use of a variable has taken (:mod:`oocbe.kernels.cpu.pruning.row_ascent`).
+
+What follows from the values left (how many they are, which functions have open variables) is put right with them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from oocbe.kernels.cpu.jit import without_allocation
+from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
+
+NUMBER, KEPT, PARTS, FLIPS, REMOVALS = 0, 1, 2, 3, 4
+"""Places of what a node counts: its number, which differs from those of all nodes before it, how much is kept of
+states, of parts and of what was stale, and the values removed at all nodes so far."""
+
+
+class Node(NamedTuple):
+    """The node at work.
+
+    Attributes
+    ----------
+    state : int32 (state,). stale : uint8 (uses,), 1 where a use is.
+    left : int64 (variables,), values left to each. open_of : int64 (functions,), variables with more than one.
+    tied : int64 (variables,), weights of the functions with another open variable. weight : int64 (functions,).
+    reach : uint8 (variables,), how far from each what has changed is passed on.
+    failures : float64 (variables,), conflicts that ended at each.
+    least, share : int32 (most values,), digits : int64 (3, most places of a function), ahead : bool (most uses of a
+        variable,): overwritten.
+    saved_values, saved_message, saved_stale : int64 (variables,), (uses,), (uses,), the number of the node at which a
+        part was kept last.
+    kept : int32, parts end to end. parts : int64 (parts, 3), of each its place, its length, and the variable whose
+        values it costs, or -1. flips : int64, twice a use, and 1 more where it was stale.
+    counts : int64 (5,), see :data:`NUMBER`.
+    """
+
+    state: Any
+    stale: Any
+    left: Any
+    open_of: Any
+    tied: Any
+    weight: Any
+    reach: Any
+    failures: Any
+    least: Any
+    share: Any
+    digits: Any
+    ahead: Any
+    saved_values: Any
+    saved_message: Any
+    saved_stale: Any
+    kept: Any
+    parts: Any
+    flips: Any
+    counts: Any
+
+
+@without_allocation
+def _keep(node: Any, place: Any, length: Any, v: Any) -> Any:
+    """Keep a part as it is."""
+    end, number = node.counts[KEPT], node.counts[PARTS]
+    for i in range(length):
+        node.kept[end + i] = node.state[place + i]
+    node.counts[KEPT] = end + length
+    node.parts[number, 0], node.parts[number, 1], node.parts[number, 2] = place, length, v
+    node.counts[PARTS] = number + 1
+
+
+@without_allocation
+def keep_values(network: Any, node: Any, v: Any) -> Any:
+    """Keep what a variable's values cost, before that changes."""
+    if node.saved_values[v] != node.counts[NUMBER]:
+        node.saved_values[v] = node.counts[NUMBER]
+        _keep(node, network.value_start[v], network.value_start[v + 1] - network.value_start[v], v)
+
+
+@without_allocation
+def keep_message(network: Any, node: Any, use: Any, length: Any) -> Any:
+    """Keep what a use has taken, before that changes. length : values of its variable."""
+    if node.saved_message[use] != node.counts[NUMBER]:
+        node.saved_message[use] = node.counts[NUMBER]
+        _keep(node, network.message_start[use], length, -1)
+
+
+@without_allocation
+def mark_stale(node: Any, use: Any, is_stale: Any) -> Any:
+    """Say whether a use is stale."""
+    if node.stale[use] == is_stale:
+        return
+    if node.saved_stale[use] != node.counts[NUMBER]:
+        node.saved_stale[use] = node.counts[NUMBER]
+        node.flips[node.counts[FLIPS]] = 2 * use + node.stale[use]
+        node.counts[FLIPS] += 1
+    node.stale[use] = is_stale
+
+
+@without_allocation
+def close(network: Any, node: Any, v: Any, sign: Any) -> Any:
+    """Count a variable as one with a single value (sign -1), or as open again (1)."""
+    for i in range(network.use_start[v], network.use_start[v + 1]):
+        use = network.uses[i]
+        f = network.function[use]
+        node.open_of[f] += sign
+        for other in range(network.function_start[f], network.function_start[f + 1]):
+            w = network.variable[other]
+            if w == v:
+                continue
+            is_open = node.left[w] > 1
+            # Those open beside w, of which v is one or the only one.
+            if node.open_of[f] - is_open == (0 if sign < 0 else 1):
+                node.tied[w] += sign * node.weight[f]
+
+
+@without_allocation
+def go_back(network: Any, node: Any, parts: Any, flips: Any) -> Any:
+    """Put back all that was kept after the first so many parts and flips."""
+    end = node.counts[KEPT]
+    for number in range(node.counts[PARTS] - 1, parts - 1, -1):
+        place, length, v = node.parts[number, 0], node.parts[number, 1], node.parts[number, 2]
+        end -= length
+        for i in range(length):
+            node.state[place + i] = node.kept[end + i]
+        if v >= 0:
+            count = 0
+            for i in range(length):
+                count += node.state[place + i] != REMOVED
+            was_closed = node.left[v] <= 1
+            node.left[v] = count
+            if was_closed and count > 1:
+                close(network, node, v, 1)
+    node.counts[KEPT], node.counts[PARTS] = end, parts
+    for number in range(node.counts[FLIPS] - 1, flips - 1, -1):
+        node.stale[node.flips[number] >> 1] = node.flips[number] & 1
+    node.counts[FLIPS] = flips
+
+
+@without_allocation
+def has_room(node: Any) -> Any:
+    """Whether all that one node may change can be kept."""
+    counts = node.counts
+    return (
+        counts[KEPT] + len(node.state) <= len(node.kept)
+        and counts[PARTS] + len(node.left) + len(node.stale) <= len(node.parts)
+        and counts[FLIPS] + len(node.stale) <= len(node.flips)
+    )
+
+
+@without_allocation
+def begin_node(node: Any) -> Any:
+    """Begin to change the state anew: the parts that change from now on are kept."""
+    node.counts[NUMBER] += 1
+
+
+@without_allocation
+def begin_root(network: Any, node: Any) -> Any:
+    """Take the state as it is for a root, of which nothing need be kept, and count what follows from it."""
+    counts = node.counts
+    counts[NUMBER] += 1
+    counts[KEPT] = counts[PARTS] = counts[FLIPS] = 0
+    node.saved_values[:] = counts[NUMBER]
+    node.saved_message[:] = counts[NUMBER]
+    node.saved_stale[:] = counts[NUMBER]
+    node.open_of[:] = 0
+    node.tied[:] = 0
+    node.left[:] = 1
+    for v in range(len(node.left)):
+        count = 0
+        for place in range(network.value_start[v], network.value_start[v + 1]):
+            count += node.state[place] != REMOVED
+        node.left[v] = count
+        if count > 1:
+            close(network, node, v, 1)
