@@ -10,11 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
+from oocbe.tables.layout import Layout
+from oocbe.tables.manifest import PART_NAME
+from oocbe.tables.parts import PartsWriter
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -42,6 +46,9 @@ probability ( wind | season ) { (summer) 0.125, 0.875; (winter) 0.75, 0.25; }
 
 MODEL = "ROWS\n N cost\n L weight\nCOLUMNS\n x cost 1 weight 2\n y cost 2 weight 3\nRHS\n b weight 12\nENDATA\n"
 
+OF_HOSTS = ("sbatch", "--cluster", "gpus")
+"""In commands for which several hosts, or GPUs, are needed: ``tests/cluster`` does what they do on one."""
+
 OF_INSTALLATION = ("pip", "python3", ".venv/bin/pip")
 """Commands that make an environment: what they install is tried by ``tools/check_package.py``."""
 
@@ -67,6 +74,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     oocbe.write(oocbe.read_model(folder / "agents.yaml"), folder / "agents.xml")
     (folder / "network.bif").write_text(NETWORK)
     (folder / "cases.csv").write_text("season\nwinter\n")
+    (folder / "days").mkdir()
+    for name in ("one.spot", "two.spot"):
+        shutil.copy(ROOT / "examples" / "daily.spot", folder / "days" / name)
     (folder / "model.mps.gz").write_bytes(gzip.compress(MODEL.encode()))
     for place in (".local/share/bash-completion/completions", ".zfunc", ".config/fish/completions"):
         (folder / place).mkdir(parents=True)
@@ -81,8 +91,9 @@ def run(line: str, folder: Path) -> None:
     if ">" in words:
         target = folder / words[-1]
         words = words[:-2]
-    if words[0] in OF_INSTALLATION:
+    if words[0] in OF_INSTALLATION or any(word in line for word in OF_HOSTS):
         return
+    words = [found for word in words for found in (sorted(map(str, folder.glob(word))) if "*" in word else [word])]
     if words[0] == "python":
         subprocess.run([sys.executable, *words[1:]], cwd=folder, check=True, capture_output=True, timeout=60)
         return
@@ -107,10 +118,10 @@ def test_commands_run(page: Path, block: str, inputs: Path, monkeypatch: pytest.
 
 
 def test_blocks_of_other_languages_are_checked_elsewhere() -> None:
-    """Python: tests/test_readme.py. The drawing of layers: tools/draw_layers.py. No language: a folder, below."""
+    """Python: tests/test_readme.py. The drawing of layers: tools/draw_layers.py. No language: folders, below."""
     kinds = re.findall(r"^```(\w*)\n.*?^```", "\n".join(page.read_text() for page in PAGES), re.DOTALL | re.MULTILINE)
     assert set(kinds) == {"sh", "python", "mermaid", "dockerfile", ""}
-    assert len(blocks("mermaid")) == len(blocks("dockerfile")) == len(blocks("")) == 1
+    assert [len(blocks(kind)) for kind in ("mermaid", "dockerfile", "")] == [1, 1, 2]
 
 
 def test_the_image_of_the_pages_names_what_there_is() -> None:
@@ -124,7 +135,7 @@ def test_the_image_of_the_pages_names_what_there_is() -> None:
 
 
 def test_a_stored_table_has_the_files_that_the_page_lists(tmp_path: Path) -> None:
-    ((_, block),) = blocks("")
+    (_, block), _ = blocks("")
     oocbe.StoredTable.save(tmp_path / "joined", oocbe.Table.from_rows({"a": 2}, [[0]], [5]))
     first, *lines = block.splitlines()
     assert first == "joined/"
@@ -132,3 +143,20 @@ def test_a_stored_table_has_the_files_that_the_page_lists(tmp_path: Path) -> Non
     there = {str(path.relative_to(tmp_path / "joined")) for path in (tmp_path / "joined").rglob("*") if path.is_file()}
     assert listed <= there
     assert {name.split("/")[0] for name in there} == {name.split("/")[0] for name in listed}
+
+
+def test_a_table_of_parts_has_the_files_that_the_page_lists(tmp_path: Path) -> None:
+    _, (_, block) = blocks("")
+    layout = Layout(("a",), (4,))
+    with PartsWriter(tmp_path / "joined", layout, np.int64, oocbe.MIN_SUM) as writer:
+        for value in (0, 2):
+            row = oocbe.Table(layout, layout.pack(np.array([[value]])), np.array([5]), oocbe.MIN_SUM, is_sorted=True)
+            path = writer.part_path()
+            oocbe.StoredTable.save(path, row)
+            writer.add(path)
+    first, *lines = block.splitlines()
+    assert first == "joined/"
+    listed, there = [line.split()[0] for line in lines], [path.name for path in (tmp_path / "joined").iterdir()]
+    for names in (listed, there):
+        assert len([name for name in names if PART_NAME.fullmatch(name.strip("/"))]) == 2
+        assert {name for name in names if not name.startswith("part-")} == {"zarr.json", "manifest.json"}

@@ -78,6 +78,8 @@ class Told(oocbe.Observer):
         print(assignment)
 
 
+for outcome in oocbe.solve_many([problem, "a.wcsp"], jobs=2, time_limit=5):
+    assert_type(outcome, oocbe.Outcome)
 tree = oocbe.JunctionTree(problem, memory="1GiB")
 tree.observe({"a": 0}, likelihood={"b": [0.5, 1]})
 assert_type(tree.log_evidence, float)

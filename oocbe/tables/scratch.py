@@ -32,6 +32,9 @@ ATTEMPTS = 100
 SETTLING_CHECKS, SETTLING_SECONDS = 10, 0.02
 """After an interruption: Zarr writes on threads of its own, and a file under way makes its folder anew once removed."""
 
+FURTHER_TRIES = 2
+"""To remove a folder in which a thread that works for a run that has failed is still writing a part of a table."""
+
 
 def default_parent() -> Path:
     """Where scratch folders go: a batch job's own disk (``SLURM_TMPDIR``), ``TMPDIR``, or the system's folder."""
@@ -67,11 +70,13 @@ class ScratchFolder:
 
         What a failing disk does not let go is left to whoever makes the next scratch folder there.
         """
-        with suppress(OSError):
-            remove_locked(self.path)
-            for _ in range(SETTLING_CHECKS if interrupted else 0):
+        for check in range(1 + (SETTLING_CHECKS if interrupted else FURTHER_TRIES)):
+            if check:
                 time.sleep(SETTLING_SECONDS)
+            with suppress(OSError):
                 remove_locked(self.path)
+            if not interrupted and not self.path.exists():  # else a worker has written while it was removed
+                break
         self._lock.release()
 
 

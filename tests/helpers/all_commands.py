@@ -57,6 +57,7 @@ def _commands(inputs: Path, out: Path) -> list[list[str]]:
         ["dcop", cycle],
         ["stress", "--rows", "1e3", "--workdir", str(out / "stress")],
         ["trace", made["run.json"], "--png", made["run.png"]],
+        ["simulate", "--workers", "4", "--segments", "40"],
         ["synth", "table", made["table"], "--rows", "1e5"],
         ["inspect", made["table"]],
         ["convert", made["table"], str(out / "table.parquet")],

@@ -35,7 +35,9 @@ class Program(DeviceProgram):
     """
 
     def __init__(self, levels, most, failing):
-        self.words, self.dtype, self.tables, self.least = 1, np.dtype(np.int64), [], None
+        self.words, self.dtype, self.tables = 1, np.dtype(np.int64), []
+        none = np.zeros((0, 1), dtype=np.uint32)
+        self._root = _Frontier(np.zeros((1, 1), dtype=np.uint64), none, none, None, None)
         self.program = SimpleNamespace(levels=levels)
         self.runs = SimpleNamespace(part_start=[0] * (levels + 1))
         self.most, self.failing = most, failing
