@@ -90,7 +90,7 @@ def test_a_row_is_among_the_few_around_it(numbers, data, samples):
     assert Elsewhere.brought <= 2 * samples * rounds
 
 
-@given(st.sets(st.integers(0, 300), max_size=200), st.data(), st.sampled_from([1, 2, 3, 7, 1000]))
+@given(st.sets(st.integers(0, 300), max_size=200), st.data(), st.sampled_from([2, 3, 7, 1000]))
 def test_all_rows_of_a_range_of_keys_come_together(numbers, data, samples):
     ordered = np.array(sorted(numbers), dtype=np.uint64)
     first, last = sorted(data.draw(st.tuples(st.integers(0, 300), st.integers(0, 300))))
@@ -101,7 +101,7 @@ def test_all_rows_of_a_range_of_keys_come_together(numbers, data, samples):
     assert np.array_equal(around[0], ordered[low : low + around.shape[1]])
     wanted = ordered[(ordered >= first) & (ordered <= last)]
     assert set(wanted.tolist()) <= set(around[0].tolist())
-    assert around.shape[1] <= max(samples, len(wanted) + 4)
+    assert around.shape[1] <= max(samples, 2 * len(wanted) + 2)
 
 
 @pytest.mark.gpu

@@ -25,7 +25,7 @@ def rows_around(
     first, last : uint64 (words,); None: the first one as well.
 
     Returns the number of their first row, and their keys uint64 (words, n) in main memory; n is at most
-    :data:`SAMPLES`, or some more than there are with such keys.
+    :data:`SAMPLES`, or twice as many as have such keys.
 
     Raises
     ------
