@@ -16,7 +16,7 @@ from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 from zarr.storage import LocalStore
 
 from oocbe.kernels.cpu.threads import run_all
-from oocbe.tables.chunk_files import KEY_NAMES, LIMB_NAMES, PACKED, VALUES_NAME, ZSTD
+from oocbe.tables.chunk_files import KEY_NAMES, PACKED, ZSTD, value_names
 from oocbe.tables.codec import encode
 from oocbe.tables.column_form import column_dtype, column_names, columns_of
 from oocbe.tables.disk import write_file
@@ -103,8 +103,8 @@ class NewArrays:
             names, items = column_names(layout), [column_dtype(size) for size in layout.sizes]
         else:
             names, items = [KEY_NAMES.format(word) for word in range(words)], [np.dtype(np.uint64)] * words
-        more = [LIMB_NAMES.format(limb) for limb in range(1, limbs)]
-        self._names = [*names, VALUES_NAME, *more]
+        of_values = value_names(limbs)
+        self._names = [*names, *of_values]
         self._arrays = [
             self._group.create_array(
                 name,
@@ -114,7 +114,7 @@ class NewArrays:
                 config={"write_empty_chunks": True},
                 **_codecs(codec, item),
             )
-            for name, item in zip(self._names, [*items, dtype, *[dtype] * len(more)], strict=True)
+            for name, item in zip(self._names, [*items, *[dtype] * len(of_values)], strict=True)
         ]
 
     def append(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any]) -> None:
