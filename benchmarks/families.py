@@ -298,6 +298,113 @@ def matching(random: Generator, points: int, candidates: int) -> Problem:
     return _problem([candidates] * points, functions, hard, "matching")
 
 
+def links(random: Generator, count: int, channels: int, degree: float) -> Problem:
+    """Channels of radio links: those near one another must be apart, others better are; some links prefer a channel."""
+    places = random.random((count, 2))
+    distance = np.linalg.norm(places[:, None] - places[None], axis=2)
+    pairs = sorted(combinations(range(count), 2), key=lambda pair: float(distance[pair]))[: int(degree * count / 2)]
+    apart = np.abs(np.arange(channels)[:, None] - np.arange(channels)[None])
+    constraints, functions = [], [_costs((v,), random.integers(0, 30, channels)) for v in range(count)]
+    for place, pair in enumerate(pairs):
+        if place < len(pairs) // 3:
+            constraints.append(Constraint(pair, np.argwhere(apart <= int(random.integers(1, 3)))))
+        else:
+            weight, wanted = int(random.integers(5, 60)), int(random.integers(1, 4))
+            functions.append(_costs(pair, weight * np.maximum(0, wanted - apart)))
+    return _problem([channels] * count, functions, constraints, "links")
+
+
+def queens(random: Generator, side: int) -> Problem:
+    """Queens on a board whose squares cost something, none of them attacking another."""
+    column = np.arange(side)
+    functions = [_costs((row,), random.integers(0, 100, side)) for row in range(side)]
+    constraints = []
+    for one, two in combinations(range(side), 2):
+        apart = np.abs(column[:, None] - column[None])
+        constraints.append(Constraint((one, two), np.argwhere((apart == 0) | (apart == two - one))))
+    return _problem([side] * side, functions, constraints, "queens")
+
+
+def latin_square(random: Generator, side: int) -> Problem:
+    """A Latin square whose cells cost something, each symbol once in each row and column."""
+    equal = [[a, a] for a in range(side)]
+    functions = [_costs((v,), random.integers(0, 50, side)) for v in range(side * side)]
+    pairs = [(u, v) for u, v in combinations(range(side * side), 2) if u // side == v // side or (v - u) % side == 0]
+    return _problem([side] * (side * side), functions, [Constraint(pair, equal) for pair in pairs], "latin square")
+
+
+def stereo(random: Generator, rows: int, columns: int, depths: int, most: int) -> Problem:
+    """Depths of an image's pixels: noisy measurements, and what neighbours differ by, up to a limit."""
+    truth = np.minimum(depths - 1, (np.add.outer(np.arange(rows), np.arange(columns)) // 3) % depths)
+    functions = []
+    for v in range(rows * columns):
+        seen = np.abs(np.arange(depths) - truth[v // columns, v % columns] - random.normal(0, 1.5))
+        functions.append(_costs((v,), np.rint(20 * np.minimum(seen, 3) + random.integers(0, 20, depths))))
+    differ = np.abs(np.arange(depths)[:, None] - np.arange(depths)[None])
+    functions += [_costs(edge, 15 * np.minimum(differ, most)) for edge in _grid_edges(rows, columns)]
+    return _problem([depths] * (rows * columns), functions, [], "stereo")
+
+
+def belief_network(random: Generator, variables: int, values: int, near: int, certain: float) -> Problem:
+    """A Bayesian network, parents made shortly before, some tables deterministic: what explains the leaves best."""
+    functions, constraints = [], []
+    has_child = np.zeros(variables, dtype=bool)
+    for v in range(variables):
+        count = min(v, int(random.integers(1, 3)))
+        parents = sorted(random.choice(np.arange(max(0, v - near), v), size=count, replace=False).tolist()) if v else []
+        has_child[parents] = True
+        shape = [values] * len(parents)
+        if parents and random.random() < certain:
+            result = random.integers(0, values, shape)
+            constraints.append(Constraint((*parents, v), np.argwhere(np.arange(values) != result[..., None])))
+            functions.append(_costs((v,), random.integers(0, 20, values)))
+        else:
+            table = random.dirichlet([0.5] * values, size=shape) + 1e-4
+            functions.append(_costs((*parents, v), np.minimum(2000, np.rint(-100 * np.log(table)))))
+    functions += [_costs((int(v),), random.integers(0, 300, values)) for v in np.flatnonzero(~has_child)]
+    return _problem([values] * variables, functions, constraints, "belief network")
+
+
+def ruler(random: Generator, marks: int, length: int) -> Problem:
+    """Marks on a ruler, in order, of which few distances are equal: each equal pair of distances costs."""
+    functions: list[Function] = [_costs((v,), random.integers(0, 4, length)) for v in range(marks)]
+    place = np.arange(length)
+    in_order = np.argwhere(place[:, None] >= place[None])
+    constraints = [Constraint((v, v + 1), in_order) for v in range(marks - 1)]
+    for one, two, three in combinations(range(marks), 3):
+        same = np.argwhere(place[None, :, None] - place[:, None, None] == place[None, None, :] - place[None, :, None])
+        functions.append(Function((one, two, three), same, np.full(len(same), int(random.integers(1, 10))), 0))
+    return _problem([length] * marks, functions, constraints, "ruler")
+
+
+def weighted_satisfiability(random: Generator, variables: int, clauses: int, arity: int, hard: float) -> Problem:
+    """Clauses of different weights, some of them hard; a hidden assignment keeps the hard ones."""
+    truth = random.integers(0, 2, variables)
+    functions: list[Function] = []
+    constraints: list[Constraint] = []
+    for _ in range(clauses):
+        scope = tuple(sorted(random.choice(variables, size=arity, replace=False).tolist()))
+        wrong = random.integers(0, 2, arity)
+        if random.random() < hard:
+            if (wrong == truth[list(scope)]).all():
+                wrong[0] = 1 - wrong[0]
+            constraints.append(Constraint(scope, [wrong.tolist()]))
+        else:
+            functions.append(Function(scope, [wrong.tolist()], [int(random.integers(1, 100))], 0))
+    return _problem([2] * variables, functions, constraints, "weighted satisfiability")
+
+
+def sparse(random: Generator, variables: int, values: int, degree: float) -> Problem:
+    """Many variables, few random costs between each and those made shortly before or after."""
+    functions = [_costs((v,), random.integers(0, 40, values)) for v in range(variables)]
+    for _ in range(int(degree * variables / 2)):
+        one = int(random.integers(0, variables - 1))
+        two = min(variables - 1, one + int(random.integers(1, 30)))
+        if one != two:
+            functions.append(_costs((one, two), random.integers(0, 40, (values, values))))
+    return _problem([values] * variables, functions, [], "sparse")
+
+
 Make = Callable[..., Problem]
 
 FAMILIES: dict[str, tuple[Make, tuple[tuple[Any, ...], ...]]] = {
@@ -321,6 +428,15 @@ FAMILIES: dict[str, tuple[Make, tuple[tuple[Any, ...], ...]]] = {
     "random": (random_costs, ((20, 8, 0.5, 0.5), (30, 5, 0.3, 0.5), (50, 4, 0.1, 0.6))),
     "assignment": (assignment, ((7,), (8,))),
     "matching": (matching, ((10, 20), (15, 15))),
+    "links": (links, ((20, 12, 5.0), (30, 15, 6.0), (60, 10, 5.0))),
+    "queens": (queens, ((12,), (20,), (30,))),
+    "latin square": (latin_square, ((6,), (8,))),
+    "stereo": (stereo, ((10, 12, 8, 3), (16, 20, 8, 3), (12, 12, 16, 5))),
+    "belief network": (belief_network, ((60, 5, 12, 0.3), (120, 4, 25, 0.2), (300, 3, 20, 0.5))),
+    "ruler": (ruler, ((5, 20), (6, 25))),
+    "weighted 2-sat": (lambda random, *size: weighted_satisfiability(random, *size, 2, 0.3), ((60, 300), (100, 400))),
+    "weighted 3-sat": (lambda random, *size: weighted_satisfiability(random, *size, 3, 0.5), ((60, 300), (80, 400))),
+    "sparse": (sparse, ((1000, 4, 3.0), (5000, 3, 2.6))),
 }
 """Of each family what makes it, and its sizes; a size's seeds are 0, 1, …"""
 

@@ -1,12 +1,13 @@
 """Probing of linear systems: the loop that puts back what a probe has changed, beside probing of values one by one.
 
     python benchmarks/probing.py                    # real systems of binaries, the same bounds both ways
-    python benchmarks/probing.py --variables 20000  # and a made-up system, by threads
+    python benchmarks/probing.py --variables 20000  # and made-up systems, by threads
     python benchmarks/probing.py --variables 20000 --device     # and on a CUDA device
 
 Real systems: processor time of one thread, from bounds at their fixpoint on, least of ``--repeat``; SystemExit where
-other bounds are left. Made-up system: binaries in rows of 4 to 12, wall time; non-zeros times probes are those of rows
-that probes looked at.
+other bounds are left. Made-up systems: wall time; non-zeros times probes are those of rows that probes looked at.
+*Mixed*: packing, covering and knapsack rows of 4 to 12 binaries, of which a probe reaches few; *precedence*: each
+binary, once it is one, makes eight others one that come before it, so that a probe reaches a large part.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from oocbe.kernels.cpu.propagation.linear_rows import Rounding
 from oocbe.model.linear_system import LinearSystem
 from oocbe.propagation.bounds import PROGRESS, linear_rows_of, propagate_bounds
 from oocbe.propagation.fixpoint import Network
-from oocbe.propagation.linear_probing import outcomes_of, probe_bounds, two_valued
+from oocbe.propagation.linear_probing import HostProbes, outcomes_of, probe_bounds, two_valued
 from oocbe.propagation.probing import probe
 from oocbe.system.deadline import Deadline
 
@@ -66,7 +67,7 @@ def real_lines(folder: Path, repeat: int, limit: float) -> list[list[str]]:
     return lines
 
 
-def made_up(variables: int) -> LinearSystem:
+def mixed(variables: int) -> LinearSystem:
     """Packing, covering and knapsack rows over binaries, all satisfied by one point."""
     random = np.random.default_rng(0)
     lengths = random.integers(4, 13, variables)
@@ -81,34 +82,59 @@ def made_up(variables: int) -> LinearSystem:
     )  # fmt: skip
 
 
-def made_up_lines(variables: int, has_device: bool, repeat: int) -> list[list[str]]:
-    system = made_up(variables)
+def precedence(variables: int) -> LinearSystem:
+    """A row a binary but the first few: eight of the thousand before it are one where it is."""
+    random = np.random.default_rng(0)
+    count, reach = 8, 1000
+    owners = np.arange(count, variables)
+    part = np.minimum(owners, reach) // count
+    before = [owners - 1 - k * part - random.integers(0, part) for k in range(count)]
+    columns = np.stack([owners, *before], axis=1)
+    coefficients = np.tile([float(count), *[-1.0] * count], len(owners))
+    starts = np.arange(0, columns.size + 1, count + 1)
+    return LinearSystem(
+        starts.astype(np.int64), columns.reshape(-1).astype(np.int64), coefficients, np.full(len(owners), -np.inf),
+        np.zeros(len(owners)), np.zeros(variables), np.ones(variables), np.ones(variables, dtype=bool),
+        tuple(f"x{v}" for v in range(variables)),
+    )  # fmt: skip
+
+
+FAMILIES = {"mixed": mixed, "precedence": precedence}
+
+
+def made_up_lines(family: str, variables: int, probes: int, has_device: bool, repeat: int) -> list[list[str]]:
+    system = FAMILIES[family](variables)
     bounds = propagate_bounds(system, backend="cpu")
     if bounds.status != "fixpoint":
         raise SystemExit(f"the made-up system is {bounds.status}: {bounds.reason}")
-    tried = two_valued(bounds, system.integral)[:4096]
+    every = two_valued(bounds, system.integral)
+    tried = every[:: max(1, 2 * len(every) // probes)][: probes // 2]
     values = np.stack([bounds.lower[tried], bounds.upper[tried]], axis=1).reshape(-1)
     rows, lines, found = linear_rows_of(system), [], []
-    devices = [None]
+    probers = [HostProbes(rows)]
     if has_device:
         from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
 
-        devices.append(DeviceProbes(rows))
-    for device in devices:
+        probers.append(DeviceProbes(rows))
+    for prober in probers:
         spent = []
-        for _ in range(repeat + 1):
+        for is_told in (False, True) * (repeat + 1):
             begin = time.perf_counter()
-            outcomes = outcomes_of(rows, bounds, np.repeat(tried, 2), values, Rounding(True, 0.0, PROGRESS), device)
+            outcomes = outcomes_of(
+                rows, bounds, np.repeat(tried, 2), values, Rounding(True, 0.0, PROGRESS), prober, is_told
+            )
             spent.append(time.perf_counter() - begin)
-        seconds = min(spent[1:])
+        seconds, telling = min(spent[2::2]), min(spent[3::2])
         found.append(outcomes)
         lines.append([
-            "threads" if device is None else "device", f"{len(system.coefficients):,}", f"{len(values):,}",
-            f"{int(outcomes.failed.sum()):,}", f"{int(np.bitwise_count(outcomes.implied).sum()):,}",
-            f"{1e3 * seconds:.1f} ms", f"{len(values) / seconds:,.0f}", f"{outcomes.entries / seconds / 1e9:.2f}",
+            family, "threads" if prober is probers[0] else "device", f"{len(system.coefficients):,}",
+            f"{len(values):,}", f"{int(outcomes.failed.sum()):,}", f"{len(outcomes.implied):,}",
+            f"{1e3 * seconds:.2f} ms", f"{1e3 * telling:.2f} ms", f"{len(values) / seconds:,.0f}",
+            f"{outcomes.entries / seconds / 1e9:.2f}",
         ])  # fmt: skip
-        if (outcomes.failed != found[0].failed).any() or (outcomes.implied != found[0].implied).any():
-            raise SystemExit("the device's outcomes are not the processor's")
+        for name in ("failed", "starts", "implied"):
+            if not np.array_equal(getattr(outcomes, name), getattr(found[0], name)):
+                raise SystemExit(f"{family}: the device's outcomes are not the processor's: {name}")
     return lines
 
 
@@ -116,8 +142,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=5, help="runs of each, of which the best counts")
     parser.add_argument("--limit", type=float, default=20, help="seconds of probing value by value at most")
-    parser.add_argument("--variables", type=int, default=0, help="also probe a made-up system of so many binaries")
-    parser.add_argument("--device", action="store_true", help="that system on a CUDA device, too")
+    parser.add_argument("--variables", type=int, default=0, help="also probe made-up systems of so many binaries")
+    parser.add_argument("--probes", type=int, default=8192, help="assignments that are probed of each of these")
+    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=[*FAMILIES], help="which of these")
+    parser.add_argument("--device", action="store_true", help="these systems on a CUDA device, too")
     parser.add_argument("--no-files", action="store_true", help="leave out real systems")
     parser.add_argument("--markdown", action="store_true", help="print rows for RESULTS.md")
     given = parser.parse_args()
@@ -125,8 +153,11 @@ def main() -> int:
         title = ["system", "non-zeros", "binaries", "probes", "failures", "together", "probes", "value by value"]
         print_table([title, *real_lines(data_folder(), given.repeat, given.limit)], given.markdown)
     if given.variables:
-        title = ["", "non-zeros", "probes", "failures", "implications", "time", "probes/s", "10^9 non-zeros x probes/s"]
-        print_table([title, *made_up_lines(given.variables, given.device, given.repeat)], given.markdown)
+        title = ["family", "", "non-zeros", "probes", "failures", "implications", "time", "all told", "probes/s",
+                 "10^9 non-zeros x probes/s"]  # fmt: skip
+        for family in given.families:
+            lines = made_up_lines(family, given.variables, given.probes, given.device, given.repeat)
+            print_table([title, *lines], given.markdown)
     print(describe_run())
     return 0
 

@@ -62,10 +62,10 @@ if TYPE_CHECKING:
     from oocbe.table_algebra.maximise import maximise
     from oocbe.table_algebra.result_memory import result_memory
     from oocbe.table_algebra.semi_join import semi_join
+    from oocbe.tables.common_domains import common_domains
     from oocbe.tables.complete import CompleteTable
     from oocbe.tables.layout import Layout
     from oocbe.tables.packed import PackedTable
-    from oocbe.tables.parquet import common_domains
     from oocbe.tables.stored import StoredTable
     from oocbe.tables.stored_complete import StoredCompleteTable
     from oocbe.tables.table import Table
@@ -180,7 +180,7 @@ _HOMES = {
     "oocbe.tables.complete": "CompleteTable",
     "oocbe.tables.layout": "Layout",
     "oocbe.tables.packed": "PackedTable",
-    "oocbe.tables.parquet": "common_domains",
+    "oocbe.tables.common_domains": "common_domains",
     "oocbe.tables.stored": "StoredTable",
     "oocbe.tables.stored_complete": "StoredCompleteTable",
     "oocbe.tables.table": "Table",

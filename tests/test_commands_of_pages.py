@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import oocbe
 from oocbe.cli.main import app
+from oocbe.cluster.slurm_settings import SlurmSettings
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import PART_NAME
 from oocbe.tables.parts import PartsWriter
@@ -46,8 +47,8 @@ probability ( wind | season ) { (summer) 0.125, 0.875; (winter) 0.75, 0.25; }
 
 MODEL = "ROWS\n N cost\n L weight\nCOLUMNS\n x cost 1 weight 2\n y cost 2 weight 3\nRHS\n b weight 12\nENDATA\n"
 
-OF_HOSTS = ("sbatch", "--cluster", "gpus")
-"""In commands for which several hosts, or GPUs, are needed: ``tests/cluster`` does what they do on one."""
+OF_HOSTS = ("sbatch", "--cluster", "gpus", "1e8")
+"""In commands for which several hosts, or GPUs, or minutes are needed: ``tests/cluster`` does what they do on one."""
 
 OF_INSTALLATION = ("pip", "python3", ".venv/bin/pip")
 """Commands that make an environment: what they install is tried by ``tools/check_package.py``."""
@@ -118,10 +119,18 @@ def test_commands_run(page: Path, block: str, inputs: Path, monkeypatch: pytest.
 
 
 def test_blocks_of_other_languages_are_checked_elsewhere() -> None:
-    """Python: tests/test_readme.py. The drawing of layers: tools/draw_layers.py. No language: folders, below."""
+    """Python: tests/test_readme.py. The drawing of layers: tools/draw_layers.py. No language: folders, below. YAML:
+    settings of jobs, in the next test."""
     kinds = re.findall(r"^```(\w*)\n.*?^```", "\n".join(page.read_text() for page in PAGES), re.DOTALL | re.MULTILINE)
-    assert set(kinds) == {"sh", "python", "mermaid", "dockerfile", ""}
-    assert [len(blocks(kind)) for kind in ("mermaid", "dockerfile", "")] == [1, 1, 2]
+    assert set(kinds) == {"sh", "python", "mermaid", "dockerfile", "yaml", ""}
+    assert [len(blocks(kind)) for kind in ("mermaid", "dockerfile", "yaml", "")] == [1, 1, 1, 2]
+
+
+def test_settings_of_jobs_are_read(tmp_path: Path) -> None:
+    ((_, block),) = blocks("yaml")
+    (tmp_path / "jobs.yaml").write_text(block)
+    settings = SlurmSettings.read(tmp_path / "jobs.yaml")
+    assert (settings.cores, settings.processes, settings.memory, settings.interface) == (32, 2, "100GB", "ib0")
 
 
 def test_the_image_of_the_pages_names_what_there_is() -> None:

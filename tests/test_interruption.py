@@ -195,12 +195,13 @@ def test_work_that_does_not_look_up_is_torn_out_and_what_is_known_is_kept(monkey
     def endless(*arguments):
         signal.raise_signal(signal.SIGINT)
         time.sleep(LONG)
+        ended.append(True)
 
+    ended: list[bool] = []
     problem, pressing = clique(12, 6), Pressing(bucket=-1)
     monkeypatch.setattr(bounded.BoundedSolve, "_search_below", endless)
-    begin = time.monotonic()
     result = interrupted(oocbe.solve, problem, observer=pressing, bounds="constant")
-    assert time.monotonic() - begin < LONG / 2
+    assert not ended
     assert result.status == "interrupted"
     assert problem.evaluate(result.assignment) == result.value
     assert result.bound == pressing.known[-1][0]

@@ -57,6 +57,7 @@ oocbe.to_rows(oocbe.to_complete(table))
 oocbe.common_domains("a.parquet", "b.parquet", values="cost")
 assert_type(oocbe.Table.from_arrow(table), oocbe.Table)
 assert_type(oocbe.StoredTable.from_parquet("a.parquet", "a", memory="1GiB"), oocbe.StoredTable)
+assert_type(oocbe.StoredTable.open("s3://bucket/a").upload("gs://bucket/a"), oocbe.StoredTable)
 packed: oocbe.PackedTable = oocbe.PackedTable.pack(table)
 stored: type[oocbe.StoredTable] | type[oocbe.StoredCompleteTable] = oocbe.StoredTable
 complete: oocbe.CompleteTable = oocbe.CompleteTable.from_array("a", [1, 2], oocbe.MIN_SUM)

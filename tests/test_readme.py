@@ -41,8 +41,9 @@ def test_snippets(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.failed == 0
 
 
-ELSEWHERE = ('Client("tls:', "solve_many(paths")
-"""Of blocks that start processes: tests/cluster and tests/tasks/test_many.py do what they do."""
+ELSEWHERE = ('Client("tls:', "solve_many(paths", '"s3://bucket')
+"""Of blocks that start processes, or ask an object store: tests/cluster, tests/tasks/test_many.py and
+tests/tables/test_object_stores.py do what they do."""
 
 
 def test_every_block_of_python_is_run() -> None:

@@ -71,6 +71,7 @@ def by_ticks(stages, workers, dying):
     done = set()
     clock = 0
     idle = list(range(workers))
+    end_stages(stages, pending, at_work, done)
     while len(done) < len(stages):
         assert clock < 10_000
         for number, s in enumerate(stages):
@@ -99,15 +100,20 @@ def by_ticks(stages, workers, dying):
             idle = sorted([*idle, worker])
             if kind == "serial":
                 pending[number] = [("piece", p) for p in stages[number].pieces]
-        busy = {work[0] for work in at_work if work is not None}
-        moved = True
-        while moved:  # stages without pieces end as soon as those before them
-            moved = False
-            for number, s in enumerate(stages):
-                if number not in done | busy and not pending[number] and set(s.after) <= done:
-                    done.add(number)
-                    moved = True
+        end_stages(stages, pending, at_work, done)
     return clock
+
+
+def end_stages(stages, pending, at_work, done):
+    """Enter what has ended: stages without pieces end as soon as those before them, be it at the beginning."""
+    busy = {work[0] for work in at_work if work is not None}
+    moved = True
+    while moved:
+        moved = False
+        for number, s in enumerate(stages):
+            if number not in done | busy and not pending[number] and set(s.after) <= done:
+                done.add(number)
+                moved = True
 
 
 @settings(max_examples=150)

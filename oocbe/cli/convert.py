@@ -33,6 +33,9 @@ def convert(
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="BYTES", help="Of a table: limit on rows held, such as 2GiB.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Of a table: replace OUT where it is a stored table, or Parquet.")
+    ] = False,
     debug: DebugFlag = False,
 ) -> None:
     """Write FILE to OUT in another format.
@@ -42,7 +45,7 @@ def convert(
     from oocbe.cli.tables import convert_table, is_table
 
     if format is None and is_table(file):
-        convert_table(file, out, values, semiring, memory, to)
+        convert_table(file, out, values, semiring, memory, to, overwrite)
         return
     from oocbe.facade import finite_problem
     from oocbe.model.dcop import Dcop

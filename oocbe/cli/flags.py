@@ -94,7 +94,9 @@ WorkersFlag = Annotated[
 ]
 ClusterFlag = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="ADDRESS", help="Dask scheduler whose workers do so, such as tls://node1:8786."),
+    typer.Option(
+        "--cluster", metavar="ADDRESS", help="Dask scheduler of workers: tls://node1:8786; or slurm:FILE, jobs."
+    ),
 ]
 
 TraceFlag = Annotated[

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from oocbe.cli.output import note, seconds
+from oocbe.system.advance import advance
 from oocbe.system.compilation import SENTENCE, compilation
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class LogObserver(SilentObserver):
     def _log(self) -> None:
         while not self._ended.wait(self._interval):
             known = f"; {self._known}" if self._known else ""
-            doing = SENTENCE if compilation.is_running else self._latest
+            doing = SENTENCE if compilation.is_running else str(advance) or self._latest
             note(f"{seconds(time.monotonic() - self._begin)}: {doing}{known}")
 
 
@@ -198,7 +199,8 @@ class _Doing:
     """What is said before the bucket's name whenever the bar is drawn."""
 
     def __format__(self, spec: str) -> str:
-        return f"{SENTENCE}; " if compilation.is_running else ""
+        doing = SENTENCE if compilation.is_running else str(advance)
+        return f"{doing}; " if doing else ""
 
 
 def observer_for(quiet: bool, verbose: bool) -> SilentObserver:

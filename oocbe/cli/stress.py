@@ -44,14 +44,27 @@ def stress(
     in_order: Annotated[bool, typer.Option("--sorted", help="Tables in the order of their keys.")] = False,
     streams: Annotated[int | None, typer.Option("--streams", min=1, help="Pieces at work at a time.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the tables' values.")] = 0,
+    workers: Annotated[
+        str | None,
+        typer.Option("--workers", metavar="WORKERS", help="Processes that share the work: 2, cpus:4, gpus, gpus:2."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster", metavar="ADDRESS", help="Dask scheduler of workers: tls://node1:8786; or slurm:FILE, jobs."
+        ),
+    ] = None,
     trace: TraceFlag = None,
     json: JsonFlag = False,
     debug: DebugFlag = False,
 ) -> int:
     """Make synthetic tables, apply an operator out of core, and check every row of the result."""
     from oocbe.cli.synth import whole_number
+    from oocbe.cluster.choice import working_with
     from oocbe.errors import UsageError
     from oocbe.settings.machine import peak_memory, resident_memory
+    from oocbe.settings.option_values import parse_bytes, parse_cluster, parse_workers
+    from oocbe.synth.segments import write_table
     from oocbe.synth.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
@@ -70,14 +83,15 @@ def stress(
     first_shape: dict[str, Any] = {"rows": first_rows, "groups": max(1, first_rows // group_rows)}
     first_specs = [replace(spec, **first_shape) for spec in specs]
     used = slice(0, 1 if operator == "maximise" else 2)
-    with closing(ScratchFolder(workdir or default_parent())) as scratch:
+    asked = parse_workers("--workers", workers), parse_cluster("--cluster", cluster), parse_bytes("--memory", memory)
+    with closing(ScratchFolder(workdir or default_parent())) as scratch, working_with(*asked):
         folder = scratch.path
         settings = {"memory": memory, "scratch": folder, "backend": backend, "streams": streams}
         tables = [spec.write(folder / f"first-{spec.own}") for spec in first_specs[used]]
         begin = time.perf_counter()
         _apply(operator, tables, first_specs, folder / "first-result", settings)
         started = time.perf_counter()
-        tables = [spec.write(folder / spec.own) for spec in specs[used]]
+        tables = [write_table(spec, folder / spec.own) for spec in specs[used]]
         note(f"made {', '.join(map(repr, tables))} in {time.perf_counter() - started:.1f} s")
         before = resident_memory()
         written = time.perf_counter()

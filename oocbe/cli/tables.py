@@ -19,14 +19,23 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() == PARQUET
 
 
-def convert_table(file: Path, out: Path, values: str, semiring: str | None, memory: str | None, to: str | None) -> None:
+def convert_table(
+    file: Path,
+    out: Path,
+    values: str,
+    semiring: str | None,
+    memory: str | None,
+    to: str | None,
+    overwrite: bool,
+) -> None:
     """Write a table to OUT: as Parquet where its name ends so, else as a stored table.
 
     to : ``parquet``, or the form of a stored table's chunks: ``packed``, or ``zstd``, which any Zarr library reads.
 
     Raises
     ------
-    UsageError : OUT exists, or a form or semiring that there is not. What reading and writing tables raises.
+    UsageError : OUT exists and is not to be overwritten, or a form or semiring that there is not. What reading and
+        writing tables raises.
     """
     from oocbe.errors import UsageError
     from oocbe.model.semiring import MAX_SUM, SEMIRINGS
@@ -44,15 +53,24 @@ def convert_table(file: Path, out: Path, values: str, semiring: str | None, memo
         if form == "parquet":
             raise UsageError(f"{file} is Parquet already; OUT is to be a stored table, or a problem")
         meant = MAX_SUM if semiring is None else SEMIRINGS[semiring]
-        stored = StoredTable.from_parquet(file, out, values, semiring=meant, memory=memory, codec=form)
+        stored = StoredTable.from_parquet(
+            file, out, values, semiring=meant, memory=memory, codec=form, overwrite=overwrite
+        )
         note(f"wrote {out}: {stored!r}")
         return
     table = StoredTable.open(file)
     if form == "parquet":
-        table.to_parquet(out, values, memory=memory)
+        table.to_parquet(out, values, memory=memory, overwrite=overwrite)
     else:
         meant = table.semiring if semiring is None else SEMIRINGS[semiring]
         StoredTable.save_pieces(
-            out, table.layout, table.dtype, meant, table.chunks(), chunk_rows=table.chunk_rows, codec=form
+            out,
+            table.layout,
+            table.dtype,
+            meant,
+            table.chunks(),
+            chunk_rows=table.chunk_rows,
+            codec=form,
+            overwrite=overwrite,
         )
     note(f"wrote {out}: {table!r}")

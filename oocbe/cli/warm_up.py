@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from oocbe.cli.failures import guarded
 from oocbe.cli.flags import DebugFlag
 from oocbe.cli.output import note, print_rows, seconds
+
+if TYPE_CHECKING:
+    from oocbe.model.problem import Problem
 
 Step = tuple[str, Callable[[], object]]
 
@@ -49,9 +54,13 @@ def _cache() -> str:
 
 def _steps() -> list[Step]:
     """What is compiled for, and small work that needs it; integers and floats have loops of their own."""
+    from itertools import combinations
+
     import numpy as np
 
     import oocbe
+    from oocbe.junction_trees.relevant.answer import CaseAnswer
+    from oocbe.synth.networks import grid_network, random_network
 
     random = np.random.default_rng(1)
     count, values = 10, 3
@@ -80,11 +89,31 @@ def _steps() -> list[Step]:
         semiring=oocbe.SUM_PRODUCT,
         name="warm-up",
     )
+    wide = oocbe.Problem(
+        tuple(oocbe.Variable(f"x{i}", 8) for i in range(6)),
+        tuple(oocbe.Function.from_array(pair, random.random((8, 8))) for pair in combinations(range(6), 2)),
+        semiring=oocbe.SUM_PRODUCT,
+        name="warm-up",
+    )
     chain = tuple(oocbe.Constraint((i, i + 1), np.array([[0, 0]])) for i in range(59))
     long = oocbe.Problem(tuple(oocbe.Variable(f"x{i}", 3) for i in range(60)), constraints=chain, name="warm-up")
     rows = np.argwhere(np.ones((50, 4), dtype=bool))
     one = oocbe.Table.from_rows({"a": 50, "b": 4}, rows, np.arange(len(rows)))
     other = oocbe.Table.from_rows({"b": 4, "c": 50}, rows[:, ::-1], np.arange(len(rows)))
+
+    def searches(scale: float | None) -> None:
+        """What small problems are done without: searches by rows, and elimination of what is left of a problem."""
+        sparse, dense = random_network(40, 6, 0.1, 0.3), random_network(16, 12, 0.7, 0.3)
+        for problem in (sparse, dense, grid_network(9, 4, 0.0), _photographs()):
+            functions = problem.functions if scale is None else [scaled(f, scale) for f in problem.functions]
+            oocbe.solve(replace(problem, functions=tuple(functions)))
+
+    def scaled(f: oocbe.Function, scale: float) -> oocbe.Function:
+        return replace(
+            f,
+            values=np.multiply(f.values, scale, dtype=np.float64),
+            default=None if f.default is None else f.default * scale,
+        )
 
     def solves(problem: oocbe.Problem) -> None:
         for bounds in ("none", "lp", "local-polytope", "auto"):
@@ -106,11 +135,14 @@ def _steps() -> list[Step]:
         oocbe.log_partition(network)
         oocbe.most_probable_explanation(network)
         oocbe.JunctionTree(network).batch([{"x0": 1}, {"x1": 2}])
+        CaseAnswer.of(wide).posteriors(range(6), "cpu")  # as a network whose tree is large is answered
 
     return [
         ("plans", lambda: oocbe.plan(whole)),
         ("solves of integers", lambda: solves(whole)),
         ("solves of reals", lambda: solves(real)),
+        ("searches of integers", lambda: searches(None)),
+        ("searches of reals", lambda: searches(0.37)),
         ("capacities", lambda: solves(packed)),
         ("bounds by mini-buckets", lambda: (oocbe.bound(whole, 3), oocbe.bound(whole, 3, cost_shifting=True))),
         ("counts, the k best, min-marginals", questions),
@@ -118,3 +150,24 @@ def _steps() -> list[Step]:
         ("propagation", lambda: oocbe.propagate(packed)),
         ("operators", operators),
     ]
+
+
+def _photographs(count: int = 90, conflicts: int = 700) -> Problem:
+    """A day of a satellite: photographs by one of three cameras or not at all, and what does not go together."""
+    import numpy as np
+
+    import oocbe
+
+    random = np.random.default_rng(1)
+    variables = tuple(oocbe.Variable(f"x{i}", 4) for i in range(count))
+    nothing = np.zeros((1, 1), dtype=np.int64)
+    weights = [oocbe.Function((v,), nothing, random.integers(1, 20, 1), 0) for v in range(count)]
+    pairs = random.integers(0, count, (conflicts, 2))
+    triples = random.integers(0, count, (conflicts // 4, 3))
+    constraints = [
+        oocbe.Constraint(tuple(map(int, scope)), random.integers(1, 4, (1, len(scope))))
+        for scopes in (pairs, triples)
+        for scope in scopes
+        if len(set(scope.tolist())) == len(scope)
+    ]
+    return oocbe.Problem(variables, tuple(weights), tuple(constraints), name="warm-up")

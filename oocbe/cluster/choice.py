@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oocbe.cluster.local import LocalWorkers
+from oocbe.cluster.slurm import SlurmWorkers
+from oocbe.cluster.slurm_settings import SlurmSettings
 from oocbe.cluster.workers import using
 from oocbe.errors import ClusterError, UnsupportedError, UsageError
 from oocbe.kernels.cpu.threads import thread_count
-from oocbe.settings.option_values import WORKERS
+from oocbe.settings.option_values import SLURM, WORKERS
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -21,11 +24,21 @@ CONNECT_SECONDS = 30.0
 """So long a scheduler may take to answer."""
 
 
-@contextmanager
-def working(options: SolveOptions, client: Client | None = None) -> Iterator[None]:
-    """Within the block, large buckets are shared out to the workers asked for; where none are, nothing changes.
+def working(options: SolveOptions, client: Client | None = None) -> AbstractContextManager[None]:
+    """:func:`working_with` what the options of a solve ask for."""
+    return working_with(options.workers, options.cluster, options.memory, client)
 
-    client : of a Dask cluster, which stays open; it comes before what the options say.
+
+@contextmanager
+def working_with(
+    workers: str | None, cluster: str | None, memory: int | None, client: Client | None = None
+) -> Iterator[None]:
+    """Within the block, large buckets and operations are shared out to workers; where none are asked for, as outside.
+
+    Parameters
+    ----------
+    workers, cluster : as ``--workers`` and ``--cluster`` say. memory : limit of a host, in bytes.
+    client : of a Dask cluster, which stays open; it comes before the others.
 
     Raises
     ------
@@ -33,15 +46,18 @@ def working(options: SolveOptions, client: Client | None = None) -> Iterator[Non
     UnsupportedError : Dask is not installed. ClusterError : the scheduler does not answer.
     """
     if client is not None:
-        with _of_client(client, options.memory):
+        with _of_client(client, memory):
             yield
-    elif options.cluster is not None:
-        if options.workers is not None:
-            raise UsageError(f"workers {options.workers} are of this host, and cluster {options.cluster} has its own")
-        with _connected(options.cluster) as made, _of_client(made, options.memory):
+    elif cluster is not None and cluster.startswith(SLURM):
+        with slurm_workers(Path(cluster.removeprefix(SLURM)), workers, memory) as jobs, using(jobs):
             yield
-    elif options.workers is not None:
-        with local_workers(options.workers, options.memory) as workers, using(workers):
+    elif cluster is not None:
+        if workers is not None:
+            raise UsageError(f"workers {workers} are of this host, and cluster {cluster} has its own")
+        with _connected(cluster) as made, _of_client(made, memory):
+            yield
+    elif workers is not None:
+        with local_workers(workers, memory) as local, using(local):
             yield
     else:
         yield
@@ -65,6 +81,22 @@ def local_workers(text: str, memory: int | None) -> LocalWorkers:
         raise UsageError(f"workers: gpus:{count} are asked for, and this host has {there}")
     devices = tuple(range(count or there))
     return LocalWorkers(len(devices), devices, memory)
+
+
+def slurm_workers(file: Path, text: str | None, memory: int | None) -> SlurmWorkers:
+    """Workers in SLURM jobs, none of which is submitted yet.
+
+    text : how many, as ``--workers`` says.
+
+    Raises
+    ------
+    UsageError : no number of workers, or settings that are none.
+    """
+    found = WORKERS.fullmatch(text or "")
+    count = int(found[2] or 0) if found is not None else 0
+    if found is None or not count or (found[1] or found[3]) == "gpus":
+        raise UsageError(f"cluster slurm:{file}: say how many workers there are to be, by --workers 8 or so")
+    return SlurmWorkers(SlurmSettings.read(file), count, memory)
 
 
 @contextmanager

@@ -7,7 +7,8 @@ takes long would be waited for by all. Simulated with 1,000 workers and measured
 and writing a part cost too much; above, too much is lost with a worker.
 
 Each worker has one segment at work and one waiting, so that none waits for a message. A segment whose worker was lost
-is done again; one whose worker says that memory does not do is halved.
+is done again; one whose worker says that memory does not do is halved. What may be written to disk is shared by the
+segments under way; one that needs more waits until it is alone, and has all of it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from oocbe.cluster.workers import LostWorkError, Workers, cancel
+from oocbe.cluster.workers import DiskShareError, LostWorkError, Workers, cancel
 from oocbe.errors import ClusterError, DiskError, ResourceError
 from oocbe.settings.tuning import tuning
 from oocbe.system.deadline import Deadline
@@ -62,10 +63,11 @@ class Pace:
 
 @dataclass
 class _Attempt(Generic[Segment]):
-    """A segment, and how often its worker was lost."""
+    """A segment, how often its worker was lost, and whether it is done while no other is."""
 
     segment: Segment
     lost: int = 0
+    is_alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,14 @@ class Dispatch(Generic[Segment, Result]):
     Attributes
     ----------
     name : of all of them, for people.
-    submit : has the workers begin with one. done : is told what came of one; the order is that in which they end.
+    submit : has the workers begin with one, told how many there may be at a time, which share the disk.
+    done : is told what came of one; the order is that in which they end.
     halves : smaller segments in the place of one for which memory could not be had; raises where there are none.
     deadline : when to give up.
     """
 
     name: str
-    submit: Callable[[Segment], Future[Result]]
+    submit: Callable[[Segment, int], Future[Result]]
     done: Callable[[Segment, Result], None]
     halves: Callable[[Segment, Exception], Iterable[Segment]]
     deadline: Deadline
@@ -95,22 +98,28 @@ class Dispatch(Generic[Segment, Result]):
         TimeLimitError : the deadline came. Errors of a segment, and of ``done``, end all of them.
         """
         again: deque[_Attempt[Segment]] = deque()
+        alone: deque[_Attempt[Segment]] = deque()
         running: dict[Future[Result], _Attempt[Segment]] = {}
         try:
             while True:
-                while len(running) < UNDER_WAY * max(1, workers.count):
+                most = UNDER_WAY * max(1, workers.count)
+                while len(running) < most:
                     attempt = again.popleft() if again else _next(segments)
                     if attempt is None:
                         break
-                    running[self.submit(attempt.segment)] = attempt
+                    running[self.submit(attempt.segment, most)] = attempt
                 if not running:
-                    return
+                    if not alone:
+                        return
+                    attempt = alone.popleft()
+                    running[self.submit(attempt.segment, 1)] = attempt
                 self.deadline.check()
                 workers.check()
                 with waiting(CALLER, "wait for workers"):
                     ended = wait(running, LOOK_SECONDS, FIRST_COMPLETED).done
                 for future in ended:
-                    again.extend(self._ended(future, running.pop(future)))
+                    for left in self._ended(future, running.pop(future)):
+                        (alone if left.is_alone else again).append(left)
         finally:
             cancel(list(running))
 
@@ -124,7 +133,11 @@ class Dispatch(Generic[Segment, Result]):
                     f"{self.name}: {MOST_TRIES} workers were lost with the same segment, the last one so: {error}. "
                     "Where the system ended them for want of memory, give less --memory or fewer --workers"
                 ) from None
-            return [_Attempt(attempt.segment, attempt.lost + 1)]
+            return [_Attempt(attempt.segment, attempt.lost + 1, attempt.is_alone)]
+        except DiskShareError:
+            if attempt.is_alone:
+                raise
+            return [_Attempt(attempt.segment, attempt.lost, is_alone=True)]
         except DiskError:
             raise
         except (ResourceError, MemoryError) as error:

@@ -9,12 +9,18 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from oocbe.errors import DiskError
+
 Told = TypeVar("Told")
 Result = TypeVar("Result")
 
 
 class LostWorkError(Exception):
     """Work whose worker ended before its result was here: it is to be done again."""
+
+
+class DiskShareError(DiskError):
+    """A segment would write more than its share of what all of them may: it is to be done again when it is alone."""
 
 
 class Workers(Protocol):

@@ -80,12 +80,12 @@ class CompleteBucket:
 
     def eliminate(self, functions: Sequence[BucketFunction]) -> NDArray[Any]:
         """Values of the result (cells,), where the kernels work."""
-        place = {v: i for i, v in enumerate(self._axes)}
         here = [BucketFunction(f.scope, self._kernels.upload(f.values), f.strides) for f in functions]
-        return self._call(self._fused(here, place), self._axes, self._eliminated)
+        return self._call(self.fused(here), self._axes, self._eliminated)
 
-    def _fused(self, functions: list[BucketFunction], place: dict[int, int]) -> list[BucketFunction]:
-        """Fewer functions with the same combination."""
+    def fused(self, functions: Sequence[BucketFunction]) -> list[BucketFunction]:
+        """Fewer functions with the same combination, whose values are where the kernels work."""
+        place = {v: i for i, v in enumerate(self._axes)}
         limit = max(FUSED_CELLS, self.joined_cells // FUSED_PART)
         groups: list[tuple[set[int], list[BucketFunction]]] = []
         # The largest first: a small one joins the group that grows least by it.

@@ -81,6 +81,7 @@ def complete_in_memory(
     :meth:`CompleteTable.from_table`. Errors as for it and for :func:`in_memory`.
     """
     if isinstance(table, StoredTable) and dtype is not None:
+        table.refuse_duplicates()
         wanted = table.scope if scope is None else scope
         return CompleteTable.from_pieces(table.layout, table.chunks(), table.semiring, wanted, dtype)
     found = in_memory(table)

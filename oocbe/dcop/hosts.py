@@ -306,4 +306,6 @@ def _hand_over(utility: Utility, store: MessageStore) -> None:
         if isinstance(message, Message):
             content = message.cells() if message.is_complete else message.rows_on_hand()
             store.hand_over(message)
-            table.content = content.path if isinstance(content, StoredTable | StoredCompleteTable) else to_host(content)
+            table.content = (
+                content.folder if isinstance(content, StoredTable | StoredCompleteTable) else to_host(content)
+            )

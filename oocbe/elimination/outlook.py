@@ -8,9 +8,10 @@ from oocbe.elimination.plan.plan import Plan, make_plan
 from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.logarithms import in_logarithms
 from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.penalties import with_penalties_forbidden
 from oocbe.elimination.preparation.propagated import propagated, what_went
-from oocbe.elimination.search.row_rounds import FEW_ROWS, rows_to_come
-from oocbe.elimination.search.smaller import smaller
+from oocbe.elimination.search.row_results import FEW_ROWS, rows_to_come
+from oocbe.elimination.search.smaller import is_easy, smaller
 from oocbe.elimination.search.sums_of_logarithms import prefers_logarithms
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
@@ -21,7 +22,8 @@ from oocbe.settings.options import SolveOptions
 def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     """Propagate, reduce, choose an order, predict what it costs, and try some rows; errors as for :func:`make_plan`."""
     semiring = options.semiring or problem.semiring
-    problem, left = propagated(narrowed(problem.in_semiring(semiring)), options)
+    whole = narrowed(problem.in_semiring(semiring))
+    problem, left = propagated(with_penalties_forbidden(whole, options), options)
     if prefers_logarithms(problem, options):
         problem = in_logarithms(problem)
         options, semiring = replace(options, semiring=None), problem.semiring
@@ -29,7 +31,7 @@ def plan_solve(problem: Problem, options: SolveOptions) -> Plan:
     if options.bounds != "auto" or not plan.bounds or not applies_to(semiring):
         return plan
     target = problem.in_semiring(semiring)
-    if (reduced := smaller(target, options) or smaller(target, options, [plan.choice])) is not None:
+    if not is_easy(target) and (reduced := smaller(target, options)) is not None:
         target = reduced.problem
         plan = replace(
             make_plan(target, options), propagation="; ".join(filter(None, (plan.propagation, reduced.said)))

@@ -26,6 +26,7 @@ from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.negate import negated
+from oocbe.elimination.preparation.penalties import with_penalties_forbidden
 from oocbe.elimination.preparation.propagated import propagated
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.restrict import Restriction
@@ -37,9 +38,11 @@ from oocbe.elimination.search.incumbent_search import beside_elimination
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.outcome import result_of_bounds, result_of_elimination, result_of_nothing
 from oocbe.elimination.search.race import Race, RaceWinner
-from oocbe.elimination.search.row_rounds import RowRounds, result_by_rows
+from oocbe.elimination.search.row_results import opening_result, result_by_rows
+from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.search_statistics import Statistics
-from oocbe.elimination.search.smaller import Smaller, smaller
+from oocbe.elimination.search.smaller import Smaller, is_easy, smaller
+from oocbe.elimination.search.whole_steps import WholeSteps
 from oocbe.errors import (
     FloatRangeError,
     RequestedEndError,
@@ -54,6 +57,7 @@ from oocbe.pruning.dominance import applies_to
 from oocbe.results.result import Result
 from oocbe.settings.machine import peak_memory
 from oocbe.settings.options import SolveOptions
+from oocbe.system.compilation import working_time
 from oocbe.system.deadline import Deadline, unlimited
 from oocbe.system.interruption import Interruption, listening
 from oocbe.tables.faults import passing
@@ -63,11 +67,7 @@ if TYPE_CHECKING:
     from oocbe.pruning.row_reduction import Reduction
 
 
-def solve(
-    problem: Problem,
-    options: SolveOptions,
-    observer: Observer | None = None,
-) -> Result:
+def solve(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> Result:
     """Solve a problem exactly by bucket elimination.
 
     Parameters
@@ -102,7 +102,7 @@ def solve(
     left, history = Restriction.of_all(whole), History(observer, begin)
     with listening() as interruption:
         try:
-            problem, left = propagated(whole, options)
+            problem, left = propagated(with_penalties_forbidden(whole, options), options)
             check_linear(problem, semiring)
             told: PassingOn = Lifting(history, left)
             result = None
@@ -141,6 +141,9 @@ def _solved(
     interruption: Interruption,
 ) -> Result:
     """The result of a problem that was checked, kept in the work folder where there is one."""
+    if (steps := WholeSteps.of(problem, options)) is not None:
+        found = _solved(steps.problem, semiring, steps.options, steps.telling(observer), begin, interruption)
+        return steps.in_floats(found)
     with open_run(problem, options) as run:
         if run.result is None:
             # Where propagation has left no variable, the answer is there, and no limit that came since takes it away.
@@ -205,34 +208,32 @@ class _Solving:
         statistics = replace(self._statistics, stopped=why)
         dtype = value_dtype(problem, self.semiring).name
         result = result_of_bounds(problem, options, self._known, statistics, dtype, self._backend)
-        seconds = self._statistics.seconds
-        return replace(result, status="interrupted", seconds=seconds) if result.status == "limit" else result
+        return replace(result, status="interrupted", seconds=statistics.seconds) if result.status == "limit" else result
 
     def solve(self) -> Result:
         """By elimination alone, or with bounds, or first the one and then the other."""
-        options, problem = self.options, self.problem
+        options, problem, begin = self.options, self.problem, working_time()
         dtype = value_dtype(problem, self.semiring)
         bounded = bool(problem.variables) and applies_to(self.semiring) and options.bounds != "none"
         bounded = bounded and options.tables != "complete"
-        begin = time.perf_counter()
         if not bounded:
             choices = self.run.orders(self._orders)
-            return self._eliminate(choices, time.perf_counter() - begin)
+            return self._eliminate(choices, working_time() - begin)
         found: list[Incumbent] = []
         spent, rows = 0.0, RowRounds(self._target, options, self.deadline, self.reduction)
         if options.bounds == "auto":
             try:
-                left = None if self.reduction else smaller(problem, options, None, rows)
-                if left is None:
-                    choices = self.run.orders(lambda: easy_orders(problem, options))
-                    if choices:
-                        self.observer.order_chosen(choices[0], False)
-                    left = None if self.reduction else smaller(problem, options, choices, rows)
-                if left is not None:
-                    return self._solved_smaller(left, time.perf_counter() - begin)
+                if options.order == "auto" and options.workdir is None and not is_easy(problem):
+                    if not self.reduction and (left := smaller(problem, options, rows)):
+                        return self._solved_smaller(left, working_time() - begin)
+                    if result := opening_result(problem, rows, options, self._knowledge_of(found)):
+                        return result
+                choices = self.run.orders(lambda: easy_orders(problem, options))
+                if choices:
+                    self.observer.order_chosen(choices[0], False)
             except TimeLimitError:
                 choices = []  # the search with bounds says what is known, and finds an assignment
-            rows.order_seconds = spent = time.perf_counter() - begin
+            rows.order_seconds = spent = working_time() - begin - rows.seconds
             if choices and needs_no_bounds(problem, self.semiring, choices[0], options):
                 known = self._knowledge_of(found)
                 result = result_by_rows(problem, rows, choices[0], options, known, spent)
@@ -246,8 +247,7 @@ class _Solving:
         from oocbe.elimination.search.attempts_without_bounds import AttemptsWithoutBounds  # not for an easy solve
         from oocbe.elimination.search.bounded import BoundedSolve
 
-        known = self._knowledge_of(found)
-        speed = speed_of(options.backend)
+        known, speed = self._knowledge_of(found), speed_of(options.backend)
         others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, speed)
         search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others, rows)
         search.statistics.seconds["order"] = spent
@@ -256,7 +256,7 @@ class _Solving:
             search.run()
         except (UnsupportedError, ValueRangeError) as error:
             # Elimination can do what a relaxation may not be able to write down; where it cannot, it says so itself.
-            result = self._eliminate(self._orders(), time.perf_counter() - begin)
+            result = self._eliminate(self._orders(), working_time() - begin)
             return replace(result, notes=(*result.notes, f"solved without bounds: {error}"))
         seconds = search.statistics.seconds
         seconds["forward"] += others.given_up_seconds

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,9 @@ LARGEST_TABLE = 2**27
 
 MOST_BY_DEFAULT = 2**20
 """Probabilities that defaults stand for, in a whole file, besides one for each of its bytes: listed ones take more."""
+
+SHOWN_NAMES = 8
+"""Variables that a message names at most."""
 
 MOST_DIMENSIONS = 64
 """Axes that an array can have."""
@@ -84,11 +88,23 @@ def parse(text: Text) -> Problem:
     for v, variable in enumerate(network.variables):
         if v not in network.functions:
             raise lexer.error(f"the file ends, expected the probability of variable {variable.name!r}")
+    _refuse_cycles(network)
     functions = tuple(network.functions.values())
     title = text.stem if name in ("", "unknown") else name
     return Problem(
         tuple(network.variables), functions, constant=MAX_PRODUCT.one, semiring=MAX_PRODUCT, name=title
     )  # fmt: skip
+
+
+def _refuse_cycles(network: _Network) -> None:
+    """Refuse parents that are among their own descendants: the product of such probabilities is no distribution."""
+    parents = {v: {int(p) for p in function.scope} - {v} for v, function in network.functions.items()}
+    try:
+        TopologicalSorter(parents).prepare()
+    except CycleError as error:
+        names = [network.variables[v].name for v in error.args[1]]
+        shown = " -> ".join(names if len(names) <= SHOWN_NAMES else [*names[:SHOWN_NAMES], "…"])
+        raise network.lexer.error(f"the file ends, and parents go round in a circle: {shown}") from None
 
 
 def _pass_properties(lexer: Lexer) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
-from oocbe.model.parts import Function
+from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 
@@ -21,19 +24,30 @@ MOST_DIGITS = 17
 """Digits of a cost, together with its decimals, that toulbar2 surely holds."""
 
 
+_MARKS = re.compile(r"[\s\x00-\x1f\x7f\"\\{}\[\],:]")
+"""What toulbar2 ends a name at, in quotes as well, or takes for something else."""
+
+_NUMBER = re.compile(r"[\d+.-]")
+"""What a name begins with that toulbar2 takes for a number, and refuses."""
+
+
 def render(problem: Problem) -> str:
     """The problem as a cfn, with the names of variables and values; integers stay integers, floats keep all digits.
 
+    Names that toulbar2 would not read are changed: marks in them and numbers at their beginning become ``_`` and get
+    one in front.
+
     Raises
     ------
-    UnsupportedError : neither costs to minimise nor values to maximise by sums, a name that the format cannot quote, an
-        upper bound that single costs pass although others make up for it, or a linear constraint over too much.
+    UnsupportedError : neither costs to minimise nor values to maximise by sums, an upper bound that single costs pass
+        although others make up for it, or a linear constraint over too much.
     """
     if problem.semiring not in (MIN_SUM, MAX_SUM):
         raise UnsupportedError(
             f"{problem.name}: the cfn format holds costs to add and optimise, not a {problem.semiring} problem; "
             "convert its values to costs first"
         )
+    problem = _with_plain_names(problem)
     minimises = problem.semiring == MIN_SUM
     limit = _limit(problem) if minimises else _floor(problem)
     variables = []
@@ -59,7 +73,7 @@ def render(problem: Problem) -> str:
     if problem.constant:
         parts.append(((), np.zeros((0, 0), dtype=np.int64), [], problem.constant))
     mustbe = f"{'<' if minimises else '>'}{_with_decimals(limit, problem)}"
-    lines = ["{", f'"problem": {{"name": {_quoted(problem.name or "problem")}, "mustbe": "{mustbe}"}},']
+    lines = ["{", f'"problem": {{"name": {_quoted(_plain([problem.name or "problem"])[0])}, "mustbe": "{mustbe}"}},']
     lines += ['"variables": {', ",\n".join(variables), "},", '"functions": {']
     bodies = [_body(problem, number, *part) for number, part in enumerate(parts)]
     return "\n".join([*lines, ",\n".join(bodies), "}", "}"]) + "\n"
@@ -108,9 +122,35 @@ def _with_decimals(limit: int | float, problem: Problem) -> str:
 
 
 def _quoted(name: str) -> str:
-    if '"' in name or "\\" in name or any(ord(c) < 32 for c in name) or not name:
-        raise UnsupportedError(f"the name {name!r} cannot be quoted in the cfn format; rename it")
     return f'"{name}"'
+
+
+def _with_plain_names(problem: Problem) -> Problem:
+    """The problem with names that toulbar2 reads; labels that are but the values' numbers are left out."""
+    names = _plain(v.name if v.name != str(place) else "" for place, v in enumerate(problem.variables))
+    variables = []
+    for place, (variable, name) in enumerate(zip(problem.variables, names, strict=True)):
+        numbered = variable.labels is None or variable.labels == tuple(map(str, range(variable.size)))
+        own = variable.name if variable.name == str(place) else name
+        variables.append(Variable(own, variable.size, None if numbered else tuple(_plain(variable.labels or ()))))
+    return replace(problem, variables=tuple(variables))
+
+
+def _plain(names: Iterable[str]) -> list[str]:
+    """Names without what toulbar2 does not read in them; those of different ones differ."""
+    given = list(names)
+    plain = [_MARKS.sub("_", name) for name in given]
+    plain = [f"_{name}" if not name or _NUMBER.match(name) else name for name in plain]
+    taken = {name for name, own in zip(given, plain, strict=True) if name == own}
+    for place, name in enumerate(plain):
+        if name == given[place]:
+            continue
+        number = 1
+        while plain[place] in taken:
+            number += 1
+            plain[place] = f"{name}_{number}"
+        taken.add(plain[place])
+    return plain
 
 
 def _ends(function: Function) -> tuple[int | float, int | float]:

@@ -70,8 +70,11 @@ class _Reader:
         constraints: list[Constraint] = []
         read = 0
         while self._next < len(self._tokens):
+            first = self._next
             weight = self._weight(top, has_header)
             literals, largest = self._clause(count, largest)
+            if self._weighted and not has_header:
+                self._refuse_lines(first)
             read += 1
             scope = tuple(sorted(literals))
             falsifying = np.array([[literals[v] for v in scope]], dtype=np.int64).reshape(1, len(scope))
@@ -115,7 +118,7 @@ class _Reader:
         place = self._take()
         if not has_header and self._text.raw(place) == b"h":
             return None
-        weight = self._text.integer(place, "a weight, at least 0" if has_header else "h or a weight, at least 0", 0)
+        weight = self._text.integer(place, "a weight" if has_header else "h or a weight", 0)
         return None if top is not None and weight >= top else weight
 
     def _clause(self, count: int | None, largest: int) -> tuple[dict[int, int], int]:
@@ -127,6 +130,14 @@ class _Reader:
             literals[v] = value if literals.get(v, value) == value else -1
             largest = max(largest, v + 1)
         return literals, largest
+
+    def _refuse_lines(self, first: int) -> None:
+        """Refuse a clause of the new form that goes on behind its line: a 0 is missing, and the next one is eaten."""
+        text, last = self._text, self._tokens[self._next - 1]
+        if text.data.find(b"\n", text.starts[self._tokens[first]], text.starts[last]) >= 0:
+            start = self._tokens[first]
+            line = next(token for token in self._tokens[first:] if text.line(token) != text.line(start))
+            raise text.error(line, f"found {text.shown(line)}, expected 0 at the end of the clause on the line before")
 
 
 def render_cnf(problem: Problem) -> str:

@@ -38,6 +38,9 @@ _CONTROL[:32] = True
 _CONTROL[127] = True
 _CONTROL &= ~_SPACES
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What editors of Windows write in front of UTF-8; it says nothing."""
+
 
 class Text:
     """The tokens of one file.
@@ -54,7 +57,7 @@ class Text:
 
     def __init__(self, path: str | Path, data: bytes) -> None:
         self.path = str(path)
-        self._data = data
+        self._data = data = data.removeprefix(BYTE_ORDER_MARK)
         self._codes: NDArray[np.uint8] = np.frombuffer(data, dtype=np.uint8)
         control = _CONTROL[self._codes]
         if control.any():

@@ -9,6 +9,7 @@ gives a max-product problem, and writing drops the difference between max-produc
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +27,19 @@ LARGEST_TABLE = 2**27
 EXACT_INTEGER = 2**53
 """Integers up to here are doubles, too."""
 
+_COMMENTS = re.compile(rb"#[^\n]*")
+
 KINDS = ("MARKOV", "BAYES")
 """Kinds of networks, as the first word names them."""
 
 
 def parse(text: Text) -> Problem:
-    """Read a network as a max-product problem; FormatError with the line where it is malformed."""
+    """Read a network as a max-product problem; FormatError with the line where it is malformed.
+
+    What follows a ``#`` on a line is left out: pyAgrum writes names so.
+    """
+    if b"#" in text.data:
+        text = Text(text.path, _COMMENTS.sub(b"", text.data))  # lines stay
     kind = text.word(0, "MARKOV or BAYES")
     if kind.upper() not in KINDS:
         raise text.error(0, f"found {text.shown(0)}, expected MARKOV or BAYES")

@@ -13,10 +13,13 @@ from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.conditioning import Conditioned, condition
 from oocbe.junction_trees.device_sweeps import sweep_of, takes_device
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
+from oocbe.junction_trees.relevant.case_by_case import answer_cases
+from oocbe.junction_trees.relevant.factors import written_out
 from oocbe.junction_trees.stored.answers import sweep_stored
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.pictures.html import first_words
 from oocbe.pictures.shown import Shown
+from oocbe.settings.machine import available_memory
 from oocbe.system.deadline import look
 
 EXACT, IMPOSSIBLE = "exact", "impossible"
@@ -30,6 +33,14 @@ CONDITIONING_SECONDS, VARIABLE_SECONDS = 0.002, 0.0003
 
 WORTHWHILE = 0.8
 """Share of the whole tree's work from which on a tree of its own is no gain for a group."""
+
+LEAST_ALONE, ALONE_TIMES = 0.02, 4.0
+"""Seconds of a case with the whole tree from which cases are tried each by itself; and how many times what making a
+tree for a group takes at least they may take together."""
+
+SMALL_TIMES = 3.0
+"""How many times what a case of a large block takes each case of a small group does, about: blocks are smaller, and
+trees of groups are made in vain."""
 
 CONDITIONED_BYTES = 1 << 30
 """Bytes that the rows of a group's tree may take; it is smaller than the whole one, or not used."""
@@ -92,7 +103,15 @@ def sweep_cases(
     rest = np.ones(len(cases), dtype=bool)
     is_there = isinstance(tree, CompiledTree) and takes_device(tree, len(cases), backend)
     seconds = tree.work * (DEVICE_SECONDS_OF_WORK if is_there else SECONDS_OF_WORK)
-    for group, conditioned in _conditioned_groups(tree, cases, targets, seconds):
+    if isinstance(tree, CompiledTree) and not is_there:
+        for group, answers in _groups_alone(tree, cases, targets, seconds):
+            rest[group] = False
+            found[group], logarithms[group] = answers
+        if not rest.any():
+            return found, logarithms
+    kept = np.flatnonzero(rest)
+    for own, conditioned in _conditioned_groups(tree, cases.some(kept), targets, seconds):
+        group = kept[own]
         rest[group] = False
         found[group], logarithms[group] = _sweep_conditioned(sizes, conditioned, cases.some(group), targets, backend)
     if rest.all() and isinstance(tree, CompiledTree):
@@ -104,6 +123,20 @@ def sweep_cases(
         sweep = sweep_of(tree, cases.some(np.flatnonzero(rest)), targets, backend)
         found[rest], logarithms[rest] = sweep.posteriors, sweep.logarithms
     return found, logarithms
+
+
+def _groups_alone(
+    tree: CompiledTree, cases: Cases, targets: Sequence[int], case_seconds: float
+) -> Iterator[tuple[NDArray[np.int64], tuple[NDArray[np.float64], NDArray[np.float64]]]]:
+    """Groups too small for a tree of their own whose cases take less each by itself than with the whole tree."""
+    factors = written_out(tree.problem) if case_seconds >= LEAST_ALONE and not tree.is_log else None
+    if factors is None:
+        return
+    for group in _groups(cases):
+        most = min(ALONE_TIMES * _effort(tree), len(group) * SMALL_TIMES * case_seconds)
+        answers = answer_cases(factors, cases.some(group), targets, most, available_memory(), "cpu")
+        if answers is not None:
+            yield group, answers
 
 
 def _conditioned_groups(
@@ -122,7 +155,7 @@ def _conditioned_groups(
         pattern = cases.observed[group[0]] != UNOBSERVED
         observed = np.flatnonzero(pattern).tolist()
         saved = len(group) * case_seconds
-        effort = CONDITIONING_SECONDS + len(tree.problem.variables) * VARIABLE_SECONDS
+        effort = _effort(tree)
         if not (observed or isinstance(tree, StoredTree)) or saved < effort:
             continue
         needed = frozenset({*targets, *cases.likelihoods} - set(observed))
@@ -136,6 +169,11 @@ def _conditioned_groups(
         made = known[key]
         if made is not None:
             yield group, made
+
+
+def _effort(tree: CompiledTree | StoredTree) -> float:
+    """Seconds that making a tree for a group takes at least, about."""
+    return CONDITIONING_SECONDS + len(tree.problem.variables) * VARIABLE_SECONDS
 
 
 def _groups(cases: Cases) -> list[NDArray[np.int64]]:

@@ -25,17 +25,12 @@ from oocbe.elimination.orders.primal_graph import PrimalGraph, listed_separators
 from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.compiled import CompiledTree, tree_of
+from oocbe.junction_trees.dense_factors import MOST_CELLS, DenseFactor, adds_up_to_one, dense_factor
+from oocbe.junction_trees.relevance import relevant
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import WeightTable, value_kind
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
-from oocbe.model.semiring import LOG_SUM_EXP
-
-MOST_CELLS = 1 << 20
-"""Cells of a factor with observed variables: each is looked at for every set of observed variables."""
-
-ROUNDINGS = 4
-"""Roundings by which each number of conditional probabilities may be off, for their sum to be 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,15 +71,6 @@ class Conditioned:
     scalars: tuple[Input, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class _Factor:
-    """A function or constraint: float64 weights with an axis a variable of the scope, and a logarithm beside them."""
-
-    scope: tuple[int, ...]
-    weights: NDArray[np.float64]
-    logarithm: float
-
-
 def condition(
     tree: CompiledTree | StoredTree, observed: Collection[int], targets: Collection[int], most_cost: float, memory: int
 ) -> Conditioned | None:
@@ -107,7 +93,10 @@ def condition(
     functions, constraints, mixed = [], [], []
     for part in kept:
         if seen & set(part.scope):
-            mixed.append(_factor(problem, part))
+            factor = dense_factor(problem, part)
+            if factor is None:
+                return None
+            mixed.append(factor)
             scope = tuple(number[v] for v in part.scope if v in number)
             # No tuple is forbidden, but the order has to know which variables meet.
             constraints.append(Constraint(scope, np.zeros((0, len(scope)), dtype=np.int64)))
@@ -158,52 +147,17 @@ def _relevant(
     problem: Problem, parts: Sequence[Function | Constraint], seen: Collection[int], targets: Collection[int]
 ) -> tuple[list[Function | Constraint], set[int]]:
     """The parts that are left where barren variables are dropped, and these."""
-    uses: list[set[int]] = [set() for _ in problem.variables]
-    for i, part in enumerate(parts):
-        for v in part.scope:
-            uses[v].add(i)
-    dropped: set[int] = set()
-    gone: set[int] = set()
-    waiting = [v for v in range(len(uses)) if v not in seen and v not in targets]
-    while waiting:
-        v = waiting.pop()
-        if v in gone or len(uses[v]) != 1:
-            continue
-        part = parts[next(iter(uses[v]))]
-        if not isinstance(part, Function) or not _adds_up_to_one(problem, part, v):
-            continue
-        dropped.update(uses[v])
-        gone.add(v)
-        for u in part.scope:
-            uses[u] -= dropped
-            if u not in seen and u not in targets:
-                waiting.append(u)
-    return [part for i, part in enumerate(parts) if i not in dropped], gone
+    scopes = [[v for v in part.scope if v not in seen] for part in parts]
+    left, gone = relevant(scopes, range(len(parts)), targets, lambda f, v: _adds_up_to_one(problem, parts[f], v))
+    return [parts[f] for f in sorted(left)], set(gone)
 
 
-def _adds_up_to_one(problem: Problem, f: Function, v: int) -> bool:
+def _adds_up_to_one(problem: Problem, part: Function | Constraint, v: int) -> bool:
     """Whether a function's weights, added up over one variable, are 1 for all values of the others."""
-    if math.prod(problem.sizes[u] for u in f.scope) > MOST_CELLS:
+    if not isinstance(part, Function) or math.prod(problem.sizes[u] for u in part.scope) > MOST_CELLS:
         return False
-    factor = _factor(problem, f)
-    sums = factor.weights.sum(axis=f.scope.index(v)) * math.exp(factor.logarithm)
-    margin = ROUNDINGS * problem.sizes[v] * float(np.finfo(np.float64).eps)
-    return bool((np.abs(sums - 1.0) <= margin).all())
-
-
-def _factor(problem: Problem, part: Function | Constraint) -> _Factor:
-    """A part's weights between 0 and 1, and the logarithm of what they were divided by."""
-    if isinstance(part, Constraint):
-        return _Factor(part.scope, part.to_array(problem.sizes).astype(np.float64), 0.0)
-    values, feasible = part.to_array(problem.sizes)
-    if not feasible.any():
-        return _Factor(part.scope, np.zeros(values.shape), 0.0)
-    if problem.semiring == LOG_SUM_EXP:
-        greatest = float(values[feasible].max())
-        return _Factor(part.scope, np.where(feasible, np.exp(values - greatest), 0.0), greatest)
-    exponent = math.frexp(float(values[feasible].max()))[1]
-    weights = np.where(feasible, np.ldexp(values.astype(np.float64), -exponent), 0.0)
-    return _Factor(part.scope, weights, exponent * math.log(2))
+    factor = dense_factor(problem, part)
+    return factor is not None and adds_up_to_one(factor.weights, part.scope.index(v), factor.logarithm)
 
 
 def _order(problem: Problem, known: Sequence[int]) -> tuple[list[int], list[list[int]]]:
@@ -229,7 +183,7 @@ def _least_work(problem: Problem, order: Sequence[int], separators: Sequence[Seq
 
 def _input(
     problem: Problem,
-    factor: _Factor,
+    factor: DenseFactor,
     place: dict[int, int],
     seen: Collection[int],
     number: dict[int, int],

@@ -7,16 +7,14 @@ their values. The probability of that evidence, relative to that of the case, ti
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import LimitError
-from oocbe.junction_trees.batches import sweep_cases
-from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.evidence import UNOBSERVED, Cases
-from oocbe.junction_trees.stored.tree import StoredTree
+from oocbe.model.problem import Problem
 from oocbe.system.deadline import look
 
 MOST_NUMBERS = 1 << 27
@@ -25,24 +23,23 @@ MOST_NUMBERS = 1 << 27
 PIECE_NUMBERS = 1 << 22
 """Numbers of the evidence that is swept over at a time: 32 MiB, a number for each variable of the problem a case."""
 
+Sweep = Callable[[Cases, Sequence[int]], tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""What answers cases, as :meth:`oocbe.junction_trees.single_case.SingleCase.sweep` does."""
 
-def joint_of_cases(
-    tree: CompiledTree | StoredTree, cases: Cases, variables: Sequence[int], backend: str = "cpu"
-) -> NDArray[np.float64]:
+
+def joint_of_cases(problem: Problem, sweep: Sweep, cases: Cases, variables: Sequence[int]) -> NDArray[np.float64]:
     """Joint posteriors of different variables: float64 (cases, size of each), 0 in impossible cases.
-
-    backend : as for :func:`oocbe.junction_trees.batches.sweep_cases`.
 
     Raises
     ------
     LimitError : more numbers than :data:`MOST_NUMBERS`. TimeLimitError : the deadline came.
     """
-    sizes = tree.problem.sizes
+    sizes = problem.sizes
     shape = [sizes[v] for v in variables]
     numbers = float(np.prod(shape, dtype=np.float64))
     if len(cases) * numbers > MOST_NUMBERS:
         raise LimitError(
-            f"{tree.problem.name}: the joint posterior of {len(variables)} variables has {numbers:.3g} numbers a "
+            f"{problem.name}: the joint posterior of {len(variables)} variables has {numbers:.3g} numbers a "
             f"case, more than {MOST_NUMBERS:,} in all; ask for fewer variables or cases at a time"
         )
     asked = max(variables, key=lambda v: sizes[v])
@@ -62,7 +59,7 @@ def joint_of_cases(
             contradicts |= (part.observed[:, v] != UNOBSERVED) & (part.observed[:, v] != values)
             part.observed[:, v] = values
         left = np.flatnonzero(~contradicts)
-        found[rows[left]], logarithms[rows[left]] = sweep_cases(tree, part.some(left), [asked], backend)
+        found[rows[left]], logarithms[rows[left]] = sweep(part.some(left), [asked])
     weights = logarithms.reshape(len(cases), many)
     greatest = weights.max(axis=1, keepdims=True)
     shares = np.exp(weights - np.where(greatest == -np.inf, 0.0, greatest))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,7 @@ from oocbe.elimination.preparation.arity import narrowed
 from oocbe.elimination.preparation.temperature import weighted
 from oocbe.errors import UnsupportedError, UsageError
 from oocbe.io.registry import read
-from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult, sweep_cases
-from oocbe.junction_trees.calibration import Calibration
+from oocbe.junction_trees.batches import EXACT, IMPOSSIBLE, BatchResult
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.counts import expected_counts
 from oocbe.junction_trees.device_sweeps import usable_backend
@@ -25,8 +24,8 @@ from oocbe.junction_trees.evidence import likelihood as checked_likelihood
 from oocbe.junction_trees.explanations import Explanation, marginal_map
 from oocbe.junction_trees.joints import joint_of_cases
 from oocbe.junction_trees.making import make_or_store, room_of
+from oocbe.junction_trees.single_case import SingleCase, large_cost
 from oocbe.junction_trees.storage import open_tree, save_tree
-from oocbe.junction_trees.stored.answers import StoredCalibration
 from oocbe.junction_trees.stored.tree import StoredTree
 from oocbe.junction_trees.weights import tabulated
 from oocbe.model.names import value_index, variable_index
@@ -41,6 +40,8 @@ SPACES = ("auto", "log")
 class JunctionTree:
     """A problem compiled to a tree of cliques, for many questions about its probabilities.
 
+    A large one is made when it is needed: probabilities given one case, or a few, are often found without it.
+
     Parameters
     ----------
     problem : the problem, or a path that :func:`oocbe.read` accepts. Its values are weights where they are multiplied;
@@ -48,8 +49,8 @@ class JunctionTree:
     order : ``auto``, a heuristic's name, a file of variable names, or a sequence of all variables' names.
     memory : bytes that the tree's rows may take, such as ``"2GiB"``; None: 80 % of what there is. A tree of more rows
         is made on disk, and swept over from there.
-    backend : where batches are swept over: ``cpu``, ``cuda``, or ``auto``, which takes those with enough to do to a
-        device that is there. Other questions, trees in logarithms, and cases that need these, are for the CPU.
+    backend : where batches are swept over, and large cliques without rows joined: ``cpu``, ``cuda``, or ``auto``,
+        which takes those with enough to do to a device that is there. All else is for the CPU.
     space : one of :data:`SPACES`.
     temperature : above 0. order_seconds, seed : of the search for an order.
     folder : to be made where rows are on disk: the tree is then saved there as soon as it is made, and where the
@@ -58,7 +59,8 @@ class JunctionTree:
 
     Raises
     ------
-    ResourceError : rows fit neither memory nor disk, or the messages of one clique no memory.
+    ResourceError : rows fit neither memory nor disk, or the messages of one clique no memory; later where the tree
+        is made later.
     UnsupportedError : a negative weight, a constraint that no table can hold, or ``cuda`` for rows on disk.
     UsageError : an option that cannot be used, or ``cuda`` where there is no device.
     """
@@ -83,27 +85,31 @@ class JunctionTree:
         most = parse_bytes("memory", memory)
         self._memory = default_memory_limit() if most is None else most
         loaded = read(problem) if isinstance(problem, str | Path) else problem
-        self._set(
-            make_or_store(
-                tabulated(weighted(narrowed(loaded), temperature)),
-                wanted,
-                self._memory,
-                None if folder is None else Path(folder),
-                order_seconds=parse_seconds("order_seconds", order_seconds),
-                seed=parse_integer("seed", seed),
-                is_log=space == "log",
-            )
-        )
+        self._problem = tabulated(weighted(narrowed(loaded), temperature))
+        limit, start = parse_seconds("order_seconds", order_seconds), parse_integer("seed", seed)
 
-    def _set(self, tree: CompiledTree | StoredTree) -> None:
+        def make() -> CompiledTree | StoredTree:
+            place = None if folder is None else Path(folder)
+            settings: dict[str, Any] = {"order_seconds": limit, "seed": start, "is_log": space == "log"}
+            return self._checked(make_or_store(self._problem, wanted, self._memory, place, **settings))
+
+        cost = large_cost(self._problem) if (space, wanted, folder) == ("auto", "auto", None) else None
+        self._set(None if cost is None else make, make() if cost is None else None, cost or 0.0)
+
+    def _checked(self, tree: CompiledTree | StoredTree) -> CompiledTree | StoredTree:
         if isinstance(tree, StoredTree) and self._backend == "cuda":
             raise UnsupportedError("backend: a tree whose rows are on disk is swept over on the CPU; give cpu or auto")
-        self._tree = tree
+        return tree
+
+    def _set(self, make: Callable[[], CompiledTree | StoredTree] | None, tree: Any, cost: float) -> None:
         self._evidence: dict[int, int] = {}
         self._likelihoods: dict[int, NDArray[np.float64]] = {}
-        self._calibration: Calibration | StoredCalibration | None = None
-        if tree.is_possible:
-            self._calibration = StoredCalibration(tree) if isinstance(tree, StoredTree) else Calibration(tree)
+        self._case = SingleCase(self._problem, self._memory, make, self._backend, tree, cost)
+
+    @property
+    def _tree(self) -> CompiledTree | StoredTree:
+        """The tree, which is made where it is not yet."""
+        return self._case.tree
 
     def save(self, folder: str | Path) -> None:
         """Write the tree to a new folder, for :meth:`open`; what is observed is not part of it.
@@ -133,13 +139,15 @@ class JunctionTree:
         found._backend = usable_backend(backend)
         most = parse_bytes("memory", memory)
         found._memory = default_memory_limit() if most is None else most
-        found._set(open_tree(folder, room_of(found._memory)))
+        tree = found._checked(open_tree(folder, room_of(found._memory)))
+        found._problem = tree.problem
+        found._set(None, tree, 0.0)
         return found
 
     @property
     def problem(self) -> Problem:
         """The problem of weights that was compiled."""
-        return self._tree.problem
+        return self._problem
 
     @property
     def rows(self) -> int:
@@ -181,7 +189,7 @@ class JunctionTree:
 
         -inf where it is 0.
         """
-        return -np.inf if self._calibration is None else self._calibration.log_evidence
+        return self._case.log_evidence
 
     def observe(self, values: Case | None = None, *, likelihood: Likelihoods | None = None) -> None:
         """Observe values of variables, or a likelihood of each of their values; what was observed of them before goes.
@@ -261,8 +269,7 @@ class JunctionTree:
 
     def calibrate(self) -> None:
         """Compute the posteriors of all variables now; questions answer themselves without it, one by one."""
-        if self._calibration is not None:
-            self._calibration.posteriors(range(len(self.problem.variables)))
+        self._case.posteriors(range(len(self.problem.variables)))
 
     def marginal(self, *names: str) -> NDArray[np.float64]:
         """Posterior probabilities of a variable's values, or of several variables' values together.
@@ -276,12 +283,12 @@ class JunctionTree:
         UsageError : no name, one twice, or one that the problem does not have.
         """
         targets = distinct_variables(self.problem, names)
-        if self._calibration is None:
-            return np.zeros([self.problem.sizes[v] for v in targets])
         if len(targets) == 1:
-            return self._calibration.posteriors(targets)[0]
-        cases = cases_of(self.problem, [self._evidence_by_name()], self._likelihoods_by_name())
-        joint: NDArray[np.float64] = joint_of_cases(self._tree, cases, targets, self._backend)[0]
+            return self._case.posteriors(targets)[0]
+        variables = self.problem.variables
+        soft = {variables[v].name: given for v, given in self._likelihoods.items()}
+        cases = cases_of(self.problem, [{variables[v].name: x for v, x in self._evidence.items()}], soft)
+        joint: NDArray[np.float64] = joint_of_cases(self.problem, self._case.sweep, cases, targets)[0]
         return joint
 
     def batch(
@@ -310,14 +317,14 @@ class JunctionTree:
         names = [v.name for v in problem.variables] if targets is None else targets
         wanted = distinct_variables(problem, names, some=False)
         groups = [distinct_variables(problem, group) for group in joint]
-        shares, logarithms = sweep_cases(self._tree, known, wanted, self._backend)
+        shares, logarithms = self._case.sweep(known, wanted)
         ends = np.cumsum([0, *(problem.sizes[v] for v in wanted)]).tolist()
         marginals = {
             problem.variables[v].name: shares[:, first:last]
             for v, (first, last) in zip(wanted, pairwise(ends), strict=True)
         }
         joints = {
-            tuple(problem.variables[v].name for v in group): joint_of_cases(self._tree, known, group, self._backend)
+            tuple(problem.variables[v].name for v in group): joint_of_cases(problem, self._case.sweep, known, group)
             for group in groups
         }
         status = np.where(logarithms == -np.inf, IMPOSSIBLE, EXACT)
@@ -325,7 +332,8 @@ class JunctionTree:
 
     def mpe(self) -> Explanation | None:
         """The most probable explanation: the best values of all variables given what is observed; None: impossible."""
-        found = None if self._calibration is None else self._calibration.best()
+        calibration = self._case.calibration()
+        found = None if calibration is None else calibration.best()
         return None if found is None else self._explanation(*found)
 
     def marginal_map(self, names: Sequence[str]) -> Explanation | None:
@@ -354,9 +362,10 @@ class JunctionTree:
         """
         if isinstance(n, bool) or not isinstance(n, int) or n < 0:
             raise UsageError(f"sample: {n!r} is not a number of samples")
-        if self._calibration is None or self._calibration.log_evidence == -np.inf:
+        calibration = self._case.calibration()
+        if calibration is None or calibration.log_evidence == -np.inf:
             raise UsageError(f"{self.problem.name}: what is observed is impossible, so nothing can be drawn")
-        return self._calibration.sample(n, parse_integer("seed", seed))
+        return calibration.sample(n, parse_integer("seed", seed))
 
     def expected_counts(
         self, cases: Sequence[Case] | NDArray[np.integer[Any]], *, likelihood: Likelihoods | None = None
@@ -380,16 +389,11 @@ class JunctionTree:
         labels = {variables[v].name: variables[v].label(values[v]) for v in sorted(values)}
         return Explanation(labels, tuple(values[v] for v in sorted(values)), logarithm)
 
-    def _evidence_by_name(self) -> dict[str, int]:
-        return {self.problem.variables[v].name: value for v, value in self._evidence.items()}
-
-    def _likelihoods_by_name(self) -> Mapping[str, NDArray[np.float64]]:
-        return {self.problem.variables[v].name: given for v, given in self._likelihoods.items()}
-
     def _change(self, v: int, known: NDArray[np.float64] | None) -> None:
-        if self._calibration is not None:
-            self._calibration.change(v, known)
+        self._case.change(v, known)
 
     def __repr__(self) -> str:
+        if self._case.made is None:
+            return f"<JunctionTree of {self.problem.name}: made when it is needed>"
         found = f"{len(self._tree.cliques)} cliques, {self.rows:,} rows, width {self._tree.width}"
         return f"<JunctionTree of {self.problem.name}: {found}>"

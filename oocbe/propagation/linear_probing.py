@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from oocbe.errors import TimeLimitError
 from oocbe.kernels import backend_for
-from oocbe.kernels.cpu.propagation.linear_probes import Probes, propagate_probes
+from oocbe.kernels.cpu.propagation.linear_probes import (
+    Activities,
+    Probes,
+    State,
+    activities_of,
+    coefficients_of_uses,
+    propagate_probes,
+    state_of,
+)
 from oocbe.kernels.cpu.propagation.linear_rows import LinearRows, Rounding
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.linear_system import LinearSystem
@@ -33,17 +41,14 @@ from oocbe.system.deadline import current_flag, look
 if TYPE_CHECKING:
     from oocbe.kernels.cuda.propagation.linear_probes import DeviceProbes
 
-WORD = 32
-"""Probes whose bits share a word: parts of a list of probes begin at multiples of it."""
-
-PART = 256
-"""Probes that a thread takes at a time at most; each part begins with a copy of all bounds."""
+PART = 1 << 8
+"""Probes that a thread takes at a time at most."""
 
 BLOCK = 1 << 12
 """Probes that are made from the same bounds: later ones see what earlier ones have shown."""
 
 DEVICE_BLOCK = 1 << 14
-"""The same on a device, where memory for the bounds of all of them may allow fewer."""
+"""The same on a device."""
 
 DEVICE_ROUNDS = 1 << 8
 """Rounds of probes on a device at most, which look at the deadline when they are over."""
@@ -63,20 +68,23 @@ class Outcomes:
     Attributes
     ----------
     variables, values : int64 and float64 (probes,), the assignments. failed : bool (probes,), contradictions.
-    implied : uint32 (2, variables, words), a bit a probe: an integer variable is fixed at its lower or upper bound.
+    starts : int64 (probes + 1,), first of each probe's implications.
+    implied : uint32, ``2 v`` for an integer variable v that is fixed at its lower bound, ``2 v + 1`` at its upper one,
+        ascending for each probe; none of probes that failed.
     entries : non-zeros that were looked at, of all probes.
     """
 
     variables: NDArray[np.int64]
     values: NDArray[np.float64]
     failed: NDArray[np.bool_]
+    starts: NDArray[np.int64]
     implied: NDArray[np.uint32]
     entries: int
 
     def implications(self, probe: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Variables that a probe fixes at their lower bounds, and at their upper ones, ascending."""
-        low, high = self.implied[:, :, probe // WORD] >> np.uint32(probe % WORD) & np.uint32(1)
-        return np.flatnonzero(low), np.flatnonzero(high)
+        own = self.implied[self.starts[probe] : self.starts[probe + 1]]
+        return own[own % 2 == 0] // 2, own[own % 2 == 1] // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,17 +124,18 @@ def probe_bounds(
     """
     rows, rounding = linear_rows_of(system), Rounding(True, 0.0, progress)
     device = _device_for(rows, len(two_valued(bounds, system.integral)), backend)
+    prober = HostProbes(rows) if device is None else device
     probes = failures = 0
     is_changed = True
     while is_changed and bounds.status == FIXPOINT:
         is_changed = False
         waiting = two_valued(bounds, system.integral)
         while len(waiting) and bounds.status == FIXPOINT:
-            block = BLOCK if device is None else min(DEVICE_BLOCK, device.most())
+            block = BLOCK if device is None else DEVICE_BLOCK
             tried, waiting = waiting[: block // 2], waiting[block // 2 :]
             values = np.stack([bounds.lower[tried], bounds.upper[tried]], axis=1).astype(np.float64).reshape(-1)
             try:
-                outcomes = outcomes_of(rows, bounds, np.repeat(tried, 2), values, rounding, device, keep is not None)
+                outcomes = outcomes_of(rows, bounds, np.repeat(tried, 2), values, rounding, prober, keep is not None)
             except TimeLimitError:
                 ended = how_time_ended()
                 assert ended is not None
@@ -182,36 +191,78 @@ def outcomes_of(
     variables: NDArray[np.int64],
     values: NDArray[np.float64],
     rounding: Rounding,
-    device: DeviceProbes | None = None,
+    prober: DeviceProbes | HostProbes | None = None,
     has_implied: bool = True,
 ) -> Outcomes:
-    """What some assignments lead to, by threads, or by the device that has the rows.
+    """What some assignments lead to.
 
-    has_implied : whether what they fix is told, which takes two bits for each variable and assignment.
+    prober : who has the rows, threads or a device; None: threads that prepare them now.
+    has_implied : whether what they fix is told.
 
     Raises
     ------
     TimeLimitError : at the deadline.
     """
-    count = len(variables)
-    words = -(-count // WORD)
-    lower, upper = bounds.lower.astype(np.float64), bounds.upper.astype(np.float64)
-    if device is not None and count:
-        look()
-        there = device.propagate(lower, upper, variables, values, rounding, DEVICE_ROUNDS, has_implied=has_implied)
-        return Outcomes(variables, values, there.failed, there.implied, there.entries)
-    implied = np.zeros((2, len(bounds.lower), words if has_implied else 0), dtype=np.uint32)
-    probes = Probes(variables, values, np.zeros(count, dtype=np.uint8), implied)
-    stop = current_flag()
-    part = min(PART, -(-words // max(1, thread_count())) * WORD)
+    lower, upper = (side.astype(np.float64, copy=False) for side in (bounds.lower, bounds.upper))
+    if prober is None or not len(variables) or isinstance(prober, HostProbes):
+        host = prober if isinstance(prober, HostProbes) else HostProbes(rows)
+        return host.propagate(lower, upper, variables, values, rounding, has_implied)
+    look()
+    there = prober.propagate(lower, upper, variables, values, rounding, DEVICE_ROUNDS, has_implied=has_implied)
+    return Outcomes(variables, values, there.failed, there.starts, there.implied, there.entries)
 
-    def work(first: int, last: int) -> int:
-        most = STEPS * len(rows.row_lower)
-        found: int = propagate_probes(rows, lower, upper, probes, first, last, rounding, most, stop)
-        return found
 
-    ranges = [(first, min(first + part, count)) for first in range(0, count, max(WORD, part))]
-    entries = sum(run_all(work, ranges))
-    if stop[0] != 0:
-        look()
-    return Outcomes(variables, values, probes.failed.view(np.bool_), implied, entries)
+class HostProbes:
+    """A linear system that threads probe, any number of times; what they need is kept from one time to the next."""
+
+    def __init__(self, rows: LinearRows) -> None:
+        self._rows = rows
+        self._coefficients = coefficients_of_uses(rows)
+        self._root: tuple[NDArray[np.float64], NDArray[np.float64], Activities] | None = None
+        self._states: list[State] = []
+
+    def propagate(
+        self,
+        lower: NDArray[np.float64],
+        upper: NDArray[np.float64],
+        variables: NDArray[np.int64],
+        values: NDArray[np.float64],
+        rounding: Rounding,
+        has_implied: bool,
+    ) -> Outcomes:
+        """Propagate assignments, (probes,), from bounds, (variables,), that must not be changed afterwards.
+
+        Raises
+        ------
+        TimeLimitError : at the deadline.
+        """
+        if self._root is None or self._root[0] is not lower or self._root[1] is not upper:
+            self._root = lower, upper, activities_of(self._rows, lower, upper, self._coefficients)
+            self._states = []
+        rows, exact = self._rows, self._root[2]
+        count = len(variables)
+        counts = np.zeros(count if has_implied else 0, dtype=np.int64)
+        probes = Probes(variables, values, np.zeros(count, dtype=np.uint8), counts)
+        stop = current_flag()
+        part = max(1, min(PART, -(-count // max(1, thread_count()))))
+
+        def work(first: int, last: int) -> tuple[int, NDArray[np.uint32]]:
+            try:
+                state = self._states.pop()
+            except IndexError:  # another thread has the last one
+                state = state_of(exact, lower, upper)
+            most = STEPS * len(rows.row_lower)
+            found: tuple[int, NDArray[np.uint32]] = propagate_probes(
+                rows, exact, state, lower, upper, probes, first, last, rounding, most, stop
+            )
+            self._states.append(state)
+            return found
+
+        found = run_all(work, [(first, min(first + part, count)) for first in range(0, count, part)])
+        if stop[0] != 0:
+            look()
+        starts = np.zeros(count + 1, dtype=np.int64)
+        starts[1 : len(counts) + 1] = np.cumsum(counts)
+        implied = np.concatenate([np.zeros(0, dtype=np.uint32), *(own for _, own in found)])
+        failed = probes.failed.view(np.bool_)
+        return Outcomes(variables, values, failed, starts, implied, sum(entries for entries, _ in found))

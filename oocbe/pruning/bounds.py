@@ -8,7 +8,6 @@ left of the costs.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from oocbe.pruning.fixed_point import FixedPoint
 from oocbe.pruning.forbidden import MOST_LITERALS, Forbidden, forbidden_sets
 from oocbe.pruning.local_polytope import DualAscent
 from oocbe.pruning.row_bounds import BoundSource
+from oocbe.system.compilation import working_time
 from oocbe.system.interruption import is_requested
 from oocbe.tracing.recorder import ELIMINATION, spanning
 
@@ -97,7 +97,7 @@ def _improve(
     ------
     TimeLimitError : the deadline came before all were tried.
     """
-    deadline = time.perf_counter() + seconds
+    deadline = working_time() + seconds
     removed = constant.removed
     conflicts: list[Conflicts] = []
     if sum(problem.sizes) <= MOST_LITERALS:
@@ -114,7 +114,7 @@ def _improve(
             f"{MOST_LITERALS:,} whose conflicts it can take"
         )
     if any(len(f.scope) >= 2 for f in problem.functions):
-        share = (deadline - time.perf_counter()) * (ASCENT_SHARE if conflicts else 1)
+        share = (deadline - working_time()) * (ASCENT_SHARE if conflicts else 1)
         ascended = _ascended(problem, constant.fixed_point, removed, share, order, True)
         if ascended is not None:
             found.append(ascended)
@@ -122,7 +122,7 @@ def _improve(
     for number, c in enumerate(conflicts):
         if is_requested():
             break
-        left = (deadline - time.perf_counter()) / (len(conflicts) - number)
+        left = (deadline - working_time()) / (len(conflicts) - number)
         linear = _linear(problem, c, constant, removed, left, seed, improve, order)
         if linear is not None:
             found.append(linear)
@@ -212,7 +212,7 @@ def _linear(
     except ImportError as error:
         constant.why += f"; there is no linear program, as highspy cannot be loaded: {error}"
         return None
-    begin = time.perf_counter()
+    begin = working_time()
     fixed_point = constant.fixed_point
     base = minimum_terms(conflicts.capped, fixed_point)
     if any(len(f.scope) >= 2 for f in problem.functions):
@@ -222,7 +222,7 @@ def _linear(
     forbidden = replace(conflicts.forbidden, removed=conflicts.forbidden.removed | removed)
     try:
         relaxation = Relaxation(problem, forbidden, fixed_point, base, seed, conflicts.costly)
-        relaxation.tighten(seconds - (time.perf_counter() - begin), problem.upper_bound, improve)
+        relaxation.tighten(seconds - (working_time() - begin), problem.upper_bound, improve)
         source = relaxation.source("lp", "")
     except ValueRangeError:
         return None

@@ -11,7 +11,6 @@ Nothing here is trusted: what is returned has been evaluated by the problem.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -24,6 +23,7 @@ from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.pruning.incumbent_model import SearchModel, search_model
+from oocbe.system.compilation import working_time
 from oocbe.system.deadline import current, current_flag, unlimited
 
 TENURE, LEAST_TENURE, TENURE_SHARE = 40, 10, 8
@@ -103,7 +103,7 @@ def find_incumbent(
     UnsupportedError : a semiring that does not add values and select one sum.
     ModelError : a start that is no assignment of the problem.
     """
-    begin = time.perf_counter()
+    begin = working_time()
     semiring = problem.semiring
     if semiring.combination is not Combination.ADD or not semiring.selects:
         raise UnsupportedError(f"{problem.name}: incumbents are searched for in min-sum and max-sum, not {semiring}")
@@ -126,7 +126,7 @@ def find_incumbent(
     left = math.inf if iterations is None else iterations
     deadline = current()
     while left > 0 and state.totals[1] + found.constant > goal:
-        is_late = time.perf_counter() - begin >= seconds if call else seconds <= 0
+        is_late = working_time() - begin >= seconds if call else seconds <= 0
         is_late = is_late or (call > 0 and deadline is not None and deadline.passed)
         if is_late or (should_stop is not None and should_stop()):
             break
@@ -134,7 +134,7 @@ def find_incumbent(
         left -= steps
         call_seed = np.random.SeedSequence((seed, call)).generate_state(1)[0]
         if search(found.model, found.soft, found.hard, state, settings, call_seed, steps, current_flag()):
-            found_at = time.perf_counter()
+            found_at = working_time()
         call += 1
     if not found_at:
         return best
@@ -157,7 +157,7 @@ def _evaluated(
     value = problem.evaluate(assignment)
     if value is None:
         return None
-    seconds = (found_at or time.perf_counter()) - begin
+    seconds = (found_at or working_time()) - begin
     return Incumbent(value, assignment, seconds, iterations, "tabu search with ejection")
 
 

@@ -10,7 +10,6 @@ keeps it valid (Padberg 1973).
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,7 @@ from oocbe.kernels.cpu.pruning.local_cuts import lift, separate
 from oocbe.model.problem import Problem
 from oocbe.pruning.forbidden import Forbidden
 from oocbe.pruning.rows import Row
+from oocbe.system.compilation import working_time
 from oocbe.system.interruption import is_requested
 
 WORD = 64
@@ -112,7 +112,7 @@ class LocalCuts:
         found: dict[tuple[bytes, bytes, int], Row] = {}
         uses = np.zeros(len(support), dtype=np.int64)
         for start in self._random.permutation(seeds).tolist():
-            if time.perf_counter() > deadline or is_requested():
+            if working_time() > deadline or is_requested():
                 break
             if uses[start] >= 2:
                 continue

@@ -8,7 +8,6 @@ them is computed in integers (:mod:`oocbe.pruning.estimators`).
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -28,6 +27,7 @@ from oocbe.pruning.local_cuts import LocalCuts, sets_as_rows
 from oocbe.pruning.rounding import Rounding
 from oocbe.pruning.row_bounds import ValueGrid
 from oocbe.pruning.rows import Row
+from oocbe.system.compilation import working_time
 from oocbe.system.interruption import is_requested
 
 BALLS = (20, 32, 48)
@@ -168,7 +168,7 @@ class Relaxation:
         With an upper bound, values whose reduced cost lifts the bound to it are removed on the way. With ``improve``,
         assignments found by rounding lower it: the bound then holds for what is better than ``rounding.value``.
         """
-        deadline = time.perf_counter() + seconds
+        deadline = working_time() + seconds
         self._upper_bound = upper_bound
         if self._solve(deadline):
             self._cut(deadline, improve)
@@ -178,7 +178,7 @@ class Relaxation:
     def _cut(self, deadline: float, improve: bool) -> None:
         """Rounds of cuts, with larger and larger balls."""
         program = self._program
-        start, seconds = program.bound, deadline - time.perf_counter()
+        start, seconds = program.bound, deadline - working_time()
         level, patience = 0, 0
         self._round(improve)
         while not self._is_closed() and _goes_on(deadline):
@@ -186,7 +186,7 @@ class Relaxation:
             recalled = program.recall(LEAST_VIOLATION)
             rows = [Row.of(c, 1, "clique") for c in violated_cliques(self._adjacent, program.point, LEAST_VIOLATION)]
             self.cuts["clique"] += program.add(rows)
-            share = min(deadline, time.perf_counter() + BALLS_SHARE * seconds)
+            share = min(deadline, working_time() + BALLS_SHARE * seconds)
             found = program.add(self._local.find(program.point, BALLS[level], share))
             self.cuts["local"] += found
             self.rounds += 1
@@ -260,7 +260,7 @@ class Relaxation:
                 if is_requested():
                     break
                 program.lift(LIFT * self._random.random(len(self.removed)))
-                if program.solve(deadline - time.perf_counter()):
+                if program.solve(deadline - working_time()):
                     found.append(program.multipliers())
                     self._best = (best[0], list(program.rows), found[-1])
                     fresh += self._remove_costly()
@@ -284,8 +284,8 @@ class Relaxation:
         A program without a point can prove that nothing counts.
         """
         program = self._program
-        if not program.solve(deadline - time.perf_counter()):
-            left = deadline - time.perf_counter()
+        if not program.solve(deadline - working_time()):
+            left = deadline - working_time()
             if program.is_infeasible and self._is_contradiction(program.contradiction(left)):
                 self.removed[:] = 1
             return False
@@ -322,7 +322,7 @@ class Relaxation:
 
 
 def _goes_on(deadline: float) -> bool:
-    return time.perf_counter() < deadline and not is_requested()
+    return working_time() < deadline and not is_requested()
 
 
 def _linear_row(c: LinearConstraint, number: int, forbidden: Forbidden) -> Row:

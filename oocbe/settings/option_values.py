@@ -165,18 +165,26 @@ def parse_workers(name: str, value: object) -> str | None:
     raise UsageError(f"{name}: {value!r} is none of 2, cpus:4, gpus and gpus:2")
 
 
+SLURM = "slurm:"
+"""Beginning of what asks for workers in SLURM jobs; a file follows."""
+
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """Hosts whose ports nobody else reaches through a network."""
 
 
 def parse_cluster(name: str, value: object) -> str | None:
-    """Address of a Dask scheduler: ``tls://host:port``, or ``tcp://`` on this host; None stays None."""
+    """Address of a Dask scheduler: ``tls://host:port``, or ``tcp://`` on this host; ``slurm:FILE``, settings of jobs
+    that are submitted for workers; None stays None."""
     if value is None:
         return None
     text = value.strip() if isinstance(value, str) else ""
+    if text.startswith(SLURM):
+        if not Path(text.removeprefix(SLURM)).is_file():
+            raise UsageError(f"{name}: {text}: there is no such file with settings of SLURM jobs (docs/cluster.md)")
+        return text
     found = re.fullmatch(r"(tcp|tls)://(.+):([0-9]{1,5})", text)
     if found is None:
-        raise UsageError(f"{name}: {value!r} is no address of a scheduler, such as tls://node1:8786")
+        raise UsageError(f"{name}: {value!r} is neither tls://HOST:PORT, the address of a scheduler, nor slurm:FILE")
     if found[1] == "tcp" and found[2] not in LOOPBACK:
         raise UsageError(
             f"{name}: {text}: whoever reaches a scheduler's port runs code there; use tls:// (docs/cluster.md says "

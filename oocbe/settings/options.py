@@ -21,6 +21,7 @@ from oocbe.settings.machine import default_memory_limit
 from oocbe.settings.option_types import OptionValues
 from oocbe.settings.option_values import (
     NO_GAP,
+    WORKERS,
     Gap,
     parse_backend,
     parse_boolean,
@@ -87,7 +88,7 @@ class SolveOptions:
         ``complete``, a value for every assignment (then there are no bounds, and dominance drops nothing).
     workers : processes of this host that large buckets are cut into segments for: a number, ``cpus:4``, ``gpus`` (one
         for each) or ``gpus:2``; None: this process works alone.
-    cluster : address of a Dask scheduler whose workers do that, or None.
+    cluster : address of a Dask scheduler whose workers do that, or ``slurm:FILE``, settings of jobs for workers.
 
     Raises
     ------
@@ -131,6 +132,12 @@ class SolveOptions:
     def has_workers(self) -> bool:
         """Whether large buckets are shared out to workers."""
         return self.workers is not None or self.cluster is not None
+
+    @property
+    def worker_count(self) -> int | None:
+        """How many workers are asked for; None where none are, or as many as there are GPUs or a cluster has."""
+        found = WORKERS.fullmatch(self.workers or "")
+        return int(found[2]) if found is not None and found[2] else None
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from oocbe.model.row_numbers import key_number
+from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.sources import SortedRows
 from oocbe.tables.layout import WORD_BITS
@@ -42,6 +42,29 @@ class KeyIndex:
         self.end = 1 << place
         edges = [tuple(map(self._number, source.edge_keys(stretch))) for stretch in range(source.stretch_count)]
         self.firsts, self.lasts = ([edge[side] for edge in edges] for side in (0, 1))
+
+    @property
+    def rows(self) -> int:
+        """Rows of the source."""
+        return self._source.rows
+
+    def samples(self, fewest: int) -> Iterator[tuple[int, int]]:
+        """Numbers that ascend, from the first row's on, and the rows from each to the next one.
+
+        fewest : about so many, where the source has the rows: stretches that are far too few for that, less than a
+            quarter, are read for it, one at a time.
+        """
+        stretches = max(1, self._source.stretch_count)
+        within = -(-fewest // stretches) if 4 * stretches < fewest else 1
+        for stretch in range(self._source.stretch_count):
+            start, stop = self._source.stretch_start(stretch), self._source.stretch_start(stretch + 1)
+            if within <= 1:
+                yield self.firsts[stretch], stop - start
+                continue
+            with self._budget.reserve("cutting sorted tables", 8 * self._source.layout.words * (stop - start)):
+                keys = self._source.keys_of(stretch)
+                for low, high in even_ranges(stop - start, max(1, (stop - start) // within)):
+                    yield self._number(key_number(keys, low)), high - low
 
     def most_rows(self, low: int, high: int) -> int:
         """No fewer rows than have a number from ``low`` up to ``high``, not included."""

@@ -136,12 +136,22 @@ class SyntheticTable:
 
         The rows of a scattered table, and their order, depend on ``chunk_rows``, but not on the number of threads.
         """
+        return self.some_chunks(0, self.chunk_count(chunk_rows), chunk_rows)
+
+    def chunk_count(self, chunk_rows: int) -> int:
+        """Chunks of so many rows that the table has."""
+        return -(-self.rows_made // chunk_rows)
+
+    def some_chunks(
+        self, begin: int, end: int, chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+        """Those of :meth:`chunks` from number ``begin`` up to ``end``, which is left out."""
         rows, threads = self.rows_made, thread_count()
-        chunks = -(-rows // chunk_rows)
+        chunks = self.chunk_count(chunk_rows)
         fields = field_rows(self.layout, (self.own, "e", *self.layout.scope[2:]))
-        for first in range(0, chunks, threads):
+        for first in range(begin, end, threads):
             made, calls = [], []
-            for chunk in range(first, min(first + threads, chunks)):
+            for chunk in range(first, min(first + threads, end)):
                 if self.is_sorted:
                     start = chunk * chunk_rows
                     count, scatter, number, many = min(chunk_rows, rows - start), 0, start, 1
@@ -154,12 +164,14 @@ class SyntheticTable:
             run_all(fill_rows, calls)
             yield from made
 
+    def value_dtype(self, wanted: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype wanted of the values, or int64 where it does not hold them."""
+        limit = 2000 + int(self.classes[:, 1].max())
+        return np.dtype(np.int64) if wanted.kind == "i" and 2 * limit > np.iinfo(wanted).max else wanted
+
     def write(self, path: str | Path, dtype: np.dtype[Any] | None = None, chunk_rows: int = CHUNK_ROWS) -> StoredTable:
         """Write the table, max-sum, chunk by chunk; ``dtype`` of the values: int32 where None."""
-        dtype = np.dtype(np.int32) if dtype is None else dtype
-        limit = 2000 + int(self.classes[:, 1].max())
-        if dtype.kind == "i" and 2 * limit > np.iinfo(dtype).max:
-            dtype = np.dtype(np.int64)
+        dtype = self.value_dtype(np.dtype(np.int32) if dtype is None else dtype)
         with StoredTable.create(path, self.layout, dtype, MAX_SUM, chunk_rows=chunk_rows) as writer:
             for keys, values in self.chunks(chunk_rows):
                 writer.append(keys, values.astype(dtype))

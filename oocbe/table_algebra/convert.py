@@ -26,6 +26,7 @@ def to_complete(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
+    overwrite: bool = False,
 ) -> CompleteTable | StoredCompleteTable:
     """Write a table out as a complete one: an infeasible value for each assignment without a row.
 
@@ -33,8 +34,8 @@ def to_complete(
     ----------
     table : of either form, in memory or stored. scope : order of the variables, the fastest first; None: the table's.
     piece_rows : most rows, or cells, of a piece out of core; None: as many as fit.
-    output, memory, scratch, streams : with ``output``, a table of any size is converted piece by piece and written; see
-        :class:`oocbe.table_algebra.inputs.OutOfCore`.
+    output, memory, scratch, streams, overwrite : with ``output``, a table of any size is converted piece by
+        piece and written; see :class:`oocbe.table_algebra.inputs.OutOfCore`.
 
     Raises
     ------
@@ -46,7 +47,7 @@ def to_complete(
     >>> to_complete(Table.from_rows({"x": 2}, [[1]], [5])).to_dict()
     {(1,): 5}
     """
-    settings = OutOfCore(output, memory, scratch, streams)
+    settings = OutOfCore(output, memory, scratch, streams, overwrite=overwrite)
     wanted = table.scope if scope is None else tuple(table.layout.select(scope).scope)
     if settings.wanted:
         from oocbe.table_algebra.out_of_core.complete import CompletePlace
@@ -68,6 +69,7 @@ def to_rows(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
+    overwrite: bool = False,
 ) -> Table | StoredTable:
     """The feasible assignments of a complete table as rows, sorted.
 
@@ -85,7 +87,7 @@ def to_rows(
     >>> to_rows(CompleteTable.from_array("x", [3.0, float("-inf")])).to_dict()
     {(0,): 3.0}
     """
-    settings = OutOfCore(output, memory, scratch, streams)
+    settings = OutOfCore(output, memory, scratch, streams, overwrite=overwrite)
     wanted = table.scope if scope is None else tuple(table.layout.select(scope).scope)
     if settings.wanted:
         from oocbe.table_algebra.out_of_core.complete import CompletePlace

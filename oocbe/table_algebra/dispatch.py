@@ -9,10 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from oocbe.complete_tables.conversion import in_memory
+from oocbe.errors import UsageError
 from oocbe.kernels import backend_for
 from oocbe.table_algebra.inputs import (
     CannotStreamError,
@@ -22,7 +25,9 @@ from oocbe.table_algebra.inputs import (
     choose_kernels,
 )
 from oocbe.table_algebra.operations import Marginalise, Operation
+from oocbe.tables.object_path import is_url
 from oocbe.tables.packed import PackedTable
+from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored_complete import AnyComplete
 
 if TYPE_CHECKING:
@@ -53,7 +58,10 @@ def apply(
     check_values(*tables)
     operation.check(*tables)
     if settings.wanted:
-        return _to_disk(operation, tables, settings, piece_rows, backend)
+        with settings.working():
+            if is_url(settings.output):
+                return _to_store(operation, tables, settings, piece_rows, backend)
+            return _to_disk(operation, tables, settings, piece_rows, backend)
     if all(isinstance(table, PackedTable) for table in tables):
         return _packed(operation, tables, piece_rows, backend)
     if not any(isinstance(table, AnyComplete) for table in tables):
@@ -68,6 +76,22 @@ def apply(
     return check_result(
         combine_tables([in_memory(table) for table in tables], operation.gone, by_rows, backend, piece_rows), *tables
     )
+
+
+def _to_store(
+    operation: Operation,
+    tables: Sequence[AnyTable],
+    settings: OutOfCore,
+    piece_rows: int | None,
+    backend: Backend | str | None,
+) -> Any:
+    """The result written to scratch, and from there to the object store that the output's URL names."""
+    if settings.overwrite:
+        raise UsageError(f"{settings.output}: tables in object stores are not overwritten; choose another name")
+    parent = default_parent() if settings.scratch is None else Path(settings.scratch)
+    with closing(ScratchFolder(parent)) as scratch:
+        beside = replace(settings, output=scratch.path / "result")
+        return _to_disk(operation, tables, beside, piece_rows, backend).upload(str(settings.output))
 
 
 def _to_disk(

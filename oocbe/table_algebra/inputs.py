@@ -7,6 +7,7 @@ is brought back to main memory.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
@@ -15,12 +16,15 @@ from oocbe.complete_tables.conversion import AnyTable, rows_in_memory
 from oocbe.errors import ModelError, UsageError, ValueRangeError
 from oocbe.kernels import backend_for
 from oocbe.model.semiring import Combination
+from oocbe.settings.option_values import parse_bytes, parse_workers
 from oocbe.tables.complete import CompleteTable
 from oocbe.tables.numbers import check_numbers, strange_number
 from oocbe.tables.residence import is_on_device, to_host, to_kernels
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from oocbe.kernels.interface import Backend
     from oocbe.tables.packed import PackedTable
     from oocbe.tables.stored import StoredTable
@@ -45,6 +49,9 @@ class OperatorSettings(KernelSettings, total=False):
     memory: int | str | None
     scratch: str | Path | None
     streams: int | None
+    workers: int | str | None
+    client: Client | None
+    overwrite: bool
 
 
 class CannotStreamError(Exception):
@@ -60,23 +67,45 @@ class OutOfCore:
 
     Attributes
     ----------
-    output : the table to write; None: the operator works in memory, and none of the rest may be given.
+    output : the table to write, a path, or the URL of one in an object store (:mod:`oocbe.tables.objects`), to which it
+        goes from the scratch folder; None: the operator works in memory, and none of the rest may be given.
     memory : limit in bytes on rows, indices and buffers (or text such as ``256MiB``); None: 80 % of what there is.
     scratch : folder for temporary files, which must be there; None: ``SLURM_TMPDIR``, ``TMPDIR`` or the system's.
     streams : pieces at work at a time; None: as many as cores, from 2 to 4.
+    workers : processes of this host that large tables are shared out to, which have the memory limit between them:
+        a number, ``cpus:4``, ``gpus`` or ``gpus:2``. client : of a Dask cluster whose workers do that instead, which
+        see the output's folder, and scratch, under the same path.
+    overwrite : whether the output takes the place of a stored table of its name, in the moment that it is complete; the
+        inputs may be read from that one.
     """
 
     output: str | Path | None = None
     memory: int | str | None = None
     scratch: str | Path | None = None
     streams: int | None = None
+    workers: int | str | None = None
+    client: Client | None = None
+    overwrite: bool = False
 
     @property
     def wanted(self) -> bool:
         """Whether a table is to be written; UsageError where settings are given without one."""
-        if self.output is None and not (self.memory is None and self.scratch is None and self.streams is None):
-            raise UsageError("memory, scratch and streams are for results on disk: name the output table as well")
+        given = self.memory, self.scratch, self.streams, self.workers, self.client
+        if self.output is None and (self.overwrite or any(setting is not None for setting in given)):
+            raise UsageError(
+                "memory, scratch, streams, workers, client and overwrite are for results on disk: name the output "
+                "table as well"
+            )
         return self.output is not None
+
+    def working(self) -> AbstractContextManager[None]:
+        """Within the block, operations are shared out to the workers asked for (:func:`working_with`, its errors)."""
+        if self.workers is None and self.client is None:
+            return nullcontext()
+        from oocbe.cluster.choice import working_with
+
+        memory = parse_bytes("memory", self.memory)
+        return working_with(parse_workers("workers", self.workers), None, memory, self.client)
 
 
 @dataclass(frozen=True)
@@ -124,11 +153,13 @@ def placed_tables(backend: Backend | str | None, *inputs: AnyTable) -> PlacedTab
 
 
 def check_values(*tables: AnyTable) -> None:
-    """Refuse tables in memory with numbers that none can hold (:mod:`oocbe.tables.numbers`).
+    """Refuse paths (UsageError), and tables in memory with numbers that none can hold (:mod:`oocbe.tables.numbers`).
 
     What is packed or on disk was refused when it was packed or written.
     """
     for table in tables:
+        if isinstance(table, str | Path):
+            raise UsageError(f"{table}: a path, and no table; open it: oocbe.StoredTable.open({str(table)!r})")
         if isinstance(table, Table | CompleteTable):
             kind = "table" if isinstance(table, Table) else "complete table"
             check_numbers(f"{kind} over {table.scope}", table.values, table.semiring)

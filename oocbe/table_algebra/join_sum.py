@@ -12,6 +12,8 @@ from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from oocbe.complete_tables.conversion import AnyTable
     from oocbe.kernels.interface import Backend
     from oocbe.table_algebra.inputs import KernelSettings, OperatorSettings, RowTable, TableLike
@@ -78,6 +80,9 @@ def join_sum(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
+    workers: int | str | None = None,
+    client: Client | None = None,
+    overwrite: bool = False,
 ) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
     """Join two tables on their shared variables.
 
@@ -90,8 +95,9 @@ def join_sum(
         or empty.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
     backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
-    output, memory, scratch, streams : with ``output``, tables of any size are joined piece by piece and the same rows
-        are written to a table on disk; see :class:`oocbe.table_algebra.inputs.OutOfCore`.
+    output, memory, scratch, streams, workers, client, overwrite : with ``output``, tables of any size are joined
+        piece by piece, by workers where these are asked for, and the same rows are written to a table on disk; see
+        :class:`oocbe.table_algebra.inputs.OutOfCore`.
 
     Returns
     -------
@@ -119,6 +125,10 @@ def join_sum(
     {(0, 0, 1): 11, (0, 1, 1): 12}
     """
     result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
-        JoinSum(), (table1, table2), OutOfCore(output, memory, scratch, streams), piece_rows, backend
+        JoinSum(),
+        (table1, table2),
+        OutOfCore(output, memory, scratch, streams, workers, client, overwrite),
+        piece_rows,
+        backend,
     )
     return result

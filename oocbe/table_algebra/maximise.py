@@ -13,6 +13,8 @@ from oocbe.tables.packed import PackedTable
 from oocbe.tables.table import Table
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from oocbe.complete_tables.conversion import AnyTable
     from oocbe.kernels.interface import Backend
     from oocbe.table_algebra.inputs import KernelSettings, OperatorSettings, RowTable, TableLike
@@ -79,6 +81,9 @@ def maximise(
     memory: int | str | None = None,
     scratch: str | Path | None = None,
     streams: int | None = None,
+    workers: int | str | None = None,
+    client: Client | None = None,
+    overwrite: bool = False,
 ) -> Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable:
     """Marginalise variables out of a table: by maximum, minimum or sum, as its semiring says.
 
@@ -92,8 +97,9 @@ def maximise(
     variables : name of one variable of its scope, or several names.
     piece_rows : rows that a kernel call works on; None: the backend's choice. The result does not depend on it.
     backend : the kernels, or ``auto``, ``cpu`` or ``cuda``; None: what ``OOCBE_BACKEND`` says, or ``auto``.
-    output, memory, scratch, streams : with ``output``, a table of any size is treated piece by piece and the same rows
-        written to a table on disk; see :class:`oocbe.table_algebra.inputs.OutOfCore`.
+    output, memory, scratch, streams, workers, client, overwrite : with ``output``, a table of any size is treated
+        piece by piece, by workers where these are asked for, and the same rows are written to a table on disk; see
+        :class:`oocbe.table_algebra.inputs.OutOfCore`.
 
     Returns
     -------
@@ -113,6 +119,10 @@ def maximise(
     """
     gone = (variables,) if isinstance(variables, str) else tuple(dict.fromkeys(variables))
     result: Table | StoredTable | PackedTable | CompleteTable | StoredCompleteTable = apply(
-        Marginalise(gone), (table,), OutOfCore(output, memory, scratch, streams), piece_rows, backend
+        Marginalise(gone),
+        (table,),
+        OutOfCore(output, memory, scratch, streams, workers, client, overwrite),
+        piece_rows,
+        backend,
     )
     return result

@@ -26,7 +26,9 @@ from oocbe.tables.table import Table
 from oocbe.tracing.recorder import phase
 
 
-def semi_join(table: AnyTable, other: AnyTable, *, output: str | Path | None = None) -> Table | StoredTable:
+def semi_join(
+    table: AnyTable, other: AnyTable, *, output: str | Path | None = None, overwrite: bool = False
+) -> Table | StoredTable:
     """Rows of a table whose values of the shared variables some row of another table has, in their order.
 
     Parameters
@@ -35,6 +37,7 @@ def semi_join(table: AnyTable, other: AnyTable, *, output: str | Path | None = N
         rows, a packed one unpacked. Of any semirings, as the other one's values do not count. Without shared
         variables all rows stay, or none where the other table has none.
     output : path of a stored table for the rows, made chunk by chunk; None: they are returned in memory.
+    overwrite : whether the output takes the place of a stored table of its name, in the moment that it is complete.
 
     Raises
     ------
@@ -51,13 +54,15 @@ def semi_join(table: AnyTable, other: AnyTable, *, output: str | Path | None = N
     {(1, 1): 3}
     """
     table, other = _by_rows(table), _by_rows(other)
+    if isinstance(table, StoredTable):
+        table.refuse_duplicates()
     shared = tuple(name for name in table.layout.scope if name in other.layout)
     part = Layout(shared, tuple(table.layout.sizes[table.layout.place(name)] for name in shared))
     move_plan(other.layout, part, shared)  # refuses what does not fit before any row is read
     pieces = _kept(table, _Rows.of(other, part), part)
     dtype, semiring = np.dtype(table.dtype), table.semiring
     if output is not None:
-        return StoredTable.save_pieces(output, table.layout, dtype, semiring, pieces)
+        return StoredTable.save_pieces(output, table.layout, dtype, semiring, pieces, overwrite=overwrite)
     found = list(pieces)
     keys = [np.zeros((table.layout.words, 0), dtype=np.uint64), *(piece.keys for piece in found)]
     values = [np.zeros(0, dtype=dtype), *(piece.values for piece in found)]

@@ -24,7 +24,7 @@ from oocbe.table_algebra.join_rows import joined_layout, prepare_join
 from oocbe.table_algebra.out_of_core.context import ExecutionContext
 from oocbe.table_algebra.ranges import joined_dtype, reduced_dtype
 from oocbe.table_algebra.reduce_rows import reduced_layout, reduced_rows
-from oocbe.table_algebra.sorted_cuts import SortedCuts, leads_with
+from oocbe.table_algebra.sorted_cuts import RowRanges, SortedCuts, leads_with
 from oocbe.table_algebra.through_device import (
     DeviceRows,
     PiecesThroughDevice,
@@ -40,6 +40,7 @@ from oocbe.tables.table import Table
 if TYPE_CHECKING:
     from oocbe.kernels.interface import Backend
     from oocbe.table_algebra.inputs import TableLike
+    from oocbe.tables.writer import StoredTableWriter
 
 HOST_SHARE = 0.6
 """Share of the memory limit for pinned memory; the rest is for the tables' indices, and for finding where to cut."""
@@ -139,12 +140,16 @@ def streamed_to_disk(
     output: str | Path,
     context: ExecutionContext,
     stream: Callable[..., Any],
+    create: Callable[..., StoredTableWriter] | None = None,
+    rows: RowRanges | None = None,
 ) -> StoredTable:
     """An operator's result on disk, from tables on disk or packed.
 
     Parameters
     ----------
     stream : the operator: :func:`stream_elimination` or :func:`stream_marginalise` with its other arguments.
+    create : makes the result's writer; None: that of a stored table, as the context says.
+    rows : of the tables, the one with more of them first; None: all.
 
     Raises
     ------
@@ -156,7 +161,8 @@ def streamed_to_disk(
     packed = [PackedTable.on_disk(table) if isinstance(table, StoredTable) else table for table in tables]
     if not all(isinstance(table, PackedTable) for table in packed):
         raise CannotStreamError("a table is neither packed nor on disk")
-    run = partial(_run, output=output, context=context)
+    create = create or partial(StoredTable.create, overwrite=context.overwrite)
+    run = partial(_run, output=output, context=context, create=create, rows=rows)
     piece_rows = context.space.piece_rows
     try:
         found: StoredTable = stream(*packed, kernels=context.kernels, piece_rows=piece_rows, run=run)
@@ -175,6 +181,8 @@ def _run(
     piece_rows: int | None,
     output: str | Path,
     context: ExecutionContext,
+    create: Callable[..., StoredTableWriter],
+    rows: RowRanges | None,
 ) -> StoredTable:
     dtype = known_dtype(tables, operation)
     host_bytes = int(context.space.budget.limit * HOST_SHARE)
@@ -182,9 +190,10 @@ def _run(
         row_bytes = sum(table.nbytes for table in tables) / sum(table.rows for table in tables)
         most = min(rows_a_piece(tables, MOST_BYTES_FROM_DISK), int(host_bytes / PIECES_AT_A_TIME / row_bytes))
         piece_rows = max(1, most)
-    pieces = cuts.fitting(cuts.whole(), piece_rows, int(context.space.budget.limit * LOOKING_SHARE))
+    whole = cuts.whole() if rows is None else rows
+    pieces = cuts.fitting(whole, piece_rows, int(context.space.budget.limit * LOOKING_SHARE))
     chunk_rows = context.chunk_rows(operation.layout, dtype)
-    with StoredTable.create(output, operation.layout, dtype, tables[0].semiring, chunk_rows=chunk_rows) as writer:
+    with create(output, operation.layout, dtype, tables[0].semiring, chunk_rows=chunk_rows) as writer:
         PiecesThroughDevice(tables, cuts, operation, dtype, StoredResult(writer)).over(pieces, host_bytes)
     return StoredTable.open(output)
 

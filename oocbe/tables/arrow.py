@@ -164,7 +164,10 @@ def refuse_nulls(name: str, data: Any, what: str, first: int = 0) -> None:
         import pyarrow as arrow
 
         row = data.is_null().index(arrow.scalar(True)).as_py()
-        raise ModelError(f"{what}: column {name}, row {first + row:,}: nothing is there (null); drop or fill such rows")
+        raise ModelError(
+            f"{what}: column {name}, row {first + row:,}: nothing is there (null); drop such rows (of Parquet by "
+            "drop_nulls=True), or fill them"
+        )
 
 
 def _numbers(data: Any, name: str, what: str) -> NDArray[np.integer]:

@@ -6,7 +6,6 @@ to claim no more than a chunk may have, and decoded into the caller's array. Thr
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import CorruptDataError
 from oocbe.tables.manifest import Manifest, describe
+from oocbe.tables.object_path import Place
 from oocbe.tracing.recorder import READER, span
 
 KEY_NAMES = "key_{}"
@@ -42,7 +42,7 @@ BLOSC_HEADER, CRC_BYTES = 16, 4
 
 
 def read_rows(
-    folder: Path, manifest: Manifest, name: str, codec: str, rows: int, chunk_rows: int, out: NDArray[Any], start: int
+    folder: Place, manifest: Manifest, name: str, codec: str, rows: int, chunk_rows: int, out: NDArray[Any], start: int
 ) -> None:
     """Decode rows of a chunk.
 
@@ -70,7 +70,7 @@ def read_rows(
 
 
 def read_packed(
-    folder: Path, manifest: Manifest, name: str, codec: str, rows: int, chunk_rows: int, dtype: np.dtype[Any]
+    folder: Place, manifest: Manifest, name: str, codec: str, rows: int, chunk_rows: int, dtype: np.dtype[Any]
 ) -> NDArray[np.uint64]:
     """A chunk as it is packed, uint64 (words,), with everything checked that unpacking relies on.
 
@@ -89,7 +89,7 @@ def read_packed(
 
 
 def read_packed_into(
-    folder: Path, manifest: Manifest, name: str, rows: int, itemsize: int, target: NDArray[np.uint64]
+    folder: Place, manifest: Manifest, name: str, rows: int, itemsize: int, target: NDArray[np.uint64]
 ) -> None:
     """Read a chunk that is packed on disk, checked as by :func:`read_packed`, into memory: uint64 (words,)."""
     from oocbe.tables.codec import checked

@@ -8,7 +8,6 @@ not; the attribute ``columns`` names them in the order of the scope.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from oocbe.errors import CorruptDataError
 from oocbe.tables.chunk_files import VALUES_NAME
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import Manifest, describe
+from oocbe.tables.object_path import Place
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 """Names of variables that arrays get, too: no separators, no dots, nothing that a file system could refuse."""
@@ -49,7 +49,7 @@ def columns_of(layout: Layout, keys: NDArray[np.uint64]) -> list[NDArray[Any]]:
 
 
 def read_columns(
-    folder: Path,
+    folder: Place,
     manifest: Manifest,
     layout: Layout,
     chunk_rows: int,
@@ -81,7 +81,7 @@ def read_columns(
 
 
 def read_chunk(
-    folder: Path, manifest: Manifest, layout: Layout, chunk: int, chunk_rows: int, start: int, keys: NDArray[np.uint64]
+    folder: Place, manifest: Manifest, layout: Layout, chunk: int, chunk_rows: int, start: int, keys: NDArray[np.uint64]
 ) -> None:
     """Pack rows ``start`` and following of a chunk into the caller's keys uint64 (words, rows), which are zero.
 
@@ -97,7 +97,7 @@ def read_chunk(
         keys[field.word] |= column.astype(np.uint64) << np.uint64(field.shift)
 
 
-def decoded(folder: Path, manifest: Manifest, name: str, dtype: np.dtype[Any], rows: int) -> NDArray[Any]:
+def decoded(folder: Place, manifest: Manifest, name: str, dtype: np.dtype[Any], rows: int) -> NDArray[Any]:
     """All ``rows`` items of a chunk, the padding behind an array's end among them; errors as for :func:`read_chunk`."""
     from numcodecs import zstd
 

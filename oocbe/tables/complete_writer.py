@@ -40,9 +40,11 @@ class CompleteTableWriter(GroupWriter):
         semiring: Semiring,
         chunk_cells: int,
         budget: DiskBudget | None = None,
+        overwrite: bool = False,
     ) -> None:
         chunk_cells = min(chunk_cells, layout.complete_rows)
-        super().__init__(path, layout, dtype, semiring, chunk_cells, 0, COMPLETE_VERSION, budget=budget)
+        version = COMPLETE_VERSION
+        super().__init__(path, layout, dtype, semiring, chunk_cells, 0, version, budget=budget, overwrite=overwrite)
         self._refuse_too_many_chunks()
         self.cells = 0
         self._chunk = np.empty(0, dtype=self.dtype)

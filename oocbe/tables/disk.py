@@ -21,6 +21,7 @@ from pathlib import Path
 
 from oocbe.errors import UsageError
 from oocbe.tables.faults import passing
+from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tracing.recorder import READER, WRITER, span
 
 PARTIAL_SUFFIX = ".partial"
@@ -34,6 +35,9 @@ ADVICE_BYTES = 1 << 17
 
 LARGE_BYTES = 1 << 17
 """Files of so many bytes begin their way to the disk when they are written."""
+
+RENAME_EXCHANGE, AT_FDCWD = 2, -100
+"""Let two names change places, and take relative ones from the working folder (Linux)."""
 
 SYNC_FILE_RANGE_WRITE = 2
 """Begin to write, and do not wait for the end (Linux)."""
@@ -118,8 +122,13 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
     return found
 
 
-def read_file(path: Path, size: int) -> bytes:
+def read_file(path: Place, size: int) -> bytes:
     """The first ``size`` bytes of a file, fewer where it is shorter; the last part of the path may be no link."""
+    if isinstance(path, ObjectPath):
+        with span(READER, "read object") as timed:
+            data = path.read(size)
+            timed.note(bytes=len(data))
+            return data
     _before("read", path)
     try:
         with span(READER, "read file") as timed:
@@ -132,8 +141,12 @@ def read_file(path: Path, size: int) -> bytes:
         raise _naming(error, path) from None
 
 
-def read_file_into(path: Path, target: memoryview, offset: int = 0) -> int:
+def read_file_into(path: Place, target: memoryview, offset: int = 0) -> int:
     """A file from an offset on in the caller's memory, and no more than that; returns the bytes that were there."""
+    if isinstance(path, ObjectPath):
+        data = memoryview(read_file(path, offset + len(target)))[offset:]
+        target[: len(data)] = data
+        return len(data)
     _before("read", path)
     try:
         with span(READER, "read file") as timed:
@@ -212,9 +225,9 @@ def copy_file(path: Path, target: Path, buffer: memoryview) -> None:
         os.close(source)
 
 
-def will_need(path: Path) -> None:
+def will_need(path: Place) -> None:
     """Have the system read a file into its cache, if it can, while this goes on."""
-    if not hasattr(os, "posix_fadvise"):
+    if isinstance(path, ObjectPath) or not hasattr(os, "posix_fadvise"):
         return
     with suppress(OSError):  # whoever reads the file is told what is wrong with it
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -242,6 +255,35 @@ def rename(path: Path, target: Path) -> None:
     """Give a file or folder another name on the same disk, and force that to disk."""
     _before("rename", target)
     path.rename(target)
+
+
+def replace_folder(path: Path, target: Path) -> Path:
+    """Give a folder the name of another one, and tell under which hidden name that one lies now.
+
+    Where the system lets names change places there is a folder of the target's name all the time.
+    """
+    _before("rename", target)
+    if (exchange := _renameat2()) is not None:
+        names = os.fsencode(path), os.fsencode(target)
+        if exchange(AT_FDCWD, names[0], AT_FDCWD, names[1], RENAME_EXCHANGE) == 0:
+            return path
+    aside = target.with_name(partial_name(target.name))
+    target.rename(aside)
+    try:
+        path.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
+    return aside
+
+
+@cache
+def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
+    """The system's call, of two folders and names and what to do; None where there is none such."""
+    found = getattr(ctypes.CDLL(None), "renameat2", None)
+    if found is not None:
+        found.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    return found
 
 
 def make_folder(path: Path, mode: int = 0o777) -> None:

@@ -5,7 +5,7 @@ Modules that need pyarrow, pandas or Polars are imported when they are used; non
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from oocbe.tables.columns import Domains, Rows
     from oocbe.tables.layout import Layout
-    from oocbe.tables.parquet import Source
+    from oocbe.tables.object_path import Place
+    from oocbe.tables.parquet_source import Source
 
 VALUES = "value"
 """Name of the column of values where none is given."""
@@ -55,6 +56,7 @@ class Exchanged:
         memory: int | str | None = None,
         rows_per_file: int | None = None,
         compression: str = "snappy",
+        overwrite: bool = False,
     ) -> Path:
         """Write the rows as Parquet, piece by piece: a column a variable, dictionaries of its labels, and the values.
 
@@ -65,16 +67,17 @@ class Exchanged:
         memory : limit in bytes (or text such as ``2GiB``) on what is held at a time; None: 80 % of what there is.
         rows_per_file : ``path`` becomes a folder of files ``part-00000.parquet`` and so on, of so many rows each.
         compression : as pyarrow knows it: ``snappy``, ``zstd``, ``none`` and others.
+        overwrite : whether a file at the path is replaced, or a folder of such files, once all is written.
 
         Raises
         ------
-        UsageError : the path exists, cannot be written, or pyarrow is missing. CorruptDataError : a stored chunk is
-            damaged.
+        UsageError : the path exists (with ``overwrite``: as a folder with anything else in it), cannot be written, or
+            pyarrow is missing. CorruptDataError : a stored chunk is damaged.
         """
         from oocbe.tables.parquet import write_parquet
 
         return write_parquet(
-            self.layout, self.dtype, self.rows, self._rows, path, values, memory, rows_per_file, compression
+            self.layout, self.dtype, self.rows, self._rows, path, values, memory, rows_per_file, compression, overwrite
         )
 
     def _rows(self, start: int, stop: int) -> Rows:
@@ -186,15 +189,21 @@ class InMemory(Exchanged):
         scope: Sequence[str] | None = None,
         domains: Domains | None = None,
         semiring: Semiring = MAX_SUM,
+        rename: Mapping[str, str] | None = None,
+        drop_nulls: bool = False,
     ) -> Self:
         """Make a table of a Parquet file, a folder of them, or several, in memory; see :meth:`from_arrow`.
 
-        Larger ones become stored tables: :meth:`oocbe.StoredTable.from_parquet`.
+        Larger ones become stored tables: :meth:`oocbe.StoredTable.from_parquet`, where ``rename`` and ``drop_nulls``
+        are explained.
         """
-        from oocbe.tables.parquet import whole
+        from oocbe.tables.columns import check_scope
+        from oocbe.tables.parquet_source import check_renamed, source_of
 
-        columns = None if scope is None else [*scope, values]
-        return cls.from_arrow(whole(source, columns), values, scope=scope, domains=domains, semiring=semiring)
+        found = source_of(source, rename, drop_nulls)
+        check_renamed(rename, [found])
+        names = check_scope(found.names, values, scope, found.what)
+        return cls.from_arrow(found.whole([*names, values]), values, scope=names, domains=domains, semiring=semiring)
 
     def to_arrow(self, values: str = VALUES) -> pyarrow.Table:
         """A pyarrow.Table: a column a variable, dictionaries where there are labels, and the values.
@@ -250,6 +259,15 @@ class OnDisk(Exchanged):
         open: Any
         chunks: Any
         read: Any
+        path: Place
+        duplicates: bool
+
+    def refuse_duplicates(self) -> None:
+        """Refuse (UsageError) a table in which a key may occur more than once."""
+        if self.duplicates:
+            raise UsageError(
+                f"{self.path}: a key may occur more than once; combine them: maximise(table, [], output=…)"
+            )
 
     def _rows(self, start: int, stop: int) -> Rows:
         piece = self.read(start, stop)
@@ -265,21 +283,30 @@ class OnDisk(Exchanged):
         scope: Sequence[str] | None = None,
         domains: Domains | None = None,
         semiring: Semiring = MAX_SUM,
+        rename: Mapping[str, str] | None = None,
+        drop_nulls: bool = False,
+        duplicates: bool = False,
         memory: int | str | None = None,
         chunk_rows: int | None = None,
         codec: str = PACKED,
+        overwrite: bool = False,
     ) -> Self:
         """Make a stored table of Parquet data of any size, batch by batch, in the order of its rows.
-
-        That a key occurs twice is seen where the two rows follow one another, or when the table is sorted.
 
         Parameters
         ----------
         source : a Parquet file, a folder of them (partitions ``name=value`` are columns), or several files.
         path : folder of the new table.
         values, scope, domains, semiring : as for :meth:`oocbe.Table.from_arrow`.
+        rename : name of a column of the data to that of the variable (or of the values), where they differ; all other
+            arguments mean the latter. Columns that are not there do no harm where others have those names.
+        drop_nulls : whether rows in which something is missing, in any column that is read, are left out; otherwise
+            they are refused.
+        duplicates : whether a key may occur more than once, as it does where columns are left out by ``scope``.
+            Operators with an ``output`` combine such rows by the semiring, as SQL groups them; ``maximise(table, [])``
+            does nothing else. Otherwise two rows of one key are refused where they follow one another.
         memory : limit in bytes (or text such as ``2GiB``) on labels, rows and buffers; None: 80 % of what there is.
-        chunk_rows, codec : as for :meth:`create`.
+        chunk_rows, codec, overwrite : as for :meth:`create`.
 
         Raises
         ------
@@ -289,11 +316,20 @@ class OnDisk(Exchanged):
         """
         from oocbe.tables.parquet import read_parquet
 
-        found = read_parquet(source, values, scope, domains, memory)
+        found = read_parquet(source, values, scope, domains, rename, drop_nulls, memory)
         rows = found.piece_rows if chunk_rows is None else chunk_rows
         with (
             closing(found.pieces),
-            cls.create(path, found.layout, found.dtype, semiring, chunk_rows=rows, codec=codec) as writer,
+            cls.create(
+                path,
+                found.layout,
+                found.dtype,
+                semiring,
+                chunk_rows=rows,
+                codec=codec,
+                overwrite=overwrite,
+                duplicates=duplicates,
+            ) as writer,
         ):
             for keys, numbers in found.pieces:
                 writer.append(keys, numbers)

@@ -20,6 +20,7 @@ from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.faults import passing
 from oocbe.tables.folder_lock import LOCK_NAME, FolderLock
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
+from oocbe.tables.object_path import is_url
 from oocbe.tables.scratch import remove_locked, remove_partial_folders
 
 
@@ -34,11 +35,17 @@ class FolderWriter:
     ----------
     version : of the format, which the manifest tells.
     budget : counts what is written and may refuse it; a table that was not finished is given back to it.
+    overwrite : whether the table takes the place of one that has its name already, in the moment that it is complete.
     """
 
     _makes_parents = True
+    _is_durable = True  # forced to disk before it appears; else only whole
 
-    def __init__(self, path: str | Path, version: int, budget: DiskBudget | None = None) -> None:
+    def __init__(
+        self, path: str | Path, version: int, budget: DiskBudget | None = None, overwrite: bool = False
+    ) -> None:
+        if is_url(path):
+            raise UsageError(f"{path}: tables are made on disk; write it there, and upload it: table.upload({path!r})")
         self.path = Path(path)
         self.rows = 0
         self._manifest = Manifest(version=version)
@@ -46,6 +53,8 @@ class FolderWriter:
         self._folder = self.path.parent / disk.partial_name(self.path.name)
         self._budget = DiskBudget(self.path.parent) if budget is None else budget
         self._manifest_bytes = 0
+        self._overwrite = overwrite
+        self._published = False
         self._lock: FolderLock | None = None
 
     def __enter__(self) -> Self:
@@ -77,10 +86,11 @@ class FolderWriter:
                     self._lock.release()
 
     def _give_up(self) -> None:
-        """Remove what was written, unless it was published."""
+        """Remove what was written, or, once that is published, the table in whose place it is."""
         if self._folder.exists():
             remove_locked(self._folder)
-            self._budget.take(-self._bytes_taken - self._manifest_bytes, self.path)
+            if not self._published:
+                self._budget.take(-self._bytes_taken - self._manifest_bytes, self.path)
 
     @property
     def _bytes_taken(self) -> int:
@@ -93,10 +103,11 @@ class FolderWriter:
 
     def _seal(self, files: Iterable[Path], folders: Iterable[Path]) -> None:
         """Force these files and folders to disk, then the manifest, and give the folder its name."""
-        # A disk takes several requests at a time.
-        run_all(disk.synchronise, [(path,) for path in files])
-        for folder in folders:
-            disk.synchronise(folder)
+        if self._is_durable:
+            # A disk takes several requests at a time.
+            run_all(disk.synchronise, [(path,) for path in files])
+            for folder in folders:
+                disk.synchronise(folder)
         passing("table:data-synchronised")
         manifest = self._folder / MANIFEST_NAME
         content = self._manifest.render()
@@ -104,20 +115,35 @@ class FolderWriter:
         self._manifest_bytes = len(content)
         disk.write_file(manifest, content)
         passing("table:manifest-written")
-        disk.synchronise(manifest)
-        disk.synchronise(self._folder)
+        if self._is_durable:
+            disk.synchronise(manifest)
+            disk.synchronise(self._folder)
         passing("table:manifest-synchronised")
         self._refuse_existing()
-        disk.rename(self._folder, self.path)
+        replaced = self._overwrite and self.path.exists()
+        if replaced:
+            self._folder = disk.replace_folder(self._folder, self.path)
+        else:
+            disk.rename(self._folder, self.path)
+        self._published = True
         passing("table:renamed")
         with suppress(OSError):  # nobody reads it
             (self.path / LOCK_NAME).unlink(missing_ok=True)
-        disk.synchronise(self.path.parent)
+        if self._is_durable:
+            disk.synchronise(self.path.parent)
+        if replaced and self._lock is not None:  # that whoever is killed meanwhile leaves an orphan that can be told
+            self._lock.release()
+            with suppress(DiskError):
+                self._lock = FolderLock.take(self._folder)
         passing("table:done")
 
     def _refuse_existing(self) -> None:
-        if self.path.exists() or self.path.is_symlink():
-            raise UsageError(f"{self.path} exists already; remove it or choose another name")
+        if not self.path.exists() and not self.path.is_symlink():
+            return
+        if not self._overwrite:
+            raise UsageError(f"{self.path} exists already; remove it, choose another name, or overwrite it (overwrite)")
+        if self.path.is_symlink() or not (self.path / MANIFEST_NAME).is_file():
+            raise UsageError(f"{self.path} is no stored table, and nothing else is overwritten; choose another name")
 
     def _disk_error(self, error: OSError, row_bytes: int | None = None) -> Exception:
         """Sizes for a disk that is full or fails; other errors, such as a missing permission, say enough themselves."""

@@ -14,6 +14,7 @@ from oocbe.tables.layout import Layout
 from oocbe.tables.limbs import LIMB_BITS, MOST_LIMBS
 from oocbe.tables.manifest import MANIFEST_NAME, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES
+from oocbe.tables.object_path import Place
 
 Made = TypeVar("Made")
 
@@ -23,7 +24,7 @@ def is_table(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (MANIFEST_NAME, "zarr.json"))
 
 
-def attributes_of(folder: Path, manifest: Manifest) -> dict[str, Any]:
+def attributes_of(folder: Place, manifest: Manifest) -> dict[str, Any]:
     """What a table's folder says of the table; its types are still to be checked.
 
     Raises
@@ -39,7 +40,7 @@ def attributes_of(folder: Path, manifest: Manifest) -> dict[str, Any]:
     return attributes
 
 
-def made_of(folder: Path, make: Callable[[], Made]) -> Made:
+def made_of(folder: Place, make: Callable[[], Made]) -> Made:
     """What ``make`` makes of a table's attributes; :class:`CorruptDataError` where they are those of no table."""
     try:
         return make()
@@ -48,7 +49,7 @@ def made_of(folder: Path, make: Callable[[], Made]) -> Made:
 
 
 def check_files(
-    folder: Path, manifest: Manifest, arrays: Mapping[str, str], rows: int, chunk_rows: int, codec: str
+    folder: Place, manifest: Manifest, arrays: Mapping[str, str], rows: int, chunk_rows: int, codec: str
 ) -> None:
     """All files that a table must have are listed and there, no others listed; arrays are what they must be.
 
@@ -116,7 +117,7 @@ def check_extent(attributes: Mapping[str, Any]) -> None:
             raise ValueError("extent out of range")
 
 
-def read_json(folder: Path, manifest: Manifest, name: str) -> dict[str, Any]:
+def read_json(folder: Place, manifest: Manifest, name: str) -> dict[str, Any]:
     """Content of a metadata file; :class:`CorruptDataError` where it is none."""
     if name not in manifest.files:
         raise CorruptDataError(f"{folder}: the manifest does not list {name}")
@@ -143,6 +144,8 @@ def check_table_attributes(attributes: Mapping[str, Any]) -> None:
         raise ValueError("rows or chunk rows out of range")
     if layout_of(attributes).words != attributes["words"]:
         raise ValueError("scope and words do not fit")
+    if type(attributes.get("duplicates", False)) is not bool:
+        raise ValueError("a flag of another type")
     limbs = attributes.get("limbs", 0)
     if type(limbs) is not int or not 0 <= limbs <= MOST_LIMBS or (limbs and attributes["dtype"] != "int64"):
         raise ValueError("limbs out of range")

@@ -14,7 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from oocbe.errors import ModelError, UsageError
 from oocbe.model.semiring import Semiring
-from oocbe.tables.chunk_files import PACKED
+from oocbe.tables.chunk_files import KEY_NAMES, PACKED, ZSTD, value_names
+from oocbe.tables.column_form import column_dtype, column_names
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.folder_lock import LOCK_NAME
 from oocbe.tables.folder_writer import FolderWriter
@@ -23,7 +24,7 @@ from oocbe.tables.limbs import greatest
 from oocbe.tables.numbers import VALUE_DTYPES, check_numbers
 
 if TYPE_CHECKING:
-    from oocbe.tables.chunk_store import NewArrays
+    from oocbe.tables.new_arrays import NewArrays
 
 LARGEST_CHUNK_ROWS = 1 << 26
 """A chunk's keys stay far below the 2 GiB that its codec can take."""
@@ -34,7 +35,7 @@ class GroupWriter(FolderWriter):
 
     Parameters
     ----------
-    words : arrays of keys beside that of values. version, budget : as for :class:`FolderWriter`.
+    words : arrays of keys beside that of values. version, budget, overwrite : as for :class:`FolderWriter`.
     limbs : of each value (:mod:`oocbe.tables.limbs`); 0 for plain numbers.
     """
 
@@ -50,8 +51,9 @@ class GroupWriter(FolderWriter):
         codec: str = PACKED,
         budget: DiskBudget | None = None,
         limbs: int = 0,
+        overwrite: bool = False,
     ) -> None:
-        super().__init__(path, version, budget)
+        super().__init__(path, version, budget, overwrite)
         self.layout = layout
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.semiring = semiring
@@ -87,21 +89,26 @@ class GroupWriter(FolderWriter):
         self._written += len(values)
 
     def _open_arrays(self) -> NewArrays:
-        from oocbe.tables.chunk_store import NewArrays
-
         if self._arrays is None:
-            self._arrays = NewArrays(
-                self._folder,
-                self._manifest,
-                self.layout,
-                self._words,
-                self.dtype,
-                self._chunk_rows,
-                self._codec,
-                self._budget,
-                self._limbs,
-            )
+            self._arrays = self._new_arrays()
         return self._arrays
+
+    def _new_arrays(self) -> NewArrays:
+        from oocbe.tables.new_arrays import FileRecorder, PackedArrays  # Numba: only where rows are written
+
+        files = FileRecorder(self._folder, self._manifest, self._budget)
+        if self._codec == ZSTD:
+            names, dtypes = column_names(self.layout), [column_dtype(size) for size in self.layout.sizes]
+        else:
+            words = range(self._words)
+            names, dtypes = [KEY_NAMES.format(word) for word in words], [np.dtype(np.uint64) for _ in words]
+        of_values = value_names(self._limbs)
+        names, dtypes = [*names, *of_values], [*dtypes, *[self.dtype] * len(of_values)]
+        if self._codec == PACKED:
+            return PackedArrays(files, names, dtypes, self._chunk_rows)
+        from oocbe.tables.zarr_arrays import ZarrArrays
+
+        return ZarrArrays(self._folder, files, self.layout, names, dtypes, self._chunk_rows, self._codec)
 
     def _publish(self, attributes: dict[str, Any]) -> None:
         """Force all to disk, the manifest last, and give the folder its name."""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from oocbe.errors import CorruptDataError, UnsupportedError
 from oocbe.system.checksums import crc32
 from oocbe.tables.disk import read_file, read_file_into
+from oocbe.tables.object_path import ObjectPath, Place
 from oocbe.tables.records import read_record, render_record
 from oocbe.tracing.recorder import READER, span
 
@@ -37,7 +38,7 @@ COMPLETE_VERSION = 3
 COLUMNS_VERSION = 4
 """Version 4: one array a variable, for others to read (:mod:`oocbe.tables.column_form`)."""
 PARTS_VERSION = 5
-"""Version 5: tables of version 2 as parts, each with a range of keys (:mod:`oocbe.tables.parts`)."""
+"""Version 5: tables of version 2 as parts, laid end to end (:mod:`oocbe.tables.parts`)."""
 READABLE_VERSIONS = (1, 2, COMPLETE_VERSION, COLUMNS_VERSION, PARTS_VERSION)
 """Versions of the format that are read."""
 
@@ -79,7 +80,7 @@ class Manifest:
     files : name relative to the table's folder (with ``/``) to record.
     first_keys, last_keys : the key of each chunk's first and last row, as one number (word 0 least significant).
     version : of the format.
-    parts : of a table of parts, in the order of their keys, whose chunks are listed in manifests of their own.
+    parts : of a table of parts, in the order of their rows, whose chunks are listed in manifests of their own.
     """
 
     files: dict[str, FileRecord] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class Manifest:
         return render_record(content)
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest:
+    def read(cls, folder: Place) -> Manifest:
         """Read and check the manifest of a table.
 
         Raises
@@ -115,6 +116,8 @@ class Manifest:
         try:
             content = read_record(path, LARGEST_MANIFEST, FORMAT_NAME)
         except FileNotFoundError:
+            if isinstance(folder, Path) and not folder.exists():
+                raise CorruptDataError(f"{folder}: there is no such folder; a stored table is one") from None
             raise CorruptDataError(
                 f"{folder}: no {MANIFEST_NAME}, so this is not a table, or its writing was cut short; write it again"
             ) from None
@@ -141,8 +144,10 @@ class Manifest:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptDataError(f"{path}: not a manifest of a table ({error})") from None
 
-    def checked(self, folder: Path, name: str) -> Path:
+    def checked(self, folder: Place, name: str) -> Place:
         """Path of a listed file, once it is there with the right size, itself no link and inside the table.
+
+        An object in a store is not looked for: that takes as long as to read it.
 
         Whether a link leads a folder out of the table is looked at once for each: thousands of files lie in the same.
 
@@ -151,6 +156,8 @@ class Manifest:
         CorruptDataError : missing, of another size, not a plain file, or in a folder that a link leads out of the
             table.
         """
+        if isinstance(folder, ObjectPath):
+            return folder / name
         path = folder / name
         try:
             status = path.lstat()
@@ -169,7 +176,7 @@ class Manifest:
             self._inside.add(parent)
         return parent in self._inside
 
-    def read_file(self, folder: Path, name: str) -> bytes:
+    def read_file(self, folder: Place, name: str) -> bytes:
         """Content of a listed file, checked; no more memory is taken than its record says.
 
         Raises
@@ -183,7 +190,7 @@ class Manifest:
             self.verify(folder, name, data)
         return data
 
-    def read_file_into(self, folder: Path, name: str, target: memoryview) -> None:
+    def read_file_into(self, folder: Place, name: str, target: memoryview) -> None:
         """Content of a listed file, checked, into the caller's memory (bytes,), which it fills.
 
         Raises
@@ -198,7 +205,7 @@ class Manifest:
         with span(READER, "check file"):
             self.verify(folder, name, target[:size])
 
-    def verify(self, folder: Path, name: str, data: bytes | memoryview) -> None:
+    def verify(self, folder: Place, name: str, data: bytes | memoryview) -> None:
         """Compare a file's bytes with its record; :class:`CorruptDataError` where they differ."""
         if FileRecord.of(data) != self.files[name]:
             raise CorruptDataError(
@@ -208,7 +215,7 @@ class Manifest:
 
 
 @contextmanager
-def _unreadable(name: str, path: Path) -> Iterator[None]:
+def _unreadable(name: str, path: Place) -> Iterator[None]:
     """Name the file that the system does not read."""
     try:
         yield

@@ -1,9 +1,10 @@
-"""A table in parts: tables of version 2, each with a range of keys, and a manifest that lists them (version 5).
+"""A table in parts: tables of version 2, and a manifest that lists them in the order of their rows (version 5).
 
-Several processes each write the rows of one range of keys, as an ordinary table in a folder of the table that is to be
-(:class:`PartsWriter` says under which name). Whoever asked them for it then lists the parts in the order of their keys,
-with the checksum of the manifest of each: that list is the commit, and nothing is written again. A part that is not
-listed is rubbish, as a process leaves it that was killed, or given up because another one was quicker.
+Several processes each write some of the rows, as an ordinary table in a folder of the table that is to be
+(:class:`PartsWriter` says under which name): the rows of one range of keys where the table is sorted. Whoever asked
+them for it then lists the parts, with the checksum of the manifest of each: that list is the commit, and nothing is
+written again. A part that is not listed is rubbish, as a process leaves it that was killed, or given up because another
+one was quicker.
 
 Read, it is a table like any other (:class:`oocbe.tables.stored.StoredTable`): its chunks are those of its parts.
 """
@@ -38,6 +39,7 @@ from oocbe.tables.manifest import (
     Manifest,
     PartRecord,
 )
+from oocbe.tables.object_path import Place
 from oocbe.tables.writer import StoredTableWriter
 
 _SHARED = ("scope", "sizes", "words", "semiring", "dtype", "limbs")
@@ -50,15 +52,27 @@ class PartWriter(StoredTableWriter):
     _makes_parents = False
 
 
+class RunWriter(PartWriter):
+    """Writes rows that workers read again before whoever asked for them ends, and that nobody needs afterwards.
+
+    What a host that fails has of them goes with it, so they are not forced to disk.
+    """
+
+    _is_durable = False
+
+
 class PartsWriter(FolderWriter):
     """Collects the parts of one table, which others write, and publishes them when its ``with`` block ends.
 
     Each part is written as a table at a path that :meth:`part_path` gives (or one that begins so), and then listed by
     :meth:`add`, in any order. What was written and not listed is removed. Else as for its base.
 
+    Parts lie in the order of their keys, each sorted; or in that of the positions with which they were listed, where
+    the table is sorted if its rows come out so.
+
     Parameters
     ----------
-    layout, dtype, semiring, limbs : of the table and all parts.
+    layout, dtype, semiring, limbs : of the table and all parts. overwrite : as for its base.
     """
 
     def __init__(
@@ -69,14 +83,17 @@ class PartsWriter(FolderWriter):
         semiring: Semiring,
         budget: DiskBudget | None = None,
         limbs: int = 0,
+        overwrite: bool = False,
     ) -> None:
-        super().__init__(path, PARTS_VERSION, budget)
+        super().__init__(path, PARTS_VERSION, budget, overwrite)
         self.layout, self.semiring = layout, semiring
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self._limbs = limbs
         self._numbers = self._taken = 0
         self._longest = 1
         self._extents: list[list[int] | None] = []
+        self._positions: dict[str, int] = {}
+        self._are_sorted = True
 
     @property
     def folder(self) -> Path:
@@ -88,8 +105,10 @@ class PartsWriter(FolderWriter):
         self._numbers += 1
         return self._folder / f"part-{self._numbers:06d}-{secrets.token_hex(4)}"
 
-    def add(self, path: Path) -> PartRecord:
+    def add(self, path: Path, position: int | None = None) -> PartRecord:
         """List a part that was written whole; it is opened, and checked to be one.
+
+        position : among the parts; given for all of them, or for none, which then are sorted.
 
         Raises
         ------
@@ -97,12 +116,15 @@ class PartsWriter(FolderWriter):
         DiskError : with its bytes, the disk budget is used up.
         """
         manifest = Manifest.read(path)
-        attributes = _attributes_of_part(path, manifest, self._attributes(0, 1, None))
+        attributes = _attributes_of_part(path, manifest, self._attributes(0, 1, None, position is None))
         record = _record_of(path.name, manifest, attributes)
         size = disk.size_of(path)
         self._budget.take(size, path)
         self._taken += size
         self._manifest.parts.append(record)
+        if position is not None:
+            self._positions[record.name] = position
+        self._are_sorted = self._are_sorted and attributes["sorted"]
         self._extents.append(attributes.get("extent"))
         self._longest = max(self._longest, attributes["chunk_rows"])
         self.rows += record.rows
@@ -110,10 +132,12 @@ class PartsWriter(FolderWriter):
 
     def _finish(self) -> None:
         parts = self._manifest.parts
-        parts.sort(key=lambda part: part.first_key)
-        for one, other in pairwise(parts):
-            if one.last_key >= other.first_key:
-                raise ModelError(f"{self.path}: {one.name} and {other.name} have keys of one range")
+        parts.sort(key=lambda part: self._positions.get(part.name, part.first_key))
+        is_sorted = self._are_sorted and all(one.last_key < other.first_key for one, other in pairwise(parts))
+        if not self._positions:
+            for one, other in pairwise(parts):
+                if one.last_key >= other.first_key:
+                    raise ModelError(f"{self.path}: {one.name} and {other.name} have keys of one range")
         listed = {part.name for part in parts}
         for entry in self._folder.iterdir():
             if entry.is_dir() and entry.name not in listed:
@@ -122,7 +146,7 @@ class PartsWriter(FolderWriter):
         extent = None
         if extents and len(extents) == len(parts):
             extent = [min(low for low, _ in extents), max(high for _, high in extents)]
-        attributes = self._attributes(self.rows, self._longest, extent)
+        attributes = self._attributes(self.rows, self._longest, extent, is_sorted)
         group = {"zarr_format": 3, "node_type": "group", "attributes": {"oocbe": attributes}}
         content = json.dumps(group, indent=2).encode()
         try:
@@ -134,7 +158,7 @@ class PartsWriter(FolderWriter):
         except OSError as error:
             raise self._disk_error(error) from None
 
-    def _attributes(self, rows: int, chunk_rows: int, extent: list[int] | None) -> dict[str, Any]:
+    def _attributes(self, rows: int, chunk_rows: int, extent: list[int] | None, is_sorted: bool) -> dict[str, Any]:
         attributes = {
             "version": PARTS_VERSION,
             **layout_attributes(self.layout),
@@ -143,7 +167,7 @@ class PartsWriter(FolderWriter):
             "dtype": self.dtype.name,
             "rows": rows,
             "chunk_rows": chunk_rows,
-            "sorted": True,
+            "sorted": is_sorted,
         }
         if self._limbs:
             attributes["limbs"] = self._limbs
@@ -154,7 +178,7 @@ class PartsWriter(FolderWriter):
         return self._taken
 
 
-def composed(folder: Path, manifest: Manifest, attributes: Mapping[str, Any]) -> tuple[Manifest, PartChunks]:
+def composed(folder: Place, manifest: Manifest, attributes: Mapping[str, Any]) -> tuple[Manifest, PartChunks]:
     """The files and chunks of all parts of a table as one manifest, and where its rows are.
 
     Every part's metadata, and that all its files are there, is checked; contents are when they are read.
@@ -175,7 +199,7 @@ def composed(folder: Path, manifest: Manifest, attributes: Mapping[str, Any]) ->
             raise CorruptDataError(f"{path}: not a folder of this table; restore or rewrite the table")
         part = Manifest.read(path)
         own = _attributes_of_part(path, part, attributes)
-        if _record_of(record.name, part, own) != record or record.first_key <= before:
+        if _record_of(record.name, part, own) != record or (attributes["sorted"] and record.first_key <= before):
             raise CorruptDataError(f"{path}: not the part that {folder / MANIFEST_NAME} lists; rewrite the table")
         before = record.last_key
         layout = layout_of(own)
@@ -192,17 +216,18 @@ def composed(folder: Path, manifest: Manifest, attributes: Mapping[str, Any]) ->
         whole.last_keys += part.last_keys
         chunks.append((record.name, record.rows, own["chunk_rows"]))
     rows, longest = sum(part.rows for part in manifest.parts), max((n for *_, n in chunks), default=1)
-    if attributes["rows"] != rows or attributes["chunk_rows"] != longest or not attributes["sorted"]:
+    if attributes["rows"] != rows or attributes["chunk_rows"] != longest:
         raise CorruptDataError(f"{folder}: its attributes are not those of its parts; rewrite the table")
     return whole, PartChunks(chunks)
 
 
-def _attributes_of_part(path: Path, manifest: Manifest, whole: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes_of_part(path: Place, manifest: Manifest, whole: Mapping[str, Any]) -> dict[str, Any]:
     """What a part says of itself, checked to be a part of such a table; CorruptDataError where it is none."""
     attributes = attributes_of(path, manifest)
     made_of(path, lambda: check_table_attributes(attributes))
     own, shared = ([found.get(name) for name in _SHARED] for found in (attributes, whole))
-    if manifest.version != FORMAT_VERSION or own != shared or not attributes["sorted"] or not attributes["rows"]:
+    is_out_of_order = whole["sorted"] and not attributes["sorted"]
+    if manifest.version != FORMAT_VERSION or own != shared or is_out_of_order or not attributes["rows"]:
         raise CorruptDataError(f"{path}: not a part of {path.parent}")
     return attributes
 

@@ -6,12 +6,12 @@ So no changed bit goes unseen, neither in the content nor in its spelling.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from oocbe.errors import CorruptDataError
 from oocbe.system.checksums import crc32
 from oocbe.tables.disk import read_file
+from oocbe.tables.object_path import Place
 
 
 def render_record(content: dict[str, Any]) -> bytes:
@@ -20,7 +20,7 @@ def render_record(content: dict[str, Any]) -> bytes:
     return f'{{"checksum":{crc32(text.encode())},"content":{text}}}\n'.encode()
 
 
-def read_record(path: Path, largest: int, format_name: str) -> dict[str, Any]:
+def read_record(path: Place, largest: int, format_name: str) -> dict[str, Any]:
     """Content of a record whose ``format`` is the one given.
 
     Parameters
@@ -38,7 +38,7 @@ def read_record(path: Path, largest: int, format_name: str) -> dict[str, Any]:
     except OSError as error:
         raise CorruptDataError(f"{path}: cannot be read ({error.strerror})") from None
     if len(data) > largest:
-        raise CorruptDataError(f"{path}: larger than any such file, {path.stat().st_size:,} bytes")
+        raise CorruptDataError(f"{path}: larger than any such file, over {largest:,} bytes")
     try:
         content = json.loads(data)["content"]
         damaged = render_record(content) != data or content["format"] != format_name

@@ -38,6 +38,8 @@ from oocbe.tables.exchange import OnDisk
 from oocbe.tables.group import attributes_of, check_files, check_table_attributes, layout_of, made_of
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COLUMNS_VERSION, COMPLETE_VERSION, PARTS_VERSION, Manifest
+from oocbe.tables.object_path import ObjectPath, Place
+from oocbe.tables.objects import InStores, place_of
 from oocbe.tables.parts import composed
 from oocbe.tables.read_ahead import ReadAhead
 from oocbe.tables.table import Table, describe_table, format_bytes
@@ -47,23 +49,23 @@ if TYPE_CHECKING:
     from oocbe.tables.disk_budget import DiskBudget
 
 
-class StoredTable(OnDisk):
+class StoredTable(InStores, OnDisk):
     """An incomplete table on disk. Made by :meth:`open`, :meth:`create` or :meth:`save`; never changed afterwards.
 
     Attributes
     ----------
-    path : its folder.
+    path : its folder, or the prefix of its objects in a store (:mod:`oocbe.tables.objects`).
     layout, semiring, is_sorted : as for :class:`oocbe.tables.table.Table`.
     dtype : dtype of the values.
-    rows : number of rows.
-    limbs : of each value, as for a table in memory.
+    rows : number of rows. limbs : of each value, as for a table in memory.
     chunk_rows : rows of each chunk but the last; in a table of parts (:mod:`oocbe.tables.parts`) of the longest.
     extent : least and greatest value where the table tells (integers, format version 2), else None.
+    duplicates : whether a key may occur more than once.
     """
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         manifest: Manifest,
         attributes: Mapping[str, Any],
         index: ChunkIndex | None = None,
@@ -73,13 +75,11 @@ class StoredTable(OnDisk):
         self.layout = layout_of(attributes)
         self.semiring: Semiring = SEMIRINGS[attributes["semiring"]]
         self.dtype: np.dtype[Any] = np.dtype(attributes["dtype"])
-        self.rows: int = attributes["rows"]
-        self.chunk_rows: int = attributes["chunk_rows"]
-        self.is_sorted: bool = attributes["sorted"]
+        self.rows, self.chunk_rows = int(attributes["rows"]), int(attributes["chunk_rows"])
+        self.is_sorted, self.duplicates = bool(attributes["sorted"]), bool(attributes.get("duplicates"))
         self.limbs: int = attributes.get("limbs", 0)
         self.extent: tuple[int, int] | None = tuple(attributes["extent"]) if "extent" in attributes else None
-        self._manifest = manifest
-        self._checksum = checksum
+        self._manifest, self._checksum = manifest, checksum
         self._index: ChunkIndex = EvenChunks(self.rows, self.chunk_rows) if index is None else index
         self._codec = {1: BLOSC, COLUMNS_VERSION: ZSTD}.get(manifest.version, PACKED)
         self._read_ahead = ReadAhead(self.chunk_count, self.stored_bytes // max(1, self.chunk_count))
@@ -96,18 +96,23 @@ class StoredTable(OnDisk):
         codec: str = PACKED,
         budget: DiskBudget | None = None,
         limbs: int = 0,
+        overwrite: bool = False,
+        duplicates: bool = False,
     ) -> StoredTableWriter:
         """A writer for a new table, to be used in a ``with`` statement; see :class:`StoredTableWriter`.
 
         codec : ``packed`` (:mod:`oocbe.tables.codec`); ``zstd``, which any Zarr library reads, one array a variable
             (:mod:`oocbe.tables.column_form`); or ``blosc`` for version 1 of the format.
         budget : counts what is written, and may refuse it. limbs : of each value (:mod:`oocbe.tables.limbs`).
+        overwrite : whether the table takes the place of a stored table at the path, in the moment that it is complete.
+        duplicates : whether a key may occur more than once; see :meth:`from_parquet`.
 
         Raises
         ------
-        ModelError : a dtype that tables cannot have. UsageError : the path exists, or chunk_rows is out of range.
+        ModelError : a dtype that tables cannot have. UsageError : the path exists, or, with ``overwrite``, is no stored
+            table; or chunk_rows is out of range.
         """
-        return StoredTableWriter(path, layout, dtype, semiring, chunk_rows, codec, budget, limbs)
+        return StoredTableWriter(path, layout, dtype, semiring, chunk_rows, codec, budget, limbs, overwrite, duplicates)
 
     @classmethod
     def save(
@@ -118,10 +123,12 @@ class StoredTable(OnDisk):
         chunk_rows: int = CHUNK_ROWS,
         codec: str = PACKED,
         budget: DiskBudget | None = None,
+        overwrite: bool = False,
     ) -> StoredTable:
-        """Write a table in memory to disk and open it; codec and errors as for :meth:`create`."""
+        """Write a table in memory to disk and open it; codec, overwrite and errors as for :meth:`create`."""
+        of = table.layout, table.dtype, table.semiring
         return cls.save_pieces(
-            path, table.layout, table.dtype, table.semiring, [table], chunk_rows=chunk_rows, codec=codec, budget=budget
+            path, *of, [table], chunk_rows=chunk_rows, codec=codec, budget=budget, overwrite=overwrite
         )
 
     @classmethod
@@ -136,26 +143,29 @@ class StoredTable(OnDisk):
         chunk_rows: int = CHUNK_ROWS,
         codec: str = PACKED,
         budget: DiskBudget | None = None,
+        overwrite: bool = False,
     ) -> StoredTable:
         """Write tables in memory, of one layout and dtype, end to end as one table and open it.
 
         Errors as for :meth:`create`, and those of the pieces as they are made: nothing is left of the table then.
         """
-        with cls.create(path, layout, dtype, semiring, chunk_rows=chunk_rows, codec=codec, budget=budget) as writer:
+        with StoredTableWriter(path, layout, dtype, semiring, chunk_rows, codec, budget, 0, overwrite) as writer:
             for piece in pieces:
                 writer.append(piece.keys, piece.values)
         return cls.open(path)
 
     @classmethod
-    def open(cls, path: str | Path) -> StoredTable:
+    def open(cls, path: str | Path | ObjectPath) -> StoredTable:
         """Open a table. Metadata and the presence and size of all files are checked now, contents when they are read.
+
+        path : its folder, or the URL of one in an object store, whose objects are looked at when they are read.
 
         Raises
         ------
         CorruptDataError : not a complete table, or damaged; the message names the chunk and the file.
         UnsupportedError : written by a later version of the format. UsageError : a complete table.
         """
-        folder = Path(path)
+        folder = place_of(path)
         manifest = Manifest.read(folder)
         if manifest.version == COMPLETE_VERSION:
             raise UsageError(f"{folder} is a complete table: open it with StoredCompleteTable.open")
@@ -181,7 +191,7 @@ class StoredTable(OnDisk):
     @property
     def nbytes(self) -> int:
         """Bytes of keys and values in memory."""
-        return self.rows * self.row_bytes
+        return int(self.rows * self.row_bytes)
 
     @property
     def row_bytes(self) -> int:
@@ -244,13 +254,7 @@ class StoredTable(OnDisk):
 
     def read_into(self, start: int, keys: NDArray[np.uint64], values: NDArray[Any] | None, alone: bool = False) -> None:
         """Rows ``start`` and following into the caller's arrays: keys (words, rows), values as
-        :meth:`read` gives them, or None for keys alone.
-
-        alone : see :meth:`read`.
-
-        Raises
-        ------
-        CorruptDataError : a chunk is missing or damaged.
+        :meth:`read` gives them, or None for keys alone; ``alone`` and errors as there.
         """
         from oocbe.kernels.cpu.threads import run_all
 
@@ -321,7 +325,8 @@ class StoredTable(OnDisk):
         return self._chunk_name(column, chunk), rows, np.dtype(np.uint64) if column < self.layout.words else self.dtype
 
     def to_table(self) -> Table:
-        """All rows in memory; errors as for :meth:`read`."""
+        """All rows in memory; errors as for :meth:`read`, and UsageError where a key may occur more than once."""
+        self.refuse_duplicates()
         return self.read(0, self.rows)
 
     def verify(self) -> None:
@@ -371,8 +376,6 @@ class StoredTable(OnDisk):
     def value_at(self, assignment: Mapping[str, int] | Sequence[int]) -> int | float | None:
         """Value of one assignment (by name, or in scope order); None where it has no row.
 
-        Raises
-        ------
         ModelError : a value outside its domain, a missing variable, or another number of values.
         """
         indices = np.array([self.layout.indices_of(assignment)], dtype=np.int64)

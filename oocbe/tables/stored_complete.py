@@ -28,6 +28,8 @@ from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COMPLETE_VERSION, Manifest
 from oocbe.tables.numbers import VALUE_DTYPES
+from oocbe.tables.object_path import Place
+from oocbe.tables.objects import InStores, place_of
 from oocbe.tables.read_ahead import ReadAhead
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
@@ -39,7 +41,7 @@ CHUNK_CELLS = 1 << 20
 """Default cells a chunk."""
 
 
-class StoredCompleteTable:
+class StoredCompleteTable(InStores):
     """A complete table on disk. Made by :meth:`open`, :meth:`create` or :meth:`save`; never changed afterwards.
 
     Attributes
@@ -52,7 +54,7 @@ class StoredCompleteTable:
     extent : least and greatest feasible value of integers; None where there is none, and for floats.
     """
 
-    def __init__(self, path: Path, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
+    def __init__(self, path: Place, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
         self.path = path
         self.layout = layout_of(attributes)
         self.semiring: Semiring = SEMIRINGS[attributes["semiring"]]
@@ -74,15 +76,18 @@ class StoredCompleteTable:
         *,
         chunk_cells: int = CHUNK_CELLS,
         budget: DiskBudget | None = None,
+        overwrite: bool = False,
     ) -> CompleteTableWriter:
         """A writer for a new table, to be used in a ``with`` statement; see :class:`CompleteTableWriter`.
 
+        overwrite : whether the table takes the place of a stored table at the path, in the moment that it is complete.
+
         Raises
         ------
-        ModelError : a dtype that stored tables cannot have. UsageError : the path exists, or chunk_cells is out of
-            range.
+        ModelError : a dtype that stored tables cannot have. UsageError : the path exists, or, with ``overwrite``, is no
+            stored table; or chunk_cells is out of range.
         """
-        return CompleteTableWriter(path, layout, dtype, semiring, chunk_cells, budget)
+        return CompleteTableWriter(path, layout, dtype, semiring, chunk_cells, budget, overwrite)
 
     @classmethod
     def save(
@@ -92,13 +97,16 @@ class StoredCompleteTable:
         *,
         chunk_cells: int = CHUNK_CELLS,
         budget: DiskBudget | None = None,
+        overwrite: bool = False,
     ) -> StoredCompleteTable:
-        """Write a table in main memory to disk and open it; errors as for :meth:`create`."""
+        """Write a table in main memory to disk and open it; overwrite and errors as for :meth:`create`."""
         dtype, semiring = dtype_of_rows(table.dtype), table.semiring
         starts = range(0, table.cells, LARGEST_CHUNK_ROWS)
         parts = (table.window(first, first + LARGEST_CHUNK_ROWS) for first in starts)
         values = (converted(part, dtype, semiring, str(path)) for part in parts)
-        return cls.save_pieces(path, table.layout, dtype, semiring, values, chunk_cells=chunk_cells, budget=budget)
+        return cls.save_pieces(
+            path, table.layout, dtype, semiring, values, chunk_cells=chunk_cells, budget=budget, overwrite=overwrite
+        )
 
     @classmethod
     def save_pieces(
@@ -111,12 +119,15 @@ class StoredCompleteTable:
         *,
         chunk_cells: int = CHUNK_CELLS,
         budget: DiskBudget | None = None,
+        overwrite: bool = False,
     ) -> StoredCompleteTable:
         """Write values that come in pieces, in the order of the cells, as one table and open it.
 
         Errors as for :meth:`create`, and those of the pieces as they are made: nothing is left of the table then.
         """
-        with cls.create(path, layout, dtype, semiring, chunk_cells=chunk_cells, budget=budget) as writer:
+        with cls.create(
+            path, layout, dtype, semiring, chunk_cells=chunk_cells, budget=budget, overwrite=overwrite
+        ) as writer:
             for part in values:
                 writer.append(part)
         return cls.open(path)
@@ -130,7 +141,7 @@ class StoredCompleteTable:
         CorruptDataError : not a complete table, or damaged; the message names the chunk and the file.
         UnsupportedError : written by a later version of the format. UsageError : a table of rows.
         """
-        folder = Path(path)
+        folder = place_of(path)
         manifest = Manifest.read(folder)
         if manifest.version != COMPLETE_VERSION:
             raise UsageError(f"{folder} is a table of rows: open it with StoredTable.open")
@@ -273,7 +284,7 @@ AnyComplete = CompleteTable | StoredCompleteTable
 
 def open_table(path: str | Path) -> StoredTable | StoredCompleteTable:
     """Open a table on disk of either form; errors as for their ``open``."""
-    if Manifest.read(Path(path)).version == COMPLETE_VERSION:
+    if Manifest.read(place_of(path)).version == COMPLETE_VERSION:
         return StoredCompleteTable.open(path)
     return StoredTable.open(path)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -18,6 +18,9 @@ from oocbe.tables.group import layout_attributes
 from oocbe.tables.group_writer import LARGEST_CHUNK_ROWS, GroupWriter
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import COLUMNS_VERSION
+
+if TYPE_CHECKING:
+    from oocbe.tables.new_arrays import PackedArrays
 
 __all__ = ["CHUNK_ROWS", "LARGEST_CHUNK_ROWS", "StoredTableWriter"]
 
@@ -45,14 +48,17 @@ class StoredTableWriter(GroupWriter):
         codec: str = PACKED,
         budget: DiskBudget | None = None,
         limbs: int = 0,
+        overwrite: bool = False,
+        duplicates: bool = False,
     ) -> None:
         if codec not in VERSIONS:
             raise UsageError(f"chunks can be {', '.join(VERSIONS)}, not {codec!r}")
         if limbs and codec != PACKED:
             raise UsageError(f"counts of several limbs are written packed, not {codec!r}")
-        version = VERSIONS[codec]
-        super().__init__(path, layout, dtype, semiring, chunk_rows, layout.words, version, codec, budget, limbs)
+        version, words = VERSIONS[codec], layout.words
+        super().__init__(path, layout, dtype, semiring, chunk_rows, words, version, codec, budget, limbs, overwrite)
         self.is_sorted = True
+        self._duplicates = duplicates
         self._pending: list[tuple[NDArray[np.uint64], NDArray[Any]]] = []
         self._waiting = 0  # rows that are pending
         self._last_key = -1
@@ -67,7 +73,8 @@ class StoredTableWriter(GroupWriter):
 
         Raises
         ------
-        ModelError : another shape or dtype, or a row whose key equals that of the row before.
+        ModelError : another shape or dtype, or, unless keys may occur more than once, a row whose key equals that of
+            the row before.
         DiskError : the disk or the disk budget is used up.
         """
         if keys.dtype != np.uint64 or keys.ndim != 2 or keys.shape[0] != self.layout.words:
@@ -131,7 +138,7 @@ class StoredTableWriter(GroupWriter):
         self._manifest.last_keys.append(edge_keys[1])
         self.rows += rows
         self._written += rows
-        self._open_arrays().extend(rows)
+        self._packed_arrays().extend(rows)
         return len(self._manifest.first_keys) - 1
 
     def write_packed(self, chunk: int, column: int, words: NDArray[np.uint64]) -> None:
@@ -142,16 +149,22 @@ class StoredTableWriter(GroupWriter):
         DiskError : the disk or the disk budget is used up.
         """
         try:
-            self._open_arrays().write_packed(chunk, column, words)
+            self._packed_arrays().write_packed(chunk, column, words)
         except OSError as error:
             raise self._disk_error(error) from None
+
+    def _packed_arrays(self) -> PackedArrays:
+        return cast("PackedArrays", self._open_arrays())  # who announces chunks writes no others
 
     def _check_order(self, keys: NDArray[np.uint64]) -> None:
         from oocbe.kernels.cpu.pairs.ascent import ASCENDING, REPEATED, ascent  # Numba: only where rows are written
 
         first, order = key_number(keys, 0), ascent(keys)
-        if self._last_key == first or order == REPEATED:
-            raise ModelError(f"{self.path}: a key occurs twice, at or after row {self.rows:,}")
+        if not self._duplicates and (self._last_key == first or order == REPEATED):
+            raise ModelError(
+                f"{self.path}: a key occurs twice, at or after row {self.rows:,}; where that is meant, give "
+                "duplicates=True where the table, or what it is joined of, is made"
+            )
         self.is_sorted = self.is_sorted and order == ASCENDING and self._last_key < first
         self._last_key = key_number(keys, keys.shape[1] - 1)
 
@@ -190,6 +203,8 @@ class StoredTableWriter(GroupWriter):
             "chunk_rows": self._chunk_rows,
             "sorted": self.is_sorted,
         }
+        if self._duplicates and not self.is_sorted:
+            attributes["duplicates"] = True
         if self._limbs:
             attributes["limbs"] = self._limbs
         if self._codec == ZSTD:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,20 +21,22 @@ from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.order import is_order_file
 from oocbe.elimination.plan.plan import plan_for
 from oocbe.elimination.preparation.ranges import INT64_LIMIT
-from oocbe.elimination.preparation.restrict import restrict
+from oocbe.elimination.preparation.restrict import Restriction, restrict
 from oocbe.elimination.preparation.temperature import at_temperature
 from oocbe.elimination.preparation.upper_bound import without_upper_bound
 from oocbe.errors import ResourceError, UnsupportedError
 from oocbe.junction_trees.calibration import Calibration
 from oocbe.junction_trees.cliques import Clique
 from oocbe.junction_trees.compiled import find_order, tree_of
+from oocbe.junction_trees.relevant.answer import CaseAnswer
+from oocbe.junction_trees.single_case import large_cost, making_seconds
 from oocbe.junction_trees.support import ROW_BYTES
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination, Marginalisation
 from oocbe.results.task_result import TaskResult
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
-from oocbe.tasks.result import finished, finished_by_tree, unsatisfiable
+from oocbe.tasks.result import TreeNumbers, finished, finished_by_tree, unsatisfiable
 from oocbe.tasks.tables import compute_tables
 from oocbe.tasks.top_down import descend, gaps
 
@@ -103,7 +106,6 @@ def _marginals_by_tree(
     begin = time.perf_counter()
     with Deadline(options.time_limit):
         left = restrict(energies, ())
-        found = [np.zeros(size) for size in problem.sizes]
         if left.problem is None:
             return finished_by_tree("marginals", problem, left, None, -math.inf, {}, temperature=temperature)
 
@@ -112,6 +114,11 @@ def _marginals_by_tree(
                 name = problem.variables[left.variables[clique.own[-1]]].name
                 observer.bucket_done(number, total, name, rows, ROW_BYTES * rows)
 
+        cost = large_cost(left.problem) if options.order == "auto" else None
+        if cost is not None:
+            answer = CaseAnswer.of(left.problem)
+            if answer.seconds(range(len(left.variables)), message_memory(options)) < making_seconds(cost):
+                return _by_parts(problem, left, answer, begin, temperature)
         order: tuple[int, ...] = ()
         try:
             choice = find_order(left.problem, options.order, options.order_seconds, options.seed)
@@ -128,14 +135,38 @@ def _marginals_by_tree(
         value = -math.inf if calibration is None else calibration.log_evidence
         seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
         if calibration is None:
-            return finished_by_tree("marginals", problem, left, tree, value, seconds, temperature=temperature)
-        for v, own in zip(left.variables, calibration.posteriors(range(len(left.variables))), strict=True):
-            found[v][left.kept[v]] = own
-        for own, kept in zip(found, left.kept, strict=True):
-            if len(kept) == 1:
-                own[kept] = 1.0
-    more = {"temperature": temperature, "marginals": tuple(found)}
-    return finished_by_tree("marginals", problem, left, tree, value, seconds, **more)
+            numbers = TreeNumbers.of(tree)
+            return finished_by_tree("marginals", problem, left, numbers, value, seconds, temperature=temperature)
+        found = _of_all(problem, left, calibration.posteriors(range(len(left.variables))))
+    more = {"temperature": temperature, "marginals": found}
+    return finished_by_tree("marginals", problem, left, TreeNumbers.of(tree), value, seconds, **more)
+
+
+def _by_parts(problem: Problem, left: Restriction, answer: CaseAnswer, begin: float, temperature: float) -> TaskResult:
+    """The marginals from complete tables of what targets need, where a tree for all of them would be large."""
+    order_seconds = time.perf_counter() - begin
+    every = range(len(left.variables))
+    posteriors = answer.posteriors(every, "cpu")
+    value = answer.log_evidence("cpu")
+    width, cells, order = answer.numbers(every)
+    seconds = {"order": order_seconds, "forward": time.perf_counter() - begin - order_seconds}
+    more: dict[str, Any] = {"temperature": temperature}
+    if value > -math.inf:
+        more["marginals"] = _of_all(problem, left, [posteriors[v] for v in every])
+    return finished_by_tree("marginals", problem, left, TreeNumbers(width, cells, order), value, seconds, **more)
+
+
+def _of_all(
+    problem: Problem, left: Restriction, posteriors: Sequence[NDArray[np.float64]]
+) -> tuple[NDArray[np.float64], ...]:
+    """Marginals of all variables of a problem, from those that are left."""
+    found = [np.zeros(size) for size in problem.sizes]
+    for v, own in zip(left.variables, posteriors, strict=True):
+        found[v][left.kept[v]] = own
+    for own, kept in zip(found, left.kept, strict=True):
+        if len(kept) == 1:
+            own[kept] = 1.0
+    return tuple(found)
 
 
 def min_marginals(problem: Problem, options: SolveOptions, observer: Observer | None = None) -> TaskResult:

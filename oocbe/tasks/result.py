@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,17 +67,36 @@ def finished(task: str, problem: Problem, tables: Tables, value: float | None, *
     return TaskResult(**{**settings, **more})
 
 
+class TreeNumbers(NamedTuple):
+    """What a result says of a junction tree, or of several.
+
+    Attributes
+    ----------
+    width : variables of the largest clique, less one. separator_rows : rows of each message.
+    order : variables as they were eliminated.
+    """
+
+    width: int
+    separator_rows: Sequence[int]
+    order: Sequence[int]
+
+    @classmethod
+    def of(cls, tree: CompiledTree) -> TreeNumbers:
+        """Those of a tree in memory."""
+        return cls(tree.width, [rows.separator_rows for rows in tree.rows], tree.order)
+
+
 def finished_by_tree(
     task: str,
     problem: Problem,
     left: Restriction,
-    tree: CompiledTree | None,
+    tree: TreeNumbers | None,
     value: float,
     seconds: dict[str, float],
     **more: Any,
 ) -> TaskResult:
     """A result from a junction tree of what evidence leaves of a problem; None: nothing is feasible without it."""
-    separators = [] if tree is None else [rows.separator_rows for rows in tree.rows]
+    separators = [] if tree is None else tree.separator_rows
     fixed = [v for v, kept in enumerate(left.kept) if len(kept) <= 1]
     return TaskResult(
         task=task,

@@ -163,6 +163,10 @@ def test_convert_takes_tables_from_parquet_to_a_stored_table_and_back(tmp_path: 
     assert run(app, ["convert", *paths[:2], "--values", "cost", "--semiring", "min-sum"]).exit_code == 0
     assert run(app, ["convert", *paths[1:3], "--to", "zstd"]).exit_code == 0
     assert run(app, ["convert", *paths[2:], "--values", "cost", "--memory", "1MiB"]).exit_code == 0
+    for pair in (paths[:2], paths[1:3], paths[2:]):  # again, over what is there
+        assert run(app, ["convert", *pair, "--values", "cost", "--semiring", "min-sum"]).exit_code == 2
+        again = ["convert", *pair, "--values", "cost", "--semiring", "min-sum", "--overwrite"]
+        assert run(app, [*again, *(["--to", "zstd"] if pair == paths[1:3] else [])]).exit_code == 0
     assert parquet.read_table(paths[3]).to_pydict() == columns
     new = str(tmp_path / "x")
     wrong = {

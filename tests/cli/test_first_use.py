@@ -1,6 +1,8 @@
 """What somebody meets first: help, warm-up, what is said while loops are compiled."""
 
 import io
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -97,6 +99,37 @@ def test_compiling_within_compiling_counts_once(monkeypatch):
 def test_times_tell_compiling_apart():
     told = times({"order": 1.0, "forward": 3.0, "total": 4.5, "compiling": 2.0})
     assert told == "4.50 s (order 1.00 s, forward 3.00 s; of it compiling, once for this machine: 2.00 s)"
+
+
+SOLVES = """
+import gc
+
+from numba.core.dispatcher import Dispatcher
+
+import oocbe
+from oocbe.cli import warm_up
+from oocbe.synth.networks import grid_network, random_network
+
+
+def loaded():
+    found = (item for item in gc.get_objects() if isinstance(item, Dispatcher))
+    return {(item.py_func.__module__, item.py_func.__name__, str(s)) for item in found for s in item.overloads}
+
+
+for _, run in warm_up._steps():
+    run()
+before = loaded()
+for problem in (random_network(30, 7, 0.2, 0.2, 5), random_network(18, 10, 0.6, 0.4, 6), grid_network(10, 3, 0.1, 7)):
+    oocbe.solve(problem)
+oocbe.solve(warm_up._photographs(110, 500))
+print(sorted(loaded() - before))
+"""
+
+
+@pytest.mark.slow
+def test_what_solves_need_is_warm():
+    done = subprocess.run([sys.executable, "-c", SOLVES], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_warm_up_says_what_it_does(monkeypatch):

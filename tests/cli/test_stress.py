@@ -10,6 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from oocbe.cli.main import app
+from oocbe.cluster.workers import InThreads, using
+from oocbe.settings.tuning import tuned
 from oocbe.tables import scratch
 from oocbe.tables.stored import StoredTable
 
@@ -38,6 +40,20 @@ def test_stress_finds_right_answers(tmp_path, operator, flags):
     assert report["fault"] == ""
     assert report["rows_out"] > 1000
     assert {"seconds_starting", "seconds_making", "seconds", "seconds_checking"} <= set(report)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("operator", ["join-maximise", "join-sum", "maximise"])
+def test_stress_over_workers(tmp_path, operator):
+    """Tables are made, and results checked, by workers as well."""
+    with InThreads(2) as workers, using(workers), tuned(segment_rows=25_000):
+        done = call(
+            "stress", "--rows", "3e4", "--operator", operator, "--memory", "96MiB", "--workdir", tmp_path, "--json"
+        )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout[done.stdout.index("{") :])["fault"] == ""
+    kinds = {kind[0] for kind in workers.readied}
+    assert {"synthetic", "sort"} <= kinds and ("check" in kinds) == (operator != "maximise")
     assert not list(tmp_path.iterdir())
 
 

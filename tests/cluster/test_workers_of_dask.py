@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -19,14 +20,17 @@ from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.cluster import choice, dask_workers, local
 from oocbe.cluster.dask_workers import DaskWorkers
 from oocbe.cluster.local import LocalWorkers
-from oocbe.cluster.workers import LostWorkError, current
+from oocbe.cluster.workers import LostWorkError, current, using
 from oocbe.errors import ClusterError, UnsupportedError, UsageError
 from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import tuned
+from oocbe.synth.tables import SyntheticTable
+from oocbe.table_algebra import join_maximise
 from oocbe.tasks import verbs
 from tests.elimination.test_piecewise import complete_problem, run
 from tests.elimination.test_segments import clique_problem
 from tests.helpers.durable_runs import solve_in
+from tests.helpers.out_of_core_modes import same_rows
 from tests.helpers.worker_functions import failed, slept
 
 distributed = pytest.importorskip("distributed")
@@ -76,14 +80,15 @@ def test_the_tables_are_those_of_one_process(workers, expected):
 class Killing(LocalWorkers):
     """Workers one of which is killed whenever some have been given so many segments, and all of them are there."""
 
-    def kill_at(self, every):
-        self.every, self.given, self.killed = every, 0, []
+    def kill_at(self, every, most=1):
+        self.every, self.given, self.killed, self.most = every, 0, [], most
 
     def submit(self, name, work, told):
         self.given += 1
         if (
             self.every
             and self.given % self.every == 0
+            and len(self.killed) < self.most
             and self._dask is not None
             and self._dask.count == self.processes
         ):
@@ -105,9 +110,24 @@ def test_workers_killed_in_the_middle(workers, expected):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_workers_killed_fifty_times(workers, expected):
-    workers.kill_at(5)
+    workers.kill_at(5, most=50)
     while len(workers.killed) < 50:
         assert found_by(workers) == expected
+    workers.kill_at(0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_an_operator_whose_workers_are_killed_fifty_times(workers, tmp_path):
+    tables = [
+        SyntheticTable(40_000, 1000, own=own, seed=n).write(tmp_path / own, None, 500) for n, own in enumerate("ab")
+    ]
+    expected = join_maximise(*(table.to_table() for table in tables), "e")
+    workers.kill_at(5, most=50)
+    with using(workers), cutting():
+        while len(workers.killed) < 50:
+            with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+                same_rows(join_maximise(*tables, "e", output=Path(folder) / "found"), expected)
     workers.kill_at(0)
 
 
@@ -118,7 +138,7 @@ def test_a_worker_that_dies_at_work_has_its_work_done_by_another(workers):
         time.sleep(0.1)
     time.sleep(0.3)
     killed = workers.running
-    for pid in killed:
+    for pid in killed:  # either may have it
         os.kill(pid, signal.SIGKILL)
     with suppress(LostWorkError):  # it came to an end, and its result was lost on its way
         assert future.result(120) not in killed
@@ -168,6 +188,17 @@ def test_a_client_of_ones_own(client, tmp_path):
     assert submitted and all("bucket of" in key for key in submitted)
     assert client.status == "running"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_many_problems_by_a_client_s_executor(client, tmp_path):
+    """Each is a task of the cluster; what fails there is told here, and the client stays open."""
+    (tmp_path / "broken.spot").write_text("nothing of this kind")
+    files = ["examples/daily.spot", str(tmp_path / "broken.spot"), "examples/daily.spot"]
+    found = list(oocbe.solve_many(files, executor=client.get_executor(), order_seconds=0))
+    found.sort(key=lambda outcome: outcome.number)
+    assert [outcome.result and outcome.result.value for outcome in found] == [2112, None, 2112]
+    assert found[1].failure.kind == "FormatError" and "broken.spot" in found[1].failure.message
+    assert client.status == "running"
 
 
 def test_a_cluster_without_workers(scratch, monkeypatch):

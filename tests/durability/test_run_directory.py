@@ -153,6 +153,7 @@ def test_the_whole_result_comes_back(tmp_path):
     assert len(other.pop("notes")) == len(one.pop("notes")) + 1
     for course in ("anytime", "buckets", "orders_tried"):  # of the process that tells: this one has only read
         one.pop(course), other.pop(course)
+    one["seconds"].pop("compiling", None)  # so is this, where the cache had not all loops
     assert one == other
     assert first.variables == second.variables
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from oocbe.elimination.search.reduced_elimination import ReducedElimination
 from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.elimination.search.row_search import RowSearch
 from oocbe.errors import TimeLimitError
+from oocbe.kernels.cpu.pruning.depth_first import AFTER, BEFORE, BEYOND, DECISION, IS, IS_NOT, MOST_TRIED, UP_TO
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
@@ -120,7 +121,7 @@ def test_of_equal_nodes_the_deepest_goes_on_and_ends_are_counted(monkeypatch):
         put_back(made)
         entries = sorted(made._heap)
         assert all(one[:2] <= two[:2] for one, two in pairwise(entries))
-        assert all(-entry[1] == entry[3][:, 2].sum() for entry in entries)
+        assert all(-entry[1] == np.count_nonzero(entry[3][:, DECISION]) for entry in entries)
         assert len({entry[2] for entry in entries}) == len(entries)  # paths are never compared
 
     monkeypatch.setattr(DepthSearch, "_put_back", noted)
@@ -176,6 +177,40 @@ def test_functions_over_any_number_of_variables(arity, monkeypatch):
         assert known.value == (optimum(problem) if optimum(problem) < math.inf else None)
         nodes += made.nodes
     assert nodes > 20
+
+
+@pytest.mark.parametrize("pause", [1, 10**6])
+def test_halves_of_large_domains(pause, monkeypatch):
+    """Decisions about halves, one within the other, their opposites, and paths of both that are put back."""
+    monkeypatch.setattr(depth_search, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(depth_search, "FIRST_PAUSE", pause)
+    decisions, nodes = set(), 0
+    own = depth_search.restore
+
+    def noted(*arguments):
+        path = arguments[-1]
+        decisions.update(path[:, DECISION].tolist())
+        assert (path[:, AFTER] >= 1).all()
+        assert (path[:, AFTER] < path[:, BEFORE]).all()
+        return own(*arguments)
+
+    monkeypatch.setattr(depth_search, "restore", noted)
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        sizes = random.integers(MOST_TRIED - 2, MOST_TRIED + 8, size=4).tolist()
+        functions = []
+        for scope in combinations(range(4), 2):
+            costs = random.integers(0, 40, size=[sizes[v] for v in scope])
+            functions.append(Function.from_array(scope, np.where(random.random(costs.shape) < 0.3, 99, costs)))
+        problem = Problem(tuple(Variable(f"x{v}", size) for v, size in enumerate(sizes)), tuple(functions))
+        known, made = search(problem)
+        assert known.is_closed
+        assert known.value == optimum(problem)
+        assert known.value == problem.evaluate(known.assignment)
+        nodes += made.nodes
+    assert nodes > 100
+    if pause == 1:
+        assert decisions == {IS, IS_NOT, UP_TO, BEYOND}
 
 
 def test_little_room_for_what_nodes_change_is_enough(monkeypatch):
@@ -283,10 +318,10 @@ def test_the_deadline_ends_it():
 @pytest.mark.parametrize(
     ("walks_expect", "depth_expects", "part"),
     [
-        (None, math.inf, row_rounds.FIRST_SHARE),
+        (None, math.inf, row_rounds.EQUAL_SHARE),
         (100.0, math.inf, row_rounds.PROMISING_SHARE),
-        (100.0, 1.0, row_rounds.LATER_SHARE),
-        (1e9, math.inf, row_rounds.LATER_SHARE),
+        (100.0, 1.0, row_rounds.MOST_SHARE),
+        (1e9, math.inf, row_rounds.EQUAL_SHARE),
         (1e9, 1.0, row_rounds.MOST_SHARE),
     ],
 )
@@ -314,7 +349,7 @@ def test_it_takes_turns_with_walks_by_what_they_expect(walks_expect, depth_expec
     rounds.order_seconds = math.inf  # no elimination
     for _ in range(200):
         rounds._work(known)
-    assert taken.count(DepthSearch) / taken.count(RowSearch) == pytest.approx(part, abs=0.1)
+    assert taken.count(DepthSearch) / taken.count(RowSearch) == pytest.approx(part, rel=0.1)
 
 
 def test_nothing_else_begins_while_it_expects_to_end_soon(monkeypatch):

@@ -95,7 +95,7 @@ def passings(folder):
     return faults._armed.passed
 
 
-ASKING = ["table:chunk", "table:manifest-written", "table:renamed", "message:written"]
+ASKING = ["table:manifest-written", "message:written"]
 """Points at which the process that asks is killed; the others are for slow tests."""
 
 

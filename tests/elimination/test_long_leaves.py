@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -27,9 +26,6 @@ from oocbe.model.semiring import MIN_SUM
 from oocbe.system.deadline import Deadline
 from oocbe.tables.layout import Layout
 
-PROMPT = 30.0
-"""Seconds for what takes less than one, on a machine that does much else; without a limit it took minutes."""
-
 
 def photographs(count: int, capacities: int, seed: int = 3, heaviest: int = 5000) -> Problem:
     """Photographs in no conflict with one another: what leaving each out costs, and capacities that all share."""
@@ -48,21 +44,18 @@ def optimum(problem: Problem) -> int:
 
 
 def test_short_tables_beside_a_long_result():
-    """Took 153 s, and did not look at the limit: every row so far went through the whole result."""
-    oocbe.solve(photographs(11, 1), dominance=False, time_limit=2.0, backend="cpu")  # compiled
-    begin = time.perf_counter()
-    with_all_rows = oocbe.solve(photographs(11, 1), dominance=False, time_limit=2.0, backend="cpu")
-    assert time.perf_counter() - begin < PROMPT
+    """Took 153 s with 11 photographs, and did not look at the limit: every row so far went through the whole result.
+
+    With 12 it would take longer than the suite lets a test run.
+    """
+    with_all_rows = oocbe.solve(photographs(12, 1), dominance=False, time_limit=2.0, backend="cpu")
     if with_all_rows.status == "optimal":
-        assert with_all_rows.value == oocbe.solve(photographs(11, 1), backend="cpu").value
+        assert with_all_rows.value == oocbe.solve(photographs(12, 1), backend="cpu").value
 
 
 def test_choices_of_many_tables_in_the_backward_pass():
     """Did not end in eleven minutes: all that two capacities can tell apart was kept, table by table."""
-    oocbe.solve(photographs(17, 2), time_limit=2.0, backend="cpu")  # compiled
-    begin = time.perf_counter()
     result = oocbe.solve(photographs(17, 2), time_limit=2.0, backend="cpu")
-    assert time.perf_counter() - begin < PROMPT
     assert result.status in ("optimal", "limit")
     assert result.assignment is not None
     assert photographs(17, 2).evaluate(result.assignment) == result.value

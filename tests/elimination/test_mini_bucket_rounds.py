@@ -24,7 +24,7 @@ from tests.helpers.small_problems import brute_force, check, make_problem, struc
 
 def rounds(monkeypatch, problem, deadline=None, **options):
     clock = Clock()
-    monkeypatch.setattr(mini_bucket_rounds, "time", clock)
+    monkeypatch.setattr(mini_bucket_rounds, "working_time", clock.perf_counter)
     heard = []
     known = Knowledge(problem, Gap(), lambda lower, value, why, _: heard.append((lower, value, why)))
     return clock, heard, known, MiniBucketRounds(problem, oocbe.SolveOptions(**options), deadline or solving.Deadline())

@@ -12,7 +12,7 @@ import pytest
 
 import oocbe
 from oocbe.elimination import outlook, solve
-from oocbe.elimination.search import bounded, row_rounds, row_search, row_walk
+from oocbe.elimination.search import bounded, row_results, row_rounds, row_search, row_walk
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.reduced_elimination import ReducedElimination
@@ -146,7 +146,7 @@ def test_more_values_than_a_byte_holds():
 def test_a_search_that_is_behind_gets_less_time(monkeypatch):
     problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
     clock = Clock()
-    monkeypatch.setattr(row_rounds, "time", clock)
+    monkeypatch.setattr(row_rounds, "working_time", clock.perf_counter)
     known = Knowledge(problem, NO_GAP, lambda *_: None)
     rounds = RowRounds(problem, SolveOptions(), Deadline())
     taken = []
@@ -242,7 +242,7 @@ def test_rows_are_tried_where_hard_constraints_leave_no_value_free(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_solve_with_rows_has_the_value_of_elimination(seed, monkeypatch):
-    monkeypatch.setattr(row_rounds, "FEW_ROWS", -1.0)
+    monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
     problem = anything(seed)
     result, plain = oocbe.solve(problem, order_seconds=0), oocbe.solve(problem, order_seconds=0, bounds="none")
     assert result.status == plain.status
@@ -250,7 +250,7 @@ def test_a_solve_with_rows_has_the_value_of_elimination(seed, monkeypatch):
 
 
 def test_a_result_says_that_rows_have_closed_it(monkeypatch):
-    monkeypatch.setattr(row_rounds, "FEW_ROWS", -1.0)
+    monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
     problem = random_network(8, 4, 0.8, tightness=0.0, seed=2)
     result = oocbe.solve(problem, order_seconds=0)
     assert result.status == "optimal"
@@ -298,7 +298,7 @@ def test_memory_that_runs_out_ends_rows_and_not_the_solve(monkeypatch):
         yield
 
     monkeypatch.setattr(row_walk.Walk, "steps", failing)
-    monkeypatch.setattr(row_rounds, "FEW_ROWS", 0)
+    monkeypatch.setattr(row_results, "FEW_ROWS", 0)
     result = oocbe.solve(problem, backend="cpu", order_seconds=0)
     assert tried
     assert (result.status, result.value) == ("optimal", optimum(problem))
@@ -349,7 +349,7 @@ def test_a_plan_says_what_a_sample_of_rows_shows(monkeypatch):
     assert oocbe.plan(problem, order_seconds=0).bounds.startswith("first rows with bounds of their own, which end it")
     assert "rows with" not in oocbe.plan(problem, order_seconds=0, bounds="lp").bounds
     assert not oocbe.plan(problem, order_seconds=0, bounds="none").bounds
-    monkeypatch.setattr(row_rounds, "SAMPLE_SECONDS", 1e-9)
+    monkeypatch.setattr(row_results, "SAMPLE_SECONDS", 1e-9)
     monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)  # a step
     hard = random_network(12, 6, 0.9, tightness=0.0, seed=3)
     assert oocbe.plan(hard, order_seconds=0).bounds.startswith("first rows with bounds of their own (")
@@ -369,8 +369,8 @@ def test_what_rows_show_is_told(is_hopeless, said):
 
 
 def test_a_result_without_bounds_says_that_rows_were_tried(monkeypatch):
-    monkeypatch.setattr(row_rounds, "FEW_ROWS", -1.0)
-    monkeypatch.setattr(row_rounds, "EASY_SECONDS", 1e-9)
+    monkeypatch.setattr(row_results, "FEW_ROWS", -1.0)
+    monkeypatch.setattr(row_results, "EASY_SECONDS", 1e-9)
     monkeypatch.setattr(row_rounds, "SLICE_SECONDS", 1e-9)
     monkeypatch.setattr(RowSearch, "sentence", "so and so many")
     monkeypatch.setattr(RowSearch, "_rounds", slow_steps)

@@ -17,7 +17,8 @@ import oocbe
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.decision import WhyPieces
 from oocbe.cluster.dispatch import MOST_TRIES, Dispatch, Pace
-from oocbe.cluster.workers import InThreads, LostWorkError, using
+from oocbe.cluster.segment_files import DiskShare
+from oocbe.cluster.workers import DiskShareError, InThreads, LostWorkError, using
 from oocbe.elimination.buckets.forward import Forward, RowCapError
 from oocbe.elimination.buckets.messages import MessageStore
 from oocbe.elimination.preparation.prepare import prepare
@@ -28,6 +29,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.settings.tuning import tuned, tuning
+from oocbe.system.advance import Advance, advance
 from oocbe.system.deadline import Deadline
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tasks import verbs
@@ -191,6 +193,22 @@ def test_the_row_cap_counts_all_segments(workers):
             Forward(prepared, False, store, row_cap=600, engine=engine).run()
 
 
+def test_a_large_bucket_tells_how_far_it_is(workers, monkeypatch):
+    """Over workers, and in pieces of one process; afterwards there is nothing to tell."""
+    problem, told = complete_problem(6, 4), []
+    tell = Advance.tell
+    monkeypatch.setattr(Advance, "tell", lambda *given: (tell(*given), told.append((*given[1:], str(advance)))))
+    for engine in (BucketEngine("cpu", workers=workers), BucketEngine("cpu", piece_rows=50, streams=2)):
+        told.clear()
+        with cutting(rows=50):
+            run(problem, list(range(6)), engine, dominance=False)
+        first = [(share, rows) for name, share, rows, _ in told if name == told[0][0]]
+        assert len(first) > 2 and first == sorted(first)
+        assert 0 < first[0][0] < first[-1][0] == pytest.approx(1)
+        assert told[0][-1].endswith("rows so far") and "% joined" in told[0][-1]
+        assert str(advance) == ""
+
+
 def test_the_disk_limit_counts_parts(workers, tmp_path):
     problem = complete_problem(6, 4)
     prepared = prepare(problem, MIN_SUM, range(6))
@@ -200,6 +218,31 @@ def test_the_disk_limit_counts_parts(workers, tmp_path):
             Forward(prepared, False, store, engine=engine).run()
         assert isinstance(store.budget, DiskBudget)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_segment_that_needs_more_than_its_share_of_the_disk_waits_until_it_is_alone():
+    """Each writes so many bytes; what one has written counts when it is listed."""
+    budget, wanted, order = DiskBudget(Path("/tmp"), 100), {0: 10, 1: 40, 2: 10, 3: 30}, []
+
+    def submit(segment, sharing):
+        future = Future()
+        try:
+            DiskShare(budget.folder, budget.allowed // sharing).take(wanted[segment], "part")
+            future.set_result(wanted[segment])
+        except DiskShareError as error:
+            future.set_exception(pickle.loads(pickle.dumps(error)))
+        return future
+
+    def done(segment, size):
+        order.append(segment)
+        budget.take(size, "part")
+
+    with InThreads(2) as workers:
+        dispatch = Dispatch("x", submit, done, lambda *_: pytest.fail("halved"), Deadline())
+        dispatch.run(iter(wanted), workers)
+        assert (sorted(order[:2]), sorted(order[2:]), budget.used) == ([0, 2], [1, 3], 90)
+        with pytest.raises(DiskError, match="Raise --max-disk"):
+            dispatch.run(iter(wanted), workers)
 
 
 def test_a_time_limit_ends_segments():
@@ -214,7 +257,7 @@ def test_another_version_is_refused(monkeypatch, workers):
     from oocbe.elimination.buckets import segmented
 
     problem = complete_problem(6, 4)
-    monkeypatch.setattr(segmented.oocbe, "__version__", "0.0.1", raising=False)
+    monkeypatch.setattr(oocbe, "__version__", "0.0.1", raising=False)
     circumstances = segmented.SegmentedBucket._circumstances
 
     def older(*arguments):
@@ -256,7 +299,7 @@ def test_no_more_segments_are_cut_than_workers_have_room_for():
             return future
 
     with Slow(2) as workers:
-        dispatch = Dispatch("x", lambda s: workers.submit("x", None, s), lambda *_: None, lambda *_: [], Deadline())
+        dispatch = Dispatch("x", lambda s, _: workers.submit("x", None, s), lambda *_: None, lambda *_: [], Deadline())
         cuts = []
 
         def segments():
@@ -294,6 +337,17 @@ def test_a_plan_says_which_buckets_are_shared_out():
     cut = [bucket for bucket in shared.buckets if bucket.passage.strategy.why_pieces]
     assert cut and all(bucket.passage.strategy.why_pieces is WhyPieces.WORKERS for bucket in cut)
     assert f"{len(cut)} buckets are large enough to be shared out to workers" in str(shared)
+    assert "workers 2: " in str(shared) and "on_workers" not in alone.to_json()
+
+
+def test_a_plan_simulates_the_workers_asked_for():
+    """What is shared out divides among them, but for the last segments; the rest does not."""
+    problem, options = clique_problem(7, 24), {"order_seconds": 0, "tables": "incomplete", "bounds": "none"}
+    one, four = (plan(problem, workers=f"cpus:{n}", order="linear", **options).on_workers for n in (1, 4))
+    assert one.segments > 10 and one.efficiency > 0.98
+    assert four.work == pytest.approx(one.work, rel=0.3)  # stragglers are others
+    assert 0.6 < four.efficiency < 1 and four.critical_path == one.critical_path
+    assert plan(problem, workers="gpus", order="linear", **options).on_workers is None
 
 
 def test_a_trace_has_a_row_for_each_worker(workers, tmp_path):

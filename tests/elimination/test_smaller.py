@@ -10,7 +10,7 @@ import pytest
 import oocbe
 from oocbe.elimination.search import bounded, small_tables
 from oocbe.elimination.search import smaller as module
-from oocbe.elimination.search.smaller import smaller
+from oocbe.elimination.search.smaller import is_easy, smaller
 from oocbe.errors import RequestedEndError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
@@ -53,7 +53,7 @@ def test_what_is_left_has_the_optimum(make, monkeypatch):
     for seed in range(examples(120)):
         problem = make(seed)
         for whole, sign in ((problem, 1), (maximised(problem), -1)):
-            left = smaller(whole, AUTO, [])
+            left = smaller(whole, AUTO)
             if left is None:
                 continue
             made += 1
@@ -113,16 +113,22 @@ def chain(size: int = 4) -> Problem:
 
 def test_only_where_it_is_worth_it_and_nothing_else_is_asked_for(tmp_path):
     problem = chain()
-    assert smaller(problem, AUTO, []) is not None
-    easy = oocbe.plan(problem, order_seconds=0).choice
-    assert smaller(problem, AUTO, [easy]) is None
-    hard = replace(easy, predicted_rows=(1e9,))
-    assert smaller(problem, AUTO, [hard]) is not None
+    assert smaller(problem, AUTO) is not None
     for changed in ({"order": "min-fill"}, {"dominance": False}, {"workdir": tmp_path}):
-        assert smaller(problem, SolveOptions(**changed), [hard]) is None
+        assert smaller(problem, SolveOptions(**changed)) is None
     capacity = LinearConstraint((0, 1), (np.arange(4), np.arange(4)), 3)
-    assert smaller(replace(problem, linear_constraints=(capacity,)), AUTO, []) is None
-    assert smaller(random_network(9, 9, 1.0, tightness=0.0, seed=1), AUTO, []) is None  # nothing goes
+    assert smaller(replace(problem, linear_constraints=(capacity,)), AUTO) is None
+    assert smaller(random_network(9, 9, 1.0, tightness=0.0, seed=1), AUTO) is None  # nothing goes
+
+
+def test_easy_is_what_makes_few_rows_with_complete_tables():
+    assert is_easy(Problem((), ()))
+    assert is_easy(chain())
+    assert is_easy(random_network(6, 9, 1.0, tightness=0.0, seed=1))  # 9**5 rows and fewer, by less than a tenth
+    assert not is_easy(random_network(7, 9, 1.0, tightness=0.0, seed=1))
+    many = tuple(Variable(f"x{v}", 1) for v in range(module.MANY_VARIABLES))
+    assert is_easy(Problem(many[1:], ()))
+    assert not is_easy(Problem(many, ()))
 
 
 def test_a_plan_is_that_of_what_is_left(monkeypatch):
@@ -146,7 +152,7 @@ def test_packing_stays_as_it_is():
     assert is_packing(hard)
     assert not is_packing(soft)
     assert is_packing(soft, are_penalties_hard=True)
-    assert smaller(hard, AUTO, []) is smaller(soft, AUTO, []) is None
+    assert smaller(hard, AUTO) is smaller(soft, AUTO) is None
     everywhere = Function((0, 1), [[0, 0], [1, 1], [2, 2]], [100, 100, 100], 0)
     both = Function((1, 2), [[0, 0], [1, 1], [2, 2]], [100, 100, 100], 0)
     assert not is_packing(Problem(free, (*weights, everywhere, both)), are_penalties_hard=True)
@@ -169,7 +175,8 @@ def test_what_is_known_of_what_is_left_is_known_where_a_signal_ends_it(monkeypat
         raise RequestedEndError("ended")
 
     monkeypatch.setattr(bounded.BoundedSolve, "run", ended)
-    monkeypatch.setattr("oocbe.elimination.solve.needs_no_bounds", lambda *_: False)
+    for name in ("needs_no_bounds", "opening_result"):
+        monkeypatch.setattr(f"oocbe.elimination.solve.{name}", lambda *_: None)
     monkeypatch.setattr(interruption.Interruption, "caused", lambda *_: True)
     monkeypatch.setattr(interruption.Interruption, "reason", "ended by a test")
     result = oocbe.solve(problem, order_seconds=0)
@@ -183,5 +190,5 @@ def test_what_takes_too_much_memory_when_it_is_listed_stays_as_it_is():
     cells = np.random.default_rng(0).integers(0, 1000, (2,) * 15)
     functions = (Function.from_array(tuple(range(15)), cells), Function.from_array((14, 15), [[0, 3], [4, 1]]))
     problem = Problem(tuple(Variable(f"x{v}", 2) for v in range(16)), functions)
-    assert smaller(problem, AUTO, []) is not None
-    assert smaller(problem, replace(AUTO, memory="4MiB"), []) is None
+    assert smaller(problem, AUTO) is not None
+    assert smaller(problem, replace(AUTO, memory="4MiB")) is None

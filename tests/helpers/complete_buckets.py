@@ -31,12 +31,17 @@ class Bucket:
     eliminated: int
 
 
-def random_bucket(random, semiring: Semiring, dtype: str, sizes, eliminated: int, functions: int) -> Bucket:
+def random_bucket(
+    random, semiring: Semiring, dtype: str, sizes, eliminated: int, functions: int, whole: int = -1, alike: bool = False
+) -> Bucket:
+    """A bucket; function number ``whole`` has all axes, in the bucket's order where ``alike``."""
     kind = np.dtype(dtype)
     made, arrays = [], []
-    for _ in range(functions):
-        axes = [a for a in range(len(sizes)) if random.random() < 0.6]
+    for number in range(functions):
+        axes = [a for a in range(len(sizes)) if number == whole or random.random() < 0.6]
         order = random.permutation(axes).astype(int).tolist()  # the first one fastest: a transposition of the bucket's
+        if number == whole and alike:
+            order = axes
         shape = tuple(sizes[a] for a in axes)
         feasible = random.random(shape) < random.choice([0.5, 0.95, 1.0])
         if kind.kind == "f":

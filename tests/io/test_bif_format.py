@@ -118,6 +118,14 @@ def defaulted(parents: int, size: int = 2, copies: int = 1, rows: str = "default
     return text + "".join(f"probability ( c{i} | {given} ) {{ {rows} }}\n" for i in range(copies))
 
 
+def test_parents_in_a_circle_are_refused(tmp_path):
+    names = "abc"
+    text = "network loop { }\n" + "".join(f"variable {n} {{ type discrete [ 1 ] {{ x }}; }}\n" for n in names)
+    text += "".join(f"probability ( {n} | {p} ) {{ table 1; }}\n" for n, p in zip(names, "cab", strict=True))
+    with pytest.raises(FormatError, match="parents go round in a circle: a -> b -> c -> a"):
+        read_text(tmp_path, text)
+
+
 @pytest.mark.parametrize(("parents", "copies"), [(26, 1), (20, 1), (16, 30)])
 def test_a_small_file_with_defaults_fills_no_memory(tmp_path, parents, copies):
     """Neither at once nor bit by bit: what defaults stand for is limited in the whole file."""

@@ -268,3 +268,38 @@ def test_standard_input(tmp_path, packed):
     assert read(tmp_path / "out.wcsp").evaluate([1]) == 5
     done = subprocess.run(command[:6], input=content, capture_output=True, check=False)
     assert (done.returncode, b"known formats" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("p.wcsp", "p 1 2 1 9\n2\n1 0 0 1\n1 5\n"),
+        ("p.cfn", '{"problem": {"name": "p", "mustbe": "<9"}, "variables": {"a": 2}, "functions": {}}'),
+        (
+            "p.bif",
+            "network p { }\nvariable a { type discrete [ 2 ] { x, y }; }\nprobability ( a ) { table 0.5, 0.5; }\n",
+        ),
+        ("p.wcnf", "h 1 0\n3 -1 0\n"),
+        ("p.uai", "MARKOV\n1\n2\n1\n1 0\n2\n0.5 0.5\n"),
+        ("p.qpbo", "1 1\n1 1 3\n"),
+        ("p.lp", "minimize\n 2 x\nsubject to\nbinary\n x\nend\n"),
+    ],
+)
+def test_files_from_windows(tmp_path, name, text):
+    """Lines that end with two characters, and a mark in front that says nothing."""
+    plain, windows = tmp_path / name, tmp_path / f"windows.{name}"
+    plain.write_bytes(text.encode())
+    windows.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    one, other = read(plain), read(windows)
+    assert one.variables == other.variables
+    assert [one.evaluate((value,)) for value in (0, 1)] == [other.evaluate((value,)) for value in (0, 1)]
+
+
+def test_a_clause_of_the_new_form_ends_on_its_line(tmp_path):
+    """Where its 0 is missing, the next line's weight would be a literal of it."""
+    file = tmp_path / "p.wcnf"
+    file.write_text("c begins\nh 1 2\n3 -1 0\n")
+    with pytest.raises(FormatError, match="line 3: found '3', expected 0 at the end of the clause on the line before"):
+        read(file)
+    file.write_text("p wcnf 3 1 9\n9 1 2\n3 0\n")  # the old form has clauses over several lines
+    assert read(file).constraints

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import oocbe
 from oocbe.errors import FormatError, ModelError, UnsupportedError, ValueRangeError
 from oocbe.io import read, write
 from oocbe.model.parts import Function, LinearConstraint, Variable
@@ -192,3 +193,22 @@ def test_damage(tmp_path, kind):
         read_text(tmp_path, content)
     assert caught.value.line == line
     assert str(caught.value).startswith(f"{tmp_path / 'p.uai'}, line {line}: ")
+
+
+def test_comments_are_left_out_and_lines_still_counted(tmp_path):
+    """pyAgrum writes a variable's name behind each scope."""
+    text = GOOD.replace("2 1 0\n", "2 1 0   # b\n").replace("3 0 1 2\n", "3 0 1 2  # c 7\n# done\n")
+    assert read_text(tmp_path, text).evaluate((1, 2, 0)) == read_text(tmp_path, GOOD).evaluate((1, 2, 0))
+    with pytest.raises(FormatError, match="line 11: found 'x'"):
+        read_text(tmp_path, text.replace("2.25", "x"))
+
+
+def test_what_pyagrum_writes_is_read(tmp_path):
+    """One parent a variable: of several it turns the order round, which is not that of the competitions."""
+    gum = pytest.importorskip("pyagrum")
+    network = gum.fastBN("a{x|y}->b{p|q|r}->c[3]")
+    gum.saveBN(network, str(tmp_path / "n.uai"))
+    found = oocbe.marginals(tmp_path / "n.uai").marginals
+    for name in "abc":
+        wanted = gum.getPosterior(network, target=name, evs={}).toarray()
+        assert found[network.idFromName(name)] == pytest.approx(wanted, abs=1e-4)

@@ -95,7 +95,10 @@ def by_toulbar2(paths) -> list[float | None]:
 @given(problem=st.one_of(problems(), problems(least_cost=-5), problems(least_cost=-5, semiring=MAX_SUM)))
 def test_cfn_and_back(tmp_path_factory, problem):
     found = back(problem, tmp_path_factory.mktemp("cfn") / "p.cfn")
-    assert found.variables == problem.variables
+    assert found.sizes == problem.sizes
+    for own, other in zip(problem.variables, found.variables, strict=True):
+        pairs = list(zip((own.name, *(own.labels or ())), (other.name, *(other.labels or ())), strict=False))
+        assert all(one == two or set(one) & set(" ,:{}1") for one, two in pairs)
     assert values_of(found) == values_of(problem)
     assert (found.semiring, found.is_integral) == (problem.semiring, True)
 
@@ -176,6 +179,26 @@ def random_problem(seed: int) -> Problem:
             default = [None, 0, 3][rng.integers(0, 3)]
             functions.append(Function(scope, tuples, rng.integers(0, 9, len(tuples)), default))
     return Problem(variables, tuple(functions), tuple(constraints), constant=int(rng.integers(0, 3)), name="random")
+
+
+def test_toulbar2_reads_names_of_any_kind_in_what_is_written(tmp_path):
+    """Those of the shipped satellite's day among them, whose cameras are numbers; it quotes nothing."""
+    odd = ("a b", "c,d", "1", "-x", ".5", "{e}", "[f]", 'g"h', "i:j", "k\\l", "", "_1", "é中", "#m", "n/o", "p'q", "10")
+    values = np.arange(len(odd) * 2).reshape(len(odd), 2)[::-1]
+    named = Problem(
+        (Variable(odd[0], len(odd), odd), Variable("7", 2, ("1", "0"))),
+        (Function.from_array((0, 1), values + 3), Function.from_array((1,), [1, 0])),
+        name="a day, or two",
+    )
+    lone = Problem(tuple(Variable(name, 2) for name in odd), (Function.from_array((0, 1), [[4, 5], [3, 6]]),))
+    paths = [tmp_path / f"p{number}.cfn" for number in range(3)]
+    for problem, path in zip((named, lone, read("examples/daily.spot")), paths, strict=True):
+        write(problem, path)
+    assert by_toulbar2(paths) == [4, 3, 2112]
+    assert read(paths[0]).variables[0].labels == (
+        "a_b", "c_d", "_1_2", "_-x", "_.5", "_e_", "_f_", "g_h", "i_j", "k_l", "_", "_1", "é中", "#m", "n/o", "p'q",
+        "_10",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("suffix", ["cfn", "wcsp", "wcnf"])

@@ -12,6 +12,7 @@ import oocbe
 from oocbe.errors import ResourceError
 from oocbe.junction_trees import batches, device_sweeps
 from oocbe.junction_trees.conditioning import condition
+from oocbe.junction_trees.relevant.answer import CaseAnswer
 from oocbe.junction_trees.tree import JunctionTree
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.trees import layout
@@ -202,3 +203,18 @@ def test_blocks_are_smaller_where_memory_is_short(monkeypatch):
         set_limit(limit)
     assert len(strides) > 1
     assert strides == sorted(strides, reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cliques_without_rows_are_joined_on_the_device(seed, tune):
+    tune(device_cells=1 if seed % 2 else 20)  # or some cliques there, and their neighbours here
+    random = np.random.default_rng(seed)
+    problem = random_product(random, zeros=0.1) if seed % 4 > 1 else random_network(random, variables=9)
+    weights = enumerated(problem)
+    if weights.sum() == 0:
+        return
+    answer = CaseAnswer.of(problem)
+    found = answer.posteriors(range(len(problem.sizes)), "cuda")
+    for v in range(len(problem.sizes)):
+        np.testing.assert_allclose(found[v], summed(weights, [v]), **CLOSE)
+    assert answer.log_evidence("cuda") == pytest.approx(math.log(weights.sum()), rel=1e-12, abs=1e-13)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oocbe.kernels.cuda.complete import complete, complete_product
+from oocbe.kernels.cuda.complete import complete, complete_product, complete_runs
 from oocbe.kernels.interface import CompleteFunction
 from oocbe.model.infeasible import feasible_mask, infeasible_value
 from oocbe.model.semiring import LOG_SUM_EXP, MAX_SUM, MIN_SUM, SUM_PRODUCT
@@ -41,6 +41,32 @@ def test_small_buckets_as_large_ones(cuda, small_thresholds, semiring, dtype):
     def run(sizes, eliminated, functions, seed):
         bucket = random_bucket(
             np.random.default_rng(seed), semiring, dtype, sizes, min(eliminated, len(sizes)), functions
+        )
+        check(cuda, bucket, semiring, dtype)
+
+    run()
+
+
+@pytest.mark.parametrize(("semiring", "dtype"), CASES, ids=str)
+def test_tables_gone_through_as_they_lie(cuda, monkeypatch, semiring, dtype):
+    """One table with all axes in any order, reduced or multiplied by another one, in runs of few and of many cells."""
+    monkeypatch.setattr(complete_runs, "LEAST_CELLS", 1)
+    monkeypatch.setattr(complete_runs, "LEAST_RUN", 1)
+    monkeypatch.setattr(complete_runs, "FEW_RESULTS", 1)
+
+    @settings(max_examples=60)
+    @given(
+        sizes=st.lists(st.integers(1, 7), min_size=1, max_size=6),
+        eliminated=st.integers(0, 6),
+        longest=st.sampled_from([6, 40, 600, 2048]),
+        seed=st.integers(0, 2**32 - 1),
+    )
+    def run(sizes, eliminated, longest, seed):
+        monkeypatch.setattr(complete_runs, "MOST_RUN", longest)
+        random, gone = np.random.default_rng(seed), min(eliminated, len(sizes))
+        functions = 1 if gone else 2
+        bucket = random_bucket(
+            random, semiring, dtype, sizes, gone, functions, int(random.integers(functions)), not gone
         )
         check(cuda, bucket, semiring, dtype)
 

@@ -211,7 +211,8 @@ class TestRefusals:
 
 def test_a_full_disk_is_no_lack_of_device_memory(tmp_path):
     """The result goes to the same disk in the other way of working, too."""
-    place = SimpleNamespace(kernels=SimpleNamespace(name="cuda"), space=SimpleNamespace(piece_rows=None))
+    kernels, space = SimpleNamespace(name="cuda"), SimpleNamespace(piece_rows=None)
+    place = SimpleNamespace(kernels=kernels, space=space, overwrite=False)
 
     def ending(error):
         def stream(*_, **__):

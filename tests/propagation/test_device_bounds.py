@@ -11,6 +11,7 @@ import pytest
 from oocbe.errors import UsageError
 from oocbe.io import read_model
 from oocbe.kernels.cpu.propagation.linear_rows import CHUNK, tile_rows
+from oocbe.kernels.cuda.propagation import linear_rows
 from oocbe.model.linear_system import LinearSystem
 from oocbe.propagation.bounds import propagate_bounds
 from oocbe.propagation.propagate import propagate
@@ -68,6 +69,17 @@ def test_more_tiles_than_run_at_once(on_device):
     for seed in (1, 2):
         system = sparse_system(seed, "fractions", rows=60_000, variables=150_000, lengths=(0, 1, 3, 8, 20, 40, 90))
         assert_same(on_device(system), propagate_bounds(system, simultaneous=True, backend="cpu"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_that_the_second_cache_does_not_hold(on_device, kind, monkeypatch):
+    monkeypatch.setattr(linear_rows, "_cached_bytes", lambda: 0)
+    for seed in range(6):
+        system = sparse_system(seed, kind)
+        assert_same(on_device(system), propagate_bounds(system, simultaneous=True, backend="cpu"))
+    system = sparse_system(1, kind, rows=6_000, variables=15_000, lengths=(0, 1, 3, 8, 20, 40, 90))
+    assert_same(on_device(system), propagate_bounds(system, simultaneous=True, backend="cpu"))
 
 
 @pytest.mark.gpu

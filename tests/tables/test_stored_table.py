@@ -12,7 +12,7 @@ import pytest
 
 from oocbe.errors import CorruptDataError, ModelError, ResourceError, UsageError
 from oocbe.model.semiring import MIN_SUM, SEMIRINGS
-from oocbe.tables import chunk_store, disk
+from oocbe.tables import disk, new_arrays
 from oocbe.tables.layout import Layout
 from oocbe.tables.manifest import MANIFEST_NAME
 from oocbe.tables.packed import PackedTable
@@ -194,6 +194,18 @@ def test_arrays_open_with_plain_zarr(path):
     assert np.array_equal(group["values"][:], table.values)
 
 
+@pytest.mark.parametrize("dtype", ["uint64", "int32", "int64", "float32", "float64"])
+def test_metadata_are_what_zarr_says_of_such_an_array(path, dtype):
+    import zarr
+
+    from oocbe.tables.zarr_codec import PackedCodec
+
+    group = zarr.open_group(path, mode="w", zarr_format=3, attributes={"oocbe": {"rows": 20}})
+    group.create_array("values", shape=(20,), chunks=(7,), dtype=dtype, serializer=PackedCodec(), compressors=None)
+    metadata = json.loads((path / "values" / "zarr.json").read_text())
+    assert new_arrays.array_metadata(20, np.dtype(dtype), 7) == metadata
+
+
 def test_a_repeated_key_is_refused(path):
     layout = Layout(("a",), (1000,))
     with pytest.raises(ModelError, match="a key occurs twice"), StoredTable.create(path, layout) as writer:
@@ -212,26 +224,18 @@ def test_nothing_is_left_behind_by_an_exception(tmp_path, path, error):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("call", range(12))
+@pytest.mark.parametrize("call", range(9))  # three chunks and the metadata of two arrays, and the group's
 def test_a_full_disk_at_any_write_leaves_nothing(tmp_path, path, monkeypatch, call):
     table = random_table({"a": 1000}, 20)
     calls = itertools.count()  # threads write chunks at once
-    set_metadata, write_chunk = chunk_store.RecordingStore.set, chunk_store.write_file
+    write = new_arrays.write_file
 
-    def count():
+    def write_or_fail(*arguments):
         if next(calls) == call:
             raise OSError(28, "No space left on device")
+        write(*arguments)
 
-    async def metadata(self, key, value):
-        count()
-        await set_metadata(self, key, value)
-
-    def chunk(*arguments):
-        count()
-        write_chunk(*arguments)
-
-    monkeypatch.setattr(chunk_store.RecordingStore, "set", metadata)
-    monkeypatch.setattr(chunk_store, "write_file", chunk)
+    monkeypatch.setattr(new_arrays, "write_file", write_or_fail)
     with pytest.raises(ResourceError, match="disk is full"):
         StoredTable.save(path, table, chunk_rows=7)
     assert list(tmp_path.iterdir()) == []

@@ -231,3 +231,24 @@ def test_a_damaged_chunk_of_a_part_is_named(tmp_path):
     for act in (stored.to_table, stored.verify):
         with pytest.raises(CorruptDataError, match=f"chunk 1 of {name}/values is damaged"):
             act()
+
+
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_parts_in_any_order_of_keys_lie_as_they_are_listed(tmp_path, is_sorted):
+    table = table_of(SCOPES[0], 200)
+    if not is_sorted:
+        order = np.random.default_rng(4).permutation(table.rows)
+        table = Table(table.layout, np.ascontiguousarray(table.keys[:, order]), table.values[order], MIN_SUM)
+    with PartsWriter(tmp_path / "parts", table.layout, table.dtype, MIN_SUM) as writer:
+        for low, high in ((120, table.rows), (0, 50), (50, 120)):
+            keys = np.ascontiguousarray(table.keys[:, low:high])
+            part = Table(table.layout, keys, table.values[low:high], MIN_SUM)
+            writer.add(StoredTable.save(writer.part_path(), part, chunk_rows=16).path, low)
+    stored = StoredTable.open(tmp_path / "parts")
+    assert stored.is_sorted == is_sorted
+    assert np.array_equal(stored.to_table().keys, table.keys)
+    assert np.array_equal(stored.to_table().values, table.values)
+    key = np.ascontiguousarray(table.keys[:, 60])
+    assert stored.find(key) == table.values[60]
+    tables = maximise(stored, "a", output=tmp_path / "out"), maximise(table, "a")
+    assert np.array_equal(tables[0].to_table().values, tables[1].values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -141,7 +140,5 @@ def test_processes_end_with_the_iterator(monkeypatch):
     hard = clique(12, 8, largest=50)
     outcomes = oocbe.solve_many([clique(3, 2), hard, hard], OPTIONS, jobs=2, bounds="none", dominance=False)
     assert next(outcomes).number == 0
-    begin = time.monotonic()
-    outcomes.close()
-    assert time.monotonic() - begin < 60
+    outcomes.close()  # and not when the hard ones are solved, for which the suite has no time
     assert started and not any(process.is_alive() for context in started for process in context.started)

@@ -98,7 +98,7 @@ def _warm_up() -> None:
         return
     import oocbe
     import oocbe.pruning.relaxation
-    import oocbe.tables.chunk_store
+    import oocbe.tables.new_arrays
 
     problem = random_description(Random(3), ("min-sum",), linear=False)
     for settings in ({"bounds": "none"}, {"bounds": "constant"}, {"tables": "complete"}):

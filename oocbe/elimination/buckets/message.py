@@ -86,7 +86,7 @@ class Message:
     @property
     def path(self) -> Path | None:
         """The folder of its table on disk; None where it is in memory."""
-        return None if self._stored is None else self._stored.path
+        return None if self._stored is None else self._stored.folder
 
     @classmethod
     def stored_at(cls, path: Path, scope: tuple[int, ...]) -> Message:

@@ -213,8 +213,8 @@ class MessageStore:
 
     def remove_scratch(self, table: StoredTable | StoredCompleteTable) -> None:
         """Remove what :meth:`write_scratch` or :meth:`write_cells` has made."""
-        used = disk.size_of(table.path)
-        disk.remove(table.path)
+        used = disk.size_of(table.folder)
+        disk.remove(table.folder)
         self.budget.take(-used, self._parent)
         self._scratch_bytes -= used
 

@@ -31,6 +31,7 @@ from oocbe.elimination.preparation.scaling import check_scaled, exponent_of, res
 from oocbe.errors import DiskError
 from oocbe.settings.tuning import tuning
 from oocbe.streaming.sources import ChunkCache
+from oocbe.system.advance import advance
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table, format_bytes
@@ -59,6 +60,11 @@ class PiecewiseBucket:
         self.cache = ChunkCache(int(self._room * tuning().cache_share))
 
     def publish(self, place: int, join: BucketJoin) -> tuple[Message, int]:
+        """:meth:`_publish_in_pieces`, which shows how far it is."""
+        with advance.shown():
+            return self._publish_in_pieces(place, join)
+
+    def _publish_in_pieces(self, place: int, join: BucketJoin) -> tuple[Message, int]:
         """Join, finish and publish the message of the bucket at ``place``; the exponent of its scaling as well.
 
         Raises
@@ -74,7 +80,7 @@ class PiecewiseBucket:
         stream = BucketStream(whole, engine, PieceRoom(self._room, engine.streams, engine.piece_rows), *self._limits)
         with closing(stream.tables()) as made:
             rows = _Observed(map(self._finish.values, made))
-            table, rest = self._first(self._within_disk(place, stream, rows.tables()), join)
+            table, rest = self._first(self._within_disk(place, join.name, stream, rows.tables()), join)
             if table is not None:
                 table, exponent = self._finished(table)
                 return self._store.publish(place, self._finish.separator, table, exponent), exponent
@@ -105,6 +111,7 @@ class PiecewiseBucket:
         before = store.budget.used
 
         def forecast(done: float, rows: int, parts: int) -> None:
+            advance.tell(join.name, done, rows)
             check_forecast(store.budget, f"bucket {place + 1}", parts, done, rows, store.budget.used - before)
 
         segmented = SegmentedBucket(store, self._engine, workers, finish, *self._limits, forecast)
@@ -134,7 +141,7 @@ class PiecewiseBucket:
         finally:
             store.remove_scratch(scratch)
 
-    def _within_disk(self, place: int, stream: BucketStream, tables: Iterator[Table]) -> Iterator[Table]:
+    def _within_disk(self, place: int, name: str, stream: BucketStream, tables: Iterator[Table]) -> Iterator[Table]:
         """Tables that are written to disk one by one, as long as it looks as if there will be room for all of them.
 
         DiskError : what has been joined and written so far shows that there will not, by far.
@@ -144,6 +151,7 @@ class PiecewiseBucket:
         for table in tables:
             yield table
             written = budget.used - before
+            advance.tell(name, stream.done, stream.made)
             check_forecast(budget, f"bucket {place + 1}", stream.pieces, stream.done, stream.made, written)
 
     def _publish(self, place: int, join: BucketJoin, tables: Iterable[Table], exponent: int) -> Message:

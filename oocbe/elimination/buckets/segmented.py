@@ -14,33 +14,23 @@ Published is the list, at the very end. What a killed process leaves is removed,
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from math import inf
 from pathlib import Path
 
-import oocbe
 from oocbe.bucket_engine.bucket_cuts import BucketJoin, BucketPiece
 from oocbe.bucket_engine.bucket_engine import BucketEngine
 from oocbe.bucket_engine.bucket_join import TooManyRowsError
 from oocbe.bucket_engine.substitutions import Substitutions
+from oocbe.cluster.collection import PartCollector, Runs, begin_here, circumstances, halved_run
 from oocbe.cluster.dispatch import Dispatch, Pace
+from oocbe.cluster.segment_files import Circumstances, MadePart, TableAt
 from oocbe.cluster.workers import Workers
 from oocbe.elimination.buckets.finish import Finish
 from oocbe.elimination.buckets.messages import MessageStore
-from oocbe.elimination.buckets.segment_work import (
-    Circumstances,
-    JoinSegment,
-    MadePart,
-    RestSegment,
-    SentJoin,
-    TableAt,
-    finish_segment,
-    join_segment,
-)
+from oocbe.elimination.buckets.segment_work import JoinSegment, RestSegment, SentJoin, finish_segment, join_segment
 from oocbe.errors import ResourceError
 from oocbe.settings.tuning import tuning
 from oocbe.streaming.sources import HeldRows, SortedRows
@@ -48,7 +38,6 @@ from oocbe.system.pieces import Indivisible, cut_to_fit
 from oocbe.tables.parts import PartsWriter
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
-from oocbe.tracing.recorder import WORKER, Detail, active
 
 
 @dataclass
@@ -99,10 +88,16 @@ class SegmentedBucket:
             writer = stack.enter_context(PartsWriter(path, *like))
             whole = BucketPiece.whole(join)
             variables = len(join.scope.separator)
-            parts = _Parts(writer, self._row_cap, variables, self._forecast, join.name, self._workers.rows)
-            how = self._circumstances(join.head().row_bytes)
 
-            def told(piece: BucketPiece) -> JoinSegment:
+            def added(done: float, rows: int, parts: int) -> None:
+                if rows > self._row_cap:
+                    raise TooManyRowsError(variables, self._row_cap)
+                self._forecast(done, rows, parts)
+
+            parts = PartCollector(writer, join.name, self._workers.rows, added)
+
+            def told(piece: BucketPiece, sharing: int) -> JoinSegment:
+                how = self._circumstances(join.head().row_bytes, sharing)
                 ranges = (piece.low, piece.high, piece.level)
                 limits = (self._row_cap, self._step_limit)
                 return JoinSegment(how, writer.part_path(), sent.join(piece), *ranges, *limits, self._finish.values)
@@ -111,17 +106,14 @@ class SegmentedBucket:
                 pieces.pace.learn(piece.share, made.seconds)
                 parts.add(piece.share, made)
 
-            def submit(piece: BucketPiece) -> Future[MadePart]:
-                return self._workers.submit(join.name, join_segment, told(piece))
+            def submit(piece: BucketPiece, sharing: int) -> Future[MadePart]:
+                return self._workers.submit(join.name, join_segment, told(piece, sharing))
 
             pieces = _Pieces(whole, self._workers)
             dispatch = Dispatch(join.name, submit, done, _halves, self._engine.deadline)
-            self._ready(
-                ("join", layout.words, dtype, join.semiring, join.limbs > 0, join.pruning is None),
-                dispatch,
-                pieces,
-                told,
-            )
+            # What loops depend on, so that they are compiled once.
+            kind = ("join", layout.words, dtype, join.semiring, join.limbs > 0, join.pruning is None)
+            begin_here(self._workers, kind, dispatch, pieces, lambda piece: join_segment(told(piece, 1)))
             dispatch.run(pieces, self._workers)
             least, greatest = parts.least, parts.greatest
         return Joined(StoredTable.open(path), least, greatest)
@@ -133,13 +125,14 @@ class SegmentedBucket:
 
         substitutions : None where no row is dominated. sign : as for :class:`DominanceStream`. Errors as for join.
         """
-        at = TableAt(table.path.absolute(), table.manifest_checksum)
-        how = self._circumstances(8 * table.layout.words + table.dtype.itemsize)
+        at = TableAt.of(table)
+        row_bytes = 8 * table.layout.words + table.dtype.itemsize
         with PartsWriter(path, table.layout, table.dtype, table.semiring, self._store.budget) as writer:
-            parts = _Parts(writer, None, 0, None, f"{name}, the rest", self._workers.rows)
-            chunks = _Chunks(table.chunk_count, self._workers)
+            parts = PartCollector(writer, f"{name}, the rest", self._workers.rows)
+            chunks = Runs(table.chunk_count, self._workers)
 
-            def submit(run: range) -> Future[MadePart]:
+            def submit(run: range, sharing: int) -> Future[MadePart]:
+                how = self._circumstances(row_bytes, sharing)
                 told = RestSegment(how, writer.part_path(), at, run.start, run.stop, exponent, substitutions, sign)
                 return self._workers.submit(name, finish_segment, told)
 
@@ -148,44 +141,25 @@ class SegmentedBucket:
                 chunks.pace.learn(share, made.seconds)
                 parts.add(share, made)
 
-            dispatch = Dispatch(name, submit, done, _halved_chunks, self._engine.deadline)
-            dispatch.run(chunks, self._workers)
+            def halves(run: range, error: Exception) -> Iterable[range]:
+                return halved_run(run, error, "a chunk of a message")
+
+            Dispatch(name, submit, done, halves, self._engine.deadline).run(chunks, self._workers)
         return StoredTable.open(path)
 
-    def _ready(
-        self,
-        key: object,
-        dispatch: Dispatch[BucketPiece, MadePart],
-        pieces: Iterator[BucketPiece],
-        told: Callable[[BucketPiece], JoinSegment],
-    ) -> None:
-        """Do the first segment here, once for each kind: what it compiles, the workers of this host find in the cache,
-        and do not compile each for themselves."""
-        if key in self._workers.readied:
-            return
-        piece = next(pieces, None)
-        if piece is not None:
-            try:
-                dispatch.done(piece, join_segment(told(piece)))
-            except (ResourceError, MemoryError) as error:
-                for half in _halves(piece, error):
-                    dispatch.done(half, join_segment(told(half)))
-        self._workers.readied.add(key)
-
-    def _circumstances(self, row_bytes: int) -> Circumstances:
-        engine, budget, workers = self._engine, self._store.budget, self._workers
-        left = engine.deadline.remaining
-        return Circumstances(
-            version=oocbe.__version__,
+    def _circumstances(self, row_bytes: int, sharing: int) -> Circumstances:
+        engine = self._engine
+        return circumstances(
+            self._workers,
+            engine.deadline,
             backend=engine.backend,
             device_memory=engine.device_memory,
             streams=None if engine.piece_rows is None else engine.streams,
             piece_rows=engine.piece_rows,
-            memory=workers.memory,
-            share=workers.worker_share,
-            seconds=None if left == inf else left,
+            memory=self._workers.memory,
             chunk_rows=self._store.rows_a_chunk(row_bytes),
-            disk=None if budget.limit is None else budget.allowed,
+            disk=self._store.budget,
+            sharing=sharing,
         )
 
 
@@ -219,7 +193,7 @@ class _Sent:
                 table = self._store.write_scratch(table, [table])
                 self._stack.callback(self._store.remove_scratch, table)
             assert isinstance(table, StoredTable)
-            self._tables[id(source)] = TableAt(table.path.absolute(), table.manifest_checksum)
+            self._tables[id(source)] = TableAt.of(table)
         return self._tables[id(source)]
 
 
@@ -251,83 +225,8 @@ class _Pieces:
         return halves
 
 
-class _Chunks:
-    """Runs of a table's chunks, each as long as the next segment is to be."""
-
-    def __init__(self, count: int, workers: Workers) -> None:
-        self._next, self._count, self._workers = 0, count, workers
-        self.pace = Pace()
-
-    def __iter__(self) -> Iterator[range]:
-        return self
-
-    def __next__(self) -> range:
-        if self._next == self._count:
-            raise StopIteration
-        share = self.pace.wanted((self._count - self._next) / self._count, self._workers.count)
-        begin, self._next = self._next, min(self._count, self._next + max(1, int(share * self._count)))
-        return range(begin, self._next)
-
-
-class _Parts:
-    """The parts that segments have made.
-
-    Parameters
-    ----------
-    row_cap : rows of all of them at most, of a message over so many variables; None: any number.
-    forecast : as for :class:`SegmentedBucket`, or None.
-    name : of the segments, in a trace. rows : row of each worker there.
-    """
-
-    def __init__(
-        self,
-        writer: PartsWriter,
-        row_cap: int | None,
-        variables: int,
-        forecast: Callable[[float, int, int], None] | None,
-        name: str,
-        rows: dict[str, int],
-    ) -> None:
-        self._writer, self._row_cap, self._variables, self._forecast = writer, row_cap, variables, forecast
-        self.least, self.greatest = inf, -inf
-        self._done, self._count = 0.0, 0
-        self._name, self._rows = name, rows
-
-    def add(self, share: float, made: MadePart) -> None:
-        """List what came of a segment, which was such a share of the bucket."""
-        self._done += share
-        self._trace(made)
-        if made.name is None:
-            return
-        record = self._writer.add(self._writer.folder / made.name)
-        assert record.rows == made.rows
-        self.least, self.greatest = min(self.least, made.least), max(self.greatest, made.greatest)
-        self._count += 1
-        if self._row_cap is not None and self._writer.rows > self._row_cap:
-            raise TooManyRowsError(self._variables, self._row_cap)
-        if self._forecast is not None:
-            self._forecast(self._done, self._writer.rows, self._count)
-
-    def _trace(self, made: MadePart) -> None:
-        """Draw a segment in the row of its worker; hosts are taken to have the same time."""
-        recorder = active()
-        if recorder is None:
-            return
-        row = self._rows.setdefault(made.worker, len(self._rows))
-        begin = time.perf_counter_ns() - (time.time_ns() - made.began)
-        details: dict[str, Detail] = {"rows": made.rows, "pieces": made.pieces, "worker": made.worker}
-        recorder.add(WORKER, self._name, begin, begin + int(made.seconds * 1e9), row, details=details)
-
-
 def _halves(piece: BucketPiece, error: Exception) -> Iterable[BucketPiece]:
     halves = piece.halves()
     if isinstance(halves, Indivisible):
         raise ResourceError(f"{halves.reason}: {error}") from error
     return halves
-
-
-def _halved_chunks(run: range, error: Exception) -> Iterable[range]:
-    if len(run) == 1:
-        raise ResourceError(f"a chunk of a message: {error}") from error
-    middle = (run.start + run.stop) // 2
-    return range(run.start, middle), range(middle, run.stop)

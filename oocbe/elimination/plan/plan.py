@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from oocbe.elimination.orders.order import judge_order, longest_search, search_o
 from oocbe.elimination.orders.order_choice import OrderChoice
 from oocbe.elimination.orders.primal_graph import MASKED_SIZE
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
+from oocbe.elimination.plan.on_workers import ROWS_A_SECOND, simulate_plan
 from oocbe.elimination.plan.passage import MessageForecast, forecast_passages
 from oocbe.elimination.plan.planned_bucket import PlannedBucket, PlanPictures, powers, size_of
 from oocbe.elimination.preparation.linear import carried_in_rows
@@ -27,6 +28,7 @@ from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
 from oocbe.pruning.dominance import applies_to
+from oocbe.schedule.simulation import Simulated
 from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import tuning
 from oocbe.system.deadline import Deadline
@@ -54,6 +56,7 @@ class Plan(PlanPictures):
     is_certain : whether all predicted rows are made: neither dominance nor bounds drop any, and the prediction knows
         every constraint that forbids much, also by what it leaves of variables that are gone.
     propagation : what it, and a reduction after it, have removed before; empty where that is nothing.
+    workers : number of those asked for; None: none, or as many as there are GPUs.
     """
 
     problem: Problem
@@ -66,6 +69,13 @@ class Plan(PlanPictures):
     disk: int = 0
     is_certain: bool = False
     propagation: str = ""
+    workers: int | None = None
+
+    @cached_property
+    def on_workers(self) -> Simulated | None:
+        """What the workers asked for would take, by a scheduling model; None where nothing is shared out to them."""
+        shared = any(b.passage.strategy.why_pieces is WhyPieces.WORKERS for b in self.buckets)
+        return simulate_plan(self.buckets, self.workers) if shared and self.workers is not None else None
 
     @cached_property
     def disk_bytes(self) -> int:
@@ -127,6 +137,7 @@ class Plan(PlanPictures):
             "disk": self.disk,
             "disk_bytes": self.disk_bytes,
             "least_disk_bytes": self.least_disk_bytes,
+            **self._on_workers_as_json(),
             "order": [names[v] for v in self.order],
             "buckets": [
                 {
@@ -146,6 +157,10 @@ class Plan(PlanPictures):
                 for b in self.buckets
             ],
         }
+
+    def _on_workers_as_json(self) -> dict[str, object]:
+        found = self.on_workers
+        return {} if found is None else {"on_workers": asdict(found) | {"efficiency": found.efficiency}}
 
     def __str__(self) -> str:
         rows = sum(b.predicted_rows for b in self.buckets)
@@ -172,6 +187,11 @@ class Plan(PlanPictures):
         shared = sum(b.passage.strategy.why_pieces is WhyPieces.WORKERS for b in self.buckets)
         if shared:
             lines.append(f"  {shared} buckets are large enough to be shared out to workers")
+        if (found := self.on_workers) is not None:
+            lines.append(
+                f"  workers {found.workers:,}: {found.seconds:,.1f} s for {found.work:,.1f} s of one worker's work, at "
+                f"{ROWS_A_SECOND:,.0f} rows a second each (efficiency {found.efficiency:.2f}, simulated)"
+            )
         beyond = sum(not b.passage.fits for b in self.buckets)
         if beyond:
             lines.append(
@@ -334,7 +354,8 @@ def plan_for(
     drops_rows = (options.dominance and applies_to(semiring)) or (bounds and not bounds.startswith("none"))
     disk = disk_available(options)
     is_certain = not drops_rows and _knows_every_row(without_zeros(problem))
-    return Plan(problem, semiring.name, dtype.name, choice, planned, bounds, room, disk, is_certain)
+    workers = options.worker_count
+    return Plan(problem, semiring.name, dtype.name, choice, planned, bounds, room, disk, is_certain, workers=workers)
 
 
 def _knows_every_row(problem: Problem) -> bool:

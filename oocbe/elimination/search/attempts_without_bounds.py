@@ -12,7 +12,6 @@ Algorithms*, 1993).
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property
@@ -32,6 +31,7 @@ from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
 from oocbe.results.result import Result
 from oocbe.settings.options import SolveOptions
+from oocbe.system.compilation import working_time
 from oocbe.system.deadline import Deadline
 
 LEAST_PATIENCE = 1.0
@@ -82,7 +82,7 @@ class AttemptsWithoutBounds:
     ) -> None:
         self._problem, self._semiring, self._options, self._deadline = problem, semiring, options, deadline
         self._eliminate, self._speed = eliminate, speed
-        self._begin = time.perf_counter()
+        self._begin = working_time()
         self._attempted = 0.0
         self._choices: list[OrderChoice] = []
         self._due = LEAST_PATIENCE
@@ -130,7 +130,7 @@ class AttemptsWithoutBounds:
     def _try(self) -> None:
         """Eliminate for as long as is allowed, and settle when to do it again."""
         left = LIMIT_PART * self._deadline.remaining
-        begin = time.perf_counter()
+        begin = working_time()
         try:
             with Deadline(min(self._allowance, left)) as deadline:
                 result = self._eliminate(self._choices, deadline)
@@ -142,7 +142,7 @@ class AttemptsWithoutBounds:
             self._deadline.check()
         except ResourceError:
             self._is_open = False
-        taken = time.perf_counter() - begin
+        taken = working_time() - begin
         self._attempted += taken
         if self.result is None:
             self.given_up_seconds += taken
@@ -151,7 +151,7 @@ class AttemptsWithoutBounds:
 
     @property
     def _bounded_seconds(self) -> float:
-        return time.perf_counter() - self._begin - self._attempted
+        return working_time() - self._begin - self._attempted
 
     @cached_property
     def _tables(self) -> str:
@@ -190,7 +190,7 @@ class AttemptsWithoutBounds:
 
     def _expect(self) -> None:
         """Find orders, and with them when the first attempt is due and how long it may take."""
-        options, left, begin = self._options, self._deadline.remaining, time.perf_counter()
+        options, left, begin = self._options, self._deadline.remaining, working_time()
         found = self._greedy_choices
         expected = self._expected(found)
         if LEAST_PATIENCE < expected <= BEYOND_REACH:
@@ -203,7 +203,7 @@ class AttemptsWithoutBounds:
         self._choices = found
         self._due = max(self._due, _patience(expected))
         self._allowance = FIRST_ALLOWANCE * expected + LEAST_ALLOWANCE
-        self.order_seconds = time.perf_counter() - begin
+        self.order_seconds = working_time() - begin
 
 
 def _patience(expected: float) -> float:

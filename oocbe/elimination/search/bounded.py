@@ -13,7 +13,6 @@ bound of its own, the search for orders gets its time, and the cap rises. Time l
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -40,6 +39,7 @@ from oocbe.errors import OocbeError, ResourceError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.pruning.pruner import RowPruner
 from oocbe.settings.options import SolveOptions
+from oocbe.system.compilation import working_time
 from oocbe.system.deadline import Deadline, unlimited
 
 QUICK_CAP = 1 << 16
@@ -116,9 +116,9 @@ class BoundedSolve:
                 width = self._width = self._resumed_width()
                 if attempt is not None and self._others.resume(attempt):
                     return
-                begin = time.perf_counter()
+                begin = working_time()
                 self.rows.load()
-                incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (time.perf_counter() - begin)))
+                incumbents.wait(max(0.0, FIRST_LOOK_SECONDS - (working_time() - begin)))
                 self._take(incumbents)
                 deadline.check_requested()
                 self.rows.first(known, lambda: self._take(incumbents))
@@ -249,7 +249,7 @@ class BoundedSolve:
             choices = self._orders(scope, seconds, None if resumed is None else [*resumed.order])
             resumed = None
             assert scope.source is not None
-            begin = time.perf_counter()
+            begin = working_time()
             self._run.set_memory(self.rows.make_room(self._memory))
             run, reached = self._racing(scope), threshold
             winner = run(choices, RowPruner(scope.problem, scope.source, threshold), cap)
@@ -257,7 +257,7 @@ class BoundedSolve:
                 self._take(incumbents)
                 if known.upper_bound >= threshold:
                     winner, reached = self.tables.race(scope, choices[0], known.lower, threshold, cap * CAP_FACTOR, run)
-            statistics.seconds["forward"] += time.perf_counter() - begin
+            statistics.seconds["forward"] += working_time() - begin
             if winner is not None:
                 return self._conclude(winner, scope, reached)
             self._improve(incumbents)
@@ -282,13 +282,13 @@ class BoundedSolve:
         A linear program over fewer values has other optimal multipliers, which rule out other values, even where its
         bound is no better. The scope's values are worth nothing more where a better incumbent was found on the way.
         """
-        end = time.perf_counter() + seconds
+        end = working_time() + seconds
         while True:
             self._engine.deadline.check()
             values = sum(scope.problem.sizes)
-            scope = self._bound(scope, threshold, end - time.perf_counter())
+            scope = self._bound(scope, threshold, end - working_time())
             smaller = scope.below(threshold)
-            if smaller is None or self._known.upper_bound < threshold or time.perf_counter() > end:
+            if smaller is None or self._known.upper_bound < threshold or working_time() > end:
                 return smaller
             if sum(smaller.problem.sizes) > (1 - LEAST_RULED_OUT) * values:
                 return smaller
@@ -335,11 +335,11 @@ class BoundedSolve:
             if outcome.value is None or outcome.value >= threshold:
                 known.raise_lower(threshold, "elimination")
                 return True
-            begin = time.perf_counter()
+            begin = working_time()
             assignment = scope.lift(
                 backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, self._engine.deadline)
             )
-            statistics.seconds["backward"] += time.perf_counter() - begin
+            statistics.seconds["backward"] += working_time() - begin
         if all(c.permits(assignment) for c in self._problem.linear_constraints):
             known.offer(outcome.value, assignment, "elimination")
             known.raise_lower(outcome.value, "elimination")
@@ -350,7 +350,7 @@ class BoundedSolve:
 
     def _orders(self, scope: Scope, seconds: float, given: list[int] | None) -> list[OrderChoice]:
         """Orders for what is left, searched for so many seconds; the one that was given where one was."""
-        begin = time.perf_counter()
+        begin = working_time()
         problem, options = scope.problem, self._options
         if given is None and self._given is not None:
             index = {v: i for i, v in enumerate(scope.variables)}
@@ -360,14 +360,14 @@ class BoundedSolve:
             choices = search_orders(problem, options.order, left, options.seed, deadline=self._engine.deadline)
         else:
             choices = [judge_order(problem, given, options.order, options.seed)]
-        self.statistics.seconds["order"] += time.perf_counter() - begin
+        self.statistics.seconds["order"] += working_time() - begin
         return choices
 
     def _bound(self, scope: Scope, threshold: int | float, seconds: float) -> Scope:
         """The scope with the best bound that can be had in so many seconds, of those that the options allow."""
         from oocbe.pruning.bounds import bound_sources
 
-        begin = time.perf_counter()
+        begin = working_time()
         known, options = self._known, self._options
         seconds, limit = min(seconds, self._engine.deadline.remaining), min(threshold, known.upper_bound)
         sources = bound_sources(scope.problem, seconds, options.seed + self._bounds, limit, improve=True)
@@ -388,7 +388,7 @@ class BoundedSolve:
         # On a tie the fresh one is the better one: it was made for what is left.
         if scope.source is not None and scope.source.root > source.root:
             source = scope.source
-        self.statistics.seconds["bounds"] += time.perf_counter() - begin
+        self.statistics.seconds["bounds"] += working_time() - begin
         return replace(scope, source=source)
 
 

@@ -5,7 +5,9 @@ those that agree on a separator. Where hard constraints or dense costs leave no 
 and what counts is to fail early: here each node decides the variable that has the fewest values for what its functions
 cost, and for how often conflicts have ended at it (Boussemart, Hemery, Lecoutre and Sais 2004, *Boosting systematic
 search by weighting constraints*), or the one of the last conflict (Lecoutre, Sais, Tabary and Vidal 2009, *Reasoning
-from last conflict(s) in constraint programming*). Bounds of nodes are those of rows.
+from last conflict(s) in constraint programming*). A variable of many values is decided by halves of them first
+(*domain splitting*): one bound rules out a half, where values one by one would take a node each. Bounds of nodes are
+those of rows.
 
 Early decisions are the worst, and a search that goes deep below a bad one does not come back. So it pauses after some
 paths have ended, its open nodes go to a heap, and the one with the least bound goes on, the deepest of equal ones
@@ -18,7 +20,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -28,19 +29,24 @@ from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_search import ascend_root
 from oocbe.errors import OocbeError, TimeLimitError
 from oocbe.kernels.cpu.pruning.depth_first import (
+    AFTER,
+    BEFORE,
+    DECISION,
     DEPTH,
     ENDS,
     EXHAUSTED,
     FULL,
+    IS_NOT,
     LAST,
     LEAF,
     NODES,
     WEIGHT_BITS,
     Search,
+    opposite,
     restore,
     search_depth_first,
 )
-from oocbe.kernels.cpu.pruning.node_state import Node
+from oocbe.kernels.cpu.pruning.node_state import Node, near_uses
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.incumbent import find_incumbent
@@ -48,6 +54,7 @@ from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_reduction import Reduction
 from oocbe.pruning.row_tables import Tables
 from oocbe.settings.option_values import Gap
+from oocbe.system.compilation import working_time
 from oocbe.system.deadline import Deadline
 
 PASSES, RADIUS = 2, 2
@@ -99,7 +106,7 @@ class DepthSearch:
         self._search: Search | None = None
         self._node: Node | None = None
         self._stale: NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)
-        self._base: NDArray[np.int64] = np.zeros((0, 4), dtype=np.int64)
+        self._base: NDArray[np.int64] = np.zeros((0, AFTER + 1), dtype=np.int64)
         self._heap: list[tuple[int | float, int, int, Any]] = []
         self._pushed = self._restored = 0
         self._pause, self._left = FIRST_PAUSE, FIRST_PAUSE
@@ -114,17 +121,17 @@ class DepthSearch:
         ------
         TimeLimitError : the deadline came.
         """
-        begin = self._work_begin = time.perf_counter()
+        begin = self._work_begin = working_time()
         try:
             while not self.is_over:
                 deadline.check()
                 self._step()
-                if time.perf_counter() - begin >= seconds:
+                if working_time() - begin >= seconds:
                     break
         except MemoryError:
             self.is_over = True
         finally:
-            self.seconds += time.perf_counter() - begin
+            self.seconds += working_time() - begin
 
     @property
     def expected(self) -> float:
@@ -173,15 +180,16 @@ class DepthSearch:
             return
         sizes = self._tables.problem.sizes
         count = len(sizes)
+        decisions = sum(sizes) + count + 1  # at most, as each removes a value
         self._search = Search(
-            bounds=np.zeros(count + 1, dtype=np.int64),
-            trail=np.zeros((sum(sizes) + count + 1, 4), dtype=np.int64),
-            mark=np.zeros((count + 1, 3), dtype=np.int64),
+            bounds=np.zeros(decisions, dtype=np.int64),
+            trail=np.zeros((decisions, AFTER + 1), dtype=np.int64),
+            mark=np.zeros((decisions, 3), dtype=np.int64),
             wanted=np.full(count, -1, dtype=np.int64),
             counts=np.array([0, 0, -1, 0], dtype=np.int64),
         )
         heapq.heappush(self._heap, (-math.inf, 0, 0, self._base))
-        self._begin_seconds = self.seconds + time.perf_counter() - self._work_begin
+        self._begin_seconds = self.seconds + working_time() - self._work_begin
 
     def _root(self) -> None:
         """An ascent below the incumbent, as far as passes over all variables bring it."""
@@ -247,7 +255,7 @@ class DepthSearch:
         assert search is not None and node is not None and ascent is not None
         need = ascent.need_below(known.upper_bound)
         nodes = max(1, int(CALL_SECONDS / self._pace))
-        begin, before, ends = time.perf_counter(), int(search.counts[NODES]), int(search.counts[ENDS])
+        begin, before, ends = working_time(), int(search.counts[NODES]), int(search.counts[ENDS])
         status = search_depth_first(
             ascent.network, node, search, need, PASSES, RADIUS, nodes, self._left, self._is_refuted
         )
@@ -255,7 +263,7 @@ class DepthSearch:
         self.nodes += made
         self._left -= int(search.counts[ENDS]) - ends
         if made:
-            self._pace = (time.perf_counter() - begin) / made
+            self._pace = (working_time() - begin) / made
         self._is_refuted = False
         if status == EXHAUSTED:
             self._is_at_node = False
@@ -290,12 +298,13 @@ class DepthSearch:
             length = int(search.mark[place, 0])
             path = search.trail[: length + (place < depth)].copy()
             if place < depth:
-                path[-1, 2] = 0
+                last = path[-1]
+                last[DECISION], last[AFTER] = opposite(last[DECISION]), last[BEFORE] - last[AFTER]
             low = max(self._least, ascent.in_costs(int(search.bounds[place])))
             if low < self._known.upper_bound:
                 self._pushed += 1
                 self._ahead += _part(path)
-                heapq.heappush(self._heap, (low, -int(path[:, 2].sum()), self._pushed, path))
+                heapq.heappush(self._heap, (low, -int((path[:, DECISION] != IS_NOT).sum()), self._pushed, path))
         self._is_at_node = False
         if self._restored > MOST_RESTORED * self.nodes:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -313,6 +322,7 @@ def _node_of(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
     variables, functions, uses = len(network.value_start) - 1, len(network.function_start) - 1, len(network.function)
     sizes = np.diff(network.value_start)
     return Node(
+        near=near_uses(network),
         state=ascent.state.copy(),
         stale=np.ones(uses, dtype=np.uint8),
         left=np.ones(variables, dtype=np.int64),
@@ -346,8 +356,7 @@ def _twice(array: NDArray[Any]) -> NDArray[Any]:
 
 def _part(path: NDArray[np.int64]) -> float:
     """The part of the whole tree below some decisions, each value left to a variable being as much as another."""
-    one = 1.0 / path[:, 3]
-    return float(np.where(path[:, 2] == 1, one, 1.0 - one).prod())
+    return float((path[:, AFTER] / path[:, BEFORE]).prod())
 
 
 def load_loops() -> None:

@@ -7,7 +7,6 @@ of the time that the search has taken.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.errors import OocbeError
 from oocbe.model.problem import Problem
 from oocbe.settings.options import SolveOptions
+from oocbe.system.compilation import working_time
 from oocbe.system.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class MiniBucketRounds:
         # Mini-buckets are joined in memory as a whole: pieces are for other buckets.
         whole = replace(options, piece_rows=None, streams=None)
         self._options = replace(whole, order_seconds=0.0, incumbent_seconds=0.0, semiring=None)
-        self._begin = time.perf_counter()
+        self._begin = working_time()
         self.seconds, self._next_cost = 0.0, FIRST_COST
         self._z = LEAST_Z
         self._bounding: Bounding | None = None
@@ -59,7 +59,7 @@ class MiniBucketRounds:
     def improve(self, known: Knowledge) -> None:
         """Run the passes that there is time for, and tell what they find."""
         while self._is_open:
-            begin = time.perf_counter()
+            begin = working_time()
             elapsed = begin - self._begin
             if self.seconds + self._next_cost > TIME_SHARE * elapsed:
                 return
@@ -75,7 +75,7 @@ class MiniBucketRounds:
                 self._is_open = False
                 self._deadline.check()
             finally:
-                taken = time.perf_counter() - begin
+                taken = working_time() - begin
                 self.seconds += taken
             self._next_cost = GROWTH * taken
             self._z += 1

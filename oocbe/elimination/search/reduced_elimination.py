@@ -12,7 +12,6 @@ The optimum of what is left is that of the whole, and its assignment is complete
 from __future__ import annotations
 
 import math
-import time
 from functools import cached_property
 
 from oocbe.elimination.buckets.assignment import backward_pass
@@ -32,6 +31,7 @@ from oocbe.model.semiring import MIN_SUM
 from oocbe.pruning.row_reduction import Reduction
 from oocbe.pruning.row_tables import LISTED_SHARE
 from oocbe.settings.options import SolveOptions
+from oocbe.system.compilation import working_time
 from oocbe.system.deadline import Deadline
 
 AT_ONCE = 0.05
@@ -91,7 +91,7 @@ class ReducedElimination:
         ------
         TimeLimitError : the deadline came.
         """
-        begin = time.perf_counter()
+        begin = working_time()
         self.is_open = False
         if sum(self._choices[0].predicted_rows) * value_dtype(self._problem, MIN_SUM).itemsize > memory:
             return  # the way through the disk takes longer than is expected here
@@ -103,7 +103,7 @@ class ReducedElimination:
         except (ResourceError, MemoryError):
             pass  # others may do with the memory
         finally:
-            self.seconds += time.perf_counter() - begin
+            self.seconds += working_time() - begin
 
     def tell(self, statistics: Statistics) -> None:
         """Say what it has done, where it has ended."""

@@ -14,24 +14,17 @@ are searched depth first where they have not settled it.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.search.knowledge import Knowledge
-from oocbe.elimination.search.outcome import result_of_bounds
 from oocbe.elimination.search.search_statistics import Statistics
-from oocbe.errors import TimeLimitError
 from oocbe.model.problem import Problem
-from oocbe.results.result import Result
 from oocbe.settings.options import SolveOptions
+from oocbe.system.compilation import working_time
 from oocbe.system.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -52,7 +45,7 @@ BEHIND, LEAST_SHARE = 0.5, 0.125
 """Where others have proven this part of the distance from what rows have proven to the incumbent, rows get less time:
 this part of what everything else takes."""
 
-DENSE = 0.25
+DENSE = 0.15
 """Part of all pairs of variables in a hard constraint from which on a problem of packing is searched as others are, as
 each choice forbids most of the rest. Problems of photographs have an eighth at most."""
 
@@ -70,25 +63,21 @@ NEAR_SECONDS = 2.0
 """For so long at most the search depth first goes on alone, while that is all that it is expected to take. What it
 expects after a tenth of a second is right within a third on most families of made problems."""
 
-FIRST_SHARE, PROMISING_SHARE, LATER_SHARE, MOST_SHARE = 0.5, 0.03125, 1.0, 4.0
-"""Depth first takes so many times what breadth first does: while nothing is known of that one; where it is expected to
-end soon; else, or where both are; and where only depth first is, or breadth first is hopeless."""
+PROMISING_SHARE, EQUAL_SHARE, MOST_SHARE = 0.5, 1.0, 8.0
+"""Depth first takes so many times what breadth first does: where only that one is expected to end soon; where neither
+is; and where depth first is, whose reckoning is the better one, or breadth first is hopeless."""
 
-DEPTH_SECONDS = 4.0
-"""A search depth first that expects to take so long at most has as much beside what walks have."""
+BESIDE_DEPTH = 0.1
+"""Where depth first is expected to end soon, elimination has to be worth it in this part of what all has taken: where
+that expectation is wrong, as it is with hard constraints at times, an attempt takes ten times as long."""
+
+DEPTH_SECONDS = 8.0
+"""A search depth first that expects so much more at most, or no more than all has taken so far, is expected to end
+soon, and has so long beside what walks have."""
 
 DEPTH_FACTOR = 2.0
 """While both are open, they have so many times what everything else has taken: bounds at the root that have not closed
 a problem in the time of a first attempt take long, and few problems need them."""
-
-EASY_SECONDS = 0.8
-"""Of a first attempt where elimination without bounds would not take long."""
-
-FEW_ROWS = 500_000.0
-"""Predicted rows up to which elimination is over before a first attempt: a tenth of a second or two."""
-
-SAMPLE_SECONDS = 0.3
-"""Of the sample of rows from which a plan says what they are good for."""
 
 WORK_SHARE = 0.5
 """Of the memory for messages that rows may take while they work: there are no messages then, but memory that was freed
@@ -120,7 +109,7 @@ class RowRounds:
         self._problem, self._options, self._deadline = problem, options, deadline
         self._given = reduction
         self.order_seconds = 0.0
-        self._begin_time = time.perf_counter()
+        self._begin_time = working_time()
         self._search: RowSearch | None = None
         self._depth: DepthSearch | None = None
         self._elimination: ReducedElimination | None = None
@@ -144,14 +133,31 @@ class RowRounds:
             search.give_up_walk()
         return memory - search.held
 
-    def load(self) -> None:
-        """Have the tables laid out and compiled loops loaded, which is no part of the time."""
+    def load(self, is_opening: bool = False) -> None:
+        """Have the tables laid out and compiled loops loaded, which is no part of the time.
+
+        is_opening : those of walks are not needed yet.
+        """
         if self._is_open and not self._is_packing and (self._given or self._tables) is not None:
             from oocbe.elimination.search import depth_search
             from oocbe.pruning.row_ascent import load_loops
 
-            load_loops()
             depth_search.load_loops()
+            if not is_opening:
+                load_loops()
+
+    def open(self, known: Knowledge) -> None:
+        """Search depth first for a moment, longer while that is expected to end it soon; the gap counts as in first.
+
+        Raises
+        ------
+        TimeLimitError : the deadline came.
+        """
+        while self._is_open and not self._is_packing and not known.is_near_enough:
+            depth = self._depth
+            if depth is not None and (depth.is_over or (depth.seconds >= HEAD_START and not self._is_depth_near)):
+                return
+            self._work(known)
 
     def tell(self, statistics: Statistics) -> None:
         """Say what rows have done, where there were any."""
@@ -228,7 +234,7 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        others = time.perf_counter() - self._begin_time - self.seconds
+        others = working_time() - self._begin_time - self.seconds
         while self._is_open and not known.is_near_enough:
             most = LEAST_SHARE * others if self._is_behind(known) else others
             if not self._depth_is_over and self._search is not None:
@@ -258,9 +264,18 @@ class RowRounds:
         return self.seconds - (0.0 if self._depth is None else self._depth.seconds)
 
     @property
+    def _is_depth_near(self) -> bool:
+        """Whether the search depth first goes on alone."""
+        depth = self._depth
+        return depth is not None and not depth.is_over and max(depth.expected, depth.seconds) <= NEAR_SECONDS
+
+    @property
     def _is_depth_promising(self) -> bool:
         """Whether the search depth first is expected to end soon."""
-        return self._depth is not None and not self._depth.is_over and self._depth.expected <= DEPTH_SECONDS
+        if self._depth is None or self._depth.is_over:
+            return False
+        taken = working_time() - self._begin_time
+        return self._depth.expected - self._depth.seconds <= max(DEPTH_SECONDS, taken)
 
     @property
     def _is_promising(self) -> bool:
@@ -283,9 +298,10 @@ class RowRounds:
             return
         elimination, breadth, depth = self._elimination, self._search, self._depth
         assert depth is not None
-        is_near = not depth.is_over and max(depth.expected, depth.seconds) <= NEAR_SECONDS
+        is_near = self._is_depth_near
         is_time = not is_near and self.seconds >= max(self.order_seconds, HEAD_START)
-        if is_time and elimination is not None and elimination.is_due(time.perf_counter() - self._begin_time):
+        spent = (working_time() - self._begin_time) * (BESIDE_DEPTH if self._is_depth_promising else 1.0)
+        if is_time and elimination is not None and elimination.is_due(spent):
             elimination.run(known, self.make_room(message_memory(self._options)), self._deadline)
             if known.is_near_enough:
                 return
@@ -302,11 +318,9 @@ class RowRounds:
         breadth = self._search
         if breadth is None or breadth.is_over:
             return math.inf
-        if self._is_promising:
-            return LATER_SHARE if self._is_depth_promising else PROMISING_SHARE
         if breadth.is_hopeless or self._is_depth_promising:
             return MOST_SHARE
-        return FIRST_SHARE if breadth.expected is None else LATER_SHARE
+        return PROMISING_SHARE if self._is_promising else EQUAL_SHARE
 
     def _begin(self, known: Knowledge) -> bool:
         """Make the searches; False where the problem is none for them."""
@@ -351,47 +365,3 @@ def _is_dense(problem: Problem) -> bool:
     pairs = {pair for c in problem.constraints for pair in combinations(sorted(c.scope), 2)}
     count = len(problem.variables)
     return 2 * len(pairs) >= DENSE * count * (count - 1)
-
-
-def rows_to_come(problem: Problem, options: SolveOptions) -> str:
-    """What a solve of a min-sum problem would begin with, by a sample of rows; empty where it tries none."""
-    known = Knowledge(problem, options.gap, lambda *_: None)
-    rows = RowRounds(problem, options, Deadline())
-    rows.load()
-    with Deadline(options.time_limit), suppress(TimeLimitError):
-        rows.first(known, lambda: None, SAMPLE_SECONDS, 0.0)
-    if not rows.seconds:
-        return ""
-    if known.is_closed:
-        return f"rows with bounds of their own, which end it (a sample did, in {rows.seconds:.2g} s)"
-    return f"rows with bounds of their own ({rows.outlook or 'a sample did not come to any'})"
-
-
-def result_by_rows(
-    problem: Problem,
-    rows: RowRounds,
-    choice: OrderChoice,
-    options: SolveOptions,
-    known: Knowledge,
-    order_seconds: float,
-) -> Result | None:
-    """The result by rows with bounds of their own before elimination that needs none; None where it is to go ahead.
-
-    Parameters
-    ----------
-    problem : as it was given. rows : of the same in min-sum; where there is no result, they hold no memory after it.
-    choice : the order of elimination. known : about the problem in min-sum, filled in.
-    order_seconds : that the order took.
-    """
-    if sum(choice.predicted_rows) <= FEW_ROWS:
-        return None
-    rows.load()
-    with suppress(TimeLimitError):
-        rows.first(known, lambda: None, EASY_SECONDS, 0.0)
-    rows.make_room(0)
-    if not known.is_closed:
-        return None
-    statistics = Statistics()
-    rows.tell(statistics)
-    result = result_of_bounds(problem, options, known, statistics, value_dtype(problem, problem.semiring).name, "cpu")
-    return replace(result, seconds={**statistics.seconds, "order": order_seconds, "rows": rows.seconds})

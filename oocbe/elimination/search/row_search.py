@@ -12,13 +12,13 @@ rows are few for what their bounds rule out; what it expects to take is said aft
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Generator
 
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_walk import Ties, Walk, Walked
 from oocbe.pruning.row_ascent import RowAscent
 from oocbe.pruning.row_reduction import Reduction
+from oocbe.system.compilation import working_time
 from oocbe.system.deadline import Deadline
 
 NARROW_WIDTH = 16
@@ -100,7 +100,7 @@ class RowSearch:
         self._width: int | None = None
         self._orders = [True, False]
         self._steps = self._rounds()
-        self._pace, self._waited, self._stopped_at = 0.0, 0.0, time.perf_counter()
+        self._pace, self._waited, self._stopped_at = 0.0, 0.0, working_time()
 
     def work(self, seconds: float, deadline: Deadline) -> None:
         """Go on for so many seconds, a step at least.
@@ -109,13 +109,13 @@ class RowSearch:
         ------
         TimeLimitError : the deadline came.
         """
-        begin = time.perf_counter()
+        begin = working_time()
         self._waited += begin - self._stopped_at
         try:
             while not self.is_over:
                 deadline.check()
                 next(self._steps)
-                if time.perf_counter() - begin >= seconds:
+                if working_time() - begin >= seconds:
                     break
         except StopIteration:
             self.is_over = True
@@ -123,7 +123,7 @@ class RowSearch:
             self.is_over = True
             self._steps.close()
         finally:
-            self._stopped_at = time.perf_counter()
+            self._stopped_at = working_time()
             self.seconds += self._stopped_at - begin
 
     @property
@@ -229,11 +229,11 @@ class RowSearch:
     def _walk(self, walk: Walk) -> Generator[None, None, Walked]:
         """Walk, and tell what that has found."""
         known, threshold = self._known, walk.threshold
-        begin = time.perf_counter() - self._waited
+        begin = working_time() - self._waited
         self._walk_at_work = walk
         walked = yield from walk.steps()
         self._walk_at_work = None
-        taken = time.perf_counter() - self._waited - begin
+        taken = working_time() - self._waited - begin
         self.walking += taken
         self._pace = taken / max(1, walked.tried)
         self.rows += walked.tried

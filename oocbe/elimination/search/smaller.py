@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oocbe.elimination.buckets.resources import message_memory
-from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.order import HEURISTICS
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.preparation.negate import negated
-from oocbe.elimination.search.row_rounds import FEW_ROWS, RowRounds
+from oocbe.elimination.search.row_results import FEW_ROWS
+from oocbe.elimination.search.row_rounds import RowRounds
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Marginalisation
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from oocbe.pruning.row_tables import Tables
 
 MANY_VARIABLES = 256
-"""From which on a problem is reduced whatever elimination would take: a bucket takes some milliseconds at least with
-all that is kept and looked at for it, a variable that goes before takes a tenth of one."""
+"""From which on no problem counts as easy: a bucket takes some milliseconds at least with all that is kept and looked
+at for it, a variable that goes before takes a tenth of one."""
 
 MOST_LISTED = 1 << 20
 """Cells of all functions that are left, at most: they are listed with their values, some dozens of bytes each."""
@@ -93,31 +95,38 @@ class Smaller:
         )
 
 
-def smaller(
-    problem: Problem,
-    options: SolveOptions,
-    choices: Sequence[OrderChoice] | None = None,
-    rows: RowRounds | None = None,
-) -> Smaller | None:
-    """What is left of a problem of which one optimal assignment is wanted.
+def is_easy(problem: Problem) -> bool:
+    """Whether elimination of a problem of some variables is over in a moment even with complete tables.
 
-    None where elimination is over in a moment, where something that is asked for is about the whole problem, and where
-    nothing goes. A problem of many variables is reduced before orders of it are looked for, which takes as long, and
-    not after that.
-
-    Parameters
-    ----------
-    problem : in min-sum or max-sum. choices : orders of it, the best first; empty where all are too much; None before
-        they are looked for. rows : of the same in min-sum, where they are to come: they begin with its reduction.
+    That is known along one greedy order in a fraction of the time in which orders are looked for and judged.
 
     Raises
     ------
     TimeLimitError : the deadline of the block that this runs in came.
     """
-    is_free = options.order == "auto" and options.dominance and options.workdir is None
-    is_easy = sum(choices[0].predicted_rows) <= FEW_ROWS if choices else False
-    has_many = len(problem.variables) >= MANY_VARIABLES
-    if not is_free or is_easy or has_many != (choices is None):
+    if len(problem.variables) >= MANY_VARIABLES:
+        return False
+    graph = PrimalGraph(problem)
+    order = HEURISTICS["min-fill"](graph, 0, FEW_ROWS * max(problem.sizes, default=1))
+    rows = graph.joined_cells(graph.separators(order)) / graph.sizes
+    return float(rows.sum()) <= FEW_ROWS
+
+
+def smaller(problem: Problem, options: SolveOptions, rows: RowRounds | None = None) -> Smaller | None:
+    """What is left of a problem that is not easy, and of which one optimal assignment is wanted.
+
+    None where something that is asked for is about the whole problem, and where nothing goes.
+
+    Parameters
+    ----------
+    problem : in min-sum or max-sum. rows : of the same in min-sum, where they are to come: they begin with its
+        reduction.
+
+    Raises
+    ------
+    TimeLimitError : the deadline of the block that this runs in came.
+    """
+    if options.order != "auto" or not options.dominance or options.workdir is not None:
         return None
     is_maximised = problem.semiring.marginalisation is Marginalisation.MAX
     target = negated(problem) if is_maximised else problem

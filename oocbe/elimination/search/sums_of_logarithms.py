@@ -12,7 +12,7 @@ from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.elimination.refusals import has_logarithms
 from oocbe.elimination.search.claims import check_claim
 from oocbe.elimination.search.outcome import result_of_logarithms
-from oocbe.elimination.search.row_rounds import FEW_ROWS
+from oocbe.elimination.search.row_results import FEW_ROWS
 from oocbe.errors import RequestedEndError, TimeLimitError
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Combination

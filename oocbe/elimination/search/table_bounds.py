@@ -9,7 +9,6 @@ rows shows whether they pay: where hardly any goes, none is made again, as thres
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -24,6 +23,7 @@ from oocbe.model.problem import Problem
 from oocbe.pruning.estimators import AdditiveSource
 from oocbe.pruning.pruner import RowPruner
 from oocbe.settings.options import SolveOptions
+from oocbe.system.compilation import working_time
 from oocbe.system.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class TableBounds:
 
     def __init__(self, options: SolveOptions, deadline: Deadline) -> None:
         self.options, self.deadline = options, deadline
-        self._begin = time.perf_counter()
+        self._begin = working_time()
         self.looked_up = self.dropped = 0
         self.seconds = 0.0
         self.is_open = options.bounds == "auto"
@@ -126,7 +126,7 @@ class TableBounds:
     @property
     def patience(self) -> float:
         """Seconds that tables of one order may take."""
-        return max(BUILD_SECONDS, BUILD_SHARE * (time.perf_counter() - self._begin))
+        return max(BUILD_SECONDS, BUILD_SHARE * (working_time() - self._begin))
 
     def tell(self, statistics: Statistics) -> None:
         """Say what tables have done, where there were any."""
@@ -150,7 +150,7 @@ class TablesBelow:
 
     def source(self, order: Sequence[int], cap: int | None) -> OutsideTables | None:
         """Tables for an order; None where they take too long or too much, or there is nothing to make them from."""
-        tables, begin = self._tables, time.perf_counter()
+        tables, begin = self._tables, working_time()
         made = None
         try:
             with suppress(TimeLimitError, ResourceError, MemoryError), Deadline(tables.patience):
@@ -163,7 +163,7 @@ class TablesBelow:
                     given = (self._source, self.threshold, order, cells, memory, tables.options.seed)
                     made = OutsideTables(self.problem, *given)
         finally:
-            tables.seconds += time.perf_counter() - begin
+            tables.seconds += working_time() - begin
         tables.deadline.check()
         tables.is_open = made is not None
         return made

@@ -9,17 +9,20 @@ package that it names, directly or not; a new digest removes the folder of the o
 first of several places that can be written: a container may have a read-only program and no home. What lies in a place
 before that one is used all the same: an image is warmed up while it is made, and read-only from then on.
 
-Numba also loads everything that it compiles with before it looks into its cache. That takes longer than a small solve
-does, so here code from the cache is loaded by itself: whatever must be compiled after all loads the rest then.
+Numba also loads everything that it compiles with before it looks into its cache, and then the modules that code in it
+came from. That takes longer than a small solve does, so here code from the cache is loaded by itself: whatever must be
+compiled after all loads the rest then.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
@@ -28,6 +31,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.environment import Environment, _rebuild_env, lookup_environment
 from numba.core.event import Listener, register
 from numba.core.runtime import rtsys
 
@@ -61,6 +65,35 @@ class _Implementation(FunctionCache._impl_class):  # type: ignore[misc]
     _locator_classes = (_Locator,)
 
 
+class _DataFile(IndexDataCacheFile):  # type: ignore[misc]
+    """Compilations of a function, read without the modules of Numba that code in them came from."""
+
+    def _load_data(self, name: str) -> Any:
+        with open(self._data_path(name), "rb") as file:  # noqa: PTH123  (half the time of a Path, at every start)
+            return _Unpickler(io.BytesIO(file.read())).load()
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        return _environment if found is _rebuild_env else found
+
+
+def _environment(module: str, constants: Sequence[object], name: str) -> Any:
+    """The constants of a function of some module; Numba's own imports that module, for its names.
+
+    Only code in object mode looks names up, of which there is none here. Numba's modules take a tenth of a second, and
+    one of them another third, where it looks for SciPy's BLAS.
+    """
+    if not module.startswith("numba.") or module in sys.modules or lookup_environment(name) is not None:
+        return _rebuild_env(module, constants, name)
+    made = Environment({"__name__": module})
+    made.consts[:] = constants
+    made.env_name = name
+    Environment._memo[name] = made
+    return made
+
+
 class _Cache(FunctionCache):  # type: ignore[misc]
     """Numba's cache of a function, which does without what only compiling needs, and has folders to read from as well.
 
@@ -76,7 +109,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]
         self._folders = folders
         stamp, name, base = self._impl.locator.get_source_stamp(), Path(self.cache_path).name, self._impl.filename_base
         self._paths = [f"{folder}/{name}" for folder in folders.all()]
-        self._files = [IndexDataCacheFile(path, base, stamp) for path in self._paths]
+        self._files = [_DataFile(path, base, stamp) for path in self._paths]
 
     @property
     def folder(self) -> str:

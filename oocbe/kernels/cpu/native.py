@@ -1,4 +1,4 @@
-"""Arithmetic in the operands' own type, and arrays at addresses, for use inside compiled loops.
+"""Arithmetic in the operands' own type, arrays at addresses, and stores past the caches, for use inside compiled loops.
 
 Numba adds and multiplies narrow integers in 64 bits, which leaves vectors of int16 a quarter of their lanes. These do
 what the processor does: integers wrap around (the caller has checked that they do not), floats are not reordered.
@@ -13,6 +13,9 @@ from numba import carray, types
 from numba.extending import intrinsic
 
 from oocbe.kernels.cpu.jit import inline
+
+LINE_BYTES = 64
+"""Bytes of a line of the caches."""
 
 
 def _binary(name: str, emit: Any) -> Any:
@@ -61,3 +64,36 @@ def array_at(address: Any, first: Any, count: Any, like: Any) -> Any:
     They have the type of the array ``like``; the caller keeps that memory alive.
     """
     return carray(_pointer(address + first * like.itemsize, like), count)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_line(typing_context: Any, target: Any, source: Any) -> Any:
+    """Copy :data:`LINE_BYTES` bytes from one address to another, which is a multiple of as many, past the caches.
+
+    Such stores are in no order with others until :func:`finish_lines`.
+    """
+    del typing_context
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del signature
+        line = ir.VectorType(ir.IntType(64), LINE_BYTES // 8)
+        there, here = (builder.inttoptr(address, line.as_pointer()) for address in arguments)
+        store = builder.store(builder.load(here, align=8), there, align=LINE_BYTES)
+        one = ir.Constant(ir.IntType(32), 1)
+        store.set_metadata("nontemporal", builder.module.add_metadata([one]))
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def finish_lines(typing_context: Any) -> Any:
+    """Have all stores of this thread so far come before later ones."""
+    del typing_context
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del signature, arguments
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate

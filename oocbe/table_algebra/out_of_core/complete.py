@@ -84,7 +84,9 @@ class CompletePlace:
     ) -> StoredCompleteTable:
         """Write a complete table; nothing is left of it where an exception passes through."""
         cells = max(1, min(CHUNK_CELLS, self.context.space.chunk_bytes // dtype.itemsize))
-        return StoredCompleteTable.save_pieces(output, layout, dtype, semiring, values, chunk_cells=cells)
+        return StoredCompleteTable.save_pieces(
+            output, layout, dtype, semiring, values, chunk_cells=cells, overwrite=self.context.overwrite
+        )
 
     def scratch_for(self, table: AnyComplete) -> Scratch:
         """Writes a table's values, in any order of its cells, to the scratch folder."""
@@ -106,6 +108,8 @@ class CompletePlace:
 
     def written_out(self, table: TableLike, scope: Sequence[str], output: str | Path) -> StoredCompleteTable:
         """Rows as a complete table."""
+        if isinstance(table, StoredTable):
+            table.refuse_duplicates()
         dtype = complete_dtype([extent_of(table, table.semiring)], table.semiring)
         layout, space = table.layout.select(scope), self.context.space
         values = cell_pieces(source_of(table), layout, dtype, table.semiring, space, backend_named("cpu"))
@@ -116,7 +120,9 @@ class CompletePlace:
         dtype, layout = dtype_of_rows(table.dtype), table.layout.select(scope)
         chunk_rows = self.context.chunk_rows(layout, dtype)
         rows = row_pieces(table, scope, self.nbytes, self.scratch_for(table))
-        return StoredTable.save_pieces(output, layout, dtype, table.semiring, rows, chunk_rows=chunk_rows)
+        return StoredTable.save_pieces(
+            output, layout, dtype, table.semiring, rows, chunk_rows=chunk_rows, overwrite=self.context.overwrite
+        )
 
 
 def combine_stored(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.cluster.workers import current
 from oocbe.errors import DiskError, ResourceError
 from oocbe.kernels import backend_for
 from oocbe.kernels.cpu.threads import thread_count
@@ -71,11 +72,12 @@ class ResultRows(NamedTuple):
 
 @dataclass(frozen=True)
 class ExecutionContext:
-    """Where an operator out of core works: kernels, space, and each stream's buffers."""
+    """Where an operator out of core works: kernels, space, and each stream's buffers; whether results overwrite."""
 
     kernels: Backend
     space: Space
     buffers: list[Buffers] = field(default_factory=list)
+    overwrite: bool = False
 
     @classmethod
     def of(
@@ -83,19 +85,30 @@ class ExecutionContext:
     ) -> ExecutionContext:
         """The context that an operator's arguments describe; DiskError where the scratch folder is not there."""
         memory = parse_bytes("memory", settings.memory)
-        streams = settings.streams
-        streams = max(2, min(MOST_STREAMS, thread_count())) if streams is None else parse_integer("streams", streams, 1)
+        streams = None if settings.streams is None else parse_integer("streams", settings.streams, 1)
         rows = None if piece_rows is None else parse_integer("piece_rows", piece_rows, 1)
         folder = default_parent() if settings.scratch is None else Path(settings.scratch)
+        if settings.scratch is None and settings.output is not None and current() is not None:
+            beside = Path(settings.output).parent  # what workers see as well
+            folder = beside if beside.is_dir() else folder
         if not folder.is_dir():
             raise DiskError(f"scratch: there is no folder {folder}; make it, or choose another one")
         kernels = backend_for(sum(table.rows for table in tables), backend)
-        return cls(kernels, Space(Budget(memory), DiskBudget(folder), streams, rows)).fresh()
+        made = cls.within(kernels, Budget(memory), folder, streams, rows)
+        return replace(made, overwrite=settings.overwrite)
+
+    @classmethod
+    def within(
+        cls, kernels: Backend, budget: Budget, folder: Path, streams: int | None, piece_rows: int | None
+    ) -> ExecutionContext:
+        """A context of some memory, with a folder for scratch files; the others as for the operators."""
+        many = max(2, min(MOST_STREAMS, thread_count())) if streams is None else streams
+        return cls(kernels, Space(budget, DiskBudget(folder), many, piece_rows)).fresh()
 
     def fresh(self, space: Space | None = None) -> ExecutionContext:
         """A context with the same kernels, buffers of its own, and possibly another space."""
         space = self.space if space is None else space
-        return ExecutionContext(self.kernels, space, [Buffers() for _ in range(space.streams)])
+        return replace(self, space=space, buffers=[Buffers() for _ in range(space.streams)])
 
     def load(self, inputs: Sequence[Ordered], semiring: Semiring, stream: int) -> list[Table]:
         """All rows of some sources, read into a stream's buffers and brought to where the kernels work."""
@@ -129,20 +142,23 @@ class ExecutionContext:
         """Rows of a chunk of a table that is written here."""
         return max(1, min(CHUNK_ROWS, self.space.chunk_bytes // row_bytes(layout, dtype)))
 
-    def write(
-        self,
-        output: str | Path,
-        layout: Layout,
-        dtype: np.dtype[Any],
-        semiring: Semiring,
-        results: Generator[ResultRows, None, None],
-    ) -> StoredTable:
-        """Write a table chunk by chunk and open it; nothing is left of it where an exception passes through."""
+    @contextmanager
+    def writing(self, layout: Layout, dtype: np.dtype[Any]) -> Iterator[int]:
+        """Rows of a chunk of a table that is written in the block, for which memory is reserved."""
         chunk_rows = self.chunk_rows(layout, dtype)
+        with self.space.budget.reserve("chunks being written", 3 * chunk_rows * row_bytes(layout, dtype)):
+            yield chunk_rows
+
+    def write(self, output: str | Path, operation: PartitionedOperation, inputs: Sequence[Ordered]) -> StoredTable:
+        """Write an operation's result chunk by chunk and open it; nothing is left of it where an exception passes
+        through."""
+        layout, dtype, semiring = operation.layout, operation.dtype, operation.semiring
         with (
-            closing(results),
-            self.space.budget.reserve("chunks being written", 3 * chunk_rows * row_bytes(layout, dtype)),
-            StoredTable.create(output, layout, dtype, semiring, chunk_rows=chunk_rows) as writer,
+            closing(operation.results(inputs, self)) as results,
+            self.writing(layout, dtype) as chunk_rows,
+            StoredTable.create(
+                output, layout, dtype, semiring, chunk_rows=chunk_rows, overwrite=self.overwrite
+            ) as writer,
         ):
             for rows in results:
                 with span(CALLER, "append rows"):
@@ -157,6 +173,21 @@ class ExecutionContext:
 
 class PartitionedOperation(Protocol):
     """An operation on sources that are cut into pieces together."""
+
+    @property
+    def layout(self) -> Layout:
+        """Of the result."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the result's values."""
+
+    @property
+    def semiring(self) -> Semiring:
+        """Of the tables."""
+
+    def results(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+        """All rows of the operation, in their order."""
 
     def pieces(
         self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True
@@ -218,7 +249,7 @@ class OperationPiece:
                 f"{format_bytes(space.budget.used)} of the limit of {format_bytes(space.budget.limit)} reserved; "
                 "free some memory or lower the limit to what there is",
             )
-        smaller = ExecutionContext(context.kernels, space.halved(), context.buffers)
+        smaller = replace(context, space=space.halved())
         return self.operation.pieces(self.inputs, smaller, outermost=False)
 
 

@@ -12,7 +12,7 @@ each part is joined as in memory; results laid end to end are sorted. For one co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,12 +32,14 @@ from oocbe.table_algebra.eliminate_rows import Elimination, PreparedElimination,
 from oocbe.table_algebra.inputs import CannotStreamError, OutOfCore, check_pair
 from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, extent_of, join_cost
 from oocbe.table_algebra.out_of_core.join_sum import join_sum_stored
-from oocbe.table_algebra.out_of_core.marginalise import MarginaliseOutOfCore, marginalise_stored
+from oocbe.table_algebra.out_of_core.marginalise import MarginaliseOutOfCore, has_duplicates, marginalise_stored
+from oocbe.table_algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
 from oocbe.table_algebra.ranges import distributes, joined_dtype
 from oocbe.table_algebra.streamed import stream_elimination, streamed_to_disk
 
 if TYPE_CHECKING:
     from oocbe.table_algebra.inputs import TableLike
+    from oocbe.tables.layout import Layout
     from oocbe.tables.stored import StoredTable
 
 COPIES, OUTER_BYTES, INNER_BYTES = 3, 40, 180
@@ -68,7 +70,7 @@ def join_marginalise_stored(
             return marginalise_stored(joined, variables, settings, piece_rows, backend)
         tables = [
             marginalise_stored(table, tuple(gone), context.settings_inside(folder / f"{number}"), piece_rows, backend)
-            if gone
+            if gone or (has_duplicates(table) and not semiring.selects)
             else table
             for number, (table, gone) in enumerate(zip((table1, table2), alone, strict=True))
         ]
@@ -76,7 +78,7 @@ def join_marginalise_stored(
         if not while_joining:
             return join_sum_stored(tables[0], tables[1], settings, piece_rows, backend)
         target = context.settings_inside(folder / "eliminated") if later else settings
-        result = _eliminate(tables, shared, while_joining, target, context)
+        result = _eliminate(tables, shared, while_joining, target, context, backend)
         return marginalise_stored(result, tuple(later), settings, piece_rows, backend) if later else result
 
 
@@ -86,22 +88,29 @@ def _eliminate(
     gone: Sequence[str],
     settings: OutOfCore,
     context: ExecutionContext,
+    backend: Backend | str | None,
 ) -> StoredTable:
     """Join two tables and eliminate shared variables that fit in one key word."""
     t1, t2 = tables
     assert settings.output is not None
-    with suppress(CannotStreamError):
-        return streamed_to_disk(tables, settings.output, context, partial(stream_elimination, variables=gone))
+    outer, inner = (t1, t2) if t1.rows >= t2.rows else (t2, t1)
+    elimination = Elimination(outer.layout, inner.layout, tuple(shared), tuple(gone))
+    # Where no shared variable stays, the rows of the outer table are cut, and each range of them meets the inner one.
+    cut = elimination.kept or elimination.own_outer
+    workers = workers_for(cut, t1, t2)
+    stream = partial(stream_elimination, variables=gone)
+    if workers is None:
+        with suppress(CannotStreamError):
+            return streamed_to_disk(tables, settings.output, context, stream)
     terms = min(prod(t1.layout.select(gone).sizes), max(1, t1.rows * t2.rows))
     dtype = joined_dtype(extent_of(t1, t1.semiring), extent_of(t2, t2.semiring), t1.semiring, terms)
-    outer, inner = (t1, t2) if t1.rows >= t2.rows else (t2, t1)
-    operation = EliminateOutOfCore(
-        Elimination(outer.layout, inner.layout, tuple(shared), tuple(gone)), dtype, t1.semiring
-    )
-    pieces = operation.pieces((operation.outer(source_of(outer)), operation.inner(source_of(inner))), context)
-    layout = operation.elimination.layout
-    closed = MarginaliseOutOfCore(layout, dtype, t1.semiring).closed(context.run(pieces), context.kernels)
-    return context.write(settings.output, layout, dtype, t1.semiring, closed)
+    operation = EliminateOutOfCore(elimination, dtype, t1.semiring)
+    inputs = operation.outer(source_of(outer)), operation.inner(source_of(inner))
+    if workers is not None:
+        given = (0, 1) if outer is t1 else (1, 0)
+        segmented = SegmentedOperation(workers, context, settings, backend, stream, given)
+        return segmented.write(settings.output, operation, inputs, cut)
+    return context.write(settings.output, operation, inputs)
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,16 @@ class EliminateOutOfCore:
     elimination: Elimination
     dtype: np.dtype[Any]
     semiring: Semiring
+
+    @property
+    def layout(self) -> Layout:
+        """Of the result."""
+        return self.elimination.layout
+
+    def results(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+        """All rows of the result."""
+        reduction = MarginaliseOutOfCore(self.layout, self.dtype, self.semiring)
+        return reduction.closed(context.run(self.pieces(inputs, context)), context.kernels)
 
     def outer(self, source: Source) -> Ordered:
         """How the operation wants the table with more rows."""

@@ -3,17 +3,19 @@
 Both tables are partitioned by their shared variables; each part is joined in memory, its result handed over in pieces.
 A group too large for a piece is cut: blocks of the second table's rows are joined with all of the first one's where
 these fit, else single rows with block after block, which keeps the order (second table's rows outermost) and reads no
-more than a constant times what is written.
+more than a constant times what is written. Rows of one key, of tables that may have some,
+are combined before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oocbe.errors import ModelError
 from oocbe.kernels.interface import Backend, MatchedGroups
 from oocbe.model.semiring import Semiring
 from oocbe.streaming.partition import Ordered, parts
@@ -21,7 +23,9 @@ from oocbe.streaming.sources import Source, source_of
 from oocbe.table_algebra.inputs import OutOfCore, check_pair
 from oocbe.table_algebra.join_rows import joined_layout, prepare_join
 from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, extent_of, join_cost
-from oocbe.table_algebra.ranges import joined_dtype
+from oocbe.table_algebra.out_of_core.marginalise import has_duplicates, marginalise_stored
+from oocbe.table_algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
+from oocbe.table_algebra.ranges import distributes, joined_dtype
 
 if TYPE_CHECKING:
     from oocbe.table_algebra.inputs import TableLike
@@ -40,10 +44,27 @@ def join_sum_stored(
     semiring = table1.semiring
     dtype = joined_dtype(extent_of(table1, semiring), extent_of(table2, semiring), semiring)
     context = ExecutionContext.of(settings, piece_rows, backend, table1, table2)
+    if any(has_duplicates(table) for table in (table1, table2)):
+        if not distributes(extent_of(table1, semiring), extent_of(table2, semiring), semiring):
+            raise ModelError(
+                "rows of one key cannot be combined before they are joined, as a value is negative, and the greatest "
+                "product is asked for; combine them beforehand, if that is meant: maximise(table, [], output=…)"
+            )
+        with context.scratch_folder() as folder:
+            once = [
+                marginalise_stored(table, (), context.settings_inside(folder / f"{number}"), piece_rows, backend)
+                if has_duplicates(table)
+                else table
+                for number, table in enumerate((table1, table2))
+            ]
+            return join_sum_stored(once[0], once[1], settings, piece_rows, backend)
     join = JoinOutOfCore(shared, joined_layout(table1.layout, table2.layout, shared), dtype, semiring)
     inputs = [join.ordered(source_of(table)) for table in (table1, table2)]
     assert settings.output is not None
-    return context.write(settings.output, join.layout, dtype, semiring, context.run(join.pieces(inputs, context)))
+    workers = workers_for(shared, table1, table2)
+    if workers is not None:
+        return SegmentedOperation(workers, context, settings, backend).write(settings.output, join, inputs, shared)
+    return context.write(settings.output, join, inputs)
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,10 @@ class JoinOutOfCore:
         own = tuple(name for name in source.layout.scope if name not in self.shared)
         cost = join_cost(source, COPIES, GROUP_BYTES, self.dtype)
         return Ordered(source, (*self.shared, *own), self.shared, cost)
+
+    def results(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+        """All joined rows."""
+        return context.run(self.pieces(inputs, context))
 
     def pieces(
         self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True

@@ -25,6 +25,7 @@ from oocbe.streaming.sources import Source, source_of
 from oocbe.table_algebra.arrange import arrange
 from oocbe.table_algebra.inputs import CannotStreamError, OutOfCore
 from oocbe.table_algebra.out_of_core.context import ExecutionContext, OperationPiece, ResultRows, cost_of, extent_of
+from oocbe.table_algebra.out_of_core.segmented_operation import SegmentedOperation, workers_for
 from oocbe.table_algebra.ranges import reduced_dtype
 from oocbe.table_algebra.streamed import stream_marginalise, streamed_to_disk
 from oocbe.tables.moves import field_masks
@@ -48,18 +49,29 @@ def marginalise_stored(
 ) -> StoredTable:
     """The operator behind :func:`oocbe.maximise` with an output table; arguments as there."""
     sizes = [table.layout.sizes[table.layout.place(name)] for name in variables]
-    terms = min(prod(sizes), max(1, table.rows))
+    adds_duplicates = has_duplicates(table) and not table.semiring.selects
+    terms = max(1, table.rows) if adds_duplicates else min(prod(sizes), max(1, table.rows))
     dtype = reduced_dtype(extent_of(table, table.semiring), table.semiring, terms)
     context = ExecutionContext.of(settings, piece_rows, backend, table)
     assert settings.output is not None
-    with suppress(CannotStreamError):
-        return streamed_to_disk([table], settings.output, context, partial(stream_marginalise, gone=variables))
     kept = tuple(name for name in table.scope if name not in variables)
+    workers = workers_for(kept, table)
+    # Through a device, sums are expected to have no more terms than there are combinations of what is marginalised.
+    stream = None if adds_duplicates else partial(stream_marginalise, gone=variables)
+    if workers is None and stream is not None:
+        with suppress(CannotStreamError):
+            return streamed_to_disk([table], settings.output, context, stream)
     operation = MarginaliseOutOfCore(table.layout.select(kept), dtype, table.semiring)
-    pieces = operation.pieces([operation.ordered(source_of(table))], context)
-    return context.write(
-        settings.output, operation.layout, dtype, table.semiring, operation.closed(context.run(pieces), context.kernels)
-    )
+    inputs = [operation.ordered(source_of(table))]
+    if workers is not None:
+        segmented = SegmentedOperation(workers, context, settings, backend, stream)
+        return segmented.write(settings.output, operation, inputs, kept)
+    return context.write(settings.output, operation, inputs)
+
+
+def has_duplicates(table: TableLike) -> bool:
+    """Whether a key may occur in a table more than once."""
+    return bool(getattr(table, "duplicates", False))
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,10 @@ class MarginaliseOutOfCore:
         kept = self.layout.scope
         last = tuple(name for name in source.layout.scope if name not in self.layout)
         return Ordered(source, (*kept, *last), kept, cost_of(source, COPIES, GROUP_BYTES) + self.dtype.itemsize)
+
+    def results(self, inputs: Sequence[Ordered], context: ExecutionContext) -> Generator[ResultRows, None, None]:
+        """All reduced rows."""
+        return self.closed(context.run(self.pieces(inputs, context)), context.kernels)
 
     def pieces(
         self, inputs: Sequence[Ordered], context: ExecutionContext, outermost: bool = True

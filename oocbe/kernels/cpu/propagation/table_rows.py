@@ -18,7 +18,7 @@ LOOK_STEP = (1 << 16) - 1
 
 
 BLOCK = 1 << 11
-"""Packed rows that go through one group of columns after the other; their keys and flags stay in the first cache."""
+"""Packed rows that go through one group of columns after the other; their keys stay in the first cache."""
 
 
 @helper
@@ -119,8 +119,9 @@ def scan_keys(
 ) -> Any:
     """Scan packed rows; returns how many of them have only values that are left.
 
-    Blocks of rows go through one group of columns after the other, without a branch: whether a row is left cannot be
-    guessed. Only columns of which some value was not seen yet are looked at by themselves.
+    Blocks of rows go through one group of columns after the other, those that are left alone and without a branch:
+    whether a row is left cannot be guessed. Only columns of which some value was not seen yet are looked at by
+    themselves.
 
     Parameters
     ----------
@@ -134,7 +135,6 @@ def scan_keys(
     kept : uint64 (words, any number), filled with the keys of rows left in their order if it has room for all of them.
     stop : the flag that ends the scan early; the number is of no use then.
     """
-    is_left = np.empty(BLOCK, dtype=np.uint8)
     places = np.empty(BLOCK, dtype=np.int64)
     waiting = np.zeros(len(fields), dtype=np.int64)
     for c in range(len(fields)):
@@ -149,24 +149,19 @@ def scan_keys(
         count: Any = size
         for g in range(len(groups)):
             word, shift, mask, first = groups[g, 0], groups[g, 1], groups[g, 2], groups[g, 3]
-            if g == 0:
-                for i in range(size):
-                    is_left[i] = flags[first + ((keys[word, begin + i] >> shift) & mask)]
-            else:
-                for i in range(size):
-                    is_left[i] &= flags[first + ((keys[word, begin + i] >> shift) & mask)]
-        if len(groups) > 0:
-            count = 0
-            for i in range(size):
-                count += is_left[i]
+            found: Any = 0
+            for i in range(count):
+                place = places[i] if g > 0 else begin + i
+                places[found] = place
+                found += flags[first + ((keys[word, place] >> shift) & mask)]
+            count = found
         is_kept = left + count <= kept.shape[1]
         left += count
         if count == 0 or not (all_waiting > 0 or is_kept):
             continue
-        found: Any = 0
-        for i in range(size):
-            places[found] = begin + i
-            found += is_left[i] if count < size else 1
+        if len(groups) == 0:
+            for i in range(size):
+                places[i] = begin + i
         if is_kept:
             for word in range(len(keys)):
                 for i in range(count):

@@ -1,8 +1,8 @@
 """Depth-first search over rows that each have a bound of their own; see :mod:`oocbe.elimination.search.depth_search`.
 
 A node is a row: values left to variables, and a state with a bound (:mod:`oocbe.kernels.cpu.pruning.row_ascent`). It
-branches on one value of one variable: first the variable has it, then it does not, which is told to the node's own
-state. There is one state, and what leads back from a node to the one before
+branches on a decision about one variable, that it has a value or that its value is in one half of them, and then on the
+opposite, which is told to the node's own state. There is one state, and what leads back from a node to the one before
 (:mod:`oocbe.kernels.cpu.pruning.node_state`), with note of what is stale in it
 (:mod:`oocbe.kernels.cpu.pruning.stale_ascent`).
 """
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oocbe.kernels.cpu.jit import jit, without_allocation
-from oocbe.kernels.cpu.pruning.node_state import FLIPS, PARTS, begin_node, begin_root, go_back, has_room
+from oocbe.kernels.cpu.pruning.node_state import FLIPS, PARTS, begin_node, begin_root, go_back, has_room, keep_values
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
-from oocbe.kernels.cpu.pruning.stale_ascent import ascend_open, collect, remove
+from oocbe.kernels.cpu.pruning.stale_ascent import ascend_open, collect, tell_removal
 
 EXHAUSTED, LEAF, PAUSED, FULL = 0, 1, 2, 3
 """How :func:`search_depth_first` ends: nothing is left; at a node that leaves one value to each variable; after so many
@@ -25,6 +25,17 @@ nodes or ends of paths; where there is no room to keep what another node would c
 DEPTH, NODES, LAST, ENDS = 0, 1, 2, 3
 """Places of what is counted: the node's depth, nodes made, the variable of the last conflict or -1, and how often a
 path has ended, at a leaf or where a decision was ruled out."""
+
+VARIABLE, VALUE, DECISION, BEFORE, AFTER = 0, 1, 2, 3, 4
+"""Places of a decision: which variable and value it is about, what it says of them, and how many values the variable
+had before it and after it."""
+
+IS, IS_NOT, UP_TO, BEYOND = 1, 0, 2, 3
+"""What a decision says: the variable has the value, or not; its value is that one at most, or beyond it."""
+
+MOST_TRIED = 8
+"""Values that are tried one by one: of a variable with more of them, which costs of neighbours rarely tell apart, one
+half of what lies between the first and the last is ruled out at once."""
 
 WEIGHT_BITS = 20
 """Weights of functions are counted in 2**-20 of a failure."""
@@ -36,8 +47,7 @@ class Search(NamedTuple):
     Attributes
     ----------
     bounds : int64 (depths,).
-    trail : int64 (most decisions, 4): variable, value, 1 where the variable has it, 0 where not, and how many values
-        the variable had left.
+    trail : int64 (most decisions, 5), see :data:`VARIABLE`.
     mark : int64 (depths, 3), decisions that led to the node at each depth, and parts and flips kept before it.
     wanted : int64 (variables,), the value to try first; -1: the cheapest one.
     counts : int64 (4,), see :data:`DEPTH`.
@@ -80,12 +90,38 @@ def _value(network: Any, state: Any, v: Any, wanted: Any) -> Any:
 
 
 @without_allocation
-def _leave_one(network: Any, node: Any, v: Any, value: Any, radius: Any) -> Any:
-    """Remove all values of a variable but one."""
+def _middle(network: Any, state: Any, v: Any) -> Any:
+    """The value halfway between the first and the last one that are left."""
+    start, end = network.value_start[v], network.value_start[v + 1]
+    first, last = start, end - 1
+    while state[first] == REMOVED:
+        first += 1
+    while state[last] == REMOVED:
+        last -= 1
+    return (first + last) // 2 - start
+
+
+@without_allocation
+def _decide(network: Any, node: Any, v: Any, a: Any, decision: Any, radius: Any) -> Any:
+    """Remove the values of a variable that a decision rules out."""
     start = network.value_start[v]
-    for a in range(network.value_start[v + 1] - start):
-        if a != value and node.state[start + a] != REMOVED:
-            remove(network, node, v, a, radius)
+    before = node.left[v]
+    for b in range(network.value_start[v + 1] - start):
+        if node.state[start + b] != REMOVED and not (
+            b == a if decision == IS else b != a if decision == IS_NOT else b <= a if decision == UP_TO else b > a
+        ):
+            if node.left[v] == before:
+                keep_values(network, node, v)
+            node.state[start + b] = REMOVED
+            node.left[v] -= 1
+    if node.left[v] < before:
+        tell_removal(network, node, v, before - node.left[v], radius)
+
+
+@jit
+def opposite(decision: Any) -> Any:
+    """What is left where a decision is ruled out."""
+    return 1 - decision if decision <= IS else UP_TO + BEYOND - decision
 
 
 @jit
@@ -138,20 +174,26 @@ def _search(
             if not has_room(node):
                 return FULL
             a = _value(network, node.state, v, search.wanted[v])
-            values = node.left[v]
+            decision, values = IS, node.left[v]
+            if values > MOST_TRIED:
+                middle = _middle(network, node.state, v)
+                decision = UP_TO if a <= middle else BEYOND
+                a = middle
             mark[depth + 1, 1], mark[depth + 1, 2] = node.counts[PARTS], node.counts[FLIPS]
             begin_node(node)
             node.reach[:] = 0
             nodes += 1
             counts[NODES] += 1
-            _leave_one(network, node, v, a, radius)
+            _decide(network, node, v, a, decision, radius)
+            node.reach[v] = radius
             bound = collect(network, node, v, bounds[depth], need, radius)
             if bound < need:
                 bound = ascend_open(network, node, bound, need, passes, radius)
             else:
                 node.failures[v] += 1
             place = mark[depth, 0]
-            trail[place, 0], trail[place, 1], trail[place, 2], trail[place, 3] = v, a, 1, values
+            trail[place, VARIABLE], trail[place, VALUE], trail[place, DECISION] = v, a, decision
+            trail[place, BEFORE], trail[place, AFTER] = values, node.left[v]
             mark[depth + 1, 0] = place + 1
             bounds[depth + 1] = bound
             counts[DEPTH] = depth + 1
@@ -171,14 +213,15 @@ def _search(
             if bounds[depth] >= need:
                 continue
             place = mark[depth, 0]
-            v, a = trail[place, 0], trail[place, 1]
-            trail[place, 2] = 0
+            v, a = trail[place, VARIABLE], trail[place, VALUE]
+            decision = opposite(trail[place, DECISION])
+            trail[place, DECISION], trail[place, AFTER] = decision, trail[place, BEFORE] - trail[place, AFTER]
             mark[depth, 0] = place + 1
             begin_node(node)
             node.reach[:] = 0
             nodes += 1
             counts[NODES] += 1
-            remove(network, node, v, a, radius)
+            _decide(network, node, v, a, decision, radius)
             node.reach[v] = radius
             bound = collect(network, node, v, bounds[depth], need, radius)
             if bound < need:
@@ -194,7 +237,7 @@ def restore(network: Any, node: Any, bound: Any, need: Any, passes: Any, radius:
     Parameters
     ----------
     node : with the root's state and what is stale in that. bound : of the root.
-    trail : int64 (decisions, 4). Without any, all that is stale is looked at.
+    trail : int64 (decisions, 5). Without any, all that is stale is looked at.
     """
     return _restore(network, node, bound, need, passes, radius, trail)
 
@@ -204,16 +247,11 @@ def _restore(network: Any, node: Any, bound: Any, need: Any, passes: Any, radius
     begin_root(network, node)
     node.reach[:] = 0 if len(trail) else 1
     for i in range(len(trail)):
-        v, value = trail[i, 0], trail[i, 1]
+        v = trail[i, VARIABLE]
         node.reach[v] = radius
-        is_left = node.state[network.value_start[v] + value] != REMOVED
-        if trail[i, 2] == 0:
-            if is_left:
-                remove(network, node, v, value, radius)
-        elif not is_left:
+        _decide(network, node, v, trail[i, VALUE], trail[i, DECISION], radius)
+        if node.left[v] == 0:
             return need
-        else:
-            _leave_one(network, node, v, value, radius)
     for v in range(len(node.left)):  # those that have one value are passed over once, others in the ascent
         if node.reach[v]:
             bound = collect(network, node, v, bound, need, radius)

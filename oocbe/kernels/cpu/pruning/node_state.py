@@ -11,12 +11,23 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from oocbe.kernels.cpu.jit import without_allocation
+import numpy as np
+
+from oocbe.kernels.cpu.jit import jit, without_allocation
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 
 NUMBER, KEPT, PARTS, FLIPS, REMOVALS = 0, 1, 2, 3, 4
 """Places of what a node counts: its number, which differs from those of all nodes before it, how much is kept of
 states, of parts and of what was stale, and the values removed at all nodes so far."""
+
+USE, MESSAGE_PLACE, TABLE, ARITY, OWN_STEP, OTHER, THIRD, COLUMNS = 0, 1, 2, 3, 4, 5, 11, 17
+"""Columns of what is near a use: itself, where its part of a state begins, where its function's table does, over how
+many variables that is, and how many cells lie from one of the use's own values to the next; then what is told of the
+one other variable, and of a second one."""
+
+USE_OF, VARIABLE, PLACE, SIZE, MESSAGE, STEP = 0, 1, 2, 3, 4, 5
+"""Of another variable: its use, itself, where its values begin in a state, how many they are, where its use's part
+begins, and how many cells lie from one value to the next."""
 
 
 class Node(NamedTuple):
@@ -24,6 +35,8 @@ class Node(NamedTuple):
 
     Attributes
     ----------
+    near : int32 (uses, 17), in the order of the network's ``uses``, see :data:`USE` and :data:`USE_OF`; of functions
+        over more than three variables nothing is told of the others.
     state : int32 (state,). stale : uint8 (uses,), 1 where a use is.
     left : int64 (variables,), values left to each. open_of : int64 (functions,), variables with more than one.
     tied : int64 (variables,), weights of the functions with another open variable. weight : int64 (functions,).
@@ -38,6 +51,7 @@ class Node(NamedTuple):
     counts : int64 (5,), see :data:`NUMBER`.
     """
 
+    near: Any
     state: Any
     stale: Any
     left: Any
@@ -57,6 +71,36 @@ class Node(NamedTuple):
     parts: Any
     flips: Any
     counts: Any
+
+
+@jit
+def near_uses(network: Any) -> Any:
+    """What is near each use, for :class:`Node`."""
+    near = np.zeros((len(network.uses), COLUMNS), dtype=np.int32)
+    for i in range(len(network.uses)):
+        use = network.uses[i]
+        f = network.function[use]
+        begin, end = network.function_start[f], network.function_start[f + 1]
+        near[i, USE], near[i, MESSAGE_PLACE] = use, network.message_start[use]
+        near[i, TABLE], near[i, ARITY] = network.table_start[use], end - begin
+        if end - begin > 3:
+            continue
+        step, column = 1, THIRD if end - begin == 3 else OTHER
+        for other in range(end - 1, begin - 1, -1):
+            v = network.variable[other]
+            size = network.value_start[v + 1] - network.value_start[v]
+            if other == use:
+                near[i, OWN_STEP] = step
+            else:
+                near[i, column + USE_OF], near[i, column + VARIABLE] = other, v
+                near[i, column + PLACE], near[i, column + SIZE] = network.value_start[v], size
+                near[i, column + MESSAGE], near[i, column + STEP] = network.message_start[other], step
+                column = OTHER
+            step *= size
+        if end - begin == 2:  # each of the two has a table of its own
+            near[i, OWN_STEP] = 1
+            near[i, OTHER + STEP] = step // near[i, OTHER + SIZE]
+    return near
 
 
 @without_allocation
@@ -79,11 +123,11 @@ def keep_values(network: Any, node: Any, v: Any) -> Any:
 
 
 @without_allocation
-def keep_message(network: Any, node: Any, use: Any, length: Any) -> Any:
-    """Keep what a use has taken, before that changes. length : values of its variable."""
+def keep_message(node: Any, use: Any, place: Any, length: Any) -> Any:
+    """Keep what a use has taken, before that changes. place : where that begins. length : values of its variable."""
     if node.saved_message[use] != node.counts[NUMBER]:
         node.saved_message[use] = node.counts[NUMBER]
-        _keep(node, network.message_start[use], length, -1)
+        _keep(node, place, length, -1)
 
 
 @without_allocation

@@ -12,52 +12,126 @@ from typing import Any
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import without_allocation
-from oocbe.kernels.cpu.pruning.node_state import REMOVALS, close, keep_message, keep_values, mark_stale
-from oocbe.kernels.cpu.pruning.row_ascent import MOST_MOVED, REMOVED, project_pair, project_table
+from oocbe.kernels.cpu.jit import inline, without_allocation
+from oocbe.kernels.cpu.pruning.node_state import (
+    ARITY,
+    MESSAGE,
+    MESSAGE_PLACE,
+    OTHER,
+    OWN_STEP,
+    PLACE,
+    REMOVALS,
+    SIZE,
+    STEP,
+    TABLE,
+    THIRD,
+    USE,
+    USE_OF,
+    VARIABLE,
+    close,
+    keep_message,
+    keep_values,
+    mark_stale,
+)
+from oocbe.kernels.cpu.pruning.row_ascent import MOST_MOVED, REMOVED, project_table
 
 MOST_PASSES = 16
 """Of one node, however many values go."""
+
+NO_ROW = np.int64(1 << 40)
+"""More than any sum of costs and of what has been moved, in 64 bits."""
 
 LAST_COST = np.int32(REMOVED - 1)
 """The most that a value can cost which is not removed."""
 
 
-@without_allocation
-def _project_triple(network: Any, f: Any, axis: Any, state: Any, least: Any) -> Any:
-    """Least cost of a function over three variables for each value of one, before what that one has taken."""
-    first = network.function_start[f]
-    u, v, w = network.variable[first], network.variable[first + 1], network.variable[first + 2]
-    start_u, start_v, start_w = network.value_start[u], network.value_start[v], network.value_start[w]
-    size_u, size_v = network.value_start[u + 1] - start_u, network.value_start[v + 1] - start_v
-    size_w = network.value_start[w + 1] - start_w
-    message_u, message_v = network.message_start[first], network.message_start[first + 1]
-    message_w = network.message_start[first + 2]
-    for a in range(size_u if axis == 0 else size_v if axis == 1 else size_w):
+@inline
+def _project_pair(network: Any, node: Any, i: Any, size: Any) -> Any:
+    """Least cost of a function over two variables for each value of one, before what that one has taken."""
+    near, state, least, tables = node.near, node.state, node.least, network.tables
+    start, message, cell = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, TABLE]
+    if size == 2:  # two numbers, and no loop over them
+        one, two = np.int64(REMOVED), np.int64(REMOVED)
+        for b in range(near[i, OTHER + SIZE]):
+            if state[start + b] != REMOVED:
+                taken = state[message + b]
+                one = min(one, tables[cell] - taken)
+                two = min(two, tables[cell + 1] - taken)
+            cell += 2
+        least[0], least[1] = one, two
+        return
+    for a in range(size):
         least[a] = REMOVED
-    cell = network.table_start[first]
-    for a in range(size_u):
-        if state[start_u + a] == REMOVED:
-            cell += size_v * size_w
-            continue
-        taken_a = np.int32(0) if axis == 0 else state[message_u + a]
-        for b in range(size_v):
-            if state[start_v + b] == REMOVED:
-                cell += size_w
-                continue
-            taken = taken_a + (np.int32(0) if axis == 1 else state[message_v + b])
-            if axis == 2:
-                for c in range(size_w):
-                    least[c] = min(least[c], np.int32(network.tables[cell + c] - taken))
-            else:
-                best = REMOVED
-                for c in range(size_w):
-                    if state[start_w + c] != REMOVED:
-                        best = min(best, np.int32(network.tables[cell + c] - state[message_w + c]))
-                if best < REMOVED:
-                    place = a if axis == 0 else b
-                    least[place] = min(least[place], np.int32(best - taken))
-            cell += size_w
+    for b in range(near[i, OTHER + SIZE]):
+        if state[start + b] != REMOVED:
+            taken = state[message + b]
+            for a in range(size):
+                least[a] = min(least[a], np.int32(tables[cell + a] - taken))
+        cell += size
+
+
+@inline
+def _project_triple(network: Any, node: Any, i: Any, size: Any) -> Any:
+    """The same of a function over three variables."""
+    near, state, least, tables = node.near, node.state, node.least, network.tables
+    start_b, message_b, step_b = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, OTHER + STEP]
+    start_c, message_c, step_c = near[i, THIRD + PLACE], near[i, THIRD + MESSAGE], near[i, THIRD + STEP]
+    step = near[i, OWN_STEP]
+    for a in range(size):
+        least[a] = REMOVED
+    cell_b = near[i, TABLE]
+    for b in range(near[i, OTHER + SIZE]):
+        if state[start_b + b] != REMOVED:
+            taken_b, cell_c = state[message_b + b], cell_b
+            for c in range(near[i, THIRD + SIZE]):
+                if state[start_c + c] != REMOVED:
+                    taken, cell = np.int32(taken_b + state[message_c + c]), cell_c
+                    for a in range(size):
+                        least[a] = min(least[a], np.int32(tables[cell] - taken))
+                        cell += step
+                cell_c += step_c
+        cell_b += step_b
+
+
+@inline
+def _project_small_triple(network: Any, node: Any, i: Any) -> Any:
+    """The same where all three have two values: eight numbers, and no loop over them."""
+    near, state, tables = node.near, node.state, network.tables
+    start_b, message_b, step_b = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, OTHER + STEP]
+    start_c, message_c, step_c = near[i, THIRD + PLACE], near[i, THIRD + MESSAGE], near[i, THIRD + STEP]
+    # What a value that is removed adds makes a row none.
+    b_0 = -np.int64(state[message_b]) if state[start_b] != REMOVED else NO_ROW
+    b_1 = -np.int64(state[message_b + 1]) if state[start_b + 1] != REMOVED else NO_ROW
+    c_0 = -np.int64(state[message_c]) if state[start_c] != REMOVED else NO_ROW
+    c_1 = -np.int64(state[message_c + 1]) if state[start_c + 1] != REMOVED else NO_ROW
+    cell, limit = near[i, TABLE], np.int64(REMOVED)
+    for a in range(2):
+        with_0 = min(tables[cell] + b_0, tables[cell + step_b] + b_1) + c_0
+        with_1 = min(tables[cell + step_c] + b_0, tables[cell + step_b + step_c] + b_1) + c_1
+        node.least[a] = min(limit, min(with_0, with_1))
+        cell += near[i, OWN_STEP]
+
+
+@inline
+def _mark_others(network: Any, node: Any, i: Any, further: Any) -> Any:
+    """The other uses of a function are stale, and their variables' reach becomes so much at least."""
+    near, arity = node.near, node.near[i, ARITY]
+    if arity <= 3:
+        mark_stale(node, near[i, OTHER + USE_OF], 1)
+        w = near[i, OTHER + VARIABLE]
+        node.reach[w] = max(node.reach[w], further)
+        if arity == 3:
+            mark_stale(node, near[i, THIRD + USE_OF], 1)
+            w = near[i, THIRD + VARIABLE]
+            node.reach[w] = max(node.reach[w], further)
+        return
+    use = near[i, USE]
+    f = network.function[use]
+    for other in range(network.function_start[f], network.function_start[f + 1]):
+        if other != use:
+            mark_stale(node, other, 1)
+            w = network.variable[other]
+            node.reach[w] = max(node.reach[w], further)
 
 
 @without_allocation
@@ -66,31 +140,53 @@ def remove(network: Any, node: Any, v: Any, a: Any, radius: Any) -> Any:
     keep_values(network, node, v)
     node.state[network.value_start[v] + a] = REMOVED
     node.left[v] -= 1
-    node.counts[REMOVALS] += 1
+    tell_removal(network, node, v, 1, radius)
+
+
+@without_allocation
+def tell_removal(network: Any, node: Any, v: Any, values: Any, radius: Any) -> Any:
+    """Tell the neighbours of a variable that so many of its values have gone."""
+    node.counts[REMOVALS] += values
     for i in range(network.use_start[v], network.use_start[v + 1]):
-        use = network.uses[i]
-        f = network.function[use]
-        for other in range(network.function_start[f], network.function_start[f + 1]):
-            if other != use:
-                mark_stale(node, other, 1)
-                node.reach[network.variable[other]] = radius
+        _mark_others(network, node, i, radius)
     if node.left[v] == 1:
         close(network, node, v, -1)
 
 
-@without_allocation
-def _take(network: Any, node: Any, use: Any, start: Any, size: Any) -> Any:
+@inline
+def _take_two(network: Any, node: Any, i: Any, v: Any, start: Any) -> Any:
+    """As :func:`_take`, of a variable with two values."""
+    state, message = node.state, node.near[i, MESSAGE_PLACE]
+    least_0, least_1 = np.int64(node.least[0]), np.int64(node.least[1])
+    cost_0, cost_1 = np.int64(state[start]), np.int64(state[start + 1])
+    taken_0, taken_1 = np.int64(state[message]), np.int64(state[message + 1])
+    none = np.int64(0)
+    more_0 = none if cost_0 == REMOVED else min(least_0 - taken_0, min(LAST_COST - cost_0, MOST_MOVED - taken_0))
+    more_1 = none if cost_1 == REMOVED else min(least_1 - taken_1, min(LAST_COST - cost_1, MOST_MOVED - taken_1))
+    is_none_0, is_none_1 = least_0 == REMOVED and cost_0 != REMOVED, least_1 == REMOVED and cost_1 != REMOVED
+    if more_0 <= 0 and more_1 <= 0 and not is_none_0 and not is_none_1:
+        return
+    keep_values(network, node, v)
+    keep_message(node, node.near[i, USE], message, 2)
+    more_0, more_1 = max(none, more_0), max(none, more_1)
+    state[message], state[message + 1] = taken_0 + more_0, taken_1 + more_1
+    # No row: it is removed by whoever collects.
+    state[start] = LAST_COST if is_none_0 else cost_0 + more_0
+    state[start + 1] = LAST_COST if is_none_1 else cost_1 + more_1
+
+
+@inline
+def _take(network: Any, node: Any, i: Any, v: Any, start: Any, size: Any) -> Any:
     """Take out of a function what it can spare for each value of one of its variables, as ``node.least`` says."""
-    state, least = node.state, node.least
-    message = network.message_start[use]
+    state, least, message = node.state, node.least, node.near[i, MESSAGE_PLACE]
     most = np.int32(0)
     for a in range(size):
         spare = np.int32(least[a] - state[message + a])
         most = max(most, np.int32(0) if state[start + a] == REMOVED else spare)
     if most == 0:
         return
-    keep_values(network, node, network.variable[use])
-    keep_message(network, node, use, size)
+    keep_values(network, node, v)
+    keep_message(node, node.near[i, USE], message, size)
     for a in range(size):
         cost, taken = state[start + a], state[message + a]
         more = min(np.int32(least[a] - taken), np.int32(LAST_COST - cost), np.int32(MOST_MOVED - taken))
@@ -112,20 +208,23 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
     start = network.value_start[v]
     size = network.value_start[v + 1] - start
     for i in range(network.use_start[v], network.use_start[v + 1]):
-        use = network.uses[i]
+        use, arity = node.near[i, USE], node.near[i, ARITY]
         if not node.stale[use]:
             continue
         mark_stale(node, use, 0)
-        f = network.function[use]
-        begin = network.function_start[f]
-        arity = network.function_start[f + 1] - begin
         if arity == 2:
-            project_pair(network, use, 2 * begin + 1 - use, state, size, node.least)
+            _project_pair(network, node, i, size)
+        elif arity == 3 and size == 2 and node.near[i, OTHER + SIZE] == 2 and node.near[i, THIRD + SIZE] == 2:
+            _project_small_triple(network, node, i)
         elif arity == 3:
-            _project_triple(network, f, use - begin, state, node.least)
+            _project_triple(network, node, i, size)
         else:
-            project_table(network, f, use - begin, state, node.least, node.digits)
-        _take(network, node, use, start, size)
+            f = network.function[use]
+            project_table(network, f, use - network.function_start[f], state, node.least, node.digits)
+        if size == 2:
+            _take_two(network, node, i, v, start)
+        else:
+            _take(network, node, i, v, start, size)
     low = REMOVED
     for a in range(size):
         low = min(low, state[start + a])
@@ -143,7 +242,7 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
     return bound
 
 
-@without_allocation
+@inline
 def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any) -> Any:
     """Give equal parts of a variable's costs to the functions with an open variable that comes later in this pass.
 
@@ -160,13 +259,22 @@ def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any
         return  # nothing to give
     before, after = 0, 0
     for i in range(first, network.use_start[v + 1]):
-        f = network.function[network.uses[i]]
         is_before, is_after = False, False
-        for other in range(network.function_start[f], network.function_start[f + 1]):
-            w = network.variable[other]
-            if left[w] > 1:
-                is_before |= w < v
-                is_after |= w > v
+        if node.near[i, ARITY] <= 3:
+            w = node.near[i, OTHER + VARIABLE]
+            is_before = left[w] > 1 and w < v
+            is_after = left[w] > 1 and w > v
+            if node.near[i, ARITY] == 3:
+                w = node.near[i, THIRD + VARIABLE]
+                is_before |= left[w] > 1 and w < v
+                is_after |= left[w] > 1 and w > v
+        else:
+            f = network.function[node.near[i, USE]]
+            for other in range(network.function_start[f], network.function_start[f + 1]):
+                w = network.variable[other]
+                if left[w] > 1:
+                    is_before |= w < v
+                    is_after |= w > v
         ahead[i - first] = is_after if is_forward else is_before
         before += is_before
         after += is_after
@@ -179,20 +287,15 @@ def _hand_on_open(network: Any, node: Any, v: Any, is_forward: Any, further: Any
     for i in range(first, network.use_start[v + 1]):
         if not ahead[i - first]:
             continue
-        use = network.uses[i]
-        message = network.message_start[use]
-        keep_message(network, node, use, size)
+        use, message = node.near[i, USE], node.near[i, MESSAGE_PLACE]
+        keep_message(node, use, message, size)
         for a in range(size):
             # Nothing of a value that is gone, whose message may say so.
             part = min(share[a], max(np.int32(0), np.int32(state[message + a] + MOST_MOVED)))
             state[message + a] -= part
             state[start + a] -= part
-        f = network.function[use]
-        for other in range(network.function_start[f], network.function_start[f + 1]):
-            mark_stale(node, other, 1)
-            w = network.variable[other]
-            if w != v:
-                node.reach[w] = max(node.reach[w], further)
+        mark_stale(node, use, 1)
+        _mark_others(network, node, i, further)
 
 
 @without_allocation

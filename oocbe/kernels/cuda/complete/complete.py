@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from oocbe.kernels.bucket_axes import Axis, bucket_axes, cells, largest_divisor, merged
 from oocbe.kernels.cuda.complete.complete_product import LEAST_SHARED, MOST_SHARED, find_product, multiply
+from oocbe.kernels.cuda.complete.complete_runs import reduce_runs, scatter_runs
 from oocbe.kernels.cuda.complete.operation import CellOperation
 from oocbe.kernels.cuda.device import cupy, multiprocessors
 from oocbe.kernels.cuda.modules import kernel, launch
@@ -77,6 +78,12 @@ def _eliminate(values: list[Any], kept: list[Axis], gone: list[Axis], operation:
         if len(values) <= MOST_FUNCTIONS and span * MANY_USES > cells(kept) * cells(gone):
             break
         values, kept, gone = _joined(values, kept, gone, pair, operation)
+    in_runs = _in_runs(values, kept, gone, operation)
+    return _by_cells(values, kept, gone, operation) if in_runs is None else in_runs
+
+
+def _by_cells(values: list[Any], kept: list[Axis], gone: list[Axis], operation: CellOperation) -> Any:
+    """The kernels that make a result cell, or a tile of them, at a time."""
     product = find_product(kept, gone, operation) if is_near([*kept, *gone], len(values)) else None
     if product is not None and cells(gone) > MOST_SHARED:
         # Parts of the longest eliminated axis, if it has any.
@@ -90,6 +97,20 @@ def _eliminate(values: list[Any], kept: list[Axis], gone: list[Axis], operation:
     else:
         _run(values, kept, gone, out, operation)
     return out
+
+
+def _in_runs(values: list[Any], kept: list[Axis], gone: list[Axis], operation: CellOperation) -> Any:
+    """One large table reduced, or multiplied by another one, in the order of its cells; None: not such a bucket."""
+    if len(values) == 2 and not gone:
+        return scatter_runs(values, kept, operation)
+    if len(values) != 1 or not gone:
+        return None
+    parts = reduce_runs(values[0], kept, gone, operation)
+    if parts is None or len(parts) == 1:
+        return None if parts is None else parts[0]
+    count, result = parts.shape
+    flat = [Axis(result, (1, 1))] if result > 1 else []
+    return _by_cells([parts.reshape(-1)], flat, [Axis(count, (result, 0))], operation)
 
 
 def _smallest_join(values: list[Any], axes: list[Axis]) -> tuple[tuple[int, int], int]:

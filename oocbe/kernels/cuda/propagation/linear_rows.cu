@@ -297,3 +297,24 @@ propagate_all(const __grid_constant__ Rows rows, double2 *bounds, double *next, 
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) *made = round;
 }
+
+// Where each variable is first mentioned. columns: as of the rows, numbered as they came; first (variables): their number of
+// entries at least before, the first entry of each variable that has one behind it.
+extern "C" __global__ void __launch_bounds__(THREADS)
+first_mentions(const u32 *columns, i64 entries, u64 *first) {
+    i64 threads = (i64)gridDim.x * THREADS;
+    for (i64 entry = (i64)blockIdx.x * THREADS + threadIdx.x; entry < entries; entry += threads) {
+        u64 *place = first + (columns[entry] & 0x7FFFFFFFu);
+        if (load_relaxed(place) > (u64)entry) atomicMin(place, (u64)entry);
+    }
+}
+
+// Give the variables of all columns other numbers.
+extern "C" __global__ void __launch_bounds__(THREADS)
+renumber(u32 *columns, i64 entries, const u32 *places) {
+    i64 threads = (i64)gridDim.x * THREADS;
+    for (i64 entry = (i64)blockIdx.x * THREADS + threadIdx.x; entry < entries; entry += threads) {
+        u32 column = columns[entry];
+        columns[entry] = places[column & 0x7FFFFFFFu] | (column & 0x80000000u);
+    }
+}

@@ -2,7 +2,9 @@
 
 Rows are cut into *tiles*, blocks of neighbours as in CSR-adaptive products: a block of threads has a tile's terms in
 shared memory, where a thread adds up a short row and a warp a longer one; a row that is longer than a tile has a block
-for itself. Bounds lie lower beside upper, twice: those before a round, and those that get better.
+for itself. Bounds lie lower beside upper, twice: those before a round, and those that get better. Where they are too
+many for the second cache they lie in the order in which rows first mention their variables, so that neighbouring rows
+read some of them side by side.
 """
 
 from __future__ import annotations
@@ -51,6 +53,9 @@ deadline is looked at."""
 MOST_LAUNCH_ROUNDS = 1024
 """Rounds of a launch at most."""
 
+DeviceArray = Any
+"""An array in the device's memory."""
+
 INTEGER = np.uint32(1 << 31)
 """What is added to the column of an integer variable."""
 
@@ -83,10 +88,11 @@ class DeviceRows:
     Parameters
     ----------
     rows : with at least one row; at most 2^31 variables.
+    renumbers : whether variables may have other numbers on the device than here.
     """
 
     @with_retry
-    def __init__(self, rows: LinearRows) -> None:
+    def __init__(self, rows: LinearRows, renumbers: bool = True) -> None:
         module = cupy()
         tiles = np.empty(len(rows.starts), dtype=np.int64)
         self._tile_count = int(tile_rows(rows.starts, tiles))
@@ -94,7 +100,7 @@ class DeviceRows:
         entries, self._variables = len(rows.columns), len(rows.integral)
         self._entries = entries
         dtype = np.dtype(np.float32 if _are_floats(rows.coefficients) else np.float64)
-        is_near = PAIR_BYTES * self._variables <= int(module.cuda.Device().attributes["L2CacheSize"])
+        is_near = PAIR_BYTES * self._variables <= _cached_bytes()
         self.definitions: dict[str, Definition] = {
             "COEFFICIENT": C_TYPES[dtype],
             "RESIDENT_BLOCKS": NEAR_BLOCKS if is_near else FAR_BLOCKS,
@@ -106,6 +112,7 @@ class DeviceRows:
             there = module.asarray(rows.columns[piece])
             columns[piece] = there.astype(np.uint32) | integers[there]
             coefficients[piece] = module.asarray(rows.coefficients[piece].astype(dtype))
+        self._order = self._renumbered(columns) if renumbers and not is_near else None
         self._arrays = {
             "starts": module.asarray(rows.starts),
             "columns": columns,
@@ -156,10 +163,23 @@ class DeviceRows:
         is_fixpoint = ended and not is_contradiction
         return Reached(*run.bounds(), tuple(changes), is_fixpoint, run.is_inexact())
 
+    def _renumbered(self, columns: DeviceArray) -> DeviceArray:
+        """Number variables as rows first mention them; returns the old number of each, int64 (variables,)."""
+        module = cupy()
+        blocks = BLOCKS_A_MULTIPROCESSOR * multiprocessors(module.cuda.runtime.getDevice())
+        definitions = dict(self.definitions, OUTWARD=1)
+        first = module.arange(self._entries, self._entries + self._variables, dtype=np.uint64)
+        launch(kernel(SOURCE, "first_mentions", **definitions), blocks, THREADS, columns, self._entries, first)
+        order = module.argsort(first)
+        places = module.empty(self._variables, dtype=np.uint32)
+        places[order] = module.arange(self._variables, dtype=np.uint32)
+        launch(kernel(SOURCE, "renumber", **definitions), blocks, THREADS, columns, self._entries, places)
+        return order
+
     def rounds_from(self, lower: NDArray[np.float64], upper: NDArray[np.float64], rounding: Rounding) -> Rounds:
         """Rounds that begin with some bounds; arguments as for :meth:`propagate`."""
         bounds = np.stack([lower, upper], axis=1)
-        return Rounds(self.struct, self._tile_count, bounds, rounding, self.definitions)
+        return Rounds(self.struct, self._tile_count, bounds, rounding, self.definitions, self._order)
 
 
 class Rounds:
@@ -172,10 +192,13 @@ class Rounds:
         bounds: NDArray[np.float64],
         rounding: Rounding,
         definitions: dict[str, Definition],
+        order: DeviceArray | None,
     ) -> None:
         module = cupy()
-        self._struct, self._tile_count = struct, tile_count
+        self._struct, self._tile_count, self._order = struct, tile_count, order
         self._bounds = module.asarray(bounds)
+        if order is not None:
+            self._bounds = self._bounds[order]
         self._next = self._bounds.copy()
         self._changed = module.zeros(-(-len(bounds) // 32), dtype=np.uint32)
         self._report = module.zeros(3, dtype=np.int64)
@@ -187,7 +210,11 @@ class Rounds:
 
     def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper bounds so far, float64 (variables,) each."""
-        found = host_array(self._bounds)
+        there = self._bounds
+        if self._order is not None:
+            there = cupy().empty_like(there)
+            there[self._order] = self._bounds
+        found = host_array(there)
         return np.ascontiguousarray(found[:, 0]), np.ascontiguousarray(found[:, 1])
 
     def is_inexact(self) -> bool:
@@ -232,3 +259,8 @@ def _are_floats(coefficients: NDArray[np.float64]) -> bool:
             if not (piece.astype(np.float32) == piece).all():
                 return False
     return True
+
+
+def _cached_bytes() -> int:
+    """Bytes of the second cache of the current device."""
+    return int(cupy().cuda.Device().attributes["L2CacheSize"])

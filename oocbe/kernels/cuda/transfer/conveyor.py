@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.kernels.cpu.line_copy import copy_past_caches
 from oocbe.kernels.cuda.device import cupy
 from oocbe.kernels.cuda.spans import device_span
 from oocbe.kernels.cuda.switching import quick_switching
@@ -45,9 +46,9 @@ from oocbe.tracing.recorder import CALLER, DEVICE_TO_HOST, HOST_TO_DEVICE, READE
 MOST_THREADS = 16
 """Threads that fill pinned memory, and that empty it: one moves 9 GB/s, or 4 into memory that was never used before."""
 
-MOST_FILLERS = 8
-"""Threads that fill pinned memory where nothing comes back: they can move 69 GB/s, more than a bus of 55, which 15
-threads kept less busy (benchmarks/RESULTS.md)."""
+MOST_FILLERS = 15
+"""Threads that fill pinned memory where nothing comes back: past the caches twelve copy 58 GB/s beside a bus of 53,
+but here they wait for one another half of the time (benchmarks/RESULTS.md)."""
 
 DISK_READERS = 20
 """Threads that read columns from disk: they wait for it, not for a core."""
@@ -293,7 +294,7 @@ class Conveyor:
             if isinstance(column, np.ndarray):
                 step = max(LEAST_PART_BYTES, -(-column.nbytes // FILLERS_A_PIECE)) // column.itemsize
                 parts = [slice(low, low + step) for low in range(0, len(column), step)]
-                calls += [(target[p].nbytes, partial(np.copyto, target[p], column[p])) for p in parts]
+                calls += [(target[p].nbytes, partial(copy_past_caches, target[p], column[p])) for p in parts]
             else:
                 calls += column.reads_into(target)
         shares = [calls[first::FILLERS_A_PIECE] for first in range(FILLERS_A_PIECE)]

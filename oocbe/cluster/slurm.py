@@ -1,0 +1,185 @@
+"""Workers in SLURM jobs: the scheduler is a thread of this process, and jobs are submitted when work is there for them.
+
+All that is between hosts is encrypted: certificates are made for the run and lie in a folder that all see, and that
+nobody else reads. Jobs may wait in the queue as long as they like; the first worker is waited for until the time limit
+comes, or SLURM knows of none of the jobs any more. They are cancelled at the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from oocbe.cluster import dask_settings
+from oocbe.cluster.dask_workers import DaskWorkers
+from oocbe.cluster.slurm_settings import SlurmSettings
+from oocbe.errors import ClusterError, UnsupportedError
+from oocbe.tables.scratch import ScratchFolder
+
+Told = TypeVar("Told")
+Result = TypeVar("Result")
+
+PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
+"""Where the package lies, for processes to find it."""
+
+ASK_SECONDS = 15.0
+"""So often SLURM is asked for jobs before the first worker is there."""
+
+COMMAND_SECONDS = 60.0
+"""So long a command of SLURM may take."""
+
+FILES = {"ca_file": "tls_ca_file", "worker__key": "tls_worker_key", "worker__cert": "tls_worker_cert"}
+"""Settings of Dask for a worker's certificates, and where they are among those that it makes."""
+
+
+@dataclass
+class SlurmWorkers:
+    """Workers in jobs of SLURM; a context manager that leaves no job and no file but the logs asked for.
+
+    Attributes
+    ----------
+    settings : of a job. wanted : workers in all jobs together, at least. memory : limit of each job in bytes, and of
+        this process; None: what follows from the job.
+    """
+
+    settings: SlurmSettings
+    wanted: int
+    memory: int | None = None
+    readied: set[object] = field(default_factory=set)
+    rows: dict[str, int] = field(default_factory=dict)
+    jobs: list[str] = field(default_factory=list)
+    _dask: DaskWorkers | None = field(default=None, init=False, repr=False)
+    _stack: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+    _logs: Path = field(default_factory=Path, init=False, repr=False)
+    _asked: float = field(default=0.0, init=False, repr=False)
+    _has_begun: bool = field(default=False, init=False, repr=False)
+
+    def __enter__(self) -> SlurmWorkers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+        self._dask = None
+
+    @property
+    def count(self) -> int:
+        """How many there are; before the first is there, how many there will be."""
+        there = 0 if self._dask is None else self._dask.count
+        return there or self._job_count * self.settings.processes
+
+    @property
+    def worker_share(self) -> float:
+        """As much for each process of a job, which this process is in none of."""
+        return 1 / self.settings.processes
+
+    own_share = 1.0
+
+    @property
+    def _job_count(self) -> int:
+        return -(-self.wanted // self.settings.processes)
+
+    def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
+        """Have a function called by a worker; see :class:`oocbe.cluster.workers.Workers`."""
+        if self._dask is None:
+            self._start()
+        assert self._dask is not None
+        return self._dask.submit(name, work, told)
+
+    def check(self) -> None:
+        """Raise ClusterError where no worker is left, or no job will bring one."""
+        if self._dask is None:
+            return
+        if self._has_begun or self._dask.count:
+            self._has_begun = True
+            self._dask.check()
+        elif time.monotonic() - self._asked > ASK_SECONDS:
+            self._asked = time.monotonic()
+            asked = _slurm(["squeue", "--noheader", "--format=%i", f"--jobs={','.join(self.jobs)}"])
+            if asked.returncode == 0 and not asked.stdout.strip():
+                raise ClusterError(
+                    f"jobs {', '.join(self.jobs)} ended before any worker was there: {self._last_line()}"
+                )
+
+    def _start(self) -> None:
+        """Start the scheduler and submit the jobs.
+
+        Raises
+        ------
+        UnsupportedError : Dask, or what makes certificates, is not installed. DiskError : no place for scripts.
+        ClusterError : SLURM takes no job.
+        """
+        try:
+            import dask
+            from distributed import Client, LocalCluster, Security
+            from distributed.utils import get_ip, get_ip_interface
+
+            security = Security.temporary()
+        except ImportError as error:
+            raise UnsupportedError(dask_settings.MISSING.format(error=error)) from None
+        stack, settings = self._stack, self.settings
+        scratch = ScratchFolder((settings.shared_temp_directory or Path.cwd()).absolute())
+        stack.callback(scratch.close, interrupted=True)
+        interface = settings.interface
+        host = get_ip() if interface is None else get_ip_interface(interface)
+        with dask.config.set(dask_settings.SETTINGS | {"temporary-directory": str(scratch.path)}):
+            cluster: Any = stack.enter_context(
+                LocalCluster(
+                    n_workers=0,
+                    host=host,
+                    protocol="tls://",
+                    security=security,
+                    dashboard_address=None,
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+            client: Any = stack.enter_context(Client(cluster, security=security, set_as_default=False))
+        self._logs = (settings.log_directory or scratch.path).absolute()
+        self._logs.mkdir(parents=True, exist_ok=True)
+        script = scratch.path / "job.sh"
+        script.write_text(settings.script(cluster.scheduler_address, _environment(security, scratch.path), self._logs))
+        stack.callback(self._cancel)
+        for _ in range(self._job_count):
+            done = _slurm(["sbatch", "--parsable", str(script)])
+            if done.returncode:
+                raise ClusterError(f"sbatch takes no job: {done.stderr.strip() or done.stdout.strip()}")
+            self.jobs.append(done.stdout.strip().partition(";")[0])
+        self._asked = time.monotonic()
+        self._dask = DaskWorkers(client, self.memory)
+        stack.callback(self._dask.close)
+
+    def _cancel(self) -> None:
+        if self.jobs:
+            _slurm(["scancel", *self.jobs])
+
+    def _last_line(self) -> str:
+        logs = [self._logs / f"job-{job}.log" for job in self.jobs]
+        lines = [line for log in logs if log.is_file() for line in log.read_text(errors="replace").splitlines()]
+        return next((line.strip() for line in reversed(lines) if line.strip()), "they said nothing")
+
+
+def _environment(security: Any, folder: Path) -> dict[str, str]:
+    """What workers need to know of certificates, which are written into a folder, and where this package is."""
+    path = [str(PACKAGE_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
+    found = {"PYTHONPATH": os.pathsep.join(path), "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
+    for setting, name in FILES.items():
+        file = folder / f"{name}.pem"
+        file.touch(mode=0o600)
+        file.write_text(str(getattr(security, name)))
+        found[f"DASK_DISTRIBUTED__COMM__TLS__{setting.upper()}"] = str(file)
+    return found
+
+
+def _slurm(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """A command of SLURM; one that cannot be run has failed, and says so."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 1, "", str(error))

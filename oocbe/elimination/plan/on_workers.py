@@ -1,0 +1,51 @@
+"""How long a plan would take over workers: its predicted rows as stages of the scheduling model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from oocbe.bucket_engine.decision import WhyPieces
+from oocbe.elimination.plan.planned_bucket import PlannedBucket
+from oocbe.schedule.simulation import Conditions, Simulated, simulate
+from oocbe.schedule.stages import Stage, predicted_stage
+from oocbe.settings.tuning import tuning
+
+ROWS_A_SECOND = 5_000_000.0
+"""Rows of a message that a worker joins: a bucket of ``segment_rows`` takes some 0.2 s. What is said of efficiency
+hardly depends on it, seconds do."""
+
+PIECE_ROWS, MOST_PIECES = 1 << 19, 100_000
+"""Rows of a piece, a tenth of a second; more where a message would have more pieces than this."""
+
+STRAGGLING = 3.0
+"""The 95th percentile of the seconds of equal segments over their median."""
+
+
+def simulate_plan(buckets: Sequence[PlannedBucket], workers: int) -> Simulated:
+    """What the scheduling model says of a plan: buckets one after the other, the large ones shared out.
+
+    Buckets that are not shared out are one worker's, as all that comes before the first is; what a search with bounds
+    leaves of the rows is not known.
+    """
+    stages: list[Stage] = []
+    for bucket in buckets:
+        after = (len(stages) - 1,) if stages else ()
+        rows = float(bucket.predicted_rows)
+        if bucket.passage.strategy.why_pieces is WhyPieces.WORKERS:
+            pieces = max(PIECE_ROWS, int(rows) // MOST_PIECES)
+            stages.append(predicted_stage(bucket.name, rows, 1 / ROWS_A_SECOND, pieces, after))
+        else:
+            stages.append(Stage(bucket.name, np.zeros(0), rows / ROWS_A_SECOND, after))
+    numbers = tuning()
+    return simulate(
+        stages,
+        workers,
+        Conditions(
+            numbers.most_segment_seconds,
+            numbers.least_segment_seconds,
+            share=1 / numbers.segment_part,
+            straggling=STRAGGLING,
+        ),
+    )

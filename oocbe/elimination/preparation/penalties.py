@@ -1,0 +1,226 @@
+"""Forbid penalties that no optimal assignment needs to pay: what large costs mean as hard constraints.
+
+Many files write a hard constraint as a large cost. Whoever reads it as a cost loses most: bounds by cliques of
+conflicts, propagation, and rows that are not there. Often it can be told that such a penalty is never worth paying.
+Call a value *harmless* where every function over several variables is at its least with it, whatever the others have,
+no constraint forbids anything with it, and no linear constraint takes less with another one. Take an assignment that
+pays a penalty, a function's value above its least. If one of the variables there is given a harmless value, it pays
+this penalty no more and no new one, and only its functions of one variable can rise. So where they rise by no more
+than the penalty, the assignment is not better than the one without it. Each such step leaves one penalty less, and so
+some optimal assignment pays none of those of which this is true: all of them may be forbidden at once.
+
+This is neighbourhood substitutability (Freuder 1991; for costs: Lecoutre, Roussel, Dehani 2012), looked for from the
+side of tuples instead of values: no value need go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.preparation.prepare import EXPANDED_ROWS
+from oocbe.elimination.preparation.ranges import largest_magnitude
+from oocbe.errors import RequestedEndError, TimeLimitError
+from oocbe.model.model_checks import INT64, Values
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Marginalisation
+from oocbe.pruning.dominance import applies_to
+from oocbe.pruning.incumbent_lookups import slots_of, starts_of
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import look, unlimited
+
+ROUNDING = 1e-9
+"""Part of a sum of floats by which a penalty must exceed what avoiding it costs: far more than rounding comes to."""
+
+LARGEST_SUM = 1e300
+"""Of absolute values of floats: differences of such sums are floats."""
+
+
+def with_penalties_forbidden(problem: Problem, options: SolveOptions) -> Problem:
+    """The problem with penalties as constraints that no optimal assignment needs to pay; itself where there are none.
+
+    It has the same optimum, and every optimal assignment of it is one of the problem. It is for one that is asked for:
+    of the optimal assignments, and of all others, some are gone.
+
+    Parameters
+    ----------
+    problem : in any semiring; those but min-sum and max-sum stay as they are.
+    options : without dominance, and with tables that hold every assignment, a problem stays as it is. It does, too,
+        where a limit comes first: what follows says so. A run directory is for what is left, and no limit is heeded.
+    """
+    if not options.dominance or options.tables == "complete" or not applies_to(problem.semiring):
+        return problem
+    with nullcontext() if options.workdir is None else unlimited():
+        try:
+            return _forbidding(problem)
+        except RequestedEndError:
+            raise
+        except TimeLimitError:
+            return problem
+
+
+def _forbidding(problem: Problem) -> Problem:
+    """The same, whatever the options; TimeLimitError where the deadline of the block that this runs in came."""
+    sign = -1 if problem.semiring.marginalisation is Marginalisation.MAX else 1
+    if not _is_in_range(problem):
+        return problem
+    penalised = [p for f in problem.functions if (p := _Penalised.of(f, problem.sizes, sign)) is not None]
+    start = starts_of(problem.sizes)
+    harmless = _harmless(problem, penalised, start)
+    if not harmless.any():
+        return problem
+    alone = _alone(problem, start, sign)
+    nothing = INT64.max // 2 if problem.is_integral else np.inf
+    least = np.array([alone[low:high][harmless[low:high]].min(initial=nothing) for low, high in pairwise(start)])
+    forbidden = _forbidden(problem.sizes, penalised, start, alone, least)
+    if not forbidden:
+        return problem
+    functions: list[Function] = []
+    constraints = list(problem.constraints)
+    constant = problem.constant
+    for f in problem.functions:
+        look()
+        rows = forbidden.get(id(f))
+        if rows is None:
+            functions.append(f)
+            continue
+        is_full = len(f.values) == math.prod(problem.sizes[v] for v in f.scope)
+        left = Function(f.scope, f.tuples[~rows], f.values[~rows], None if is_full else f.default)
+        is_constant = bool((left.values == (left.values[0] if left.default is None else left.default)).all())
+        if left.default is not None or (is_constant and is_full and 2 * len(left.values) > len(f.values)):
+            constraints.append(Constraint(f.scope, f.tuples[rows]))
+        elif is_constant:
+            constraints.append(Constraint(f.scope, left.tuples, allowed=True))
+        if is_constant:
+            constant += left.values[0].item() if left.default is None else left.default
+        else:
+            functions.append(left)
+    return replace(problem, functions=tuple(functions), constraints=tuple(constraints), constant=constant)
+
+
+@dataclass(frozen=True)
+class _Penalised:
+    """A function over several variables, and by how much its rows exceed its least.
+
+    Attributes
+    ----------
+    function : the function. penalties : of its listed rows, 0 where they are at the least.
+    is_sparse : whether all rows that are not listed are at the least; else they are infeasible.
+    """
+
+    function: Function
+    penalties: Values
+    is_sparse: bool
+
+    @classmethod
+    def of(cls, f: Function, sizes: Sequence[int], sign: int) -> _Penalised | None:
+        """None for a function over fewer than two variables."""
+        if len(f.scope) < 2:
+            return None
+        values: NDArray[Any] = sign * f.values
+        default = None if len(values) == math.prod(sizes[v] for v in f.scope) else f.default
+        if default is None:
+            return cls(f, values - values.min() if len(values) else values, False)
+        if (values < sign * default).any():
+            return cls(f, np.maximum(values - values.min(), 0), False)
+        return cls(f, values - sign * default, True)
+
+
+def _is_in_range(problem: Problem) -> bool:
+    """Whether sums of values stay far from the end of int64, or of float64."""
+    greatest = sum(max(abs(int(f.default or 0)), largest_magnitude(f.values)) for f in problem.functions)
+    return bool(greatest < (INT64.max // 16 if problem.is_integral else LARGEST_SUM))
+
+
+def _harmless(problem: Problem, penalised: Sequence[_Penalised], start: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Slots, one for each value of each variable, that nothing over several variables is against."""
+    harmful = np.zeros(int(start[-1]), dtype=np.bool_)
+    # Of tables whose rows that are not listed are infeasible, as many rows must be at the least as there are.
+    wanted = np.zeros(len(problem.sizes), dtype=np.float64)
+    found = np.zeros(int(start[-1]), dtype=np.int64)
+    against: dict[int, list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
+    least: dict[int, list[tuple[tuple[int, ...], NDArray[np.int64]]]] = {}
+    for p in penalised:
+        rows = p.function.tuples
+        if p.is_sparse:
+            against.setdefault(len(p.function.scope), []).append((p.function.scope, rows[p.penalties > 0]))
+        else:
+            least.setdefault(len(p.function.scope), []).append((p.function.scope, rows[p.penalties == 0]))
+    for c in problem.constraints:
+        if not c.scope and len(c.tuples) == c.allowed:
+            continue
+        (least if c.allowed else against).setdefault(len(c.scope), []).append((c.scope, c.tuples))
+    for arity, tables in against.items():
+        look()
+        if arity:
+            harmful[slots_of(tables, start).ravel()] = True
+    for arity, tables in least.items():
+        look()
+        if not arity:
+            continue
+        found += np.bincount(slots_of(tables, start).ravel(), minlength=len(found))
+        for scope, _ in tables:
+            cells = math.prod([problem.sizes[v] for v in scope])
+            for v in scope:
+                wanted[v] += cells // problem.sizes[v]
+    harmful |= found != np.repeat(wanted, problem.sizes)
+    for f in problem.functions:
+        if len(f.scope) == 1:
+            harmful[start[f.scope[0]] : start[f.scope[0] + 1]] |= ~f.to_array(problem.sizes)[1]
+    for linear in problem.linear_constraints:
+        for v, coefficients in zip(linear.scope, linear.coefficients, strict=True):
+            harmful[start[v] : start[v + 1]] |= coefficients != coefficients.min()
+    return ~harmful
+
+
+def _alone(problem: Problem, start: NDArray[np.int64], sign: int) -> Values:
+    """What functions of one variable say to each slot, nothing where they rule it out."""
+    alone: NDArray[Any] = np.zeros(int(start[-1]), dtype=np.int64 if problem.is_integral else np.float64)
+    for f in problem.functions:
+        if len(f.scope) == 1:
+            alone[start[f.scope[0]] : start[f.scope[0] + 1]] += sign * f.to_array(problem.sizes)[0]
+    return alone
+
+
+def _forbidden(
+    sizes: Sequence[int],
+    penalised: Sequence[_Penalised],
+    start: NDArray[np.int64],
+    alone: Values,
+    least: Values,
+) -> dict[int, NDArray[np.bool_]]:
+    """Of functions, by their identity, the rows that no optimal assignment needs; where there are any.
+
+    least : of each variable, what functions of it alone say to the best of its harmless values; far beyond all
+        penalties where it has none.
+    """
+    found: dict[int, NDArray[np.bool_]] = {}
+    by_arity: dict[int, list[_Penalised]] = {}
+    for p in penalised:
+        cells = math.prod(sizes[v] for v in p.function.scope)
+        is_refused = p.is_sparse and cells > EXPANDED_ROWS  # as what it is
+        if not is_refused and (p.penalties > 0).any():
+            by_arity.setdefault(len(p.function.scope), []).append(p)
+    for group in by_arity.values():
+        look()
+        tables = [(p.function.scope, p.function.tuples) for p in group]
+        slots = slots_of(tables, start)
+        variables = np.searchsorted(start, slots, side="right") - 1
+        penalties = np.concatenate([p.penalties for p in group])
+        rise = (least[variables] - alone[slots]).min(axis=1)
+        if alone.dtype.kind == "f":
+            rise += ROUNDING * (np.abs(alone).max() + penalties)
+        is_forbidden = (penalties > 0) & (penalties >= rise)
+        end = np.cumsum([len(p.penalties) for p in group])
+        for p, rows in zip(group, np.split(is_forbidden, end[:-1]), strict=True):
+            if rows.any():
+                found[id(p.function)] = rows
+    return found

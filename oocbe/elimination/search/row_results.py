@@ -1,0 +1,94 @@
+"""What the search by rows comes to where it goes before all else: a result, or what a plan says of it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.preparation.ranges import value_dtype
+from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.elimination.search.outcome import result_of_bounds
+from oocbe.elimination.search.row_rounds import RowRounds
+from oocbe.elimination.search.search_statistics import Statistics
+from oocbe.errors import TimeLimitError
+from oocbe.model.problem import Problem
+from oocbe.results.result import Result
+from oocbe.settings.options import SolveOptions
+from oocbe.system.deadline import Deadline
+
+EASY_SECONDS = 0.8
+"""Of a first attempt where elimination without bounds would not take long."""
+
+FEW_ROWS = 500_000.0
+"""Predicted rows up to which elimination is over before a first attempt: a tenth of a second or two."""
+
+SAMPLE_SECONDS = 0.3
+"""Of the sample of rows from which a plan says what they are good for."""
+
+
+def rows_to_come(problem: Problem, options: SolveOptions) -> str:
+    """What a solve of a min-sum problem would begin with, by a sample of rows; empty where it tries none."""
+    known = Knowledge(problem, options.gap, lambda *_: None)
+    rows = RowRounds(problem, options, Deadline())
+    rows.load()
+    with Deadline(options.time_limit), suppress(TimeLimitError):
+        rows.first(known, lambda: None, SAMPLE_SECONDS, 0.0)
+    if not rows.seconds:
+        return ""
+    if known.is_closed:
+        return f"rows with bounds of their own, which end it (a sample did, in {rows.seconds:.2g} s)"
+    return f"rows with bounds of their own ({rows.outlook or 'a sample did not come to any'})"
+
+
+def opening_result(problem: Problem, rows: RowRounds, options: SolveOptions, known: Knowledge) -> Result | None:
+    """The result by a search depth first before anything else is looked for; None where there is more to do.
+
+    Parameters
+    ----------
+    problem : as it was given. rows : of the same in min-sum. known : about the problem in min-sum, filled in.
+
+    Raises
+    ------
+    TimeLimitError : the deadline came.
+    """
+    rows.load(is_opening=True)
+    rows.open(known)
+    return _closed_result(problem, rows, options, known, 0.0)
+
+
+def result_by_rows(
+    problem: Problem,
+    rows: RowRounds,
+    choice: OrderChoice,
+    options: SolveOptions,
+    known: Knowledge,
+    order_seconds: float,
+) -> Result | None:
+    """The result by rows with bounds of their own before elimination that needs none; None where it is to go ahead.
+
+    Parameters
+    ----------
+    problem : as it was given. rows : of the same in min-sum; where there is no result, they hold no memory after it.
+    choice : the order of elimination. known : about the problem in min-sum, filled in.
+    order_seconds : that the order took.
+    """
+    if sum(choice.predicted_rows) <= FEW_ROWS:
+        return None
+    rows.load()
+    with suppress(TimeLimitError):
+        rows.first(known, lambda: None, EASY_SECONDS, 0.0)
+    rows.make_room(0)
+    return _closed_result(problem, rows, options, known, order_seconds)
+
+
+def _closed_result(
+    problem: Problem, rows: RowRounds, options: SolveOptions, known: Knowledge, order_seconds: float
+) -> Result | None:
+    """The result where rows have closed a problem."""
+    if not known.is_closed:
+        return None
+    statistics = Statistics()
+    rows.tell(statistics)
+    result = result_of_bounds(problem, options, known, statistics, value_dtype(problem, problem.semiring).name, "cpu")
+    return replace(result, seconds={**statistics.seconds, "order": order_seconds, "rows": rows.seconds})

@@ -1,0 +1,113 @@
+"""The answer for one case: plans for what is asked, and what they find."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.junction_trees.relevant.complete_tree import UnderflowError
+from oocbe.junction_trees.relevant.factors import WrittenFactors, factors_of_case, written_out
+from oocbe.junction_trees.relevant.groups import CELL_SECONDS, Plan
+from oocbe.model.problem import Problem
+
+CELL_BYTES = 3 * 8
+"""Bytes of a cell of the largest clique: joined, arranged for the kernel, and parts of it in messages."""
+
+FACTOR_SECONDS = 1e-4
+"""What is to be done for a factor before anything is planned, about."""
+
+
+class CaseAnswer:
+    """One case of a problem of weights.
+
+    Parameters
+    ----------
+    factors : of the problem. known : likelihoods by variable.
+    """
+
+    def __init__(self, factors: WrittenFactors, known: Mapping[int, NDArray[np.float64]]) -> None:
+        self._sizes = factors.sizes
+        self._case = factors_of_case(factors, known)
+        self._plans: dict[frozenset[int], Plan] = {}
+        self._logarithm = -math.inf if self._case is None else None
+
+    @classmethod
+    def of(cls, problem: Problem) -> CaseAnswer:
+        """The case that observes nothing, of a problem whose factors can be written out."""
+        factors = written_out(problem)
+        assert factors is not None
+        return cls(factors, {})
+
+    @property
+    def is_known(self) -> bool:
+        """Whether something was asked already, so that the probability of the evidence is known."""
+        return self._logarithm is not None
+
+    def seconds(self, asked: Collection[int], memory: int) -> float:
+        """What an answer takes, about; infinite where the memory has no room for it, in bytes."""
+        if self._case is None:
+            return 0.0
+        plan = self._plan(asked)
+        seconds = CELL_SECONDS * plan.cost + FACTOR_SECONDS * len(self._case.factors)
+        return math.inf if plan.largest * CELL_BYTES > memory else seconds
+
+    def log_evidence(self, backend: str) -> float:
+        """Natural logarithm of the sum of all weights, -inf for none; ``backend`` as for a tree."""
+        if self._logarithm is None:
+            self.posteriors((), backend)
+        assert self._logarithm is not None
+        return self._logarithm
+
+    def posteriors(self, asked: Collection[int], backend: str) -> dict[int, NDArray[np.float64]]:
+        """Posteriors of some variables, float64 (domain size,) each; zeros where nothing has a weight."""
+        found = {v: np.zeros(self._sizes[v]) for v in asked}
+        if self._case is None or self._logarithm == -math.inf:
+            return found
+        plan = self._plan(asked)
+        logarithm = self._case.logarithm
+        counted = set()
+        shares: dict[int, NDArray[np.float64]] = {}
+        for group in plan.groups:
+            tree = plan.tree(group)
+            try:
+                own, more = tree.answer(group.asked, backend)
+            except UnderflowError:
+                own, more = tree.answer(group.asked, "cpu", is_log=True)
+            if own == -math.inf:
+                self._logarithm = -math.inf
+                return found
+            shares |= more
+            if group.is_evidence:
+                logarithm += own
+                counted |= plan.variables(group)
+        logarithm += sum(math.log(len(self._case.kept[v])) for v in plan.free if v not in counted)
+        if self._logarithm is None:
+            self._logarithm = logarithm
+        for v in asked:
+            values = self._case.kept[v]
+            found[v][values] = shares[v] if v in shares else 1.0 / len(values)
+        return found
+
+    def numbers(self, asked: Collection[int]) -> tuple[int, list[int], list[int]]:
+        """Of the trees for what is asked: the width, cells of all messages, and an order of all variables that are
+        eliminated, those of each tree in turn, each when it is for the first time."""
+        if self._case is None:
+            return 0, [], []
+        plan = self._plan(asked)
+        trees = [plan.tree(group) for group in plan.groups]
+        width = max((len(clique.variables) - 1 for tree in trees for clique in tree.cliques), default=0)
+        scopes = [tree.separator(number) for tree in trees for number in range(len(tree.cliques))]
+        cells = [math.prod(len(self._case.kept[v]) for v in scope) for scope in scopes]
+        order = dict.fromkeys(v for group in plan.groups for v in group.order.order)
+        rest = [v for v in range(len(self._sizes)) if v not in order]
+        return width, cells, [*rest, *order]
+
+    def _plan(self, asked: Collection[int]) -> Plan:
+        assert self._case is not None
+        hidden = frozenset(v for v in asked if len(self._case.kept[v]) > 1)
+        if hidden not in self._plans:
+            self._plans[hidden] = Plan(self._case, hidden)
+        return self._plans[hidden]

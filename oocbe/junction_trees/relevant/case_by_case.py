@@ -1,0 +1,62 @@
+"""Several cases, each answered by itself, where rows for all of them would take longer to be made or swept over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.junction_trees.evidence import UNOBSERVED, Cases
+from oocbe.junction_trees.relevant.answer import FACTOR_SECONDS, CaseAnswer
+from oocbe.junction_trees.relevant.factors import WrittenFactors
+from oocbe.system.deadline import look
+
+
+def answer_cases(
+    factors: WrittenFactors, cases: Cases, targets: Sequence[int], most_seconds: float, memory: int, backend: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).
+
+    None as soon as the cases that are left are thought to take longer than what is left of ``most_seconds``.
+
+    Parameters
+    ----------
+    memory : bytes that may be used. backend : ``cpu``, or ``cuda`` for large cliques.
+
+    Raises
+    ------
+    TimeLimitError : the deadline came.
+    """
+    if len(cases) * FACTOR_SECONDS * len(factors.factors) > most_seconds:
+        return None  # without a look at any
+    sizes = factors.sizes
+    ends = np.cumsum([0, *(sizes[v] for v in targets)])
+    found = np.zeros((len(cases), int(ends[-1])))
+    logarithms = np.full(len(cases), -np.inf)
+    end = time.perf_counter() + most_seconds
+    for number in range(len(cases)):
+        look()
+        known = known_of_case(sizes, cases, number)
+        if known is None:
+            continue
+        answer = CaseAnswer(factors, known)
+        left = len(cases) - number
+        if left * answer.seconds(targets, memory) > end - time.perf_counter():
+            return None
+        own = answer.posteriors(targets, backend)
+        logarithms[number] = answer.log_evidence(backend)
+        for v, first, last in zip(targets, ends, ends[1:], strict=False):
+            found[number, first:last] = own[v]
+    return found, logarithms
+
+
+def known_of_case(sizes: Sequence[int], cases: Cases, number: int) -> dict[int, NDArray[np.float64]] | None:
+    """By variable, the likelihood that a case gives its values; None where it leaves none of them possible."""
+    known = {}
+    for v in np.flatnonzero(cases.observed[number] != UNOBSERVED).tolist():
+        known[v] = np.eye(sizes[v])[cases.observed[number, v]]
+    for v, given in cases.likelihoods.items():
+        known[v] = known.get(v, 1.0) * given[number]
+    return known if all(own.any() for own in known.values()) else None

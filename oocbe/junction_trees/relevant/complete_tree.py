@@ -1,0 +1,322 @@
+"""A junction tree whose cliques are joined as complete tables, and a sweep over it for one case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.complete_tables.complete_bucket import BucketFunction, CompleteBucket
+from oocbe.errors import ResourceError
+from oocbe.junction_trees.cliques import Clique, cliques_of
+from oocbe.junction_trees.dense_factors import DenseFactor
+from oocbe.kernels.arrays import host_array, is_device_array
+from oocbe.kernels.choice import complete_kernels
+from oocbe.kernels.cpu.threads import run_all, thread_count
+from oocbe.kernels.cpu.trees.complete_cliques import add_up_products, inner_cells
+from oocbe.kernels.interface import steps_of
+from oocbe.model.semiring import LOG_SUM_EXP, SUM_PRODUCT
+from oocbe.settings.tuning import tuning
+from oocbe.system.deadline import current_flag, look
+
+LEAST_PRODUCT = -1000.0
+"""Logarithm to the base 2 of a product that float64 holds with all of its digits; products of all of a clique's tables
+that are greater lose nothing to underflow, nor do those of some of them."""
+
+SMALL_CELLS = 1 << 15
+"""Cells of a clique up to which its tables are added up cell by cell: arranging them for kernels that go through many
+cells at once would take longer."""
+
+SHARED_CELLS = 1 << 20
+"""Cells of a clique from which threads share a pass over them."""
+
+FLOAT64 = np.dtype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """A function over some variables, the first one fastest.
+
+    Attributes
+    ----------
+    values : float64 (cells,), between 0 and 1, or logarithms; where the kernels that made it work.
+    least : logarithm to the base 2 of its least weight above 0; not used for logarithms.
+    """
+
+    scope: tuple[int, ...]
+    values: NDArray[np.float64]
+    least: float
+
+
+class UnderflowError(ArithmeticError):
+    """Products of probabilities may be too small for float64: the case is for logarithms."""
+
+
+class CompleteTree:
+    """A tree of complete cliques over a connected set of factors.
+
+    Parameters
+    ----------
+    sizes : of the domains, by variable. factors : of the tree.
+    order, separators : variables as they are eliminated, and the separator of each one's bucket.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        factors: Sequence[DenseFactor],
+        order: Sequence[int],
+        separators: Sequence[Sequence[int]],
+    ) -> None:
+        self._sizes, self._factors = sizes, factors
+        self.cliques: tuple[Clique, ...] = cliques_of(order, separators)
+        home = {v: number for number, clique in enumerate(self.cliques) for v in clique.own}
+        place = {v: i for i, v in enumerate(order)}
+        self._assigned: list[list[int]] = [[] for _ in self.cliques]
+        for number, factor in enumerate(factors):
+            self._assigned[home[min(factor.scope, key=place.__getitem__)]].append(number)
+        self._children: list[list[int]] = [[] for _ in self.cliques]
+        for number, clique in enumerate(self.cliques):
+            if clique.parent is not None:
+                self._children[clique.parent].append(number)
+        self._home = home
+
+    @cached_property
+    def cells(self) -> tuple[int, ...]:
+        """Of each clique."""
+        return tuple(math.prod(self._sizes[v] for v in clique.variables) for clique in self.cliques)
+
+    def answer(
+        self, asked: Collection[int], backend: str, is_log: bool = False
+    ) -> tuple[float, dict[int, NDArray[np.float64]]]:
+        """The logarithm of the sum of all weights, and posteriors of some variables, float64 (domain size,) each.
+
+        Parameters
+        ----------
+        backend : ``cpu``, or ``cuda``, which takes large cliques to the device.
+        is_log : whether to compute with logarithms.
+
+        Raises
+        ------
+        UnderflowError : ``is_log`` should be true. TimeLimitError : the deadline came.
+        """
+        sweep = _Sweep(self, backend, is_log)
+        logarithm = sweep.collect()
+        return logarithm, sweep.distribute(asked) if asked and logarithm > -math.inf else {}
+
+    def separator(self, number: int) -> tuple[int, ...]:
+        """Variables that a clique shares with its parent."""
+        clique = self.cliques[number]
+        return clique.variables[: clique.separator]
+
+    def places(self, asked: Collection[int]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+        """Where posteriors of variables are added up from: by clique, and by clique the separator to its parent.
+
+        That is the table with the fewest cells.
+        """
+        best = {v: (self.cells[self._home[v]], self._home[v], False) for v in asked}
+        for number in range(len(self.cliques)):
+            scope = self.separator(number)
+            cells = math.prod(self._sizes[v] for v in scope)
+            for v in scope:
+                if v in best and cells < best[v][0]:
+                    best[v] = (cells, number, True)
+        at_cliques: dict[int, list[int]] = {}
+        at_separators: dict[int, list[int]] = {}
+        for v, (_, number, is_separator) in best.items():
+            (at_separators if is_separator else at_cliques).setdefault(number, []).append(v)
+        return at_cliques, at_separators
+
+
+class _Sweep:
+    """One pass up, and one down."""
+
+    def __init__(self, tree: CompleteTree, backend: str, is_log: bool) -> None:
+        self._tree, self._backend, self._is_log = tree, backend, is_log
+        self._semiring = LOG_SUM_EXP if is_log else SUM_PRODUCT
+        self._up: dict[int, _Table] = {}
+        self._factors = [self._table(factor) for factor in tree._factors]
+
+    def _table(self, factor: DenseFactor) -> _Table:
+        values = np.ascontiguousarray(factor.weights).reshape(-1)
+        least = math.log2(float(values[values > 0].min()))
+        if self._is_log:
+            with np.errstate(divide="ignore"):
+                values = np.log(values)
+        return _Table(factor.scope[::-1], values, least)
+
+    def collect(self) -> float:
+        """Send messages from all cliques to their parents; the logarithm of the sum of all weights."""
+        tree = self._tree
+        logarithm = sum(factor.logarithm for factor in tree._factors)
+        for number, clique in enumerate(tree.cliques):
+            look()
+            inputs = self._inputs(number)
+            if not self._is_log and sum(table.least for table in inputs) < LEAST_PRODUCT:
+                raise UnderflowError
+            if self._is_small(clique.variables):
+                (values,) = self._added_up(inputs, clique.variables, [tree.separator(number)])
+            else:
+                values = self._eliminate(inputs, tree.separator(number), clique.own)
+            greatest = float(values.max())
+            if not greatest > self._semiring.zero:
+                return -math.inf
+            if self._is_log:
+                logarithm += greatest
+                self._up[number] = _Table(tree.separator(number), values - greatest, 0.0)
+            else:
+                logarithm += math.log(greatest)
+                values /= greatest
+                least = math.log2(float(values[values > 0].min()))
+                self._up[number] = _Table(tree.separator(number), values, least)
+        return logarithm
+
+    def distribute(self, asked: Collection[int]) -> dict[int, NDArray[np.float64]]:
+        """Bring posteriors of some variables down."""
+        tree = self._tree
+        at_cliques, at_separators = tree.places(asked)
+        needed = set(at_cliques) | {clique for number in at_separators if (clique := _parent(tree, number)) is not None}
+        for number in range(len(tree.cliques)):
+            parent = _parent(tree, number)
+            if number in needed and parent is not None:
+                needed.add(parent)
+        down: dict[int, _Table] = {}
+        found: dict[int, NDArray[np.float64]] = {}
+        for number in sorted(needed, reverse=True):
+            look()
+            inputs = self._inputs(number)
+            if number in down:
+                inputs.append(down.pop(number))
+            children = [c for c in tree._children[number] if c in needed or c in at_separators]
+            wanted = [tree.separator(c) for c in children] + [(v,) for v in at_cliques.get(number, ())]
+            shares = self._shares(inputs, tree.cliques[number].variables, wanted)
+            for child, share in zip(children, shares, strict=False):
+                scope = tree.separator(child)
+                for v in at_separators.get(child, ()):
+                    found[v] = self._posterior(self._shares([_Table(scope, share, 0.0)], scope, [(v,)])[0])
+                if child in needed:
+                    down[child] = _Table(scope, self._quotient(share, self._up[child].values), 0.0)
+            for v, share in zip(at_cliques.get(number, ()), shares[len(children) :], strict=True):
+                found[v] = self._posterior(share)
+        return found
+
+    def _inputs(self, number: int) -> list[_Table]:
+        """Tables that a clique multiplies, but for what comes from above."""
+        tree = self._tree
+        return [self._factors[f] for f in tree._assigned[number]] + [self._up[c] for c in tree._children[number]]
+
+    def _shares(
+        self, inputs: Sequence[_Table], variables: Sequence[int], wanted: Sequence[tuple[int, ...]]
+    ) -> list[NDArray[np.float64]]:
+        """The product of tables added up for each of some scopes; each adds up to 1 (or its logarithms do)."""
+        if not self._is_log and not self._takes_device(variables):
+            return [values / values.sum() for values in self._added_up(inputs, variables, wanted)]
+        if len(wanted) > 1:
+            joined = self._eliminate(inputs, variables, ())
+            inputs = [_Table(tuple(variables), joined, 0.0)]
+        found = []
+        for scope in wanted:
+            others = [v for v in variables if v not in scope]
+            values = self._eliminate(inputs, scope, others)
+            if self._is_log:
+                greatest = values.max()
+                values = values - (greatest + math.log(float(np.exp(values - greatest).sum())))
+            else:
+                values = values / values.sum()
+            found.append(values)
+        return found
+
+    def _is_small(self, variables: Sequence[int]) -> bool:
+        """Whether arranging the tables of a clique would take longer than joining them cell by cell."""
+        return not self._is_log and math.prod(self._tree._sizes[v] for v in variables) <= SMALL_CELLS
+
+    def _takes_device(self, variables: Sequence[int]) -> bool:
+        """Whether the tables of a clique are joined on the device."""
+        cells = math.prod(self._tree._sizes[v] for v in variables)
+        return self._backend != "cpu" and not self._is_log and cells >= tuning().device_cells
+
+    def _added_up(
+        self, tables: Sequence[_Table], variables: Sequence[int], wanted: Sequence[tuple[int, ...]]
+    ) -> list[NDArray[np.float64]]:
+        """The product of the tables of a clique, added up for each of some scopes, on the CPU."""
+        sizes = [self._tree._sizes[v] for v in variables]
+        cells = math.prod(sizes)
+        if cells > SMALL_CELLS:
+            bucket = self._bucket(variables, (), "cpu")
+            functions = [BucketFunction(t.scope, host_array(t.values), self._steps(t.scope)) for t in tables]
+            tables = [_Table(f.scope, f.values, 0.0) for f in bucket.fused(functions)]
+        values = [host_array(table.values) for table in tables]
+        ends = list(accumulate((math.prod(self._tree._sizes[v] for v in scope) for scope in wanted), initial=0))
+        arguments = (
+            np.array([(own.ctypes.data, len(own)) for own in values], dtype=np.int64).reshape(len(values), 2),
+            self._strides([table.scope for table in tables], variables),
+            np.array(sizes, dtype=np.int64),
+            np.array(ends, dtype=np.int64),
+            self._strides(wanted, variables),
+        )
+        runs = cells // inner_cells(sizes)
+        threads = min(thread_count(), runs) if cells >= SHARED_CELLS else 1
+        cuts = [runs * thread // threads for thread in range(threads + 1)]
+        parts = run_all(add_up_products, [(*arguments, *cut, current_flag()) for cut in pairwise(cuts)])
+        look()
+        out = parts[0]
+        for part in parts[1:]:
+            out += part
+        return [out[first:last] for first, last in pairwise(ends)]
+
+    def _steps(self, scope: Sequence[int]) -> tuple[int, ...]:
+        return steps_of([self._tree._sizes[v] for v in scope])
+
+    def _strides(self, scopes: Sequence[Sequence[int]], variables: Sequence[int]) -> NDArray[np.int64]:
+        """Elements between neighbours along each variable, of tables over some of them, the first one fastest."""
+        found = []
+        for scope in scopes:
+            steps = dict(zip(scope, self._steps(scope), strict=True))
+            found.append([steps.get(v, 0) for v in variables])
+        return np.array(found, dtype=np.int64).reshape(len(scopes), len(variables))
+
+    def _eliminate(
+        self, tables: Sequence[_Table], scope: Sequence[int], eliminated: Sequence[int]
+    ) -> NDArray[np.float64]:
+        """Join tables and add up; the result is over ``scope``, where the kernels that made it work."""
+        functions = [BucketFunction(t.scope, t.values, self._steps(t.scope)) for t in tables]
+        if self._takes_device((*scope, *eliminated)):
+            try:
+                return self._bucket(scope, eliminated, "cuda").eliminate(functions)
+            except ResourceError:  # it has too little memory
+                self._backend = "cpu"
+        here = [replace(f, values=host_array(f.values)) for f in functions]
+        return self._bucket(scope, eliminated, "cpu").eliminate(here)
+
+    def _bucket(self, scope: Sequence[int], eliminated: Sequence[int], backend: str) -> CompleteBucket:
+        kernels = complete_kernels(0, backend)
+        return CompleteBucket(scope, eliminated, self._tree._sizes, self._semiring, FLOAT64, kernels)
+
+    def _quotient(self, share: NDArray[np.float64], message: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What comes back to a child, in place of its posteriors: these over what it had sent, which is used up.
+
+        Where it had sent nothing, nothing comes back.
+        """
+        if is_device_array(share) != is_device_array(message):
+            share, message = host_array(share), host_array(message)
+        if self._is_log:
+            message[message == -np.inf] = 0.0
+            share -= message
+        else:
+            message[message == 0.0] = 1.0
+            share /= message
+        return share
+
+    def _posterior(self, share: Any) -> NDArray[np.float64]:
+        values: NDArray[np.float64] = host_array(share)
+        return np.exp(values) if self._is_log else values
+
+
+def _parent(tree: CompleteTree, number: int) -> int | None:
+    return tree.cliques[number].parent

@@ -1,0 +1,205 @@
+"""What a case leaves of a problem's factors: observed variables are gone, and values that have no weight."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.preparation.zeros import without_zeros
+from oocbe.junction_trees.dense_factors import MOST_CELLS, DenseFactor, adds_up_to_one, dense_factor
+from oocbe.model.parts import Constraint, Function
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import LOG_SUM_EXP
+from oocbe.system.deadline import look
+
+MOST_NUMBERS = 1 << 26
+"""Numbers of all factors written out, beyond which none is: half a GiB, which is kept as long as the problem."""
+
+
+@dataclass(frozen=True, eq=False)
+class CaseFactors:
+    """The factors of a problem under a case's evidence.
+
+    Attributes
+    ----------
+    kept : int64, by variable, the values that may have a weight, ascending.
+    factors : over variables of which two values or more are kept; an axis a variable, values as kept.
+    sums_to_one : by factor, a variable over which it adds up to 1 whatever the others are, or None. A variable is that
+        of one factor at most, as far as there is a choice: the conditional probabilities of a variable are its own.
+    logarithm : of everything that the factors leave out.
+    """
+
+    kept: tuple[NDArray[np.int64], ...]
+    factors: tuple[DenseFactor, ...]
+    sums_to_one: tuple[int | None, ...]
+    logarithm: float
+
+    @property
+    def hidden(self) -> list[int]:
+        """Variables of which two values or more are kept."""
+        return [v for v, values in enumerate(self.kept) if len(values) > 1]
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenFactors:
+    """All factors of a problem as arrays, and what is known of those that a case leaves as they are.
+
+    Attributes
+    ----------
+    sizes : of the domains. factors : one of them, of the constant, has no variables.
+    ends : by factor, its least and its greatest weight. sums : by factor, variables over which it adds up to 1.
+    """
+
+    sizes: tuple[int, ...]
+    factors: tuple[DenseFactor, ...]
+    ends: tuple[tuple[float, float], ...]
+    sums: tuple[tuple[int, ...], ...]
+
+
+_WRITTEN_OUT: WeakKeyDictionary[Problem, WrittenFactors | None] = WeakKeyDictionary()
+"""Factors of problems, written out once."""
+
+
+def written_out(problem: Problem) -> WrittenFactors | None:
+    """All factors of a problem of weights; None where some, or all together, are too large to be written out.
+
+    None, too, where a factor's weights are so far apart that no float64 holds all: trees have logarithms for these.
+    """
+    if problem not in _WRITTEN_OUT:
+        _WRITTEN_OUT[problem] = _written_out(problem)
+    return _WRITTEN_OUT[problem]
+
+
+def _written_out(problem: Problem) -> WrittenFactors | None:
+    clean = without_zeros(problem)
+    parts: list[Function | Constraint] = [*clean.functions, *clean.constraints]
+    cells = [math.prod(clean.sizes[v] for v in part.scope) for part in parts]
+    if clean.linear_constraints or max(cells, default=0) > MOST_CELLS or sum(cells) > MOST_NUMBERS:
+        return None
+    factors: list[DenseFactor] = []
+    for part in parts:
+        factor = dense_factor(clean, part)
+        if factor is None:
+            return None
+        factors.append(factor)
+    constant = clean.constant if clean.semiring == LOG_SUM_EXP else math.log(clean.constant)
+    factors.append(DenseFactor((), np.ones(()), constant))
+    ends = [(float(f.weights.min()), float(f.weights.max())) for f in factors]
+    sums = [_sums(f.scope, f.weights, f.logarithm) for f in factors]
+    return WrittenFactors(tuple(problem.sizes), tuple(factors), tuple(ends), tuple(sums))
+
+
+def _sums(scope: Sequence[int], weights: NDArray[np.float64], logarithm: float) -> tuple[int, ...]:
+    """Variables over which weights add up to 1."""
+    return tuple(v for axis, v in enumerate(scope) if adds_up_to_one(weights, axis, logarithm))
+
+
+def factors_of_case(written: WrittenFactors, known: Mapping[int, NDArray[np.float64]]) -> CaseFactors | None:
+    """What some evidence leaves of factors; None where nothing has a weight.
+
+    known : by variable, its likelihood, float64 (domain size,), not all 0.
+    """
+    look()
+    kept = [np.arange(size) for size in written.sizes]
+    alive = {}
+    logarithm = 0.0
+    own = list(written.factors)
+    for v, likelihood in known.items():
+        greatest = float(likelihood.max())
+        logarithm += math.log(greatest)
+        alive[v] = likelihood > 0
+        if (likelihood[alive[v]] != greatest).any():
+            own.append(DenseFactor((v,), likelihood / greatest, 0.0))
+    has_zeros = [least == 0 for least, _ in written.ends] + [True] * (len(own) - len(written.factors))
+    arrays = _supported([f.weights for f in own], [f.scope for f in own], has_zeros, kept, alive)
+    if arrays is None:
+        return None
+    found: list[DenseFactor] = []
+    sums: list[tuple[int, ...]] = []
+    for number, (factor, array) in enumerate(zip(own, arrays, strict=True)):
+        is_same = array is factor.weights
+        if is_same and number < len(written.ends):
+            least, greatest = written.ends[number]
+        else:
+            least, greatest = float(array.min()), float(array.max())
+        if least == greatest:  # it says nothing of any variable
+            logarithm += factor.logarithm + math.log(least)
+            continue
+        scope = factor.scope
+        if not is_same:
+            scope = tuple(v for v in scope if len(kept[v]) > 1)
+            array = array.reshape([len(kept[v]) for v in scope])
+            factor = DenseFactor(scope, array, factor.logarithm)
+        found.append(factor)
+        known_sums = is_same and number < len(written.sums)
+        sums.append(written.sums[number] if known_sums else _sums(scope, array, factor.logarithm))
+    return CaseFactors(tuple(kept), tuple(found), tuple(_chosen(sums)), logarithm)
+
+
+def _chosen(choices: Sequence[Sequence[int]]) -> list[int | None]:
+    """One of each factor's variables, or None; factors with few to choose from first, and no variable twice."""
+    found: list[int | None] = [None] * len(choices)
+    taken: set[int] = set()
+    for number in sorted(range(len(choices)), key=lambda number: len(choices[number])):
+        free = [v for v in choices[number] if v not in taken]
+        if free:
+            found[number] = free[-1]
+            taken.add(free[-1])
+    return found
+
+
+def _supported(
+    arrays: list[NDArray[np.float64]],
+    scopes: Sequence[tuple[int, ...]],
+    has_zeros: Sequence[bool],
+    kept: list[NDArray[np.int64]],
+    alive: Mapping[int, NDArray[np.bool_]],
+) -> list[NDArray[np.float64]] | None:
+    """Take values away until each has a weight in every factor (arc consistency); None where a variable has none left.
+
+    Parameters
+    ----------
+    arrays : of the factors. has_zeros : whether a factor has any; others need no look.
+    kept : of each variable, rewritten. alive : by observed variable, which values evidence leaves.
+    """
+    uses: list[list[int]] = [[] for _ in kept]
+    for number, scope in enumerate(scopes):
+        for v in scope:
+            uses[v].append(number)
+    waiting = deque(number for number, own in enumerate(has_zeros) if own)
+    is_waiting = list(has_zeros)
+
+    def take(v: int, left: NDArray[np.bool_]) -> bool:
+        kept[v] = kept[v][left]
+        for number in uses[v]:
+            arrays[number] = arrays[number].compress(left, axis=scopes[number].index(v))
+            if has_zeros[number] and not is_waiting[number]:
+                is_waiting[number] = True
+                waiting.append(number)
+        return len(kept[v]) > 0
+
+    for v, possible in alive.items():
+        if not possible.all() and not take(v, possible):
+            return None
+    while waiting:
+        number = waiting.popleft()
+        is_waiting[number] = False
+        positive: NDArray[np.bool_] = np.asarray(arrays[number] > 0)
+        if positive.all():
+            continue
+        for axis, v in enumerate(scopes[number]):
+            left: NDArray[np.bool_] = np.asarray(positive.any(axis=tuple(a for a in range(positive.ndim) if a != axis)))
+            if left.all():
+                continue
+            if not take(v, left):
+                return None
+            positive = positive.compress(left, axis=axis)
+        if not positive.any():
+            return None
+    return arrays

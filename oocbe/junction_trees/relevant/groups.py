@@ -1,0 +1,274 @@
+"""Which targets are answered together, each group by a tree of its own.
+
+One tree for all targets holds everything that any of them needs, and its cliques grow with that: of munin1 the
+posteriors of all variables need cliques of a hundred million cells, those of a single one a thousandth of that. Targets
+that need much of the same are put into a group as long as its tree costs no more than the trees of its parts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.junction_trees.relevance import components, relevant
+from oocbe.junction_trees.relevant.complete_tree import CompleteTree
+from oocbe.junction_trees.relevant.factors import CaseFactors
+from oocbe.kernels.cpu.orders import greedy_order as greedy
+from oocbe.system.deadline import current_flag, look
+
+CLIQUE_CELLS = 2e4
+"""Joined cells that cost as much as what there is to do for a clique besides."""
+
+GROUP_SECONDS = 3e-3
+"""What looking for a group takes for each target that nothing else needs, about."""
+
+CELL_SECONDS = 3e-9
+"""What a joined cell takes, up and down together, about."""
+
+ORDER_SECONDS = 1e-3
+"""What an order takes, about."""
+
+SEARCH_SHARE = 0.2
+"""Part of the time that a tree is thought to take, for which better orders are looked for."""
+
+MOST_TRIES = 200
+"""Orders of a tree at most."""
+
+NOISE = 0.15
+"""Standard deviation of noise on the scores of orders after the first ones, in logarithms."""
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """An elimination order of some variables.
+
+    Attributes
+    ----------
+    order : variable indices. separators : of each one's bucket. cost : in joined cells.
+    largest : cells of the largest bucket.
+    """
+
+    order: tuple[int, ...]
+    separators: tuple[tuple[int, ...], ...]
+    cost: float
+    largest: float
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Factors that are joined, none of whose variables others have, and whose posteriors are asked for.
+
+    Attributes
+    ----------
+    factors : their numbers. asked : variables. order : of all of their variables.
+    is_evidence : whether what they add up to is part of the probability of the evidence.
+    """
+
+    factors: frozenset[int]
+    asked: frozenset[int]
+    order: Order
+    is_evidence: bool
+
+
+class Plan:
+    """What is computed for a case.
+
+    Parameters
+    ----------
+    case : the factors. asked : variables whose posteriors are wanted, of which two values or more are left.
+
+    Attributes
+    ----------
+    groups : what is joined together.
+    free : variables that no factor needs, and all of whose values weigh the same.
+    """
+
+    def __init__(self, case: CaseFactors, asked: Collection[int]) -> None:
+        self._case = case
+        self._sizes = np.array([max(1, len(values)) for values in case.kept], dtype=np.int64)
+        self._scopes = [factor.scope for factor in case.factors]
+        base, went = self._relevant(())
+        evidence = [self._group(own, asked) for own in components(self._scopes, base)]
+        having = {v for f in base for v in self._scopes[f]}
+        self.free = tuple(v for v in case.hidden if v not in having and v not in set(went))
+        wanted = set(asked)
+        targets = self._with_targets(evidence, [v for v in went if v in wanted]) if wanted else []
+        self.groups = [self._improved(group) for group in _told_apart(evidence, targets)]
+
+    @property
+    def cost(self) -> float:
+        """Joined cells of all groups, and what cliques cost besides."""
+        return sum(group.order.cost for group in self.groups)
+
+    @property
+    def largest(self) -> float:
+        """Cells of the largest clique."""
+        return max((group.order.largest for group in self.groups), default=0.0)
+
+    def variables(self, group: Group) -> set[int]:
+        """Those of a group's factors."""
+        return {v for f in group.factors for v in self._scopes[f]}
+
+    def tree(self, group: Group) -> CompleteTree:
+        """The tree of a group."""
+        factors = [self._case.factors[f] for f in sorted(group.factors)]
+        return CompleteTree(self._sizes.tolist(), factors, group.order.order, group.order.separators)
+
+    def _relevant(self, asked: Collection[int]) -> tuple[set[int], list[int]]:
+        sums = self._case.sums_to_one
+        return relevant(self._scopes, range(len(self._scopes)), asked, lambda f, v: sums[f] == v)
+
+    def _with_targets(self, evidence: Sequence[Group], rest: Sequence[int]) -> list[Group]:
+        """Groups for targets that the evidence does not need, given in the order in which they are barren."""
+        if not rest:
+            return []
+        whole = self._together(evidence, rest)
+        uses = np.bincount([v for scope in self._scopes for v in scope], minlength=len(self._sizes))
+        leaves = sum(uses[v] == 1 for v in rest)
+        if CELL_SECONDS * _cost(whole) <= GROUP_SECONDS * leaves:
+            return whole
+        wanted: set[int] = set(rest)
+        alone: list[Group] = []
+        for v in rest:
+            if v in wanted:
+                look()
+                alone.append(self._group_of({v}, wanted))
+                wanted -= alone[-1].asked
+        groups: list[Group] = []
+        for group in sorted(alone, key=lambda group: -len(group.factors)):
+            look()
+            merged = self._merged(groups, group)
+            if merged is None:
+                groups.append(group)
+            else:
+                groups[merged[0]] = merged[1]
+        return min((whole, groups), key=_cost)
+
+    def _together(self, evidence: Sequence[Group], asked: Collection[int]) -> list[Group]:
+        """One group for each component of what some targets need."""
+        needed, _ = self._relevant(set(asked))
+        known = {group.factors for group in evidence}
+        found = [frozenset(own) for own in components(self._scopes, needed)]
+        return [self._group(own, asked) for own in found if own not in known]
+
+    def _group_of(self, targets: set[int], asked: Collection[int]) -> Group:
+        """The group of what some targets need, which is connected; ``asked`` may be more than these."""
+        needed, _ = self._relevant(targets)
+        for own in components(self._scopes, needed):
+            if targets <= {v for f in own for v in self._scopes[f]}:
+                return self._group(own, asked)
+        raise AssertionError("targets of a group are connected")
+
+    def _merged(self, groups: Sequence[Group], new: Group) -> tuple[int, Group] | None:
+        """A group that becomes larger by another one, and what becomes of it, where that costs no more than both."""
+        if not groups:
+            return None
+
+        def likeness(number: int) -> float:
+            own = groups[number].factors
+            return len(own & new.factors) / len(own | new.factors)
+
+        best = max(range(len(groups)), key=likeness)
+        other = groups[best]
+        if not other.factors & new.factors:
+            return None
+        asked = set(other.asked | new.asked)
+        merged = self._group_of(asked, asked)
+        return (best, merged) if merged.order.cost <= other.order.cost + new.order.cost else None
+
+    def _group(self, factors: Collection[int], asked: Collection[int]) -> Group:
+        having = {v for f in factors for v in self._scopes[f]}
+        return Group(frozenset(factors), frozenset(having & set(asked)), self._orders(factors).order(0), False)
+
+    def _improved(self, group: Group) -> Group:
+        """The group with the best order that is found in a part of the time that its tree takes."""
+        if SEARCH_SHARE * CELL_SECONDS * group.order.cost < ORDER_SECONDS:
+            return group
+        orders, best = self._orders(group.factors), group.order
+        begin = time.perf_counter()
+        for seed in range(1, MOST_TRIES):
+            if time.perf_counter() - begin > SEARCH_SHARE * CELL_SECONDS * best.cost:
+                break
+            best = min(best, orders.order(seed), key=lambda order: order.cost)
+        return replace(group, order=best)
+
+    def _orders(self, factors: Collection[int]) -> _Orders:
+        return _Orders([self._scopes[f] for f in sorted(factors)], self._sizes)
+
+
+def _told_apart(evidence: Sequence[Group], targets: Sequence[Group]) -> list[Group]:
+    """All groups, such that each part of the evidence is in one that counts for its probability, and is not joined by
+    itself where a group for targets has it, too."""
+    left = list(evidence)
+    found = []
+    for group in targets:
+        inside = [own for own in evidence if own.factors <= group.factors]
+        if inside and all(own in left for own in inside):
+            left = [own for own in left if own not in inside]
+            asked = group.asked.union(*(own.asked for own in inside))
+            group = replace(group, asked=asked, is_evidence=True)
+        found.append(group)
+    return [*(replace(group, is_evidence=True) for group in left), *found]
+
+
+def _cost(groups: Iterable[Group]) -> float:
+    return sum(group.order.cost for group in groups)
+
+
+def whole_cost(scopes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> float:
+    """Cells of all buckets of a greedy order of everything."""
+    having = [scope for scope in scopes if scope]
+    if not having:
+        return 0.0
+    order = _Orders(having, np.array(sizes, dtype=np.int64)).order(0)
+    return order.cost - CLIQUE_CELLS * len(order.order)
+
+
+class _Orders:
+    """Greedy orders of the variables of some scopes."""
+
+    def __init__(self, scopes: Sequence[tuple[int, ...]], sizes: NDArray[np.int64]) -> None:
+        own = sorted({v for scope in scopes for v in scope})
+        number = {v: i for i, v in enumerate(own)}
+        members = [0] * len(own)  # as bits
+        for scope in scopes:
+            every = 0
+            for v in scope:
+                every |= 1 << number[v]
+            for v in scope:
+                members[number[v]] |= every
+        nbytes = 8 * ((len(own) + 63) // 64)
+        rows = b"".join((bits & ~(1 << i)).to_bytes(nbytes, "little") for i, bits in enumerate(members))
+        self._adjacency = np.frombuffer(rows, dtype=np.uint64).reshape(len(own), -1)
+        self._variables = np.array(own, dtype=np.int64)
+        self._bits = np.log2(sizes[self._variables])
+
+    def order(self, seed: int) -> Order:
+        """The order of a seed: weighted min-fill and min-fill in turn, with noise after that."""
+        criterion = greedy.MIN_FILL if seed % 3 == 1 else greedy.WEIGHTED_MIN_FILL
+        factors = np.ones(len(self._bits))
+        if seed > 1:
+            factors = np.exp(NOISE * np.random.default_rng(seed).normal(size=len(self._bits)))
+        flag = current_flag()
+        order, _ = greedy.greedy_order(self._adjacency.copy(), self._bits, criterion, seed, factors, math.inf, flag)
+        sets = self._adjacency.copy()
+        greedy.separators_of(sets, order, flag)
+        look()
+        cells = np.exp2(greedy.joined_bits(sets, self._bits))
+        cost = float(cells.sum()) + CLIQUE_CELLS * len(order)
+        largest = float(cells.max(initial=0.0))
+        return Order(tuple(self._variables[order].tolist()), self._listed(sets, order), cost, largest)
+
+    def _listed(self, sets: NDArray[np.uint64], order: NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
+        """Variables of each bucket's separator, by elimination position."""
+        bits = np.unpackbits(sets[order].view(np.uint8), axis=1, bitorder="little")
+        buckets, members = np.nonzero(bits)
+        listed = self._variables[members].tolist()
+        ends = np.cumsum(np.bincount(buckets, minlength=len(order))).tolist()
+        return tuple(tuple(listed[first:last]) for first, last in pairwise([0, *ends]))

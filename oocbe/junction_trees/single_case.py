@@ -1,0 +1,242 @@
+"""One case whose evidence changes, answered the cheaper way: by the tree's rows, or by what is relevant to it alone.
+
+A tree that is small is made at once. One that is large is made when it is asked for, or has been worth it: questions
+about one case are often answered long before its rows are there (:mod:`oocbe.junction_trees.relevant`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.orders.primal_graph import MOST_VARIABLES
+from oocbe.junction_trees.batches import sweep_cases
+from oocbe.junction_trees.calibration import Calibration
+from oocbe.junction_trees.compiled import CompiledTree
+from oocbe.junction_trees.evidence import Cases
+from oocbe.junction_trees.relevant.answer import FACTOR_SECONDS, CaseAnswer
+from oocbe.junction_trees.relevant.case_by_case import answer_cases
+from oocbe.junction_trees.relevant.factors import written_out
+from oocbe.junction_trees.relevant.groups import whole_cost
+from oocbe.junction_trees.stored.answers import StoredCalibration
+from oocbe.junction_trees.stored.tree import StoredTree
+from oocbe.junction_trees.weights import weights_of
+from oocbe.kernels.choice import cuda_works
+from oocbe.model.problem import Problem
+
+Answered = TypeVar("Answered")
+
+LARGE_COST = float(1 << 24)
+"""Cells of all buckets of a first greedy order from which a tree is not made before it is asked for: a second or more
+then passes until its rows are there."""
+
+MAKING_SECONDS = 2e-7
+"""What making a tree takes for each of these cells, about."""
+
+SWEEP_SECONDS = 4e-9
+"""What a sweep for one case takes for each row, and each entry of a map, about."""
+
+LEAST_SECONDS = 0.02
+"""A sweep that takes no more is made without another look."""
+
+WORTHWHILE = 0.7
+"""Part of the time of a sweep up to which another way is taken: both are only thought to take so long."""
+
+
+def large_cost(problem: Problem) -> float | None:
+    """Cells of a problem's tree where there are so many that it waits until it is asked for; None where it does not.
+
+    Raises
+    ------
+    UnsupportedError : no tree can be made, see :func:`oocbe.junction_trees.weights.weights_of`.
+    """
+    scopes = [f.scope for f in problem.functions] + [c.scope for c in problem.constraints]
+    if problem.linear_constraints or not problem.variables or len(problem.variables) > MOST_VARIABLES:
+        return None
+    cost = whole_cost(scopes, problem.sizes)
+    if cost < LARGE_COST or written_out(problem) is None:
+        return None
+    weights_of(problem, range(len(problem.variables)), is_log=False)
+    return cost
+
+
+def making_seconds(cost: float) -> float:
+    """What making a tree is thought to take, from :func:`large_cost`."""
+    return MAKING_SECONDS * cost
+
+
+class SingleCase:
+    """The evidence of a case, and what follows from it.
+
+    Parameters
+    ----------
+    problem : of weights. memory : bytes that may be used.
+    make : makes the tree, where it is not made. backend : ``cpu``, ``cuda`` or ``auto``.
+    tree : if it is made. cost : see :func:`large_cost`, of a tree that is not.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        memory: int,
+        make: Callable[[], CompiledTree | StoredTree] | None,
+        backend: str,
+        tree: CompiledTree | StoredTree | None,
+        cost: float = 0.0,
+    ) -> None:
+        self._problem, self._memory, self._backend = problem, memory, backend
+        self._make, self._making = make, making_seconds(cost)
+        self._tree = tree
+        self._calibration: Calibration | StoredCalibration | None = None
+        self._known: dict[int, NDArray[np.float64]] = {}
+        self._told: dict[int, NDArray[np.float64]] = {}  # what the calibration knows
+        self._spent = 0.0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._answer: CaseAnswer | None = None
+        self._posteriors: dict[int, NDArray[np.float64]] = {}
+        self._asked = 0
+
+    @property
+    def made(self) -> CompiledTree | StoredTree | None:
+        """The tree, if it is made."""
+        return self._tree
+
+    @property
+    def tree(self) -> CompiledTree | StoredTree:
+        """The tree, which is made where it is not yet."""
+        if self._tree is None:
+            assert self._make is not None
+            self._tree = self._make()
+            self._make = None  # it may know who asks: a tree on disk goes with its object, not when circles are found
+        return self._tree
+
+    def change(self, v: int, likelihood: NDArray[np.float64] | None) -> None:
+        """Set what is known of a variable, float64 (domain size,), not all zero; None: nothing."""
+        before = self._known.get(v)
+        if likelihood is None:
+            if self._known.pop(v, None) is None:
+                return
+        elif before is not None and np.array_equal(before, likelihood):
+            return
+        else:
+            self._known[v] = likelihood
+        self._forget()
+
+    def calibration(self) -> Calibration | StoredCalibration | None:
+        """The tree's messages for the case; None where nothing has a weight whatever is observed."""
+        tree = self.tree
+        if not tree.is_possible:
+            return None
+        if self._calibration is None:
+            self._calibration = StoredCalibration(tree) if isinstance(tree, StoredTree) else Calibration(tree)
+        for v in self._told.keys() | self._known.keys():
+            self._calibration.change(v, self._known.get(v))
+        self._told = dict(self._known)
+        return self._calibration
+
+    @property
+    def log_evidence(self) -> float:
+        """Natural logarithm of the total weight of what agrees with what is known; -inf for none."""
+        if self._goes_alone(()):
+            assert self._answer is not None
+            return self._timed(lambda answer: answer.log_evidence(self._kernels))
+        calibration = self.calibration()
+        return -math.inf if calibration is None else calibration.log_evidence
+
+    def posteriors(self, targets: Sequence[int]) -> list[NDArray[np.float64]]:
+        """Probabilities of the values of some variables, float64 (domain size,) each; zeros where nothing agrees."""
+        missing = [v for v in targets if v not in self._posteriors]
+        if missing and self._goes_alone(missing):
+            # Who asks a second time will ask again: all the rest is then answered together.
+            every = [v for v in range(len(self._problem.variables)) if v not in self._posteriors]
+            asked = every if self._asked else missing
+            self._asked += 1
+            self._posteriors |= self._timed(lambda answer: answer.posteriors(asked, self._kernels))
+        elif missing:
+            calibration = self.calibration()
+            if calibration is None:
+                return [np.zeros(self._problem.sizes[v]) for v in targets]
+            return calibration.posteriors(targets)
+        return [self._posteriors[v].copy() for v in targets]
+
+    def sweep(self, cases: Cases, targets: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Posteriors of some variables, (cases, values of all of them), and logarithms of evidence, (cases,).
+
+        What is known of this case does not count.
+
+        Raises
+        ------
+        As :func:`oocbe.junction_trees.batches.sweep_cases`, and what making the tree raises.
+        """
+        if self._tree is None:
+            found = self._one_by_one(cases, targets)
+            if found is not None:
+                return found
+        return sweep_cases(self.tree, cases, targets, self._backend)
+
+    def _one_by_one(
+        self, cases: Cases, targets: Sequence[int]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Answers without the tree; None where making it is thought to take no longer."""
+        factors = written_out(self._problem)
+        assert factors is not None
+        begin = time.perf_counter()
+        found = answer_cases(factors, cases, targets, self._making - self._spent, self._memory, self._kernels)
+        self._spent += time.perf_counter() - begin
+        return found
+
+    def _goes_alone(self, asked: Sequence[int]) -> bool:
+        """Whether the case is answered without the tree's rows."""
+        tree = self._tree
+        if isinstance(tree, StoredTree) or (tree is not None and not self._is_slow(tree)):
+            return False
+        if self._answer is None:
+            self._answer = self._answer_to(self._known)
+        if not asked and self._answer.is_known:
+            return True
+        seconds = self._answer.seconds(asked, self._memory)
+        if tree is None:
+            return self._spent + seconds <= self._making
+        return seconds <= WORTHWHILE * SWEEP_SECONDS * tree.work
+
+    def _is_slow(self, tree: CompiledTree) -> bool:
+        """Whether a sweep over the rows takes so long that another way is worth a look."""
+        seconds = SWEEP_SECONDS * tree.work
+        if seconds < LEAST_SECONDS or tree.is_log or not tree.is_possible or self._is_calibrated:
+            return False
+        parts = len(self._problem.functions) + len(self._problem.constraints)
+        return FACTOR_SECONDS * parts < WORTHWHILE * seconds and written_out(self._problem) is not None
+
+    @property
+    def _is_calibrated(self) -> bool:
+        """Whether the tree's messages are those of this case."""
+        told, known = self._told, self._known
+        return self._calibration is not None and told.keys() == known.keys() and all(told[v] is known[v] for v in told)
+
+    def _answer_to(self, known: Mapping[int, NDArray[np.float64]]) -> CaseAnswer:
+        factors = written_out(self._problem)
+        assert factors is not None
+        return CaseAnswer(factors, known)
+
+    @property
+    def _kernels(self) -> str:
+        """Where large cliques are joined."""
+        if self._backend == "auto":
+            return "cuda" if cuda_works(wanted=False) else "cpu"
+        return self._backend
+
+    def _timed(self, ask: Callable[[CaseAnswer], Answered]) -> Answered:
+        """What an answer says, whose time counts for the tree that is not made."""
+        assert self._answer is not None
+        begin = time.perf_counter()
+        try:
+            return ask(self._answer)
+        finally:
+            self._spent += time.perf_counter() - begin

@@ -1,0 +1,144 @@
+"""One numbering of the variables of several tables: greatest integers, or labels.
+
+Greatest integers come from the statistics of row groups where Parquet has these, labels from one pass over the columns
+that have some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from oocbe.errors import ModelError, ResourceError
+from oocbe.settings.machine import default_memory_limit
+from oocbe.settings.option_values import parse_bytes
+from oocbe.tables.arrow import check_label_type, dates_as_text, label_type, pyarrow
+from oocbe.tables.columns import LARGEST_LABELS, Domain, check_scope
+from oocbe.tables.layout import Label
+from oocbe.tables.parquet_source import ColumnSource, check_renamed, source_of
+
+LABEL_BYTES = 100
+"""Bytes that a label takes beside its text: in Python, in a dictionary, in Arrow."""
+
+
+def common_domains(
+    *sources: Any,
+    values: str = "value",
+    scope: Sequence[str] | None = None,
+    rename: Mapping[str, str] | None = None,
+    drop_nulls: bool = False,
+    memory: int | str | None = None,
+) -> dict[str, Domain]:
+    """One numbering of the variables of several tables, so that these can be joined.
+
+    Parameters
+    ----------
+    sources : Parquet files or folders of them, by path; or what offers Arrow's interface (data frames, Arrow tables).
+    values : name of the column of values. scope : columns that are variables; None: all others.
+    rename : name of a column to what it is called here, in all sources that have it: ``{"date": "day"}``.
+    drop_nulls : whether rows in which something is missing count for nothing; otherwise they are refused.
+    memory : limit in bytes (or text such as ``2GiB``) on labels; None: 80 % of what there is.
+
+    Returns
+    -------
+    Variable to domain: a number of values, for integers from 0 on, or labels, in the order of their numbers.
+
+    Raises
+    ------
+    ModelError : a column is not there, has missing entries, or is text in one table and integers in another.
+    ResourceError : labels need more memory. UsageError : a source that cannot be read, or pyarrow is missing.
+    FormatError : a file that is no Parquet.
+    """
+    limit = limit_of(memory)
+    found = [source_of(given, rename, drop_nulls) for given in sources]
+    check_renamed(rename, found)
+    for name in scope or ():
+        if not any(name in source.columns for source in found):
+            there = ", ".join(dict.fromkeys(column for source in found for column in source.columns))
+            raise ModelError(f"column {name!r} is in no table; there are: {there}")
+    domains: dict[str, Domain] = {}
+    for source in found:
+        wanted = None if scope is None else [name for name in scope if name in source.columns]
+        for name in check_scope(source.names, values, wanted, source.what):
+            domains[name] = domain_in(source, name, limit, domains.get(name))
+    return {name: domain or 1 for name, domain in domains.items()}  # a domain has a value at least
+
+
+def limit_of(memory: int | str | None) -> int:
+    """A limit in bytes; None: 80 % of what there is."""
+    limit = parse_bytes("memory", memory)
+    return default_memory_limit() if limit is None else limit
+
+
+def domain_in(source: ColumnSource, name: str, memory: int, before: Domain | None = None) -> Domain:
+    """Domain of one column, together with one known from elsewhere; no labels where no table has a row.
+
+    Raises
+    ------
+    ModelError : entries are missing, or of a type that labels cannot have. ResourceError : labels exceed the memory.
+    """
+    types = pyarrow().types
+    what, kind = source.what, source.type_of(name)
+    if not types.is_integer(kind):
+        labels = kind.value_type if types.is_dictionary(kind) else kind
+        check_label_type(name, labels, what)
+        if isinstance(before, int):
+            raise ModelError(f"{what}: column {name} is of type {kind}, and integers in another table")
+        if before is not None and any(type(label) is not label_type(labels) for label in before):
+            raise ModelError(f"{what}: column {name} is of type {kind}, and has other labels in another table")
+    elif before is None or isinstance(before, int):
+        low, high = _integers(source, name)
+        if low >= 0 and high < 1 << 62:
+            return max(high + 1, before or 1)
+        if before is not None:
+            raise ModelError(
+                f"{what}: column {name} has integers from {low}, and those of another table begin at 0; give the "
+                "domain's labels for both"
+            )
+    elif not all(type(label) is int for label in before):
+        raise ModelError(f"{what}: column {name} is of type {kind}, and has other labels in another table")
+    known = () if before is None or isinstance(before, int) else before
+    return _labels_in(source, name, memory, known)
+
+
+def _pieces(source: ColumnSource, name: str) -> Iterator[Any]:
+    """One column, array by array."""
+    for batch in source.batches([name]):
+        yield dates_as_text(name, batch.column(0), source.what)
+
+
+def _integers(source: ColumnSource, name: str) -> tuple[int, int]:
+    """Least (or 0) and greatest integer of a column, by statistics where there are any."""
+    import pyarrow.compute as compute
+
+    found = source.statistics(name)
+    if found is not None:
+        return found
+    low, high = 0, 0
+    for data in _pieces(source, name):
+        edges = compute.min_max(data).as_py()
+        low, high = min(low, edges["min"]), max(high, edges["max"])
+    return low, high
+
+
+def _labels_in(source: ColumnSource, name: str, memory: int, before: Sequence[Label]) -> tuple[Label, ...]:
+    """Labels known before, and those of a column behind them: of dictionaries in their order, all others ascending."""
+    import pyarrow.compute as compute
+
+    seen: dict[Any, None] = dict.fromkeys(before)
+    first, nbytes, in_order = len(seen), 0, False
+    for data in _pieces(source, name):
+        in_order = hasattr(data, "dictionary")
+        different = data.dictionary if in_order else compute.unique(data)
+        known = len(seen)
+        seen.update(dict.fromkeys(different.to_pylist()))
+        if len(seen) > known:
+            nbytes += (len(seen) - known) * LABEL_BYTES + different.nbytes
+        if nbytes > memory // 2 or len(seen) > LARGEST_LABELS:
+            raise ResourceError(
+                f"{source.what}: column {name} has more than {known:,} labels; {nbytes:,} bytes would have to be in "
+                f"memory; number them as integers before, or raise the limit of {memory:,} bytes"
+            )
+    seen.pop(None, None)  # of a dictionary, of which no row uses it
+    labels = list(seen)
+    return tuple(labels if in_order else [*labels[:first], *sorted(labels[first:])])

@@ -1,0 +1,274 @@
+"""Where columns are read from: Parquet files of any size, batch by batch, or an Arrow table; renamed on the way.
+
+A table's variables may have other names than the file's columns, and rows with missing entries may be left out: both
+are seen to here, so that whoever reads a source knows nothing of either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from oocbe.errors import FormatError, ModelError, UsageError
+from oocbe.system.deadline import look
+from oocbe.tables.arrow import arrow_table, pyarrow, refuse_nulls
+
+Source: TypeAlias = str | Path | Sequence[str | Path]
+"""A Parquet file, a folder of such files (partitions as folders ``name=value`` are columns), or several files."""
+
+BATCH_ROWS = 1 << 20
+"""Most rows that are read at a time."""
+
+BUFFER_BYTES = 1 << 20
+"""Of the stream that a column is read by; without, Arrow holds whole row groups, which may be as large as the file."""
+
+
+class Columns(Protocol):
+    """Columns by the names that the data have for them."""
+
+    @property
+    def what(self) -> str:
+        """Where they are, for messages."""
+
+    @property
+    def schema(self) -> Any:
+        """Names and types, a pyarrow.Schema."""
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """Record batches of some columns, in that order, at most so many rows each where they are stored."""
+
+    def table(self, columns: Sequence[str]) -> Any:
+        """Some columns as a pyarrow.Table."""
+
+    def metadata(self) -> Iterable[Any] | None:
+        """Metadata of each Parquet file; None where there are none."""
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A pyarrow.Table."""
+
+    data: Any
+    what: str = "Arrow table"
+
+    @property
+    def schema(self) -> Any:
+        return self.data.schema
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        yield from self.table(columns).to_batches()
+
+    def table(self, columns: Sequence[str]) -> Any:
+        return self.data.select(columns)
+
+    def metadata(self) -> Iterable[Any] | None:
+        return None
+
+
+@dataclass(frozen=True)
+class _File:
+    """One Parquet file. Arrow's datasets read it as well, in three times the processor time, and import pandas."""
+
+    what: str
+    schema: Any
+
+    @classmethod
+    def opened(cls, path: str) -> _File:
+        with cls._reader(path) as reader:
+            return cls(path, reader.schema_arrow)
+
+    @staticmethod
+    def _reader(path: str) -> Any:
+        import pyarrow.parquet as files
+
+        return files.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False)
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        with self._reader(self.what) as reader:
+            for batch in reader.iter_batches(batch_size=rows, columns=list(columns)):
+                yield batch.select(columns)
+
+    def table(self, columns: Sequence[str]) -> Any:
+        with self._reader(self.what) as reader:
+            return reader.read(columns=list(columns)).select(columns)
+
+    def metadata(self) -> Iterable[Any] | None:
+        with self._reader(self.what) as reader:
+            return [reader.metadata]
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Several Parquet files, or a folder of them, as one pyarrow dataset."""
+
+    data: Any
+
+    @property
+    def what(self) -> str:
+        names = self.data.files
+        return str(names[0]) if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+    @property
+    def schema(self) -> Any:
+        return self.data.schema
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        import pyarrow.dataset as datasets
+
+        options = datasets.ParquetFragmentScanOptions(
+            use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False
+        )
+        scanner = self.data.scanner(
+            columns=list(columns),
+            batch_size=rows,
+            batch_readahead=1,
+            fragment_readahead=1,
+            fragment_scan_options=options,
+        )
+        yield from scanner.to_batches()
+
+    def table(self, columns: Sequence[str]) -> Any:
+        return self.data.to_table(columns=list(columns))
+
+    def metadata(self) -> Iterable[Any] | None:
+        return (fragment.metadata for fragment in self.data.get_fragments())
+
+
+@dataclass(frozen=True)
+class ColumnSource:
+    """Columns of some data by the names that they have in a table.
+
+    Attributes
+    ----------
+    data : the columns.
+    columns : name of each here to that in the data, in the data's order.
+    drop_nulls : whether rows in which something is missing are left out; otherwise they are refused.
+    """
+
+    data: Columns
+    columns: dict[str, str]
+    drop_nulls: bool = False
+
+    @property
+    def what(self) -> str:
+        """Where it is, for messages."""
+        return self.data.what
+
+    @property
+    def names(self) -> list[str]:
+        """What the columns are called here."""
+        return list(self.columns)
+
+    def type_of(self, name: str) -> Any:
+        """Arrow's type of a column."""
+        return self.data.schema.field(self.columns[name]).type
+
+    def batches(self, names: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Any]:
+        """Record batches of some columns, at most so many rows each where they are stored, in order.
+
+        Raises
+        ------
+        FormatError : damaged Parquet. ModelError : an entry is missing, unless such rows are left out.
+        """
+        first = 0
+        batches = self.data.batches([self.columns[name] for name in names], rows)
+        while True:
+            look()
+            with _damaged(self.what):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            if any(column.null_count for column in batch.columns):
+                if not self.drop_nulls:
+                    for name, column in zip(names, batch.columns, strict=True):
+                        refuse_nulls(name, column, self.what, first)
+                batch = batch.drop_null()
+            if batch.num_rows:
+                yield batch
+            first += batch.num_rows
+
+    def whole(self, names: Sequence[str]) -> Any:
+        """All rows of some columns as a pyarrow.Table; errors as for :meth:`batches`."""
+        with _damaged(self.what):
+            table = self.data.table([self.columns[name] for name in names]).rename_columns(list(names))
+        return table.drop_null() if self.drop_nulls else table
+
+    def statistics(self, name: str) -> tuple[int, int] | None:
+        """Least (or 0) and greatest integer of a column by statistics of all row groups; None where one has none."""
+        low, high = 0, 0
+        files = self.data.metadata()
+        for metadata in () if files is None else files:
+            places = range(metadata.num_columns)
+            column = next((c for c in places if metadata.schema.column(c).path == self.columns[name]), None)
+            if column is None:
+                return None
+            for group in range(metadata.num_row_groups):
+                part = metadata.row_group(group)
+                found = part.column(column).statistics
+                if not part.num_rows:
+                    continue
+                if found is None or not found.has_min_max or type(found.min) is not int:
+                    return None
+                low, high = min(low, found.min), max(high, found.max)
+        return None if files is None else (low, high)
+
+
+def source_of(given: Any, rename: Mapping[str, str] | None = None, drop_nulls: bool = False) -> ColumnSource:
+    """Columns of Parquet, by path, or of what offers Arrow's interface.
+
+    rename : column of the data to what it is called here; columns that are not there do no harm.
+
+    Raises
+    ------
+    UsageError : there is no such file, or an object that offers no such interface. FormatError : a file that is no
+        Parquet. ModelError : two columns get one name.
+    """
+    data: Columns = _stored(given) if isinstance(given, str | Path | list | tuple) else _Held(arrow_table(given))
+    columns: dict[str, str] = {}
+    for column in data.schema.names:
+        name = (rename or {}).get(column, column)
+        if name in columns:
+            raise ModelError(f"{data.what}: two columns are called {name!r}; rename one of them (rename)")
+        columns[name] = column
+    return ColumnSource(data, columns, drop_nulls)
+
+
+def check_renamed(rename: Mapping[str, str] | None, sources: Sequence[ColumnSource]) -> None:
+    """Refuse (ModelError) to rename a column that no source has, unless one is called as wanted there already."""
+    for column, name in (rename or {}).items():
+        if not any(column in source.data.schema.names or name in source.columns for source in sources):
+            there = ", ".join(dict.fromkeys(name for source in sources for name in source.data.schema.names))
+            raise ModelError(f"{sources[0].what}: there is no column {column!r} to be renamed; there are: {there}")
+
+
+def _stored(source: Source) -> Columns:
+    """Parquet; UsageError where there is none, FormatError where a file is none."""
+    arrow = pyarrow()
+    several = not isinstance(source, str | Path)
+    given: Any = str(source) if isinstance(source, str | Path) else [str(path) for path in source]
+    try:
+        if isinstance(given, str) and Path(given).is_file():
+            return _File.opened(given)
+        import pyarrow.dataset as datasets
+
+        # Above files that are named are their user's folders: "run=3" is no column of them.
+        found = datasets.dataset(given, format="parquet", partitioning=None if several else "hive")
+        if not found.files:
+            raise UsageError(f"{source}: no Parquet file is in this folder")
+        return _Files(found)
+    except FileNotFoundError:
+        raise UsageError(f"{source}: cannot be read: there is no such file or folder") from None
+    except (arrow.ArrowInvalid, arrow.ArrowTypeError, OSError) as error:
+        raise FormatError(str(source), None, f"no Parquet, or damaged ({error})") from None
+
+
+@contextmanager
+def _damaged(what: str) -> Iterator[None]:
+    """Name the data that Arrow does not read."""
+    try:
+        yield
+    except (pyarrow().ArrowInvalid, OSError) as error:
+        raise FormatError(what, None, f"damaged Parquet ({error})") from None

@@ -1,0 +1,273 @@
+"""Single cases without rows: what is relevant to them, as complete tables, against enumeration and the tree's rows."""
+
+import math
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.junction_trees import batches, single_case
+from oocbe.junction_trees.relevance import components, relevant
+from oocbe.junction_trees.relevant import answer, complete_tree, groups
+from oocbe.junction_trees.relevant.factors import factors_of_case, written_out
+from oocbe.junction_trees.tree import JunctionTree
+from tests.helpers.small_networks import enumerated, random_network, random_product, summed
+from tests.junction_trees.test_small_trees import CLOSE, random_evidence
+
+
+@pytest.fixture
+def waiting(monkeypatch):
+    """Trees are not made before they are needed, and targets are put into groups however little that saves."""
+
+    def refuse(*arguments, **settings):
+        raise AssertionError("a tree was made")
+
+    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
+    monkeypatch.setattr(single_case, "MAKING_SECONDS", math.inf)
+    monkeypatch.setattr(groups, "GROUP_SECONDS", 0.0)
+    monkeypatch.setattr("oocbe.junction_trees.tree.make_or_store", refuse)
+
+
+@pytest.mark.parametrize("in_logarithms", [False, True])
+@pytest.mark.parametrize("seed", range(30))
+def test_everything_equals_enumeration(seed, in_logarithms, waiting, monkeypatch):
+    random = np.random.default_rng(seed)
+    problem = random_product(random) if seed % 2 else random_network(random, variables=9)
+    if in_logarithms:
+        monkeypatch.setattr(complete_tree, "LEAST_PRODUCT", math.inf)
+    if seed % 3 == 0:
+        monkeypatch.setattr(groups, "CLIQUE_CELLS", 0.0)  # or all are merged
+    tree = JunctionTree(problem)
+    for _ in range(4):
+        values, soft, known = random_evidence(random, problem)
+        weights = enumerated(problem, known)
+        total = weights.sum()
+        tree.retract()
+        tree.observe(values, likelihood=soft)
+        batch = tree.batch([values, {}], likelihood={n: np.stack([x, np.ones_like(x)]) for n, x in soft.items()})
+        if random.random() < 0.5:
+            tree.calibrate()
+        if total == 0:
+            assert tree.log_evidence == batch.log_evidence[0] == -math.inf
+            assert batch.status[0] == "impossible"
+            assert all((tree.marginal(v.name) == 0).all() for v in problem.variables)
+            continue
+        for v, variable in enumerate(problem.variables):
+            np.testing.assert_allclose(tree.marginal(variable.name), summed(weights, [v]), **CLOSE)
+            np.testing.assert_allclose(batch.marginals[variable.name][0], tree.marginal(variable.name), **CLOSE)
+        assert tree.log_evidence == pytest.approx(math.log(total), rel=1e-12, abs=1e-13)
+        assert batch.log_evidence[0] == pytest.approx(tree.log_evidence, rel=1e-12, abs=1e-13)
+        some = random.permutation(len(problem.sizes))[:3].tolist()
+        joint = tree.marginal(*(problem.variables[v].name for v in some))
+        np.testing.assert_allclose(joint, summed(weights, some), **CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_part_of_the_evidence_counts_once(seed, monkeypatch):
+    """Whatever is asked beside it: groups for targets have parts of the evidence, too, or the same part twice."""
+    random = np.random.default_rng(50 + seed)
+    monkeypatch.setattr(groups, "GROUP_SECONDS", 0.0)
+    monkeypatch.setattr(groups, "CLIQUE_CELLS", float(random.choice([0.0, 20.0])))
+    problem = random_network(random, variables=10, zeros=0.2)
+    _, _, known = random_evidence(random, problem)
+    weights = enumerated(problem, known)
+    if weights.sum() == 0:
+        return
+    own = answer.CaseAnswer(written_out(problem), known)
+    for count in range(len(problem.sizes)):
+        asked = random.choice(len(problem.sizes), count, replace=False).tolist()
+        found = own.posteriors(asked, "cpu")
+        for v in asked:
+            np.testing.assert_allclose(found[v], summed(weights, [v]), **CLOSE)
+        fresh = answer.CaseAnswer(written_out(problem), known)
+        fresh.posteriors(asked, "cpu")
+        assert fresh.log_evidence("cpu") == pytest.approx(math.log(weights.sum()), rel=1e-12, abs=1e-13)
+
+
+def test_products_too_small_for_floats_are_found_in_logarithms(waiting):
+    """Each second variable of a chain is seen; those between have 1e-300 times 1e-120, or 1."""
+    count = 40
+    variables = tuple(oocbe.Variable(f"x{i}", 2) for i in range(count))
+    functions = [oocbe.Function.from_array((i, i + 1), [[1e-300, 1.0], [1e-180, 1e-190]]) for i in range(count - 1)]
+    tree = JunctionTree(oocbe.Problem(variables, tuple(functions), semiring=oocbe.SUM_PRODUCT))
+    tree.observe({f"x{i}": 0 for i in range(0, count, 2)})
+    assert tree.log_evidence == pytest.approx((count // 2 - 1) * math.log(1e-180), rel=1e-12)
+    np.testing.assert_allclose(tree.marginal("x3"), [0, 1], atol=1e-15)
+
+
+def test_barren_variables_go_in_turn():
+    scopes = [(0,), (0, 1), (1, 2), (2, 3), (1, 4)]
+    children = [0, 1, 2, 3, 4]
+    sums = lambda f, v: children[f] == v  # noqa: E731
+    left, gone = relevant(scopes, range(5), {2}, sums)
+    assert left == {0, 1, 2}
+    assert sorted(gone) == [3, 4]
+    assert relevant(scopes, range(5), (), sums)[0] == set()
+    assert relevant(scopes, range(5), (), lambda f, v: f != 3 and children[f] == v)[0] == {0, 1, 2, 3}
+    assert sorted(map(sorted, components([(0, 1), (2,), (1, 3), (4, 2)], range(4)))) == [[0, 2], [1, 3]]
+
+
+def test_values_without_a_weight_go_before_anything_is_joined():
+    variables = tuple(oocbe.Variable(name, 3) for name in "abc")
+    copy = np.eye(3)
+    functions = (
+        oocbe.Function.from_array((0,), [0.5, 0.5, 0.0], infeasible=0),
+        oocbe.Function.from_array((0, 1), copy, infeasible=0),
+        oocbe.Function.from_array((1, 2), copy[::-1], infeasible=0),
+    )
+    problem = oocbe.Problem(variables, functions, semiring=oocbe.SUM_PRODUCT)
+    case = factors_of_case(written_out(problem), {2: np.array([1.0, 1.0, 0.0])})
+    assert [kept.tolist() for kept in case.kept] == [[1], [1], [1]]
+    assert case.logarithm == pytest.approx(math.log(0.5))
+    assert factors_of_case(written_out(problem), {2: np.array([1.0, 0.0, 0.0])}) is None
+
+
+def test_a_large_network_answers_before_its_tree_is_made(waiting):
+    """Parents of one child, whose tree has 2^31 cells; without evidence below it each target needs a few variables."""
+    random = np.random.default_rng(3)
+    layers, width = 4, 24
+    variables = tuple(oocbe.Variable(f"x{i}", 2) for i in range(layers * width))
+    functions = []
+    for i in range(layers * width):
+        layer = i // width
+        parents = () if layer == 0 else tuple((layer - 1) * width + (i + d) % width for d in (0, 7))
+        ones = random.integers(1, 16, [2] * len(parents)) / 16
+        functions.append(oocbe.Function.from_array((*parents, i), np.stack([ones, 1 - ones], axis=-1)))
+    problem = oocbe.Problem(variables, tuple(functions), semiring=oocbe.SUM_PRODUCT)
+    tree = JunctionTree(problem)
+    tree.calibrate()
+    assert tree.log_evidence == pytest.approx(0.0, abs=1e-13)
+    first = [tree.marginal(f"x{i}")[0] for i in range(width)]
+    np.testing.assert_allclose(first, [functions[i].values[0] for i in range(width)], **CLOSE)
+    own = np.array(first)[[0, 7]]
+    table = functions[width].values.reshape(2, 2, 2)[:, :, 0]
+    expected = np.array([own[0], 1 - own[0]]) @ table @ np.array([own[1], 1 - own[1]])
+    assert tree.marginal(f"x{width}")[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_tree_is_made_once_it_is_asked_for(monkeypatch):
+    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
+    problem = random_network(np.random.default_rng(4))
+    tree = JunctionTree(problem)
+    assert "made when it is needed" in repr(tree)
+    assert tree.rows == JunctionTree(problem, order_seconds=0).rows
+    assert "cliques" in repr(tree)
+
+
+def test_many_questions_make_the_tree_after_all(monkeypatch):
+    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
+    monkeypatch.setattr(single_case, "MAKING_SECONDS", 1.0)  # for each cell
+    problem = random_network(np.random.default_rng(6), zeros=0)
+    tree = JunctionTree(problem)
+    tree.observe({"v0": 0})
+    before = tree.marginal("v3")
+    assert tree._case.made is None
+    tree._case._making = 0.0
+    tree.observe({"v0": 1})
+    tree.observe({"v0": 0})
+    np.testing.assert_allclose(tree.marginal("v3"), before, **CLOSE)
+    assert tree._case.made is not None
+
+
+def test_what_no_tree_can_be_made_of_is_refused_at_once(monkeypatch):
+    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
+    problem = oocbe.Problem(
+        (oocbe.Variable("a", 2),), (oocbe.Function.from_array((0,), [-1.0, 2.0]),), semiring=oocbe.SUM_PRODUCT
+    )
+    with pytest.raises(oocbe.UnsupportedError, match="negative"):
+        JunctionTree(problem)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_passes_shared_by_threads_and_kernels_for_many_cells_agree_with_sums(seed, monkeypatch):
+    """Whatever way a clique goes, and wherever its tables lie along the inner loop."""
+    random = np.random.default_rng(seed)
+    monkeypatch.setattr(complete_tree, "SMALL_CELLS", 0 if seed % 2 else 1 << 15)
+    monkeypatch.setattr(complete_tree, "SHARED_CELLS", 1)
+    monkeypatch.setenv("OOCBE_THREADS", "3")
+    sizes = [int(n) for n in random.integers(2, 6, 6)]
+    variables = tuple(oocbe.Variable(f"x{i}", size) for i, size in enumerate(sizes))
+    functions, whole = [], np.ones(sizes)
+    for _ in range(5):
+        scope = random.choice(6, int(random.integers(1, 5)), replace=False).tolist()
+        values = random.random([sizes[v] for v in scope])
+        functions.append(oocbe.Function.from_array(scope, values))
+        order = np.argsort(scope)
+        whole = whole * values.transpose(order).reshape([sizes[v] if v in scope else 1 for v in range(6)])
+    functions.append(oocbe.Function.from_array(range(6), random.random(sizes)))
+    whole = whole * functions[-1].values.reshape(sizes)
+    problem = oocbe.Problem(variables, tuple(functions), semiring=oocbe.SUM_PRODUCT)
+    own = answer.CaseAnswer(written_out(problem), {})
+    found = own.posteriors(range(6), "cpu")
+    for v in range(6):
+        sums = whole.sum(axis=tuple(axis for axis in range(6) if axis != v))
+        np.testing.assert_allclose(found[v], sums / sums.sum(), rtol=1e-12)
+    assert own.log_evidence("cpu") == pytest.approx(math.log(whole.sum()), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_task_takes_the_same_way(seed, monkeypatch):
+    random = np.random.default_rng(seed)
+    problem = random_product(random) if seed % 2 else random_network(random, variables=9)
+    total = enumerated(problem)
+    known = oocbe.marginals(problem, backend="cpu")
+    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
+    monkeypatch.setattr(single_case, "MAKING_SECONDS", math.inf)
+    found = oocbe.marginals(problem, backend="cpu")
+    assert found.status == known.status
+    assert found.value == pytest.approx(known.value, rel=1e-12, abs=1e-13)
+    assert sorted(found.order) == sorted(known.order)
+    if total.sum():
+        for v, own in enumerate(found.marginals):
+            np.testing.assert_allclose(own, summed(total, [v]), **CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_cases_of_small_groups_are_answered_beside_a_tree(seed, monkeypatch):
+    monkeypatch.setattr(batches, "LEAST_ALONE", 0.0)
+    monkeypatch.setattr(batches, "SECONDS_OF_WORK", 1.0)
+    monkeypatch.setattr(batches, "ALONE_TIMES", 1e9)
+    random = np.random.default_rng(seed)
+    problem = random_product(random) if seed % 2 else random_network(random, variables=8)
+    tree = JunctionTree(problem, order_seconds=0)
+    cases = [random_evidence(random, problem)[0] for _ in range(6)]
+    alone = tree.batch(cases)
+    monkeypatch.setattr(batches, "LEAST_ALONE", math.inf)
+    swept = tree.batch(cases)
+    assert alone.status.tolist() == swept.status.tolist()
+    np.testing.assert_allclose(alone.log_evidence, swept.log_evidence, rtol=1e-12, atol=1e-13)
+    for name, own in alone.marginals.items():
+        np.testing.assert_allclose(own, swept.marginals[name], **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("factor", "semiring", "log_evidence"),
+    [
+        ([[0.0, -1.0], [-1000.0, -1001.0]], oocbe.LOG_SUM_EXP, -1000.0 + math.log1p(math.exp(-1.0))),
+        ([[1000.0, 999.0], [998.0, 1000.5]], oocbe.LOG_SUM_EXP, 1000.5 + math.log1p(math.exp(-2.5))),
+        ([[1e300, 1e300], [1e-300, 1e-300]], oocbe.SUM_PRODUCT, math.log(2e-300)),
+    ],
+)
+def test_weights_too_far_apart_for_floats_are_no_zeros(factor, semiring, log_evidence, monkeypatch):
+    monkeypatch.setattr(single_case, "LARGE_COST", 0.0)
+    variables = tuple(oocbe.Variable(name, 2) for name in "ab")
+    problem = oocbe.Problem(variables, (oocbe.Function.from_array((0, 1), factor),), semiring=semiring)
+    tree = JunctionTree(problem)
+    tree.observe({"a": 1})
+    assert tree.log_evidence == pytest.approx(log_evidence, rel=1e-12)
+    weights = np.array(factor[1]) - factor[1][0] if semiring == oocbe.LOG_SUM_EXP else np.log([1.0, 1.0])
+    np.testing.assert_allclose(tree.marginal("b"), np.exp(weights) / np.exp(weights).sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1000, -1000])
+def test_marginals_of_costs_far_apart(scale):
+    """Each pair of 8 variables costs or saves 1000 where they agree."""
+    variables = tuple(oocbe.Variable(f"x{i}", 2) for i in range(8))
+    pairs = [(i, j) for i in range(8) for j in range(i)]
+    functions = tuple(oocbe.Function.from_array(pair, np.diag([scale, scale])) for pair in pairs)
+    problem = oocbe.Problem(variables, functions)
+    found = oocbe.marginals(problem)
+    assert found.status != "infeasible"
+    assert found.value == pytest.approx(oocbe.log_partition(problem).value, rel=1e-12)
+    for marginal in found.marginals.values() if isinstance(found.marginals, dict) else found.marginals:
+        np.testing.assert_allclose(marginal, [0.5, 0.5], rtol=1e-9)

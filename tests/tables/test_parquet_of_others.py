@@ -1,0 +1,202 @@
+"""Parquet that was not written for a join: other names, nulls, keys that occur again; and outputs that are replaced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oocbe
+from oocbe.errors import ModelError, UsageError
+
+arrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+SHOPS, DAYS = ("b", "a", "c"), (0, 1, 2)
+SALES = st.lists(
+    st.tuples(st.sampled_from([*SHOPS, None]), st.sampled_from([*DAYS, None]), st.sampled_from([-3, 0, 5, None])),
+    max_size=12,
+)
+RENTS = st.lists(
+    st.tuples(st.sampled_from([*SHOPS, None]), st.sampled_from([*DAYS, None]), st.sampled_from([-2, 1, None])),
+    max_size=8,
+)
+MEANINGS = {oocbe.MAX_SUM: (max, sum), oocbe.MIN_SUM: (min, sum), oocbe.SUM_PRODUCT: (sum, np.prod)}
+"""How values of one key are combined, and those of rows that meet."""
+
+
+@settings(max_examples=60)
+@given(SALES, RENTS, st.sampled_from(list(MEANINGS)), st.sampled_from([1, 3, None]))
+def test_a_join_is_that_of_sql_with_other_names_nulls_and_repeated_keys(sales, rents, semiring, piece_rows):
+    """Every row meets every other one with its key; rows with nulls meet none; what has one key is combined."""
+    combine, meet = MEANINGS[semiring]
+    expected: dict[str, list[int]] = {}
+    for shop, day, gain in sales:
+        for own in rents if None not in (shop, day, gain) else ():
+            if own[:2] == (shop, day) and own[2] is not None:
+                expected.setdefault(shop, []).append(meet([abs(gain), abs(own[2])]))
+    with TemporaryDirectory() as name:
+        folder, kinds = Path(name), {"shop": arrow.string(), "day": arrow.int8(), "gain": arrow.int32()}
+        for file, rows, names in (
+            ("sales", sales, ["shop", "day", "gain"]),
+            ("rents", rents, ["place", "day", "rent"]),
+        ):
+            columns = list(zip(*rows, strict=True)) or [(), (), ()]
+            values = [None if value is None else abs(value) for value in columns[2]]
+            arrays = [
+                arrow.array(column, type=kind)
+                for column, kind in zip((*columns[:2], values), kinds.values(), strict=True)
+            ]
+            parquet.write_table(arrow.table(arrays, names=names), folder / f"{file}.parquet", row_group_size=4)
+        files, rename = [folder / "sales.parquet", folder / "rents.parquet"], {"place": "shop", "rent": "gain"}
+        domains = oocbe.common_domains(*files, values="gain", rename=rename, drop_nulls=True)
+        one, two = (
+            oocbe.StoredTable.from_parquet(
+                file, file.with_suffix(""), "gain", rename=renamed, domains=domains, semiring=semiring,
+                drop_nulls=True, duplicates=True, chunk_rows=3,
+            )
+            for file, renamed in zip(files, (None, rename), strict=True)
+        )  # fmt: skip
+        found = oocbe.join_maximise(one, two, "day", output=folder / "joined", piece_rows=piece_rows, scratch=folder)
+        rows = parquet.read_table(found.to_parquet(folder / "joined.parquet", "gain")).to_pylist()
+        assert {row["shop"]: row["gain"] for row in rows} == {shop: combine(all_) for shop, all_ in expected.items()}
+        assert len(rows) == len(expected)
+        once = oocbe.maximise(one, [], output=folder / "once", piece_rows=piece_rows, scratch=folder)
+        assert once.rows == len({row[:2] for row in sales if None not in row})
+
+
+def test_rows_of_one_key_are_combined_where_nothing_is_eliminated_and_refused_one_by_one(tmp_path):
+    rows = {"a": {"x": [1, 0, 1], "y": [0, 0, 0], "value": [5, 1, 7]}, "b": {"x": [1, 0, 1], "value": [2, 3, 1]}}
+    for name, columns in rows.items():
+        parquet.write_table(arrow.table(columns), tmp_path / name)
+    domains = oocbe.common_domains(*(tmp_path / name for name in rows))
+    for semiring, sums in ((oocbe.MAX_SUM, {0: 4, 1: 9}), (oocbe.SUM_PRODUCT, {0: 3, 1: 36})):
+        one, two = (
+            oocbe.StoredTable.from_parquet(
+                tmp_path / name, tmp_path / f"{name}.t", domains=domains, semiring=semiring, duplicates=True,
+                overwrite=True,
+            )
+            for name in rows
+        )  # fmt: skip
+        joined = oocbe.join_sum(one, two, output=tmp_path / "j", overwrite=True)
+        assert joined.to_table().to_dict() == {(x, 0): value for x, value in sums.items()}
+        least = oocbe.join_maximise(one, two, "y", output=tmp_path / "j", overwrite=True)
+        assert least.to_table().to_dict() == {(x,): value for x, value in sums.items()}
+    for use in (lambda: oocbe.join_sum(one, two), lambda: oocbe.to_complete(one), lambda: oocbe.semi_join(one, two)):
+        with pytest.raises(UsageError, match="a key may occur more than once; combine them"):
+            use()
+    assert one.to_arrow().read_all().num_rows == 3
+    with pytest.raises(UsageError, match=r"a path, and no table; open it: oocbe.StoredTable.open\('a.t'\)"):
+        oocbe.join_sum("a.t", one)  # type: ignore[call-overload]
+    product = [
+        oocbe.StoredTable.from_parquet(tmp_path / n, tmp_path / f"{n}.p", semiring=oocbe.MAX_PRODUCT, duplicates=True)
+        for n in rows
+    ]
+    assert oocbe.join_sum(*product, output=tmp_path / "p").to_table().to_dict() == {(0, 0): 3, (1, 0): 14}
+    parquet.write_table(arrow.table({"x": [1, 0, 1], "value": [-2, 3, -1]}), tmp_path / "b")
+    less = oocbe.StoredTable.from_parquet(
+        tmp_path / "b", tmp_path / "b.p", semiring=oocbe.MAX_PRODUCT, duplicates=True, overwrite=True
+    )
+    with pytest.raises(ModelError, match="cannot be combined before they are joined"):
+        oocbe.join_sum(product[0], less, output=tmp_path / "q")
+
+
+def test_what_renaming_and_nulls_cannot_be_is_refused(tmp_path):
+    file = tmp_path / "f.parquet"
+    parquet.write_table(arrow.table({"date": [0, None, 2], "day": [1, 2, 3], "v": [1, 2, 3]}), file)
+    with pytest.raises(ModelError, match="no column 'week' to be renamed; there are: date, day, v"):
+        oocbe.common_domains(file, values="v", rename={"week": "when"})
+    with pytest.raises(ModelError, match="column 'week' is in no table; there are: date, day, v"):
+        oocbe.common_domains(file, values="v", scope=["day", "week"])
+    with pytest.raises(ModelError, match="two columns are called 'day'"):
+        oocbe.Table.from_parquet(file, "v", rename={"date": "day"})
+    with pytest.raises(ModelError, match="column when, row 1: nothing is there"):
+        oocbe.StoredTable.from_parquet(file, tmp_path / "t", "v", rename={"date": "when"})
+    assert oocbe.Table.from_parquet(file, "v", rename={"date": "when"}, drop_nulls=True).to_dict() == {
+        (0, 1): 1,
+        (2, 3): 3,
+    }
+    parquet.write_table(arrow.table({"day": [1, 1], "v": [1, 2]}), file)
+    with pytest.raises(ModelError, match="a key occurs twice, at or after row 0; where that is meant"):
+        oocbe.StoredTable.from_parquet(file, tmp_path / "t", "v")
+
+
+def test_outputs_are_replaced_where_that_is_asked_for(tmp_path):
+    """Tables, their parts and Parquet, read from under the very name too; nothing else is, and nothing is left."""
+    table = oocbe.Table.from_rows({"x": 9, "y": 2}, [[1, 0], [2, 0], [2, 1]], [5, 6, 7])
+    path = tmp_path / "t"
+    oocbe.StoredTable.save(path, table)
+    stored = oocbe.StoredTable.save(path, table, overwrite=True)
+    assert oocbe.maximise(stored, "x", output=path, overwrite=True).to_table().to_dict() == {(0,): 6, (1,): 7}
+    again = oocbe.join_sum(oocbe.StoredTable.open(path), table, output=path, overwrite=True)
+    assert sorted(again.to_table().to_dict().values()) == [11, 12, 14]
+    assert oocbe.to_complete(table, output=path, overwrite=True).path == path
+    assert oocbe.semi_join(table, table, output=path, overwrite=True).rows == 3
+    file = tmp_path / "f.parquet"
+    for rows_per_file in (None, 2, 1, None):
+        table.to_parquet(file, rows_per_file=rows_per_file, overwrite=True)
+        assert oocbe.Table.from_parquet(file, domains={"x": 9, "y": 2}).to_dict() == table.to_dict()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["f.parquet", "t"]
+
+
+def test_nothing_but_tables_is_replaced(tmp_path):
+    table = oocbe.Table.from_rows({"x": 9}, [[1]], [5])
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "thesis.tex").touch()
+    (tmp_path / "link").symlink_to(oocbe.StoredTable.save(tmp_path / "t", table).path)
+    for name in ("notes", "link"):
+        with pytest.raises(UsageError, match="is no stored table, and nothing else is overwritten"):
+            oocbe.StoredTable.save(tmp_path / name, table, overwrite=True)
+    with pytest.raises(UsageError, match="with other things than"):
+        table.to_parquet(tmp_path / "notes", overwrite=True)
+    with pytest.raises(UsageError, match="name the output table"):
+        oocbe.maximise(table, "x", overwrite=True)
+    assert sorted(path.name for path in tmp_path.rglob("*.tex")) == ["thesis.tex"]
+
+
+def test_an_old_table_stays_where_the_new_one_fails(tmp_path):
+    table = oocbe.Table.from_rows({"x": 9}, [[1]], [5])
+    stored = oocbe.StoredTable.save(tmp_path / "t", table)
+    with (
+        pytest.raises(ZeroDivisionError),
+        oocbe.StoredTable.create(tmp_path / "t", stored.layout, overwrite=True) as writer,
+    ):
+        writer.append(table.keys, table.values)
+        raise ZeroDivisionError
+    assert oocbe.StoredTable.open(tmp_path / "t").to_table().to_dict() == {(1,): 5}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["t"]
+
+
+@pytest.mark.parametrize("semiring", [oocbe.SUM_PRODUCT, oocbe.COUNTING], ids=str)
+def test_sums_of_rows_of_one_key_have_room(semiring, tmp_path):
+    """Of 18 values that int32 holds, and of which int64 holds the sum; and of some whose sum nothing holds."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+
+    def table(value, dtype, name):
+        columns = {"x": [0, 1] * 9, "value": np.full(18, value, dtype=dtype)}
+        parquet.write_table(pyarrow.table(columns), tmp_path / f"{name}.parquet")
+        source, path = tmp_path / f"{name}.parquet", tmp_path / name
+        return oocbe.StoredTable.from_parquet(source, path, semiring=semiring, duplicates=True)
+
+    small, ones = table(2**30, np.int32, "small"), oocbe.Table.from_rows({"x": 2}, [[0], [1]], [1, 1], semiring)
+    assert oocbe.maximise(small, [], output=tmp_path / "a").to_table().to_dict() == {(0,): 9 * 2**30, (1,): 9 * 2**30}
+    assert oocbe.maximise(small, "x", output=tmp_path / "b").to_table().to_dict() == {(): 18 * 2**30}
+    joined = oocbe.join_sum(small, ones, output=tmp_path / "c")
+    assert joined.to_table().to_dict() == {(0,): 9 * 2**30, (1,): 9 * 2**30}
+    assert oocbe.join_maximise(small, ones, "x", output=tmp_path / "d").to_table().to_dict() == {(): 18 * 2**30}
+    with pytest.raises(oocbe.ValueRangeError):
+        oocbe.maximise(table(2**61, np.int64, "large"), "x", output=tmp_path / "e")
+
+
+def test_tables_are_not_made_in_object_stores(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = oocbe.Table.from_rows({"x": 9}, [[1]], [5])
+    with pytest.raises(UsageError, match="upload it"):
+        oocbe.StoredTable.save("s3://bucket/table", table)
+    with pytest.raises(UsageError, match="upload it"):
+        oocbe.to_complete(table, output="s3://bucket/table")
+    assert list(tmp_path.iterdir()) == []
