@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,11 @@ SERIAL_WORK = 1 << 15
 BLOCKS_A_THREAD = 4
 """Blocks are uneven in cost; this many a thread let the fast ones even the slow ones out."""
 
+SURPRISING_ROWS = 1 << 17
+"""So many rows of a walk that was expected to be short show that it is not: some ten milliseconds."""
+
+SURPRISING_STEPS = 1 << 20
+"""So many steps do, too."""
 
 NO_LIMIT = 1 << 62
 
@@ -53,6 +58,33 @@ class TooManyRowsError(LimitError):
 
 class TooManyStepsError(TooManyRowsError):
     """The join has taken too many steps before it reached the row limit."""
+
+
+class _Limits(NamedTuple):
+    """When walks give up.
+
+    Attributes
+    ----------
+    variables : of the message, for errors. rows, steps : at most, of all walks together. deadline : and when.
+    """
+
+    variables: int
+    rows: int
+    steps: int
+    deadline: Deadline
+
+    def counts(self) -> SharedCounts:
+        """Of walks that are about to begin."""
+        return SharedCounts(np.zeros(2, dtype=np.int64), self.deadline.flag)
+
+    def check(self, parts: list[Walk], counts: SharedCounts) -> None:
+        """Raise what :func:`join_and_eliminate` raises where these walks have not all come to their end."""
+        self.deadline.check()
+        if sum(p.filled for p in parts) > self.rows:
+            raise TooManyRowsError(self.variables, self.rows)
+        if not all(p.complete for p in parts):
+            # Walks that gave up for the rows of all have fewer of them each, and may have fewer together.
+            raise (TooManyStepsError if counts.made[1] > self.steps else TooManyRowsError)(self.variables, self.rows)
 
 
 def join_and_eliminate(
@@ -101,45 +133,68 @@ def join_and_eliminate(
         1,
         True,
     )
+    limits = _Limits(len(layout.scope), row_limit, step_limit, deadline)
+    parts = None if block_rows is not None else _walked_alone(program, flat, root, rows, limits)
+    if parts is None:
+        parts = _walked_in_blocks(program, flat, root, largest, block_rows, limits)
+    keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
+    limbs = program.semiring.limbs
+    values = _laid_end_to_end([p.values[: p.filled * (limbs or 1)] for p in parts])
+    values = values.reshape(-1, limbs) if limbs else values
+    return Table(layout, keys, values, semiring, is_sorted=True)
+
+
+def _walked_alone(program: JoinProgram, flat: TableArrays, root: Walk, rows: int, limits: _Limits) -> list[Walk] | None:
+    """The walk by this thread alone, where little is expected; None where that proves wrong, and threads can share it.
+
+    What is expected is a guess, and far too low where constraints leave nearly everything: such a walk is given up
+    before it has taken long, and begun anew.
+    """
+    if program.expected_work(rows) >= SERIAL_WORK:
+        return None
+    counts = limits.counts()
+    most_rows, most_steps = limits.rows, limits.steps
+    if thread_count() > 1:
+        most_rows, most_steps = min(most_rows, SURPRISING_ROWS), min(most_steps, SURPRISING_STEPS)
+    walked = _run(program, flat, root, 0, 1, 0, program.levels, most_rows, most_steps, counts)
+    if not walked.complete and (most_rows, most_steps) != (limits.rows, limits.steps):
+        limits.deadline.check()
+        return None
+    limits.check([walked], counts)
+    return [walked]
+
+
+def _walked_in_blocks(
+    program: JoinProgram, flat: TableArrays, root: Walk, largest: int, block_rows: int | None, limits: _Limits
+) -> list[Walk]:
+    """Walks of blocks by all threads, in the order of their keys; blocks are cut by the rows of table ``largest``."""
+    count = len(flat.rows)
+    rows = int(flat.rows[largest]) if count else 0
     wanted_blocks = NO_LIMIT
-    is_short = program.expected_work(rows) < SERIAL_WORK
     if block_rows is None:
-        serial = thread_count() == 1 or is_short
-        wanted_blocks = 1 if serial else BLOCKS_A_THREAD * thread_count()
-        block_rows = rows + 1 if serial else max(1, rows // wanted_blocks)
+        threads = thread_count()
+        wanted_blocks = 1 if threads == 1 else BLOCKS_A_THREAD * threads
+        block_rows = rows + 1 if threads == 1 else max(1, rows // wanted_blocks)
     # Blocks of so many rows have no meaning where there is no table.
     most_levels = 0 if count == 0 and wanted_blocks == NO_LIMIT else program.levels
     level, items = 0, root
     while level + 1 < most_levels and items.filled < wanted_blocks and not _is_fine(items, largest, block_rows):
         # Prefixes that no table narrows can outnumber all rows: stop short of those.
         most = max(rows, SERIAL_WORK)
-        unshared = SharedCounts(np.zeros(2, np.int64), deadline.flag)
-        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, most, step_limit, unshared)
+        unshared = SharedCounts(np.zeros(2, np.int64), limits.deadline.flag)
+        narrower = _run(program, flat, items, 0, items.filled, level, level + 1, most, limits.steps, unshared)
         if not narrower.complete:
             break
         items = narrower
         level += 1
     items = _cut_ranges(program, flat, items, level, block_rows)
     blocks = _blocks(items, largest, block_rows, wanted_blocks)
-    shared = SharedCounts(np.zeros(2, dtype=np.int64), deadline.flag)
-    limits = (row_limit, step_limit, shared)
-    calls = [(program, flat, items, first, last, level, program.levels, *limits) for first, last in blocks]
-    parts: list[Walk] = (
-        [_run(*calls[0])]
-        if is_short and len(calls) == 1
-        else run_all(_run, calls, None if is_short else deadline.interrupt)
-    )
-    deadline.check()
-    if sum(p.filled for p in parts) > row_limit:
-        raise TooManyRowsError(len(layout.scope), row_limit)
-    if not all(p.complete for p in parts):
-        # Walks that gave up for the rows of all have fewer of them each, and may have fewer together.
-        raise (TooManyStepsError if shared.made[1] > step_limit else TooManyRowsError)(len(layout.scope), row_limit)
-    keys = _laid_end_to_end([p.keys[:, : p.filled] for p in parts])
-    limbs = program.semiring.limbs
-    values = _laid_end_to_end([p.values[: p.filled * (limbs or 1)] for p in parts])
-    values = values.reshape(-1, limbs) if limbs else values
-    return Table(layout, keys, values, semiring, is_sorted=True)
+    counts = limits.counts()
+    given = (level, program.levels, limits.rows, limits.steps, counts)
+    calls = [(program, flat, items, first, last, *given) for first, last in blocks]
+    parts: list[Walk] = run_all(_run, calls, limits.deadline.interrupt)
+    limits.check(parts, counts)
+    return parts
 
 
 def _laid_end_to_end(parts: list[NDArray[Any]]) -> NDArray[Any]:

@@ -29,6 +29,9 @@ from oocbe.tables.table import Table, format_bytes
 if TYPE_CHECKING:
     from oocbe.bucket_engine.bucket_engine import BucketEngine
 
+FIRST_PIECES_A_STREAM = 2
+"""Into so many pieces a stream a bucket is cut at least, so that all streams have work."""
+
 
 @dataclass(frozen=True)
 class PieceRoom:
@@ -94,6 +97,8 @@ class BucketStream:
             self._input_bytes = min(self._input_bytes, engine.piece_bytes())
         self._lock = Lock()
         self._most_bytes = float(self._input_bytes)
+        # Where functions alone are joined, tables have no bytes to go by, and one stream would do everything.
+        self._first_share = self._most_share = 1 / (FIRST_PIECES_A_STREAM * room.streams)
         self.pieces = self.rows = self.input_bytes = self.made = 0
         self.done = 0.0
 
@@ -128,7 +133,7 @@ class BucketStream:
         if self._room.piece_rows is not None and piece.most_rows > self._room.piece_rows:
             return False
         with self._lock:
-            return piece.nbytes <= self._most_bytes
+            return piece.nbytes <= self._most_bytes and piece.share <= self._most_share
 
     def _halves(self, piece: BucketPiece) -> tuple[BucketPiece, ...] | Indivisible[BucketPiece]:
         halves = piece.halves()
@@ -145,8 +150,14 @@ class BucketStream:
                 yield from self._join_alone(part)
             else:
                 with worklist:
+                    self._check_size(part)
                     yield from self._join_piece(part)
             del part  # before the next one is made
+
+    def _check_size(self, piece: BucketPiece) -> None:
+        """Have a piece halved that looks too large by what others came to since it was cut (TooManyRowsError)."""
+        if self._row_limit > self._result_rows and not self._fits(piece):
+            raise TooManyRowsError(len(self._join.scope.separator), self._result_rows)
 
     def _is_too_large(self, error: Exception) -> bool:
         """Whether less may come of the halves of a piece, or they may take less."""
@@ -160,11 +171,15 @@ class BucketStream:
             return []
         rows = self._result_rows if may_halve else NO_LIMIT
         limits = (min(rows, self._row_limit), self._step_limit)
-        tables = piece.tables()
-        made = self._engine.join_piece(
-            piece.program, self._join.scope.layout, tables, self._join.semiring, self._join.dtype, *limits, may_halve
-        )
-        self._learn(piece.nbytes, made.rows)
+        join, tables = self._join, piece.tables()
+        try:
+            made = self._engine.join_piece(
+                piece.program, join.scope.layout, tables, join.semiring, join.dtype, *limits, may_halve
+            )
+        except TooManyRowsError:
+            self._learn(piece, limits[0])
+            raise
+        self._learn(piece, made.rows)
         self._count(piece, made.rows)
         return [made]
 
@@ -189,11 +204,11 @@ class BucketStream:
             self.done += piece.share
             self.made += rows
 
-    def _learn(self, nbytes: int, rows: int) -> None:
-        """Make the next pieces of such a size that their results are likely to fit."""
+    def _learn(self, piece: BucketPiece, rows: int) -> None:
+        """So many rows came of a piece: make the next ones of such a size that their results are likely to fit."""
         with self._lock:
             self.pieces += 1
-            self.input_bytes += nbytes
-            hoped = tuning().hoped_share * self._result_rows
-            wanted = nbytes * hoped / max(1, rows)
-            self._most_bytes = min(float(self._input_bytes), max(1.0, wanted, self._most_bytes / 2))
+            self.input_bytes += piece.nbytes
+            times = tuning().hoped_share * self._result_rows / max(1, rows)
+            self._most_bytes = min(float(self._input_bytes), max(1.0, piece.nbytes * times, self._most_bytes / 2))
+            self._most_share = min(self._first_share, max(piece.share * times, self._most_share / 2))

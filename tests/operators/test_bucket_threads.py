@@ -93,3 +93,31 @@ def test_few_rows_that_branch_make_few_blocks(monkeypatch, rows):
     assert message.rows == 8**5 * (rows or 40)
     assert (np.diff(message.keys[0].astype(np.int64)) > 0).all()
     assert 4 < len(blocks) <= 4 * bucket_join.BLOCKS_A_THREAD * 4
+
+
+def test_more_than_was_expected_is_shared_among_threads(monkeypatch):
+    """A walk that looked short was one thread's however long it took: nothing forbids anything here."""
+    sizes = (2, 8, 8, 8, 8, 8)
+    functions = PoolBuilder(sizes, tuple(range(6)), np.int64, 0)
+    functions.add((0, 1), np.arange(16).reshape(2, 8))
+    pool = functions.build()
+    builder = ProgramBuilder(sizes, FactorPool((), np.zeros(1, dtype=np.uint8)), pool, MIN_SUM)
+    separator = Layout(("a", "b", "c", "d", "e"), sizes[1:])
+    program = builder.build(BucketScope(0, 2, tuple(range(1, 6)), separator), [], [], pool.factors, 0)
+    assert program.expected_work(0) < bucket_join.SERIAL_WORK
+    given = (program, separator, [], MIN_SUM, np.dtype(np.int64))
+    monkeypatch.setenv("OOCBE_THREADS", "1")
+    alone = join_and_eliminate(*given, 1 << 22)
+    assert alone.rows == 8**5
+    blocks = []
+    cut = bucket_join._blocks
+    monkeypatch.setattr(bucket_join, "_blocks", lambda *arguments: blocks.extend(cut(*arguments)) or blocks)
+    monkeypatch.setattr(bucket_join, "SURPRISING_ROWS", 1000)
+    monkeypatch.setenv("OOCBE_THREADS", "4")
+    shared = join_and_eliminate(*given, 1 << 22)
+    assert len(blocks) > 4
+    assert np.array_equal(shared.keys, alone.keys)
+    assert np.array_equal(shared.values, alone.values)
+    for limit in (10, 1000, 1001, 8**5 - 1):
+        with pytest.raises(TooManyRowsError):
+            join_and_eliminate(*given, limit)
