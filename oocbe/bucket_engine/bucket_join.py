@@ -171,6 +171,7 @@ def _walked_in_blocks(
     count = len(flat.rows)
     rows = int(flat.rows[largest]) if count else 0
     wanted_blocks = NO_LIMIT
+    is_short = block_rows is not None and program.expected_work(rows) < SERIAL_WORK
     if block_rows is None:
         threads = thread_count()
         wanted_blocks = 1 if threads == 1 else BLOCKS_A_THREAD * threads
@@ -192,7 +193,11 @@ def _walked_in_blocks(
     counts = limits.counts()
     given = (level, program.levels, limits.rows, limits.steps, counts)
     calls = [(program, flat, items, first, last, *given) for first, last in blocks]
-    parts: list[Walk] = run_all(_run, calls, limits.deadline.interrupt)
+    parts: list[Walk] = (
+        [_run(*calls[0])]
+        if is_short and len(calls) == 1
+        else run_all(_run, calls, None if is_short else limits.deadline.interrupt)
+    )
     limits.check(parts, counts)
     return parts
 
