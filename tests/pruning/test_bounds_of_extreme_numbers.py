@@ -9,6 +9,7 @@ import pytest
 
 import oocbe
 from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.errors import ValueRangeError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
@@ -98,6 +99,13 @@ def test_tiny_costs(scale, bounds):
     )
     assert FixedPoint.of(problem).scale < np.inf
     assert oocbe.solve(problem, OPTIONS, bounds=bounds).value == pytest.approx(best_value(problem), rel=1e-9)
+
+
+def test_costs_that_stand_for_infeasible_in_64_bits_are_refused():
+    """The largest integer is what a forbidden tuple costs in a dual ascent: a value that cost as much was removed."""
+    functions = (Function.from_array((0, 1), np.array([[0], [2**63 - 1]])),)
+    with pytest.raises(ValueRangeError, match="scale the costs down"):
+        bound_sources(Problem((Variable("x", 2), Variable("y", 1)), functions), 0.3)
 
 
 def colouring(scale: float) -> Problem:
