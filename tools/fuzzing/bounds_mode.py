@@ -31,6 +31,9 @@ PACKING_SHARE = 0.35
 SECONDS = 20.0
 """For all sources: they end by themselves long before, so that a seed draws the same bounds on every machine."""
 
+LARGEST_TERMS = 2**60
+"""Where entries add up to so much, 64 bits may be too few for terms."""
+
 THRESHOLDS = ("none", "optimum", "above", "middle", "below", "far")
 """Below which value only assignments count, told by where it lies among all values."""
 
@@ -116,7 +119,7 @@ def _check(case: Description, tally: Tally) -> None:
     try:
         sources = bound_sources(problem, SECONDS, seed, threshold, case["order"], case["improve"])
     except ValueRangeError as error:
-        tally.refused(error, is_refused_for_range(case["problem"]))
+        tally.refused(error, is_refused_for_range(case["problem"]) or _terms(case["problem"]) >= LARGEST_TERMS)
         return
     for source in sources:
         own = counted
@@ -131,6 +134,15 @@ def _check(case: Description, tally: Tally) -> None:
     if threshold is not None:
         plain = [source for source in sources if source.assignment is None]
         check_tables(limited, plain[case["source"] % len(plain)], counted, case, tally)
+
+
+def _terms(description: Description) -> float:
+    """What the entries of terms come to at most: infeasible ones are as large as the largest."""
+    return sum(
+        max((abs(v) for v in (*f["values"], f["default"] or 0)), default=0)
+        * math.prod(description["sizes"][v] for v in f["scope"])
+        for f in description["functions"]
+    )
 
 
 def smaller(case: Description) -> Iterator[Description]:
