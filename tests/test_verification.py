@@ -59,6 +59,13 @@ def test_a_result_without_assignment_is_not_written(tmp_path: Path) -> None:
     assert not (tmp_path / "none.sol").exists()
 
 
+def test_claims_about_small_costs_are_held_against_their_own_size() -> None:
+    """A claim that is off by all that the costs come to is no claim that is right but for rounding."""
+    tiny = Problem((Variable("a", 2),), (Function.from_array((0,), [3e-12, 1e-12]),), constant=-1e-12)
+    for claimed, is_right in ((2e-12, True), (2e-12 * (1 + 1e-12), True), (0.0, False), (3e-12, False)):
+        assert verify_solution(tiny, Solution("test", {"a": "0"}, {}, claimed)).accepted == is_right
+
+
 @given(st.dictionaries(st.text(), st.text(), min_size=1, max_size=4), st.text())
 def test_any_names_and_labels_survive(
     tmp_path_factory: pytest.TempPathFactory, names: dict[str, str], name: str

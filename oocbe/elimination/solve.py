@@ -31,6 +31,7 @@ from oocbe.elimination.preparation.propagated import propagated
 from oocbe.elimination.preparation.ranges import value_dtype
 from oocbe.elimination.preparation.restrict import Restriction
 from oocbe.elimination.refusals import check_disk, check_linear, checked, has_logarithms
+from oocbe.elimination.rounded_sums import judged, with_room
 from oocbe.elimination.runs.durability import Run, open_run
 from oocbe.elimination.search import sums_of_logarithms
 from oocbe.elimination.search.claims import check_claim
@@ -85,9 +86,8 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     Raises
     ------
     ResourceError : messages do not fit the memory limit, and no bound and no assignment is known.
-    DiskError : the disk, or what may be used of it, is full.
-    UsageError, CorruptDataError : the work folder is in use, or holds another run; its record is damaged.
-    UsageError : ``options.ub`` in any semiring but min-sum.
+    UsageError : the work folder is in use, or holds another run; ``options.ub`` in any semiring but min-sum.
+    CorruptDataError : its record is damaged. DiskError : the disk, or what may be used of it, is full.
     TimeLimitError : the time limit was reached in a semiring without bounds.
     ValueRangeError : values that no supported dtype can combine exactly; products of floats beyond the range of
         float64 where a value is negative, or in a work folder (others are solved by their logarithms).
@@ -98,7 +98,8 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     """
     begin = time.perf_counter()
     semiring = options.semiring or problem.semiring
-    whole = narrowed(checked(problem, semiring, options).in_semiring(semiring))
+    asked = checked(problem, semiring, options).in_semiring(semiring)
+    whole = narrowed(with_room(asked))
     left, history = Restriction.of_all(whole), History(observer, begin)
     with listening() as interruption:
         try:
@@ -126,7 +127,7 @@ def solve(problem: Problem, options: SolveOptions, observer: Observer | None = N
     result = lifted(result, left)
     if left.problem is not whole:
         check_claim(whole, result.value, result.assignment, "what propagation left")
-    result = history.told_by(result, whole, left, options)
+    result = history.told_by(judged(result, asked, options), whole, left, options)
     if observer is not None:
         observer.finished(result)
     return result
@@ -285,8 +286,7 @@ class _Solving:
     def _orders(self) -> list[OrderChoice]:
         """Orders for elimination without bounds."""
         options, left = self.options, self.deadline.remaining
-        longest = longest_search(options.order_seconds, left)
-        return thorough_orders(self.problem, self.semiring, options, left, longest)
+        return thorough_orders(self.problem, self.semiring, options, left, longest_search(options.order_seconds, left))
 
     def _eliminate_easily(
         self, choices: list[OrderChoice], order_seconds: float, found: list[Incumbent]

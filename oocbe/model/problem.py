@@ -45,7 +45,8 @@ class Problem(Shown):
     linear_constraints : hard constraints as linear inequalities.
     constant : combined with the result; None becomes the semiring's neutral element, which changes nothing.
     semiring : what the file's values mean by themselves (costs: min-sum; probabilities: max-product).
-    upper_bound : for min-sum, only assignments with a value strictly below count (None: all); toulbar2's "top".
+    upper_bound : for min-sum, only assignments with a value strictly below count (None: all); toulbar2's "top". The
+        value is what :meth:`evaluate` gives: floats are added up in the order of the functions.
     name : for messages and reports.
     day : what the variables are, where the problem is a day of a photographing satellite; else None.
     """

@@ -32,6 +32,9 @@ COST_BITS = 52
 LARGEST = 2**61
 """No sum of scaled constants and entries exceeds this, whatever is chosen."""
 
+LARGEST_TOTAL = 2**62
+"""Sums of integer costs stay below this: a problem of larger ones has no dtype of values, either."""
+
 ROUNDING = 2.0**-36
 """Relative rounding error of a sum of floating-point costs, as in :mod:`oocbe.elimination.preparation.ranges`."""
 
@@ -57,13 +60,19 @@ class FixedPoint:
 
         Raises
         ------
-        ValueRangeError : floating-point costs whose sum may leave the range of float64.
+        ValueRangeError : floating-point costs whose sum may leave the range of float64, or integers whose sum comes to
+            :data:`LARGEST_TOTAL`.
         """
         if problem.is_integral:
             total = abs(int(problem.constant))
             for f in problem.functions:
                 values = [*f.values.tolist()[:0], int(f.values.min(initial=0)), int(f.values.max(initial=0))]
                 total += max(abs(x) for x in (*values, int(f.default or 0)))
+            if total >= LARGEST_TOTAL:
+                raise ValueRangeError(
+                    f"{problem.name}: sums of values may leave 64-bit integers, or come to what stands for infeasible "
+                    "in them; scale the costs down"
+                )
             bits = COST_BITS - total.bit_length()
             return cls(1 << min(MOST_SCALE_BITS, max(0, bits)), True, total)
         largest = abs(float(problem.constant))

@@ -105,7 +105,8 @@ class _Collector:
         costs some member at most, no optimal assignment pays a penalty.
         """
         candidates = [p for p in self.soft if p.default == 0 and len(p.values) and (p.values >= 0).all()]
-        rest = [p for p in self.soft if not any(p is c for c in candidates)]
+        are_candidates = set(map(id, candidates))  # of thousands of parts, each is looked up once
+        rest = [p for p in self.soft if id(p) not in are_candidates]
         while True:
             look()
             safe, loss = self._safe_values([*self.hard, *candidates], rest, frugal)

@@ -17,8 +17,12 @@ from oocbe.pruning.rows import Row
 from oocbe.system.deadline import look
 from oocbe.system.interruption import current
 
-LARGEST_OBJECTIVE = 1e4
-"""Costs are scaled so that the largest is at most this: the solver's tolerances are absolute."""
+LEAST_OBJECTIVE, LARGEST_OBJECTIVE = 0.1, 1e4
+"""Costs are scaled so that the largest lies between these: the solver's tolerances are absolute, some 1e-7, and costs
+that are smaller are nothing to it."""
+
+LEAST_MULTIPLIER = 1e-9
+"""Of scaled costs: a row with less has no multiplier."""
 
 LARGEST_NUMBER = 10**14
 """Largest number of a row that is added: the solver refuses coefficients from 10^15 on, and two may be added up."""
@@ -32,6 +36,10 @@ class LinearProgram:
     costs : float64 (literals,). owner : int64 (literals,), variable of each. first : the first literal of each.
     default : int64 (variables,), the literal of each variable that is no column.
     removed : uint8 (literals,), 1 for literals that are false (never a default).
+
+    Attributes
+    ----------
+    unit : by which costs are divided for the solver. bound, point : of the last optimum. rows : that are there.
     """
 
     def __init__(
@@ -49,14 +57,17 @@ class LinearProgram:
         self._column = np.cumsum(self._is_column) - 1
         self._literals = np.flatnonzero(self._is_column)
         reduced = costs - costs[default][owner]
-        self._unit = max(1.0, float(np.abs(reduced).max(initial=0)) / LARGEST_OBJECTIVE)
+        largest = float(np.abs(reduced).max(initial=0))
+        self.unit = max(1.0, largest / LARGEST_OBJECTIVE)
+        if 0 < largest < LEAST_OBJECTIVE:
+            self.unit = largest
         self._constant = float(costs[default].sum())
         self._highs = _quiet()
         count = len(self._literals)
         self._upper = 1.0 - removed[self._literals].astype(np.float64)
         self._highs.addVars(count, np.zeros(count), self._upper)
         columns = np.arange(count, dtype=np.int32)
-        self._highs.changeColsCost(count, columns, reduced[self._literals] / self._unit)
+        self._highs.changeColsCost(count, columns, reduced[self._literals] / self.unit)
         self._known: set[tuple[bytes, bytes, int]] = set()
         self._idle: list[int] = []
         self._aside: list[Row] = []
@@ -137,7 +148,7 @@ class LinearProgram:
         self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return False
-        self.bound = self._constant + self._unit * self._highs.getInfo().objective_function_value
+        self.bound = self._constant + self.unit * self._highs.getInfo().objective_function_value
         solution = self._highs.getSolution()
         self.point[self._literals] = np.clip(np.array(solution.col_value), 0.0, 1.0)
         self.point[self._default] = 0.0
@@ -171,7 +182,7 @@ class LinearProgram:
     def multipliers(self) -> NDArray[np.float64]:
         """Of the rows, at the last optimum, in units of cost; never negative."""
         duals = np.array(self._highs.getSolution().row_dual)
-        return np.maximum(0.0, -duals * self._unit)
+        return np.maximum(0.0, -duals * self.unit)
 
     def recall(self, least_violation: float) -> int:
         """Bring back the rows set aside that the point violates; returns how many."""
@@ -189,7 +200,7 @@ class LinearProgram:
 
     def drop_idle(self, rounds: int) -> int:
         """Set the rows aside that have had no multiplier for some rounds; returns how many."""
-        used = self.multipliers() > 1e-9
+        used = self.multipliers() > LEAST_MULTIPLIER * self.unit
         self._idle = [0 if u else idle + 1 for u, idle in zip(used.tolist(), self._idle, strict=True)]
         drop = [i for i, idle in enumerate(self._idle) if idle >= rounds]
         if drop:

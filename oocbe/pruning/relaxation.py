@@ -55,7 +55,8 @@ LIFT = 1e-5
 """How much of each literal is asked for, at most, to get at other optimal multipliers."""
 
 CLOSED = 1e-4
-"""How far the solver's bound must be beyond the last value worth having before cutting stops."""
+"""How far the solver's bound must be beyond the last value worth having before cutting stops: an amount of integer
+costs, and of floats, which may be of any size, one of costs as the solver has them."""
 
 LITTLE = 2e-4
 """Progress in a round, relative to the bound's distance from where it began."""
@@ -143,6 +144,7 @@ class Relaxation:
         )
         self.rounding = Rounding(problem, forbidden, costs)
         self._program = LinearProgram(costs, forbidden.owner, default, self.removed)
+        self._closed = CLOSED if self._grid.step else CLOSED * self._program.unit
         # Values of a variable exclude one another even where none conflicts with anything else; a default that no
         # conflict names stays out of the cliques, or each variable would be a clique with nothing to say.
         others = pairs & (forbidden.owner[:, None] != forbidden.owner[None, :])
@@ -193,7 +195,8 @@ class Relaxation:
             if not self._solve(deadline):
                 return
             self._round(improve)
-            if program.bound - before > LITTLE * (program.bound - start) + 1e-9 * abs(start):
+            # A bound that has fallen, by the solver's tolerance or with rows set aside, has not gained anything.
+            if program.bound - before > LITTLE * max(0.0, program.bound - start) + 1e-9 * abs(start):
                 patience = 0
                 program.drop_idle(IDLE_ROUNDS)
                 continue
@@ -216,7 +219,7 @@ class Relaxation:
         """Whether the bound leaves no value below the upper bound."""
         if self._upper_bound is None:
             return False
-        return self._program.bound > self._grid.largest_below(self._upper_bound) + CLOSED
+        return self._program.bound > self._grid.largest_below(self._upper_bound) + self._closed
 
     def _tell(self) -> None:
         """Tell of the best multipliers."""
@@ -253,7 +256,7 @@ class Relaxation:
         program = self._program
         fresh = 1
         while fresh and not self._is_closed() and _goes_on(deadline) and self._solve(deadline):
-            if self._best is None or program.bound < self._best[0] - CLOSED:
+            if self._best is None or program.bound < self._best[0] - self._closed:
                 return  # rows were set aside since the best
             best, found, fresh = self._best, [], 0
             for _ in range(VERTICES):

@@ -80,8 +80,15 @@ def verify_solution(problem: Problem, solution: Solution) -> Verdict:
     if solution.semiring is not None and solution.semiring != problem.semiring.name:
         problem = problem.in_semiring(semiring_by_name(solution.semiring))
     assignment = solution.assignment(problem)
-    near_zero = RELATIVE_TOLERANCE if problem.semiring.combination is Combination.ADD else 0.0
+    near_zero = 0.0
+    if problem.semiring.combination is Combination.ADD:
+        near_zero = RELATIVE_TOLERANCE * min(1.0, _magnitude(problem, assignment))
     return Verdict(problem.evaluate(assignment), violations_of(problem, assignment), solution.claimed_value, near_zero)
+
+
+def _magnitude(problem: Problem, assignment: Sequence[int]) -> int | float:
+    """Sum of the absolute values of what is added up."""
+    return abs(problem.constant) + sum(abs(f.value_at(assignment) or 0) for f in problem.functions)
 
 
 def judge(problem: Problem, solution: str | Path | Result | TaskResult | Mapping[str, str | int]) -> Verdict:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oocbe.elimination.buckets.assignment import backward_pass
 from oocbe.elimination.buckets.bucket_rows import Evaluated
 from oocbe.elimination.buckets.buckets import Bucket
 from oocbe.elimination.preparation.ranges import rounding_margin
@@ -65,13 +66,25 @@ def count_optimal(problem: Problem, options: SolveOptions, observer: Observer | 
 
     with tables:
         value, notes = unscaled(tables.outcome, problem.semiring)
-        if value is None or (problem.upper_bound is not None and value >= problem.upper_bound):
+        if value is None or not _counts(tables, problem, value):
             return finished("count-optimal", problem, tables, 0, status="infeasible")
         descend(tables, np.True_, np.False_, np.logical_or, share)
         ways = _ways(tables, marked, np.dtype(np.float64))
         if ways > EXACT:
             ways = _ways(tables, marked, np.dtype(object))
         return finished("count-optimal", problem, tables, int(ways), optimum=value, notes=notes)
+
+
+def _counts(tables: Tables, problem: Problem, value: int | float) -> bool:
+    """Whether the optimum is below the upper bound; where rounding may decide, the problem itself says so."""
+    bound = problem.upper_bound
+    if bound is None:
+        return True
+    if abs(value - bound) > rounding_margin(problem):
+        return value < bound
+    outcome = tables.outcome
+    assignment = backward_pass(tables.prepared, outcome.buckets, outcome.recomputation, tables.deadline)
+    return problem.evaluate(assignment) is not None
 
 
 RELATIVE_MARGIN = 2.0**-40

@@ -91,6 +91,18 @@ def test_no_bound_is_above_a_best_completion(structure, cells, seed):
     check_rows(problem, limit, np.random.default_rng(seed).permutation(len(problem.sizes)).tolist(), cells)
 
 
+@pytest.mark.parametrize("scale", [1e-7, 1e-300])
+def test_a_limit_far_above_small_costs(scale):
+    """In the fixed point of costs of 1e-300 a limit of 1 is beyond all floats."""
+    random = np.random.default_rng(0)
+    variables = tuple(Variable(f"x{v}", 3) for v in range(5))
+    functions = tuple(Function.from_array((u, v), random.random((3, 3)) * scale) for v in range(5) for u in range(v))
+    problem = Problem(variables, functions)
+    best = brute_force(problem)
+    assert check_rows(problem, best * 1.01, range(5), 9) > 0
+    check_rows(problem, 1.0, range(5), 9)
+
+
 def test_tables_say_something_where_functions_disagree():
     told = 0
     for seed in range(4):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ import oocbe
 from oocbe.tasks import verbs
 from tools.fuzzing.brute_force import precise_logarithm, truth_of
 from tools.fuzzing.descriptions import description_of, problem_of, smaller_descriptions
-from tools.fuzzing.runner import MODES, Counts, check_case, draw_case, report, shrunk
+from tools.fuzzing.runner import MODES, Counts, Plan, check_case, draw_case, report, shrunk
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -135,6 +136,48 @@ def test_a_bound_on_the_wrong_side_is_caught(monkeypatch):
 
     monkeypatch.setattr(oocbe, "bound", wrong)
     assert is_caught("tasks", lambda found: {"side of the bound", "side of the logarithm"} <= found, 150)
+
+
+def test_bounds_that_are_too_high_are_caught(monkeypatch):
+    from oocbe.pruning.estimators import AdditiveSource
+    from oocbe.pruning.row_ascent import RowAscent
+
+    real, real_costs = AdditiveSource.for_message, RowAscent.in_costs
+
+    def wrong(self, *given):
+        bound = real(self, *given)
+        return replace(bound, constant=bound.constant + bound.scale)
+
+    monkeypatch.setattr(AdditiveSource, "for_message", wrong)
+    assert is_caught("bounds", lambda found: any(what.endswith(": a row's bound") for what in found))
+    monkeypatch.setattr(AdditiveSource, "for_message", real)
+    monkeypatch.setattr(RowAscent, "in_costs", lambda self, bound: real_costs(self, bound) + 1)
+    assert is_caught("bounds", lambda found: "a row's own bound" in found)
+
+
+def test_rows_that_are_lost_are_caught(monkeypatch):
+    from oocbe.pruning.pruner import RowPruner
+
+    real = RowPruner.for_message
+
+    def wrong(self, *given):
+        pruning = real(self, *given)
+        return pruning and replace(pruning, threshold=pruning.threshold - pruning.scale)
+
+    monkeypatch.setattr(RowPruner, "for_message", wrong)
+    assert is_caught("bounds", lambda found: any(what.endswith(": a row that counts") for what in found))
+
+
+def test_a_number_of_cases_is_the_same_whoever_checks_them():
+    def places(processes):
+        plans = [Plan(("bounds",), 1.0, 0, 1.0, number, 11, processes) for number in range(processes)]
+        return sorted(
+            place for plan in plans for place in itertools.takewhile(bool, map(plan.place, itertools.count()))
+        )
+
+    assert places(1) == places(2) == places(5) == [(0, number) for number in range(11)]
+    own = Plan(("bounds",), 1.0, 0, 1.0, number=3)
+    assert [own.place(count) for count in range(2)] == [(3, 0), (3, 1)]
 
 
 def test_wrong_operators_are_caught(monkeypatch):

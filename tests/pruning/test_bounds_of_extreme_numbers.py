@@ -9,6 +9,7 @@ import pytest
 
 import oocbe
 from oocbe.elimination.search.knowledge import Knowledge
+from oocbe.errors import ValueRangeError
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
@@ -98,6 +99,48 @@ def test_tiny_costs(scale, bounds):
     )
     assert FixedPoint.of(problem).scale < np.inf
     assert oocbe.solve(problem, OPTIONS, bounds=bounds).value == pytest.approx(best_value(problem), rel=1e-9)
+
+
+def test_costs_that_stand_for_infeasible_in_64_bits_are_refused():
+    """The largest integer is what a forbidden tuple costs in a dual ascent: a value that cost as much was removed."""
+    functions = (Function.from_array((0, 1), np.array([[0], [2**63 - 1]])),)
+    with pytest.raises(ValueRangeError, match="scale the costs down"):
+        bound_sources(Problem((Variable("x", 2), Variable("y", 1)), functions), 0.3)
+
+
+def colouring(scale: float) -> Problem:
+    """Costs of single values, and neighbours that may not have the same one: cuts raise the bound for some rounds."""
+    random = np.random.default_rng(1)
+    functions = tuple(Function.from_array((v,), random.random(3) * scale) for v in range(10))
+    same = [[a, a] for a in range(3)]
+    pairs = [pair for pair in itertools.combinations(range(10), 2) if random.random() < 0.35]
+    constraints = tuple(Constraint(pair, same) for pair in pairs)
+    return Problem(tuple(Variable(f"x{v}", 3) for v in range(10)), functions, constraints, name="colouring")
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-7, 1e-12, 1e-100])
+def test_the_linear_program_is_the_same_for_costs_of_any_size(scale):
+    """The solver's tolerances are absolute: costs below them once let its bound rise and fall until time was up."""
+    linear_program = pytest.importorskip("oocbe.pruning.linear_program")
+    sources = {}
+    for factor in (1.0, scale):
+        found = {source.name: source for source in bound_sources(colouring(factor), 1e9)}
+        assert found["lp"].root > found["constant"].root
+        sources[factor] = found["lp"].root / factor
+    assert sources[scale] == pytest.approx(sources[1.0], rel=1e-4)
+    costs = np.array([1.0, 0.0, 3.0, 0.0]) * scale
+    program = linear_program.LinearProgram(costs, np.array([0, 0, 1, 1]), np.array([0, 2]), np.zeros(4, dtype=np.uint8))
+    assert program.add([Row.of([1, 3], 1, "clique")]) == 1
+    assert program.solve(10.0)
+    assert program.bound == pytest.approx(scale, rel=1e-6, abs=0)
+    assert program.drop_idle(1) == 0
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-7, 1e-200, 0.0])
+def test_the_ceiling_of_values_is_near_them(scale):
+    functions = (Function.from_array((0,), [3 * scale, scale]), Function.from_array((0,), [2 * scale, scale]))
+    ceiling = Knowledge(Problem((Variable("x", 2),), functions), Gap(), lambda *told: None).upper_bound
+    assert 5 * scale < ceiling <= (5 * scale * (1 + 1e-6) if scale else 1.0)
 
 
 @pytest.mark.parametrize("semiring", [MIN_SUM, MAX_SUM])

@@ -114,6 +114,37 @@ def test_an_upper_bound_that_only_single_values_reach():
         count(Problem(problem.variables, sums, upper_bound=50, name="bounded"), OPTIONS)
 
 
+def test_floats_at_an_upper_bound():
+    """A value just below the bound counts, one at it does not, and where rounding would decide the task says so."""
+    values = np.random.default_rng(5).normal(size=6) - 3.0
+    for place in range(6):
+        for bound in (values[place], np.nextafter(values[place], np.inf), np.nextafter(values[place], -np.inf)):
+            alone = Problem((Variable("a", 6),), (Function.from_array((0,), values),), constant=0.7, upper_bound=bound)
+            near = replace(alone, upper_bound=0.7 + bound)
+            for problem in (alone, near):
+                expected = sum(problem.evaluate((a,)) is not None for a in range(6))
+                assert count(problem, OPTIONS).value == expected
+    costs = (Function.from_array((0,), [0.1, 0.2, 7.3]), Function.from_array((1,), [0.3, 0.7]))
+    problem = Problem((Variable("a", 3), Variable("b", 2)), costs, name="floats")
+    assert count(problem.below(7.3), OPTIONS).value == 4  # nothing below 0 makes up for 7.3
+    with pytest.raises(UnsupportedError, match="cannot tell apart"):
+        count(problem.below(0.3 + 7.3), OPTIONS)
+
+
+def test_the_problem_says_whether_an_optimum_at_its_bound_counts():
+    random = np.random.default_rng(0)
+    agreed = {True: 0, False: 0}
+    for _ in range(30):
+        functions = tuple(Function.from_array((v, (v + 1) % 4), random.normal(size=(3, 3))) for v in range(4))
+        problem = Problem(tuple(Variable(f"v{v}", 3) for v in range(4)), functions, name="rounded")
+        best = min(problem.evaluate(a) for a in itertools.product(range(3), repeat=4))
+        for bound in (best, np.nextafter(best, np.inf), np.nextafter(best, -np.inf)):
+            is_below = best < bound
+            assert count_optimal(problem.below(bound), OPTIONS).value == is_below
+            agreed[is_below] += 1
+    assert min(agreed.values()) > 0
+
+
 def test_zero_probabilities_do_not_count():
     f = Function((0, 1), [[0, 0], [1, 1]], [0.0, 0.5], 0.25)
     problem = Problem((Variable("a", 2), Variable("b", 2)), (f,), semiring=MAX_PRODUCT, name="zeros")

@@ -118,6 +118,11 @@ class Truth:
         limit = exact(bound)
         return replace(self, rows=[row for row in self.rows if row[1] < limit])
 
+    def clearly_below(self, bound: float) -> list[Exact]:
+        """Values that are below a bound whatever rounding does."""
+        margin = self.margin() * 4
+        return [value for value in self.values if value < exact(bound) - margin]
+
     def is_doubtful(self, bound: float | None = None) -> bool:
         """Whether rounding can bring some value to the other side of the problem's bound, or of another one."""
         if self.integral:

@@ -45,6 +45,7 @@ ADDED = {
     "halves": lambda r: r.randint(-9, 9) / 2,
     "floats": lambda r: r.uniform(-10, 10),
     "wide floats": lambda r: r.choice((0.0, 1.0, -1.0)) * 10.0 ** r.randint(-12, 12) * r.random(),
+    "tiny floats": lambda r: r.choice((0.0, 1.0, -1.0)) * r.choice((1e-7, 1e-300)) * r.random(),
     "mixed": lambda r: r.randint(0, 9) if r.random() < 0.5 else r.random(),
 }
 """Kinds of numbers in problems that add."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 
 from .runner import MODES, Counts, Failures, Plan, replay, report, run_mode
@@ -16,6 +17,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the fuzz, or replay a failure; returns the exit code."""
     parser = argparse.ArgumentParser(prog="tools/fuzz.py", description=DESCRIPTION)
     parser.add_argument("--minutes", type=float, default=2.0, help="in all, shared by the modes (default 2)")
+    parser.add_argument(
+        "--cases", type=int, help="of each mode, however long they take: the same whatever --processes is"
+    )
     parser.add_argument("--seed", type=int, default=0, help="the same seed draws the same cases (default 0)")
     parser.add_argument("--what", choices=MODES, action="append", help="a mode, may be repeated; default: all in turn")
     parser.add_argument("--processes", type=int, default=1, help="processes with seeds of their own (default 1)")
@@ -28,17 +32,18 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.replay is not None:
         return _replay(given.replay, given.hang_seconds)
-    if given.minutes <= 0 or given.processes < 1:
-        parser.error("--minutes must be above 0, --processes at least 1")
+    if given.minutes <= 0 or given.processes < 1 or (given.cases is not None and given.cases < 1):
+        parser.error("--minutes must be above 0, --processes and --cases at least 1")
     modes = tuple(given.what or MODES)
-    print(f"seed {given.seed}, {given.processes} processes, {given.minutes:g} minutes: {', '.join(modes)}", flush=True)
+    length = f"{given.minutes:g} minutes" if given.cases is None else f"{given.cases:,} cases of each"
+    print(f"seed {given.seed}, {given.processes} processes, {length}: {', '.join(modes)}", flush=True)
     failures = Failures(given.failures, given.enough)
     counts: dict[str, Counts] = {}
     for mode in modes:
         if failures.are_enough:
             break
-        seconds = given.minutes * 60 / len(modes)
-        plan = Plan((mode,), seconds, given.seed, given.hang_seconds)
+        seconds = given.minutes * 60 / len(modes) if given.cases is None else math.inf
+        plan = Plan((mode,), seconds, given.seed, given.hang_seconds, cases=given.cases)
         counts[mode] = run_mode(plan, given.processes, failures)
     print("\n".join(report(counts)))
     for path in failures.paths:

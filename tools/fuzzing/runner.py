@@ -15,7 +15,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
@@ -23,7 +23,7 @@ from typing import Any
 
 from .outcome import DisagreementError, NotAvailableError, Tally
 
-MODES = ("solve", "tasks", "operators", "files", "runs", "certificates")
+MODES = ("solve", "tasks", "bounds", "operators", "files", "runs", "certificates")
 
 SCHEMA_VERSION = 1
 
@@ -46,6 +46,8 @@ class Plan:
     ----------
     modes : in turn, each for ``seconds``. seed : of the run, together with the process' ``number``.
     hang_seconds : after which a case counts as hanging.
+    cases : of all processes together, which take every ``processes``-th one each, so that a seed's are the same
+        whoever checks them; None: as many as there is time for, and each process draws its own.
     """
 
     modes: tuple[str, ...]
@@ -53,6 +55,15 @@ class Plan:
     seed: int
     hang_seconds: float
     number: int = 0
+    cases: int | None = None
+    processes: int = 1
+
+    def place(self, count: int) -> tuple[int, int] | None:
+        """Process and number by which the process' case of this count is drawn; None where it has had all."""
+        if self.cases is None:
+            return self.number, count
+        number = self.number + count * self.processes
+        return (0, number) if number < self.cases else None
 
 
 @dataclass
@@ -134,11 +145,11 @@ def work(plan: Plan, connection: Connection, start: int, parent: Path) -> None:
     (mode,) = plan.modes
     end = time.monotonic() + plan.seconds
     number = start
-    while time.monotonic() < end:
+    while time.monotonic() < end and (place := plan.place(number)) is not None:
         connection.send(("begin", number))
         tally = Tally()
         begin = time.monotonic()
-        case = draw_case(mode, plan.seed, plan.number, number)
+        case = draw_case(mode, plan.seed, *place)
         try:
             failure = check_case(case, tally, parent)
         except NotAvailableError as error:
@@ -166,10 +177,7 @@ class Watched:
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe(duplex=False)
-        left = Plan(
-            self.plan.modes, max(0.0, self.end - time.monotonic()), self.plan.seed, self.plan.hang_seconds,
-            self.plan.number,
-        )  # fmt: skip
+        left = replace(self.plan, seconds=max(0.0, self.end - time.monotonic()))
         self._folder = new_folder()
         self._process = context.Process(target=work, args=(left, theirs, self._number, self._folder))
         self._process.start()
@@ -224,9 +232,10 @@ class Watched:
 
     def _lost(self, what: str, found: str) -> None:
         self.stop()
-        if self._at_work:
+        place = self.plan.place(self._number)
+        if self._at_work and place is not None:
             mode = self.plan.modes[0]
-            case = draw_case(mode, self.plan.seed, self.plan.number, self._number)
+            case = draw_case(mode, self.plan.seed, *place)
             failure = {"what": what, "expected": "an answer, or an error of oocbe", "found": found}
             self.counts.cases += 1
             self.counts.failures += self.failures.save(case, failure)
@@ -268,10 +277,11 @@ class Failures:
 
 
 def run_mode(plan: Plan, processes: int, failures: Failures) -> Counts:
-    """Run a mode in several processes until its time is over, or failures are enough."""
+    """Run a mode in several processes until its time is over, all cases were checked, or failures are enough."""
     counts = Counts()
     begin = time.monotonic()
-    watched = [Watched(_numbered(plan, number), counts, failures) for number in range(processes)]
+    numbered = [replace(plan, number=number, processes=processes) for number in range(processes)]
+    watched = [Watched(own, counts, failures) for own in numbered]
     try:
         while any(not w.is_done for w in watched) and not failures.are_enough:
             wait([w.connection for w in watched if not w.is_done], POLL_SECONDS)
@@ -312,10 +322,6 @@ def replay(path: Path, hang_seconds: float) -> dict[str, str] | None:
 def _replay(case: Case, connection: Connection) -> None:
     os.setpgid(0, 0)
     connection.send(check_case(case))
-
-
-def _numbered(plan: Plan, number: int) -> Plan:
-    return Plan(plan.modes, plan.seconds, plan.seed, plan.hang_seconds, number)
 
 
 def _resident(process: int | None) -> int:

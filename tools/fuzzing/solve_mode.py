@@ -34,7 +34,29 @@ def draw(random: Random) -> Description:
     if options.get("semiring", problem["semiring"]) == "min-sum" and random.random() < 0.2:
         numbers = [v for f in problem["functions"] for v in f["values"]]
         options["ub"] = sum(random.choice(numbers) for _ in range(random.randint(1, 3))) if numbers else 0
+    if problem["semiring"] == options.get("semiring", "min-sum") == "min-sum" and random.random() < 0.1:
+        _bound_near_optimum(random, problem, options)
     return {"problem": problem, "options": options}
+
+
+def _bound_near_optimum(random: Random, problem: Description, options: Description) -> None:
+    """Give a problem, or the options, an upper bound so near to the optimum that rounding may decide."""
+    problem["upper_bound"] = None
+    best = truth_of(problem).best
+    if best is None or isinstance(best, int):
+        return
+    try:
+        bound = float(best)
+    except OverflowError:
+        return
+    for _ in range(random.choice((0, 1, 2, 10))):
+        bound = math.nextafter(bound, random.choice((-math.inf, math.inf)))
+    if not math.isfinite(bound):
+        return
+    if random.random() < 0.5:
+        problem["upper_bound"] = bound
+    else:
+        options["ub"] = bound
 
 
 def check(case: Description, folder: Path, tally: Tally) -> None:
@@ -51,16 +73,39 @@ def check(case: Description, folder: Path, tally: Tally) -> None:
     except OocbeError as error:
         tally.refused(error, may_refuse(error, description, truth, settings))
         return
+    _check_agreement(problem, result, settings, tally)
     check_result(result, description, truth, settings, tally)
+
+
+def _check_agreement(problem: Any, result: Any, settings: Description, tally: Tally) -> None:
+    """The result, the problem's own evaluation and the judge say the same, however near a bound is."""
+    import oocbe
+    from oocbe.model.semiring import SEMIRINGS as KNOWN
+    from oocbe.model.semiring import Combination
+
+    if result.assignment is None:
+        return
+    asked = problem.in_semiring(KNOWN[result.semiring])
+    value = asked.evaluate(result.assignment)
+    tally.holds("the evaluated assignment", value is not None, "a value", f"{result.status} {result.value}")
+    assert value is not None
+    ub = settings.get("ub")
+    tally.holds("the evaluated value", ub is None or value < ub, f"below {ub}", value)
+    if asked.semiring.combination is Combination.ADD and math.isfinite(value):
+        tally.same("the evaluated value", value, result.value)
+        tally.holds("the judgement", oocbe.verify(problem, result).accepted, "accepted", "refused")
 
 
 def check_result(result: Any, description: Description, whole: Truth, settings: Description, tally: Tally) -> None:
     """Compare a result with the truth (of the problem without the options' upper bound)."""
     ub = settings.get("ub")
     truth = whole.below(ub)
-    if whole.is_doubtful(ub):
-        return
     status = result.status
+    if whole.is_doubtful(ub):
+        if status in ("infeasible", "nothing-better"):
+            limit = min(bound for bound in (ub, description["upper_bound"]) if bound is not None)
+            tally.same("values clearly below the bound", [], whole.clearly_below(limit)[:3])
+        return
     limited = "time_limit" in settings or "gap" in settings or result.linear_constraints == "relaxed"
     if status == "limit":
         tally.holds("a limit that nobody set", limited, "a proof", status)

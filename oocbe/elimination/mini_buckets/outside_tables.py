@@ -21,6 +21,7 @@ of elimination, as dynamic programming here goes along it.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -96,7 +97,9 @@ class OutsideTables:
         if fixed.is_integral:
             need = int(ValueGrid.of(problem).largest_below(upper_bound)) * int(fixed.scale) + 1 - root
         else:
-            need = math.ceil(upper_bound * fixed.scale) - root + math.ceil(source.margin * fixed.scale) + 1
+            # No value is above the magnitude: a bound that is says no more, and may be beyond all floats once scaled.
+            most = min(upper_bound, max(2 * fixed.magnitude, sys.float_info.min))
+            need = math.ceil(most * fixed.scale) - root + math.ceil(source.margin * fixed.scale) + 1
         if need <= 0:
             return
         self._shift = max(0, need.bit_length() - ROOM)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from oocbe.elimination.preparation.ranges import rounding_margin
 from oocbe.errors import UnsupportedError
 from oocbe.model.parts import Constraint, Function
 from oocbe.model.problem import Problem
@@ -16,7 +21,8 @@ def without_upper_bound(problem: Problem) -> Problem:
 
     Raises
     ------
-    UnsupportedError : values that are each below the bound can still add up to it.
+    UnsupportedError : values that are each below the bound can still add up to it, or floats come so near to it that
+        rounding decides.
     """
     bound = problem.upper_bound
     if bound is None:
@@ -28,23 +34,50 @@ def without_upper_bound(problem: Problem) -> Problem:
         raise UnsupportedError(f"{problem.name}: an upper bound has a meaning in min-sum only, not {problem.semiring}")
     least = [_extreme(f, min) for f in problem.functions]
     slack = bound - problem.constant - sum(least)
+    margin = rounding_margin(problem)
+    # Floats of which one function alone has several values are added up as the problem itself does.
+    varying = sum(_extreme(f, max) > low for f, low in zip(problem.functions, least, strict=True))
+    is_alone = varying <= 1 and not problem.is_integral
+    only_adds = min([problem.constant, *least]) >= 0
     functions: list[Function] = []
     constraints = list(problem.constraints)
     for f, low in zip(problem.functions, least, strict=True):
-        keep = f.values - low < slack
-        default = None if f.default is None or f.default - low >= slack else f.default
+        listed = f.values if f.default is None else np.append(f.values, f.default)
+        if is_alone:
+            is_below = _sums(problem, f, listed) < bound
+        else:
+            # What reaches the bound by itself does so whatever is added, in any order and however it is rounded.
+            is_out = only_adds & (listed >= bound)
+            is_below = ~is_out & (listed - low < slack)
+            if margin and (~is_out & (np.abs(listed - low - slack) <= margin)).any():
+                raise _refusal(problem)
+        keep = is_below[: len(f.values)]
+        default = None if f.default is None or not is_below[-1] else f.default
         if not keep.all() and default is not None:
             constraints.append(Constraint(f.scope, f.tuples[~keep], allowed=False))
         if keep.all() and default == f.default:
             functions.append(f)
         else:
             functions.append(Function(f.scope, f.tuples[keep], f.values[keep], default))
-    if problem.constant + sum(_extreme(f, max) for f in functions) >= bound:
-        raise UnsupportedError(
-            f"{problem.name}: only assignments below its upper bound of {bound} count, and sums of smaller values can "
-            "reach it, which this task cannot tell apart; use a problem without an upper bound, or a larger one"
-        )
+    if not is_alone and problem.constant + sum(_extreme(f, max) for f in functions) >= bound - margin:
+        raise _refusal(problem)
     return replace(problem, functions=tuple(functions), constraints=tuple(constraints), upper_bound=None)
+
+
+def _sums(problem: Problem, varying: Function, values: NDArray[Any]) -> NDArray[Any]:
+    """What assignments are worth by one function's values, as :meth:`Problem.evaluate` adds them up; all others have
+    one value each."""
+    total: Any = problem.constant
+    for f in problem.functions:
+        total = total + (values if f is varying else _extreme(f, min))
+    return np.asarray(total)
+
+
+def _refusal(problem: Problem) -> UnsupportedError:
+    return UnsupportedError(
+        f"{problem.name}: only assignments below its upper bound of {problem.upper_bound} count, and sums of smaller "
+        "values can reach it, which this task cannot tell apart; use a problem without an upper bound, or a larger one"
+    )
 
 
 def _extreme(f: Function, choose: Callable[[list[int | float]], int | float]) -> int | float:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -209,8 +210,8 @@ class DepthSearch:
 
     def _weights(self) -> NDArray[np.int64]:
         """What speaks for deciding the variables of each function early: what it costs on average."""
-        most = max(self._known.upper_bound - self._tables.least, 1e-9)
-        above = self._tables.weights(float(most))[[len(part.scope) > 1 for part in self._tables.parts]]
+        most = max(float(self._known.upper_bound - self._tables.least), sys.float_info.min)
+        above = self._tables.weights(most)[[len(part.scope) > 1 for part in self._tables.parts]]
         mean = (float(above.mean()) if len(above) else 0.0) or 1.0
         return np.rint(above * ((1 << WEIGHT_BITS) / mean)).astype(np.int64)
 

@@ -95,5 +95,5 @@ def above_all_values(problem: Problem) -> int | float:
         size += abs(largest)
     if problem.is_integral:
         return total + 1
-    above = total + max(1.0, size * 2.0**-30)
+    above = total + (size * 2.0**-30 or 1.0)
     return above if math.isfinite(above) else sys.float_info.max

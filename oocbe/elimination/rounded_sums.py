@@ -1,0 +1,56 @@
+"""Sums of floats at an upper bound: rounded in the order in which the problem itself adds them up.
+
+An assignment counts where :meth:`oocbe.model.problem.Problem.evaluate` gives it a value strictly below the upper bound.
+Elimination and searches add the same floats up in other orders, and come to sums that are a little more or less. So a
+solve looks below a bound that is higher by all that rounding can make, and what it finds is judged by the problem:
+it has the value that this evaluates it to, and where that is not below the bound, it does not count. A result, what the
+problem evaluates its assignment to, and :func:`oocbe.verify` so say the same.
+
+What this cannot tell is which of several assignments is the best whose sums differ by rounding only: where one of them
+is below the bound and another one is found, which is not, nothing counts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from oocbe.elimination.preparation.ranges import rounding_margin
+from oocbe.model.problem import Problem
+from oocbe.model.semiring import Combination
+from oocbe.results.result import UNPROVEN, Result
+from oocbe.settings.options import SolveOptions
+
+
+def with_room(problem: Problem) -> Problem:
+    """The problem with an upper bound so much higher that no sum which counts is rounded to reach it."""
+    if problem.upper_bound is None:
+        return problem
+    margin = rounding_margin(problem)
+    bound = math.nextafter(problem.upper_bound + margin, math.inf) if margin else problem.upper_bound
+    return problem.below(bound) if margin and math.isfinite(bound) else problem
+
+
+def judged(result: Result, problem: Problem, options: SolveOptions) -> Result:
+    """The result with the value that the problem evaluates its assignment to, and without one that does not count.
+
+    problem : as it was given, with its own upper bound or that of the options.
+    """
+    adds = problem.semiring.combination is Combination.ADD
+    if result.assignment is None or problem.is_integral or not adds:
+        return result
+    value = problem.evaluate(result.assignment)
+    if value is None:
+        note = f"the least sum that was found is not below the upper bound of {problem.upper_bound}"
+        result = replace(result, value=None, assignment=None, notes=(*result.notes, note))
+        if result.status in UNPROVEN:
+            return result
+        if options.ub is None:
+            return replace(result, status="infeasible", bound=None)
+        return replace(result, status="nothing-better", bound=options.ub)
+    if not math.isfinite(value):
+        return result
+    if result.bound is None or result.status not in UNPROVEN:
+        return replace(result, value=value, bound=None if result.bound is None else value)
+    choose = min if result.sense == "min" else max
+    return replace(result, value=value, bound=choose(result.bound, value))

@@ -1,0 +1,123 @@
+"""What bounds of single rows must hold to, along a walk over rows, with passes and values drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .bound_checks import Assignments, Row, counted
+from .descriptions import Description
+from .outcome import Tally
+
+if TYPE_CHECKING:
+    from oocbe.model.problem import Problem
+    from oocbe.pruning.row_reduction import Reduction
+    from oocbe.pruning.row_tables import Tables
+
+KEPT_ROWS = 8
+"""Of a level: their children are bounded next."""
+
+
+def check_row_bounds(
+    problem: Problem, every: Assignments, threshold: float | None, case: Description, tally: Tally
+) -> None:
+    """Bounds of rows of a problem, and of what reduction leaves of it. every : feasible assignment."""
+    from oocbe.pruning.row_reduction import reduced
+    from oocbe.pruning.row_tables import Tables
+
+    tables = Tables.of(problem)
+    if tables is None or not problem.sizes:
+        return
+    if threshold is None and (threshold := every.threshold_at("far", case["part"])) is None:
+        return
+    check_walk(tables, {a: value for a, value, _ in every.rows}, every.unit, threshold, case["order"], case, tally)
+    made = reduced(tables)
+    left = _reduced_values(made, every)
+    order = [made.variables.index(v) for v in case["order"] if v in made.variables]
+    check_walk(made.tables, left, every.unit, threshold, order, case, tally)
+    for assignment, value in left.items() if tables.is_integral else ():
+        whole = every.value_of(made.complete(assignment))
+        tally.same("a reduced assignment completed", value, whole)
+
+
+def _reduced_values(made: Reduction, every: Assignments) -> dict[Row, int]:
+    """The least value of the assignments that each of those left stands for."""
+    from oocbe.pruning.row_reduction import Removal
+
+    kept = [np.arange(size) for size in made.sizes]
+    for step in made.steps:
+        if isinstance(step, Removal):
+            kept[step.variable] = kept[step.variable][step.kept]
+    number = [{int(value): place for place, value in enumerate(kept[v])} for v in made.variables]
+    found: dict[Row, int] = {}
+    for assignment, value, _ in every.rows:
+        row = [places.get(assignment[v]) for v, places in zip(made.variables, number, strict=True)]
+        if None not in row:
+            key = tuple(place for place in row if place is not None)
+            found[key] = min(found.get(key, value), value)
+    return found
+
+
+def check_walk(
+    tables: Tables,
+    values: dict[Row, int],
+    unit: int,
+    threshold: float,
+    order: Sequence[int],
+    case: Description,
+    tally: Tally,
+) -> None:
+    """No row that is ruled out, nor bound, nor value removed, is better than the best completion.
+
+    values : of feasible assignments, in 1 / unit.
+    """
+    from oocbe.pruning.row_ascent import RowAscent
+
+    random = Random(f"{case['chance']} {len(values)}")
+    ascent, limit = RowAscent(tables, threshold), counted(threshold, unit)
+    ascent.ascend(ascent.level(order), random.randint(0, 3))
+    first = ascent.network.value_start.tolist()
+
+    def best_of(variables: Sequence[int]) -> dict[Row, int]:
+        found: dict[Row, int] = {}
+        for assignment, value in values.items():
+            key = tuple(assignment[v] for v in variables)
+            found[key] = min(found.get(key, value), value)
+        return found
+
+    def check(states: Any, bounds: Any, rows: list[Row], assigned: Sequence[int]) -> None:
+        best = best_of(assigned)
+        more = [(v, best_of((*assigned, v))) for v in range(len(tables.problem.sizes)) if v not in assigned]
+        live = ascent.live(states)
+        for row, bound, own in zip(rows, bounds.tolist(), live, strict=True):
+            value = best.get(row)
+            if value is None or value >= limit:
+                continue
+            tally.holds("a row ruled out", bound < ascent.need, value / unit, f"{row} of {assigned}")
+            claimed = ascent.in_costs(bound)
+            tally.holds("a row's own bound", counted(claimed, unit) <= value, value / unit, f"{claimed} of {row}")
+            kept = all(own[first[v] + place] for v, place in zip(assigned, row, strict=True))
+            tally.holds("a row's own values", kept, row, assigned)
+            for v, known in more:
+                for place in np.flatnonzero(~own[first[v] : first[v + 1]]).tolist():
+                    lost = known.get((*row, place))
+                    is_right = lost is None or lost >= limit
+                    tally.holds("a value removed", is_right, f"{lost} at {row} of {assigned}", f"{v}={place}")
+
+    states, bounds, rows = ascent.state[None], np.array([ascent.bound]), [()]
+    check(states, bounds, rows, ())
+    for place, v in enumerate(order):
+        kept = np.flatnonzero(bounds < ascent.need).tolist()
+        kept = sorted(random.sample(kept, min(KEPT_ROWS, len(kept))))
+        if not kept:
+            return
+        size = tables.problem.sizes[v]
+        parent, value = np.repeat(np.array(kept), size), np.tile(np.arange(size), len(kept))
+        level = ascent.level(order[place + 1 :])
+        passes, radius = random.randint(0, 4), random.randint(1, 3)
+        states, bounds = ascent.rows(level, v, states, bounds, parent, value, passes, radius)
+        rows = [(*rows[p], int(x)) for p, x in zip(parent, value, strict=True)]
+        check(states, bounds, rows, order[: place + 1])
