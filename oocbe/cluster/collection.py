@@ -46,6 +46,7 @@ def circumstances(
         seconds=None if left == inf else left,
         chunk_rows=chunk_rows,
         disk=None if disk.limit is None else disk.allowed // sharing,
+        is_scratch=disk.is_scratch,
     )
 
 

@@ -40,7 +40,7 @@ from oocbe.table_algebra.out_of_core.context import ExecutionContext, Partitione
 from oocbe.table_algebra.sorted_cuts import RowRanges
 from oocbe.table_algebra.streamed import streamed_to_disk
 from oocbe.tables import disk
-from oocbe.tables.parts import PartWriter, RunWriter
+from oocbe.tables.parts import PartWriter
 from oocbe.tables.residence import to_kernels
 from oocbe.tables.scratch import default_parent
 from oocbe.tables.stored import StoredTable
@@ -147,9 +147,9 @@ def sort_run(told: RunSegment) -> MadePart:
                 sorted_rows = arrange(rows, told.scope, told.order, rows.dtype, kernels)
             del rows
             path = attempt_path(told.part)
-            budget = DiskShare(path.parent, how.disk)
+            budget = DiskShare(path.parent, how.disk, is_scratch=True)
             layout, dtype = sorted_rows.layout, table.dtype
-            with RunWriter(path, layout, dtype, table.semiring, how.chunk_rows, budget=budget) as writer:
+            with PartWriter(path, layout, dtype, table.semiring, how.chunk_rows, budget=budget) as writer:
                 writer.append(kernels.download(sorted_rows.keys), kernels.download(sorted_rows.values))
     return MadePart.since(begin, path.name, count, NO_VALUES)
 
