@@ -11,11 +11,39 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.streaming.budget import Budget
-from oocbe.streaming.sources import SortedRows
+from oocbe.streaming.sources import Source
 from oocbe.tables.layout import WORD_BITS
+
+
+@runtime_checkable
+class KeyedRows(Source, Protocol):
+    """Rows that can be cut by their keys, where they are sorted, without a pass over them: they are told stretch by
+    stretch, all of so many rows but for the last one.
+    """
+
+    @property
+    def stretch_rows(self) -> int:
+        """Rows of a stretch, at most."""
+
+    @property
+    def stretch_count(self) -> int:
+        """Stretches."""
+
+    def stretch_start(self, stretch: int) -> int:
+        """First row of a stretch; all rows for one behind the last."""
+
+    def edge_keys(self, stretch: int) -> tuple[int, int]:
+        """Keys of the first and the last row of a stretch."""
+
+    def keys_of(self, stretch: int) -> NDArray[np.uint64]:
+        """Keys of all rows of a stretch, uint64 (words, rows)."""
 
 
 class KeyIndex:
@@ -32,7 +60,7 @@ class KeyIndex:
     end : a number beyond all.
     """
 
-    def __init__(self, source: SortedRows, common: Sequence[str], budget: Budget) -> None:
+    def __init__(self, source: KeyedRows, common: Sequence[str], budget: Budget) -> None:
         self._source, self._budget = source, budget
         self._fields: list[tuple[int, int, int]] = []
         place = 0

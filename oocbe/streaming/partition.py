@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.interface import Backend
-from oocbe.streaming.key_cuts import KeyIndex, cut_alike
+from oocbe.streaming.key_cuts import KeyedRows, KeyIndex, cut_alike
 from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.scratch import ScratchFile
-from oocbe.streaming.sources import Buffers, SliceSource, SortedRows, Source, row_bytes, sliced
+from oocbe.streaming.sources import Buffers, SliceSource, Source, row_bytes, sliced
 from oocbe.streaming.space import Space
 from oocbe.tables.moves import move_plan
 
@@ -215,7 +215,7 @@ def parts(
 
 def _indices(inputs: Sequence[Ordered], space: Space) -> list[KeyIndex]:
     """Indices of sources that can be cut by them into pieces of several chunks; none where one cannot."""
-    found = [o.source for o in inputs if o.in_order and isinstance(o.source, SortedRows)]
+    found = [o.source for o in inputs if o.in_order and isinstance(o.source, KeyedRows)]
     sizes = [min(source.rows, LEAST_STRETCHES * source.stretch_rows) for source in found]
     if len(found) < len(inputs) or not space.fits([(rows, o.cost) for rows, o in zip(sizes, inputs, strict=True)]):
         return []
