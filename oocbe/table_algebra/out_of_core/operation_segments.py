@@ -31,9 +31,9 @@ from oocbe.cluster.segment_files import (
 from oocbe.kernels import backend_for
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.key_cuts import KeyIndex
-from oocbe.streaming.laid_end_to_end import LaidEndToEnd
+from oocbe.streaming.laid_end_to_end import LaidEndToEnd, OrderedSlice
 from oocbe.streaming.partition import Ordered, run_cost
-from oocbe.streaming.sources import StoredRows, sliced
+from oocbe.streaming.sources import StoredRows
 from oocbe.table_algebra.arrange import arrange
 from oocbe.table_algebra.inputs import CannotStreamError
 from oocbe.table_algebra.out_of_core.context import ExecutionContext, PartitionedOperation
@@ -97,7 +97,7 @@ class SentInput:
 
     def ordered(self, ranges: Sequence[tuple[StoredRows, int, int]]) -> Ordered:
         """Those rows as an input."""
-        slices = [sliced(rows, low, high) for rows, low, high in ranges if low < high]
+        slices = [OrderedSlice(rows, low, high, self.cut) for rows, low, high in ranges if low < high]
         source = slices[0] if len(slices) == 1 else LaidEndToEnd(slices)
         return Ordered(source, self.scope, self.common, self.cost)
 
