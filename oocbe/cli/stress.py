@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,9 @@ OPERATORS = ("join-maximise", "join-sum", "maximise")
 
 EXIT_WRONG = 1
 """Exit code where a row of a result is wrong."""
+
+NOTE_SECONDS = 60.0
+"""So often a run that nothing is seen of says how far it has come."""
 
 FIRST_ROWS = 20_000
 """Rows of the tables that the operator is applied to first, so that what a process does once is told apart."""
@@ -181,10 +185,10 @@ class _Run:
         workers = current()
         with written_to(trace, about):
             if workers is None:
-                verdict = digest_here(operation, self._context())
+                verdict = digest_here(operation, self._context(), _notes(operation))
             else:
                 settings = self.settings["backend"], self.settings["streams"]
-                verdict = digest_by(workers, operation, self.folder, *settings)
+                verdict = digest_by(workers, operation, self.folder, *settings, _notes(operation))
         seconds = time.perf_counter() - started
         report: dict[str, object] = {
             "operator": self.operator,
@@ -244,6 +248,20 @@ class _Run:
             "memory_before": before,
             "peak_memory": peak_memory(),
         }
+
+
+def _notes(operation: GeneratedOperation) -> Callable[[int], None]:
+    """Says now and then how many rows of the result there are."""
+    began = said = time.monotonic()
+
+    def hears(rows: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said >= NOTE_SECONDS:
+            said, expected = now, operation.checker.expected
+            note(f"{rows:,} of {expected:,} rows ({rows / expected:.1%}) after {seconds(now - began)}")
+
+    return hears
 
 
 def _forecast_facts(operation: GeneratedOperation, made: Forecast) -> dict[str, object]:

@@ -9,13 +9,14 @@ on the way. Nothing is on disk, so tables may have as many rows as time allows.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -47,6 +48,9 @@ from oocbe.tables.table import Table
 
 JOIN_MAXIMISE, JOIN_SUM, MAXIMISE = OPERATORS = "join-maximise", "join-sum", "maximise"
 """Operators: a join with e marginalised out, a join, and the first table without its own variable."""
+
+Hears: TypeAlias = Callable[[int], None]
+"""Is told how many rows there are so far."""
 
 STRETCH_ROWS = 1 << 20
 """Rows of the first table, about, in the smallest range of ranks that is given away."""
@@ -175,11 +179,11 @@ class Digest:
 
     Parameters
     ----------
-    rows : row of each worker in a trace.
+    rows : row of each worker in a trace. hears : is told the rows of the result that are there, after each segment.
     """
 
-    def __init__(self, operation: GeneratedOperation, rows: dict[str, int]) -> None:
-        self._operation, self._rows = operation, rows
+    def __init__(self, operation: GeneratedOperation, rows: dict[str, int], hears: Hears | None = None) -> None:
+        self._operation, self._rows, self._hears = operation, rows, hears
         self._totals = np.zeros(SUMS, dtype=np.uint64)
         self.name = f"{operation.operator} of generated rows"
         self.is_right = True
@@ -189,6 +193,8 @@ class Digest:
         trace_segment(digested.made, self.name, self._rows)
         self.is_right &= digested.is_right
         self._totals += np.array(digested.sums, dtype=np.uint64)
+        if self._hears is not None:
+            self._hears(int(self._totals[0]))
 
     def verdict(self) -> ResultCheck:
         """Whether all rows are there and right."""
@@ -198,14 +204,14 @@ class Digest:
         return summed_up(sums, expected)
 
 
-def digest_here(operation: GeneratedOperation, context: ExecutionContext) -> ResultCheck:
-    """Do all of an operation in this process.
+def digest_here(operation: GeneratedOperation, context: ExecutionContext, hears: Hears | None = None) -> ResultCheck:
+    """Do all of an operation in this process; ``hears`` as for :class:`Digest`.
 
     Raises
     ------
     ResourceError : a piece does not fit in memory. TimeLimitError : the current deadline came.
     """
-    digest, deadline = Digest(operation, {}), Deadline()
+    digest, deadline = Digest(operation, {}, hears), Deadline()
     for first in range(0, operation.stretches, STRETCHES_HERE):
         run = range(first, min(first + STRETCHES_HERE, operation.stretches))
         digest.add(_digested(operation, *operation.ranks(run), context, deadline))
@@ -215,19 +221,25 @@ def digest_here(operation: GeneratedOperation, context: ExecutionContext) -> Res
 
 
 def digest_by(
-    workers: Workers, operation: GeneratedOperation, folder: Path, backend: str | None, streams: int | None
+    workers: Workers,
+    operation: GeneratedOperation,
+    folder: Path,
+    backend: str | None,
+    streams: int | None,
+    hears: Hears | None = None,
 ) -> ResultCheck:
     """Have workers do all of an operation.
 
     Parameters
     ----------
     folder : that all of them see, for scratch files; who asks and ends removes it. backend, streams : as for operators.
+    hears : as for :class:`Digest`.
 
     Raises
     ------
     ClusterError : the workers cannot go on. ResourceError : a worker has no memory for the smallest segment.
     """
-    digest, count = Digest(operation, workers.rows), operation.stretches
+    digest, count = Digest(operation, workers.rows, hears), operation.stretches
     runs, deadline = Runs(count, workers, FIRST_STRETCHES), Deadline()
 
     def told(run: range, sharing: int) -> RankSegment:
