@@ -20,16 +20,13 @@ def piece_rows(rows: float) -> int:
     return max(PIECE_ROWS, int(rows) // MOST_PIECES)
 
 
-def forecast(stages: Sequence[Stage], workers: int) -> Simulated:
-    """Run stages on so many workers, none of which is lost, in segments as :mod:`oocbe.cluster.dispatch` cuts them."""
+def usual_conditions() -> Conditions:
+    """Segments as :mod:`oocbe.cluster.dispatch` cuts them, some of which straggle, by workers none of which is lost."""
     numbers = tuning()
-    return simulate(
-        stages,
-        workers,
-        Conditions(
-            numbers.most_segment_seconds,
-            numbers.least_segment_seconds,
-            share=1 / numbers.segment_part,
-            straggling=STRAGGLING,
-        ),
-    )
+    share = 1 / numbers.segment_part
+    return Conditions(numbers.most_segment_seconds, numbers.least_segment_seconds, share=share, straggling=STRAGGLING)
+
+
+def forecast(stages: Sequence[Stage], workers: int) -> Simulated:
+    """Run stages on so many workers under the usual conditions; a piece's seconds are the median of what it takes."""
+    return simulate(stages, workers, usual_conditions())

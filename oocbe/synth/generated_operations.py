@@ -26,7 +26,7 @@ from oocbe.cluster.segment_files import NO_VALUES, Circumstances, MadePart, at_w
 from oocbe.cluster.workers import Workers
 from oocbe.kernels import backend_for
 from oocbe.model.semiring import MAX_SUM
-from oocbe.schedule.forecast import forecast, piece_rows
+from oocbe.schedule.forecast import forecast, piece_rows, usual_conditions
 from oocbe.schedule.simulation import Simulated
 from oocbe.schedule.stages import predicted_stage
 from oocbe.streaming.budget import Budget
@@ -59,8 +59,8 @@ FIRST_STRETCHES, STRETCHES_HERE = 4, 16
 """Stretches of a segment, at most, before it is known how long any takes; and of one where one process does them all:
 some seconds."""
 
-SAMPLES = 8
-"""Segments whose seconds are measured for a forecast, evenly spread."""
+SAMPLES, SAMPLE_STRETCHES = 4, 8
+"""Segments whose seconds are measured for a forecast, evenly spread, and stretches of each."""
 
 
 @dataclass(frozen=True)
@@ -289,10 +289,12 @@ def forecast_digest(operation: GeneratedOperation, workers: int, context: Execut
     starts = sorted({place * count // SAMPLES for place in range(SAMPLES)})
     rows, seconds = 0, 0.0
     for start, end in zip(starts, [*starts[1:], count], strict=True):
-        run = range(start, min(end, start + FIRST_STRETCHES))
+        run = range(start, min(end, start + SAMPLE_STRETCHES))
         low, high = operation.ranks(run)
         rows += sum(table.first_row(high) - table.first_row(low) for table in operation.tables)
         seconds += _digested(operation, low, high, context, Deadline()).made.seconds
     total = float(operation.rows_in)
-    stage = predicted_stage(operation.operator, total, seconds / max(1, rows), piece_rows(total), ())
+    # What was measured is a mean, whatever straggled in it; the model takes medians.
+    median = seconds / max(1, rows) / usual_conditions().mean
+    stage = predicted_stage(operation.operator, total, median, piece_rows(total), ())
     return Forecast(rows, seconds, forecast([stage], workers))
