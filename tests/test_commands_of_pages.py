@@ -47,7 +47,7 @@ probability ( wind | season ) { (summer) 0.125, 0.875; (winter) 0.75, 0.25; }
 
 MODEL = "ROWS\n N cost\n L weight\nCOLUMNS\n x cost 1 weight 2\n y cost 2 weight 3\nRHS\n b weight 12\nENDATA\n"
 
-OF_HOSTS = ("sbatch", "--cluster", "gpus", "1e8")
+OF_HOSTS = ("sbatch", "--cluster", "gpus", "1e8", "1e9", "1e12")
 """In commands for which several hosts, or GPUs, or minutes are needed: ``tests/cluster`` does what they do on one."""
 
 OF_INSTALLATION = ("pip", "python3", ".venv/bin/pip")

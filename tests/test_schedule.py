@@ -17,7 +17,7 @@ from oocbe.errors import ResourceError, UsageError
 from oocbe.schedule import simulation
 from oocbe.schedule.simulation import Conditions, simulate
 from oocbe.schedule.stages import Stage, critical_path, predicted_stage, repeated, stages_of
-from oocbe.tracing.recorder import ELIMINATION, STREAM, Span
+from oocbe.tracing.recorder import ELIMINATION, STREAM, WORKER, Span
 from oocbe.tracing.trace_file import Trace, read_trace
 from tests.helpers.small_problems import clique
 
@@ -197,6 +197,20 @@ def test_stages_of_a_trace(tmp_path):
     assert repeated([two], 3)[0].pieces.tolist() == [2.0, 4.0] * 3
     with pytest.raises(UsageError, match="no bucket and no piece"):
         stages_of(Trace(tmp_path / "trace", [], seconds=1.0))
+
+
+def test_segments_of_workers_are_pieces(tmp_path):
+    """What streams of this process had at work meanwhile is part of the segments that it has done itself."""
+    spans = [
+        span(STREAM, "compute", 0, 1),
+        span(WORKER, "segment", 1, 3),
+        span(STREAM, "compute", 1.5, 2.5),
+        span(WORKER, "segment", 3, 7, row=1),
+        span(WORKER, "segment", 4, 8, row=2),
+        span(STREAM, "compute", 9, 11),
+    ]
+    [stage] = stages_of(Trace(tmp_path / "trace", spans, seconds=12.0))
+    assert (stage.pieces.tolist(), stage.serial) == ([1.0, 2.0, 4.0, 4.0, 2.0], 2.0)
 
 
 def test_a_predicted_stage():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oocbe.cli.failures import guarded
-from oocbe.cli.flags import DebugFlag, EvidenceFlag, FormatFlag, ProblemFile, load_model
+from oocbe.cli.flags import DebugFlag, EvidenceFlag, FormatFlag, load_model
 from oocbe.cli.output import note
 
 if TYPE_CHECKING:
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
 @guarded
 def convert(
-    file: ProblemFile,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress.")],
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="The problem, or -; .gz and .xz are decompressed. A table, or its URL."),
+    ],
+    out: Annotated[
+        str, typer.Argument(metavar="OUT", help="The file to write; .gz and .xz compress. Of a table: or a URL.")
+    ],
     format: FormatFlag = None,
     to: Annotated[str | None, typer.Option("--to", help="Format of OUT, where its suffix does not tell.")] = None,
     evidence: EvidenceFlag = None,
@@ -40,19 +45,25 @@ def convert(
 ) -> None:
     """Write FILE to OUT in another format.
 
-    FILE and OUT are problems, or tables: Parquet files or folders of them, and stored tables, in pieces.
+    FILE and OUT are problems, or tables: Parquet files or folders of them, and stored tables, in pieces, which may be
+    in object stores (s3://bucket/table).
     """
     from oocbe.cli.tables import convert_table, is_table
+    from oocbe.tables.object_path import is_url
 
     if format is None and is_table(file):
         convert_table(file, out, values, semiring, memory, to, overwrite)
         return
+    from oocbe.errors import UsageError
     from oocbe.facade import finite_problem
     from oocbe.model.dcop import Dcop
 
-    model = load_model(file, format)
-    problem = finite_problem(model, file, evidence or None)
-    save(replace(model, problem=problem) if isinstance(model, Dcop) else problem, out, to)
+    if is_url(file) or is_url(out):
+        raise UsageError(f"{file if is_url(file) else out}: only stored tables are in object stores; name a file")
+    path = Path(file)
+    model = load_model(path, format)
+    problem = finite_problem(model, path, evidence or None)
+    save(replace(model, problem=problem) if isinstance(model, Dcop) else problem, Path(out), to)
 
 
 def save(problem: Problem | Dcop, out: Path, format_name: str | None) -> None:

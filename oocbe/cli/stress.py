@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from oocbe.cli.trace import written_to
 
 if TYPE_CHECKING:
     from oocbe.synth.answers import ResultCheck
+    from oocbe.synth.generated_operations import Forecast, GeneratedOperation
     from oocbe.synth.tables import SyntheticTable
     from oocbe.tables.stored import StoredTable
 
@@ -25,6 +27,9 @@ OPERATORS = ("join-maximise", "join-sum", "maximise")
 
 EXIT_WRONG = 1
 """Exit code where a row of a result is wrong."""
+
+NOTE_SECONDS = 60.0
+"""So often a run that nothing is seen of says how far it has come."""
 
 FIRST_ROWS = 20_000
 """Rows of the tables that the operator is applied to first, so that what a process does once is told apart."""
@@ -42,6 +47,19 @@ def stress(
     group_rows: Annotated[int, typer.Option("--group-rows", min=1, help="Mean rows of a group.")] = 32,
     sizes: Annotated[str, typer.Option("--sizes", help="Sizes of groups: uniform or zipf.")] = "uniform",
     in_order: Annotated[bool, typer.Option("--sorted", help="Tables in the order of their keys.")] = False,
+    generated: Annotated[
+        bool,
+        typer.Option(
+            "--generated",
+            help="Make the tables' rows where they are read, in order, and check the result's as they come.",
+        ),
+    ] = False,
+    digest: Annotated[
+        bool, typer.Option("--digest", help="Tell a digest of the result's rows, however they were cut and kept.")
+    ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="With --generated: say how long it would take, from a sample, and end.")
+    ] = False,
     streams: Annotated[int | None, typer.Option("--streams", min=1, help="Pieces at work at a time.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the tables' values.")] = 0,
     workers: Annotated[
@@ -62,48 +80,86 @@ def stress(
     from oocbe.cli.synth import whole_number
     from oocbe.cluster.choice import working_with
     from oocbe.errors import UsageError
-    from oocbe.settings.machine import peak_memory, resident_memory
     from oocbe.settings.option_values import parse_bytes, parse_cluster, parse_workers
-    from oocbe.synth.segments import write_table
     from oocbe.synth.tables import SyntheticTable
     from oocbe.tables.scratch import ScratchFolder, default_parent
 
     check_targets(trace=trace)
     if operator not in OPERATORS:
         raise UsageError(f"--operator: {operator!r} is not one of {', '.join(OPERATORS)}")
+    if plan and not generated:
+        raise UsageError("--plan: what tables on disk would take is not forecast; add --generated")
     count = whole_number("--rows", rows)
     shape: dict[str, Any] = {
         "rows": count,
         "groups": max(1, count // group_rows),
         "sizes": sizes,
-        "is_sorted": in_order,
+        "is_sorted": in_order or generated,
     }
     specs = [SyntheticTable(**shape, own=own, seed=2 * seed + i) for i, own in enumerate("ab")]
-    first_rows = min(count, FIRST_ROWS)
-    first_shape: dict[str, Any] = {"rows": first_rows, "groups": max(1, first_rows // group_rows)}
-    first_specs = [replace(spec, **first_shape) for spec in specs]
-    used = slice(0, 1 if operator == "maximise" else 2)
     asked = parse_workers("--workers", workers), parse_cluster("--cluster", cluster), parse_bytes("--memory", memory)
-    with closing(ScratchFolder(workdir or default_parent())) as scratch, working_with(*asked):
-        folder = scratch.path
-        settings = {"memory": memory, "scratch": folder, "backend": backend, "streams": streams}
-        tables = [spec.write(folder / f"first-{spec.own}") for spec in first_specs[used]]
+    about = f"oocbe stress --rows {rows} --operator {operator}"
+    with closing(ScratchFolder(workdir or default_parent())) as scratch:
+        settings = {"memory": memory, "scratch": scratch.path, "backend": backend, "streams": streams}
+        run = _Run(operator, specs, settings, group_rows, scratch.path)
+        if plan:
+            return run.tell_forecast(asked[0], json)
+        with working_with(*asked):
+            report, verdict = run.generated(trace, about) if generated else run.stored(trace, about)
+        report["fault"] = verdict.fault
+        if digest:
+            report["digest"] = None if verdict.digest is None else f"{verdict.digest:016x}"
+    if json:
+        print_json({"schema_version": 1, **report})
+    else:
+        print_rows((key.replace("_", " "), _text(key, content)) for key, content in report.items())
+        print_rows([("answer", "wrong" if verdict.fault else "right: every row checked against the closed form")])
+    return EXIT_WRONG if verdict.fault else 0
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One operator under stress, its tables, and how it is to work."""
+
+    operator: str
+    specs: list[SyntheticTable]
+    settings: dict[str, Any]
+    group_rows: int
+    folder: Path
+
+    @property
+    def used(self) -> list[SyntheticTable]:
+        """Tables that the operator has."""
+        return self.specs[: 1 if self.operator == "maximise" else 2]
+
+    @property
+    def first_specs(self) -> list[SyntheticTable]:
+        """Small tables of the same form."""
+        rows = min(self.specs[0].rows, FIRST_ROWS)
+        return [replace(spec, rows=rows, groups=max(1, rows // self.group_rows)) for spec in self.specs]
+
+    def stored(self, trace: Path | None, about: str) -> tuple[dict[str, object], ResultCheck]:
+        """From tables on disk to a table on disk, which is checked."""
+        from oocbe.settings.machine import resident_memory
+        from oocbe.synth.segments import write_table
+
+        operator, specs, folder, used = self.operator, self.specs, self.folder, len(self.used)
+        tables = [spec.write(folder / f"first-{spec.own}") for spec in self.first_specs[:used]]
         begin = time.perf_counter()
-        _apply(operator, tables, first_specs, folder / "first-result", settings)
+        _apply(operator, tables, self.first_specs, folder / "first-result", self.settings)
         started = time.perf_counter()
-        tables = [write_table(spec, folder / spec.own) for spec in specs[used]]
+        tables = [write_table(spec, folder / spec.own) for spec in self.used]
         note(f"made {', '.join(map(repr, tables))} in {time.perf_counter() - started:.1f} s")
         before = resident_memory()
         written = time.perf_counter()
-        with written_to(trace, f"oocbe stress --rows {rows} --operator {operator}"):
-            result = _apply(operator, tables, specs, folder / "result", settings)
+        with written_to(trace, about):
+            result = _apply(operator, tables, specs, folder / "result", self.settings)
         ended = time.perf_counter()
         note(f"made {result!r} in {ended - written:.1f} s")
         verdict = _check(operator, result, specs)
-        rows_in = sum(table.rows for table in tables)
         report: dict[str, object] = {
             "operator": operator,
-            "rows_in": rows_in,
+            "rows_in": sum(table.rows for table in tables),
             "rows_out": result.rows,
             "bytes_in": sum(table.nbytes for table in tables),
             "stored_bytes_in": sum(table.stored_bytes for table in tables),
@@ -113,17 +169,115 @@ def stress(
             "seconds_making": written - started,
             "seconds": ended - written,
             "seconds_checking": time.perf_counter() - ended,
-            "rows_in_per_second": round(rows_in / (ended - written)),
+        }
+        return report | self._pace(sum(table.rows for table in tables), ended - written, before), verdict
+
+    def generated(self, trace: Path | None, about: str) -> tuple[dict[str, object], ResultCheck]:
+        """Rows made where they are read, and those of the result checked as they come."""
+        from oocbe.cluster.workers import current
+        from oocbe.settings.machine import resident_memory
+        from oocbe.synth.generated_operations import digest_by, digest_here
+
+        operation = self._operation(self.used)
+        begin = time.perf_counter()
+        self._start()
+        before, started = resident_memory(), time.perf_counter()
+        workers = current()
+        with written_to(trace, about):
+            if workers is None:
+                verdict = digest_here(operation, self._context(), _notes(operation))
+            else:
+                settings = self.settings["backend"], self.settings["streams"]
+                verdict = digest_by(workers, operation, self.folder, *settings, _notes(operation))
+        seconds = time.perf_counter() - started
+        report: dict[str, object] = {
+            "operator": self.operator,
+            "rows_in": operation.rows_in,
+            "rows_out": verdict.rows,
+            "seconds_starting": started - begin,
+            "seconds": seconds,
+        }
+        return report | self._pace(operation.rows_in, seconds, before), verdict
+
+    def tell_forecast(self, workers: str | None, json: bool) -> int:
+        """Say how long the operator would take."""
+        from oocbe.errors import UsageError
+        from oocbe.settings.option_values import WORKERS
+        from oocbe.synth.generated_operations import forecast_digest
+
+        found = WORKERS.fullmatch(workers or "1")
+        if found is None or found[2] is None:
+            raise UsageError(f"--workers {workers}: say how many a forecast is for, such as 8")
+        operation = self._operation(self.used)
+        self._start()
+        made = forecast_digest(operation, int(found[2]), self._context())
+        facts = _forecast_facts(operation, made)
+        if json:
+            print_json({"schema_version": 1, **facts})
+        else:
+            print_rows((key.replace("_", " "), _text(key, content)) for key, content in facts.items())
+        return 0
+
+    def _operation(self, specs: list[SyntheticTable]) -> GeneratedOperation:
+        from oocbe.synth.generated_operations import GeneratedOperation
+
+        return GeneratedOperation(self.operator, tuple(specs))
+
+    def _context(self) -> Any:
+        from oocbe.kernels import backend_for
+        from oocbe.settings.option_values import parse_bytes
+        from oocbe.streaming.budget import Budget
+        from oocbe.table_algebra.out_of_core.context import ExecutionContext
+
+        kernels = backend_for(sum(spec.rows for spec in self.used), self.settings["backend"])
+        budget = Budget(parse_bytes("--memory", self.settings["memory"]))
+        return ExecutionContext.within(kernels, budget, self.folder, self.settings["streams"], None)
+
+    def _start(self) -> None:
+        """Do once what a process does once."""
+        from oocbe.synth.generated_operations import digest_here
+
+        digest_here(self._operation(self.first_specs[: len(self.used)]), self._context())
+
+    @staticmethod
+    def _pace(rows_in: int, seconds: float, before: int) -> dict[str, object]:
+        from oocbe.settings.machine import peak_memory
+
+        return {
+            "rows_in_per_second": round(rows_in / seconds),
             "memory_before": before,
             "peak_memory": peak_memory(),
-            "fault": verdict.fault,
         }
-    if json:
-        print_json({"schema_version": 1, **report})
-    else:
-        print_rows((key.replace("_", " "), _text(key, content)) for key, content in report.items())
-        print_rows([("answer", "wrong" if verdict.fault else "right: every row checked against the closed form")])
-    return EXIT_WRONG if verdict.fault else 0
+
+
+def _notes(operation: GeneratedOperation) -> Callable[[int], None]:
+    """Says now and then how many rows of the result there are."""
+    began = said = time.monotonic()
+
+    def hears(rows: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said >= NOTE_SECONDS:
+            said, expected = now, operation.checker.expected
+            note(f"{rows:,} of {expected:,} rows ({rows / expected:.1%}) after {seconds(now - began)}")
+
+    return hears
+
+
+def _forecast_facts(operation: GeneratedOperation, made: Forecast) -> dict[str, object]:
+    found = made.simulated
+    return {
+        "operator": operation.operator,
+        "rows_in": operation.rows_in,
+        "rows_out": operation.checker.expected,
+        "sampled_rows": made.sampled_rows,
+        "seconds_sampling": made.sampled_seconds,
+        "workers": found.workers,
+        "seconds": found.seconds,
+        "seconds_of_work": found.work,
+        "segments": found.segments,
+        "efficiency": round(found.efficiency, 4),
+    }
 
 
 def _text(key: str, content: object) -> str:
@@ -131,7 +285,7 @@ def _text(key: str, content: object) -> str:
     from oocbe.tables.table import format_bytes
 
     if isinstance(content, float):
-        return seconds(content)
+        return seconds(content) if key.startswith("seconds") else f"{content:.3f}"
     if isinstance(content, int):
         return format_bytes(content) if "bytes" in key or "memory" in key else f"{content:,}"
     return "" if content is None else str(content)

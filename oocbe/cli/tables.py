@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from oocbe.cli.output import note
+
+if TYPE_CHECKING:
+    from oocbe.tables.stored import StoredTable
 
 PARQUET = ".parquet"
 """Suffix of a Parquet file; a folder of such files is told by what is in it."""
 
 
-def is_table(path: Path) -> bool:
-    """Whether a path is a stored table or Parquet, not a problem."""
+def is_table(name: str) -> bool:
+    """Whether a path, or a URL, is a stored table or Parquet, not a problem."""
     from oocbe.tables.group import is_table as is_stored
+    from oocbe.tables.object_path import is_url
 
+    if is_url(name):
+        return True
+    path = Path(name)
     if path.is_dir():
         return is_stored(path) or next(path.rglob(f"*{PARQUET}"), None) is not None
     return path.suffix.lower() == PARQUET
 
 
 def convert_table(
-    file: Path,
-    out: Path,
+    file: str,
+    out: str,
     values: str,
     semiring: str | None,
     memory: str | None,
@@ -30,47 +39,69 @@ def convert_table(
 ) -> None:
     """Write a table to OUT: as Parquet where its name ends so, else as a stored table.
 
+    file, out : paths, or URLs of stored tables in object stores; what goes there is written to a scratch folder first.
     to : ``parquet``, or the form of a stored table's chunks: ``packed``, or ``zstd``, which any Zarr library reads.
 
     Raises
     ------
-    UsageError : OUT exists and is not to be overwritten, or a form or semiring that there is not. What reading and
-        writing tables raises.
+    UsageError : OUT exists and is not to be overwritten, or a form or semiring that there is not; Parquet in an object
+        store. What reading and writing tables raises.
     """
     from oocbe.errors import UsageError
-    from oocbe.model.semiring import MAX_SUM, SEMIRINGS
+    from oocbe.model.semiring import SEMIRINGS
     from oocbe.tables.chunk_files import PACKED, ZSTD
-    from oocbe.tables.group import is_table as is_stored
-    from oocbe.tables.stored import StoredTable
+    from oocbe.tables.object_path import is_url
+    from oocbe.tables.scratch import ScratchFolder, default_parent
 
     forms = ("parquet", PACKED, ZSTD)
-    form = to if to is not None else "parquet" if out.suffix.lower() == PARQUET else PACKED
+    form = to if to is not None else "parquet" if out.lower().endswith(PARQUET) else PACKED
     if form not in forms:
         raise UsageError(f"--to: tables are written as {', '.join(forms)}, not {form!r}")
     if semiring is not None and semiring not in SEMIRINGS:
         raise UsageError(f"--semiring: {semiring!r} is none of {', '.join(SEMIRINGS)}")
-    if not is_stored(file):
+    if is_url(file) and file.lower().endswith(PARQUET):
+        raise UsageError(f"{file}: Parquet is read from files; copy it here")
+    if not is_url(out):
+        table = _written(file, Path(out), form, values, semiring, memory, overwrite)
+    elif form == "parquet":
+        raise UsageError(f"{out}: Parquet is written to files; an object store takes stored tables (--to {PACKED})")
+    elif overwrite:
+        raise UsageError(f"{out}: tables in object stores are not overwritten; choose another name")
+    else:
+        with closing(ScratchFolder(default_parent())) as scratch:
+            table = _written(file, scratch.path / "table", form, values, semiring, memory, False).upload(out)
+    note(f"wrote {out}: {table!r}")
+
+
+def _written(
+    file: str, out: Path, form: str, values: str, semiring: str | None, memory: str | None, overwrite: bool
+) -> StoredTable:
+    """The table in a form below a path of this machine; the one that was read where that is Parquet."""
+    from oocbe.errors import UsageError
+    from oocbe.model.semiring import MAX_SUM, SEMIRINGS
+    from oocbe.tables.group import is_table as is_stored
+    from oocbe.tables.object_path import is_url
+    from oocbe.tables.stored import StoredTable
+
+    if not is_url(file) and not is_stored(Path(file)):
         if form == "parquet":
             raise UsageError(f"{file} is Parquet already; OUT is to be a stored table, or a problem")
         meant = MAX_SUM if semiring is None else SEMIRINGS[semiring]
-        stored = StoredTable.from_parquet(
+        return StoredTable.from_parquet(
             file, out, values, semiring=meant, memory=memory, codec=form, overwrite=overwrite
         )
-        note(f"wrote {out}: {stored!r}")
-        return
     table = StoredTable.open(file)
     if form == "parquet":
         table.to_parquet(out, values, memory=memory, overwrite=overwrite)
-    else:
-        meant = table.semiring if semiring is None else SEMIRINGS[semiring]
-        StoredTable.save_pieces(
-            out,
-            table.layout,
-            table.dtype,
-            meant,
-            table.chunks(),
-            chunk_rows=table.chunk_rows,
-            codec=form,
-            overwrite=overwrite,
-        )
-    note(f"wrote {out}: {table!r}")
+        return table
+    meant = table.semiring if semiring is None else SEMIRINGS[semiring]
+    return StoredTable.save_pieces(
+        out,
+        table.layout,
+        table.dtype,
+        meant,
+        table.chunks(),
+        chunk_rows=table.chunk_rows,
+        codec=form,
+        overwrite=overwrite,
+    )

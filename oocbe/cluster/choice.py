@@ -80,7 +80,7 @@ def local_workers(text: str, memory: int | None) -> LocalWorkers:
     if count > there:
         raise UsageError(f"workers: gpus:{count} are asked for, and this host has {there}")
     devices = tuple(range(count or there))
-    return LocalWorkers(len(devices), devices, memory)
+    return LocalWorkers(len(devices), devices, memory=memory)
 
 
 def slurm_workers(file: Path, text: str | None, memory: int | None) -> SlurmWorkers:
@@ -96,7 +96,7 @@ def slurm_workers(file: Path, text: str | None, memory: int | None) -> SlurmWork
     count = int(found[2] or 0) if found is not None else 0
     if found is None or not count or (found[1] or found[3]) == "gpus":
         raise UsageError(f"cluster slurm:{file}: say how many workers there are to be, by --workers 8 or so")
-    return SlurmWorkers(SlurmSettings.read(file), count, memory)
+    return SlurmWorkers(SlurmSettings.read(file), count, memory=memory)
 
 
 @contextmanager

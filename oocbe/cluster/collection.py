@@ -46,6 +46,7 @@ def circumstances(
         seconds=None if left == inf else left,
         chunk_rows=chunk_rows,
         disk=None if disk.limit is None else disk.allowed // sharing,
+        is_scratch=disk.is_scratch,
     )
 
 
@@ -104,13 +105,17 @@ def trace_segment(made: MadePart, name: str, rows: dict[str, int]) -> None:
 class Runs:
     """Ranges of so many numbered things (chunks, rows), each as long as the next segment is to be.
 
+    Parameters
+    ----------
+    first : things of a range, at most, before it is known how long any takes; None: any number.
+
     Attributes
     ----------
     pace : by which they are cut.
     """
 
-    def __init__(self, count: int, workers: Workers) -> None:
-        self._next, self._count, self._workers = 0, count, workers
+    def __init__(self, count: int, workers: Workers, first: int | None = None) -> None:
+        self._next, self._count, self._workers, self._first = 0, count, workers, first
         self.pace = Pace()
 
     def __iter__(self) -> Iterator[range]:
@@ -120,7 +125,10 @@ class Runs:
         if self._next == self._count:
             raise StopIteration
         share = self.pace.wanted((self._count - self._next) / self._count, self._workers.count)
-        begin, self._next = self._next, min(self._count, self._next + max(1, int(share * self._count)))
+        length = max(1, int(share * self._count))
+        if self._first is not None and not self.pace.is_known:
+            length = min(length, self._first)
+        begin, self._next = self._next, min(self._count, self._next + length)
         return range(begin, self._next)
 
 

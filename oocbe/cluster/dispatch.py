@@ -49,10 +49,15 @@ class Pace:
         self._share += share
         self._seconds += seconds
 
+    @property
+    def is_known(self) -> bool:
+        """Whether any segment has told how long it took."""
+        return bool(self._share and self._seconds)
+
     def wanted(self, left: float, workers: int) -> float:
         """Share of the next segment, of so much that is left for so many workers."""
         numbers, workers = tuning(), max(1, workers)
-        if not self._share or not self._seconds:
+        if not self.is_known:
             return 1 / (numbers.first_segments * workers)
         rate = self._share / self._seconds
         return min(

@@ -8,29 +8,24 @@ again.
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
-from oocbe.cluster import dask_settings
-from oocbe.cluster.dask_workers import DaskWorkers
-from oocbe.errors import ClusterError, UnsupportedError
+from oocbe.cluster.started_workers import StartedWorkers, started_scheduler
+from oocbe.errors import ClusterError
 from oocbe.kernels.cpu.threads import thread_count
-from oocbe.tables.scratch import ScratchFolder, default_parent
+from oocbe.system.parents import python_path
+from oocbe.tables.scratch import default_parent
 
-Told = TypeVar("Told")
-Result = TypeVar("Result")
-
-PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
-"""Where the package lies, for processes to find it."""
+if TYPE_CHECKING:
+    from distributed import Client
 
 LOOPBACK = "127.0.0.1"
 """Whoever reaches the ports of a scheduler runs code there: nobody does through a network."""
@@ -56,34 +51,22 @@ class _Process:
 
 
 @dataclass
-class LocalWorkers:
+class LocalWorkers(StartedWorkers):
     """Processes of this host as workers; a context manager that leaves no process and no file.
 
     Attributes
     ----------
     processes : how many. devices : number of the GPU of each; None: they share the cores.
-    memory : limit of this host, shared with this process. environment : of the first process of each, besides this
-        one's own; those started again have none of it.
+    environment : of the first process of each, besides this one's own; those started again have none of it.
+    memory : limit of this host, shared with this process.
     """
 
     processes: int
     devices: tuple[int, ...] | None = None
-    memory: int | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    readied: set[object] = field(default_factory=set)
-    rows: dict[str, int] = field(default_factory=dict)
-    started: list[int] = field(default_factory=list)
-    _dask: DaskWorkers | None = field(default=None, init=False, repr=False)
-    _stack: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    started: list[int] = field(default_factory=list, kw_only=True)
     _running: list[_Process] = field(default_factory=list, init=False, repr=False)
     _failure: str = field(default="", init=False)
-
-    def __enter__(self) -> LocalWorkers:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-        self._dask = None
 
     @property
     def count(self) -> int:
@@ -102,62 +85,30 @@ class LocalWorkers:
         """Numbers of the processes that are at work."""
         return [worker.process.pid for worker in self._running if worker.process.poll() is None]
 
-    def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
-        """Have a function called by a worker; see :class:`oocbe.cluster.workers.Workers`."""
-        if self._dask is None:
-            self._start()
-        assert self._dask is not None
-        return self._dask.submit(name, work, told)
-
     def check(self) -> None:
         """Raise ClusterError where workers end as soon as they begin."""
         if self._failure:
             raise ClusterError(self._failure)
-        if self._dask is not None:
-            self._dask.check()
+        super().check()
 
-    def _start(self) -> None:
-        """Start the scheduler and the processes.
-
-        Raises
-        ------
-        UnsupportedError : Dask is not installed. DiskError : there is no place for its files.
-        """
-        try:
-            import dask
-            from distributed import Client, LocalCluster
-        except ImportError as error:
-            raise UnsupportedError(dask_settings.MISSING.format(error=error)) from None
-        stack = self._stack
-        scratch = ScratchFolder(default_parent())
-        stack.callback(scratch.close, interrupted=True)
-        with dask.config.set(dask_settings.SETTINGS | {"temporary-directory": str(scratch.path)}):
-            cluster: Any = stack.enter_context(
-                LocalCluster(
-                    n_workers=0, host=LOOPBACK, dashboard_address=f"{LOOPBACK}:0", silence_logs=logging.CRITICAL
-                )
-            )
-            client: Any = stack.enter_context(Client(cluster, set_as_default=False))
+    def _start(self, stack: ExitStack) -> Client:
+        """Start the scheduler and the processes; see :class:`StartedWorkers`."""
+        address, client, folder = started_scheduler(stack, default_parent(), LOOPBACK)
         stopping = threading.Event()
         stack.callback(self._end)
         for number in range(self.processes):
-            self._running.append(self._begin(number, cluster.scheduler_address, scratch.path, self.environment))
+            self._running.append(self._begin(number, address, folder, self.environment))
         watcher = threading.Thread(
-            target=self._watch,
-            args=(cluster.scheduler_address, scratch.path, stopping),
-            name="oocbe-workers",
-            daemon=True,
+            target=self._watch, args=(address, folder, stopping), name="oocbe-workers", daemon=True
         )
         watcher.start()
         stack.callback(watcher.join, END_SECONDS)
         stack.callback(stopping.set)
-        self._dask = DaskWorkers(client, self.memory)
-        stack.callback(self._dask.close)
+        return client
 
     def _begin(self, number: int, address: str, folder: Path, more: Mapping[str, str]) -> _Process:
         environment = {name: value for name, value in os.environ.items() if name != "OOCBE_FAULT"} | dict(more)
-        path = [str(PACKAGE_FOLDER), *filter(None, [environment.get("PYTHONPATH")])]
-        environment["PYTHONPATH"] = os.pathsep.join(path)
+        environment["PYTHONPATH"] = python_path()
         environment["OOCBE_THREADS"] = str(max(1, thread_count() // self.processes))
         if self.devices is not None:
             # Where this process sees some devices only, its first one is the first of these.

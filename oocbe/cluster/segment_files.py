@@ -63,7 +63,8 @@ class Circumstances:
         one process does.
     memory : limit of a host in bytes; None: what follows from each machine. share : of it, for one worker.
     seconds : that are left; None: any number. chunk_rows : rows of a chunk of a part, at most.
-    disk : bytes that the segment may write; None: any number.
+    disk : bytes that the segment may write; None: any number. is_scratch : whether nobody needs the part once whoever
+        asked for it has ended (:class:`oocbe.tables.disk_budget.DiskBudget`).
     """
 
     version: str
@@ -76,6 +77,7 @@ class Circumstances:
     seconds: float | None
     chunk_rows: int
     disk: int | None
+    is_scratch: bool
 
     @property
     def memory_limit(self) -> int:
@@ -222,7 +224,7 @@ def written_part(
     if first is not None:
         path = attempt_path(part)
         name = path.name
-        budget = DiskShare(path.parent, how.disk)
+        budget = DiskShare(path.parent, how.disk, how.is_scratch)
         semiring, chunk_rows = first.semiring, how.chunk_rows
         with PartWriter(path, layout, dtype, semiring, chunk_rows, budget=budget, limbs=first.limbs) as writer:
             table: Table | None = first

@@ -7,28 +7,20 @@ comes, or SLURM knows of none of the jobs any more. They are cancelled at the en
 
 from __future__ import annotations
 
-import logging
-import os
 import subprocess
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING
 
-from oocbe.cluster import dask_settings
-from oocbe.cluster.dask_workers import DaskWorkers
 from oocbe.cluster.slurm_settings import SlurmSettings
-from oocbe.errors import ClusterError, UnsupportedError
-from oocbe.tables.scratch import ScratchFolder
+from oocbe.cluster.started_workers import StartedWorkers, missing, started_scheduler
+from oocbe.errors import ClusterError
+from oocbe.system.parents import python_path
 
-Told = TypeVar("Told")
-Result = TypeVar("Result")
-
-PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
-"""Where the package lies, for processes to find it."""
+if TYPE_CHECKING:
+    from distributed import Client, Security
 
 ASK_SECONDS = 15.0
 """So often SLURM is asked for jobs before the first worker is there."""
@@ -41,33 +33,21 @@ FILES = {"ca_file": "tls_ca_file", "worker__key": "tls_worker_key", "worker__cer
 
 
 @dataclass
-class SlurmWorkers:
+class SlurmWorkers(StartedWorkers):
     """Workers in jobs of SLURM; a context manager that leaves no job and no file but the logs asked for.
 
     Attributes
     ----------
-    settings : of a job. wanted : workers in all jobs together, at least. memory : limit of each job in bytes, and of
-        this process; None: what follows from the job.
+    settings : of a job. wanted : workers in all jobs together, at least.
+    memory : limit of each job in bytes, and of this process; None: what follows from the job.
     """
 
     settings: SlurmSettings
     wanted: int
-    memory: int | None = None
-    readied: set[object] = field(default_factory=set)
-    rows: dict[str, int] = field(default_factory=dict)
-    jobs: list[str] = field(default_factory=list)
-    _dask: DaskWorkers | None = field(default=None, init=False, repr=False)
-    _stack: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+    jobs: list[str] = field(default_factory=list, kw_only=True)
     _logs: Path = field(default_factory=Path, init=False, repr=False)
     _asked: float = field(default=0.0, init=False, repr=False)
     _has_begun: bool = field(default=False, init=False, repr=False)
-
-    def __enter__(self) -> SlurmWorkers:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-        self._dask = None
 
     @property
     def count(self) -> int:
@@ -86,20 +66,13 @@ class SlurmWorkers:
     def _job_count(self) -> int:
         return -(-self.wanted // self.settings.processes)
 
-    def submit(self, name: str, work: Callable[[Told], Result], told: Told) -> Future[Result]:
-        """Have a function called by a worker; see :class:`oocbe.cluster.workers.Workers`."""
-        if self._dask is None:
-            self._start()
-        assert self._dask is not None
-        return self._dask.submit(name, work, told)
-
     def check(self) -> None:
         """Raise ClusterError where no worker is left, or no job will bring one."""
         if self._dask is None:
             return
         if self._has_begun or self._dask.count:
             self._has_begun = True
-            self._dask.check()
+            super().check()
         elif time.monotonic() - self._asked > ASK_SECONDS:
             self._asked = time.monotonic()
             asked = _slurm(["squeue", "--noheader", "--format=%i", f"--jobs={','.join(self.jobs)}"])
@@ -108,43 +81,23 @@ class SlurmWorkers:
                     f"jobs {', '.join(self.jobs)} ended before any worker was there: {self._last_line()}"
                 )
 
-    def _start(self) -> None:
-        """Start the scheduler and submit the jobs.
-
-        Raises
-        ------
-        UnsupportedError : Dask, or what makes certificates, is not installed. DiskError : no place for scripts.
-        ClusterError : SLURM takes no job.
-        """
+    def _start(self, stack: ExitStack) -> Client:
+        """Start the scheduler and submit the jobs; see :class:`StartedWorkers`."""
         try:
-            import dask
-            from distributed import Client, LocalCluster, Security
+            from distributed import Security
             from distributed.utils import get_ip, get_ip_interface
 
             security = Security.temporary()
         except ImportError as error:
-            raise UnsupportedError(dask_settings.MISSING.format(error=error)) from None
-        stack, settings = self._stack, self.settings
-        scratch = ScratchFolder((settings.shared_temp_directory or Path.cwd()).absolute())
-        stack.callback(scratch.close, interrupted=True)
-        interface = settings.interface
-        host = get_ip() if interface is None else get_ip_interface(interface)
-        with dask.config.set(dask_settings.SETTINGS | {"temporary-directory": str(scratch.path)}):
-            cluster: Any = stack.enter_context(
-                LocalCluster(
-                    n_workers=0,
-                    host=host,
-                    protocol="tls://",
-                    security=security,
-                    dashboard_address=None,
-                    silence_logs=logging.CRITICAL,
-                )
-            )
-            client: Any = stack.enter_context(Client(cluster, security=security, set_as_default=False))
-        self._logs = (settings.log_directory or scratch.path).absolute()
+            raise missing(error) from None
+        settings = self.settings
+        host = get_ip() if settings.interface is None else get_ip_interface(settings.interface)
+        parent = (settings.shared_temp_directory or Path.cwd()).absolute()
+        address, client, folder = started_scheduler(stack, parent, host, security)
+        self._logs = (settings.log_directory or folder).absolute()
         self._logs.mkdir(parents=True, exist_ok=True)
-        script = scratch.path / "job.sh"
-        script.write_text(settings.script(cluster.scheduler_address, _environment(security, scratch.path), self._logs))
+        script = folder / "job.sh"
+        script.write_text(settings.script(address, _environment(security, folder), self._logs))
         stack.callback(self._cancel)
         for _ in range(self._job_count):
             done = _slurm(["sbatch", "--parsable", str(script)])
@@ -152,8 +105,7 @@ class SlurmWorkers:
                 raise ClusterError(f"sbatch takes no job: {done.stderr.strip() or done.stdout.strip()}")
             self.jobs.append(done.stdout.strip().partition(";")[0])
         self._asked = time.monotonic()
-        self._dask = DaskWorkers(client, self.memory)
-        stack.callback(self._dask.close)
+        return client
 
     def _cancel(self) -> None:
         if self.jobs:
@@ -165,10 +117,9 @@ class SlurmWorkers:
         return next((line.strip() for line in reversed(lines) if line.strip()), "they said nothing")
 
 
-def _environment(security: Any, folder: Path) -> dict[str, str]:
+def _environment(security: Security, folder: Path) -> dict[str, str]:
     """What workers need to know of certificates, which are written into a folder, and where this package is."""
-    path = [str(PACKAGE_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
-    found = {"PYTHONPATH": os.pathsep.join(path), "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
+    found = {"PYTHONPATH": python_path(), "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
     for setting, name in FILES.items():
         file = folder / f"{name}.pem"
         file.touch(mode=0o600)

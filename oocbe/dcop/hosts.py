@@ -29,6 +29,7 @@ from oocbe.errors import InternalError, OocbeError, ResourceError
 from oocbe.kernels.cpu.threads import thread_count
 from oocbe.settings.options import SolveOptions
 from oocbe.system.deadline import Deadline
+from oocbe.system.parents import python_path
 from oocbe.tables.residence import to_host
 from oocbe.tables.scratch import ScratchFolder, default_parent
 from oocbe.tables.stored import StoredTable
@@ -43,9 +44,6 @@ little, and as long for a few bytes."""
 
 SENT_SHARE = 0.125
 """Share of the memory for messages that this process takes where each variable has a table that waits to be sent on."""
-
-PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
-"""Where the package lies, for processes to find it."""
 
 Work: TypeAlias = Sequence[Utility] | Mapping[str, int]
 """What an agent is to work on: the UTIL messages of all children, or the VALUE message of the parent."""
@@ -197,9 +195,7 @@ class InProcesses:
 
     def _start(self, contract: Contract, count: int) -> None:
         ours, theirs = Pipe()
-        environment = dict(os.environ)
-        path = [str(PACKAGE_FOLDER), *filter(None, [environment.get("PYTHONPATH")])]
-        environment["PYTHONPATH"] = os.pathsep.join(path)
+        environment = os.environ | {"PYTHONPATH": python_path()}
         environment["OOCBE_THREADS"] = str(max(1, thread_count() // count))
         with theirs:
             number = theirs.fileno()

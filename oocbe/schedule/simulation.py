@@ -78,6 +78,11 @@ class Conditions:
         """Standard deviation of the factor's logarithm."""
         return math.log(self.straggling) / P95
 
+    @property
+    def mean(self) -> float:
+        """Mean of the factor, whose median is 1."""
+        return math.exp(self.deviation**2 / 2)
+
 
 @dataclass(frozen=True)
 class Simulated:
@@ -163,7 +168,7 @@ class _Run:
     def __init__(self, stages: Sequence[Stage], workers: int, conditions: Conditions) -> None:
         self._stages, self._workers, self._given = stages, workers, conditions
         self._random = np.random.default_rng(conditions.seed)
-        expected = sum(s.seconds for s in stages) * math.exp(conditions.deviation**2 / 2) / workers
+        expected = sum(s.seconds for s in stages) * conditions.mean / workers
         ends = np.full(workers, math.inf)
         chosen = self._random.permutation(workers)[: round(conditions.lost * workers)]
         ends[chosen] = self._random.random(len(chosen)) * expected

@@ -7,6 +7,7 @@ trace (:func:`stages_of`), or what a plan predicts (:func:`predicted_stage`).
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
-from oocbe.tracing.recorder import ELIMINATION, STREAM, Span
+from oocbe.tracing.recorder import ELIMINATION, STREAM, WORKER, Span
 from oocbe.tracing.trace_file import Trace
 
 _BUCKET, _PIECES = "bucket ", ("compute", "piece ")
@@ -74,7 +75,8 @@ def stages_of(trace: Trace) -> list[Stage]:
     """The stages of a run that was traced, one after the other.
 
     A bucket is a stage; one that was joined whole is one piece. Of an operator on stored tables all pieces are one
-    stage. Time in which no piece was at work, of a bucket or of the run between buckets, is serial.
+    stage. What was shared out to workers has their segments as pieces. Time in which no piece was at work, of a bucket
+    or of the run between buckets, is serial.
 
     Raises
     ------
@@ -84,7 +86,8 @@ def stages_of(trace: Trace) -> list[Stage]:
         (span for span in trace.spans if span.lane == ELIMINATION and span.name.startswith(_BUCKET)),
         key=lambda span: span.begin,
     )
-    pieces = [s for s in trace.spans if s.lane == STREAM and not s.is_wait and s.name.startswith(_PIECES)]
+    segments = [span for span in trace.spans if span.lane == WORKER]
+    pieces = segments + _outside(segments, _streamed(trace))
     if not buckets and not pieces:
         raise UsageError(f"{trace.path}: no bucket and no piece is in this trace; trace a solve or stress with --trace")
     pieces.sort(key=lambda span: (span.begin, span.row))
@@ -103,6 +106,35 @@ def stages_of(trace: Trace) -> list[Stage]:
     if whole > end:
         stages.append(Stage("after the buckets", np.zeros(0), (whole - end) / 1e9, (len(stages) - 1,)))
     return stages
+
+
+def _streamed(trace: Trace) -> list[Span]:
+    """Pieces that streams of this process had at work."""
+    return [s for s in trace.spans if s.lane == STREAM and not s.is_wait and s.name.startswith(_PIECES)]
+
+
+def _outside(segments: Sequence[Span], pieces: Sequence[Span]) -> list[Span]:
+    """Pieces that began while no segment was at work: others are part of the one that this process has done itself."""
+    begins, ends = _covered(segments)
+    found = []
+    for piece in pieces:
+        place = bisect_right(begins, piece.begin) - 1
+        if place < 0 or piece.begin >= ends[place]:
+            found.append(piece)
+    return found
+
+
+def _covered(spans: Sequence[Span]) -> tuple[list[int], list[int]]:
+    """Stretches of time in which some span lasts: where they begin, and where they end; both ascend."""
+    begins: list[int] = []
+    ends: list[int] = []
+    for span in sorted(spans, key=lambda span: span.begin):
+        if ends and span.begin <= ends[-1]:
+            ends[-1] = max(ends[-1], span.end)
+        else:
+            begins.append(span.begin)
+            ends.append(span.end)
+    return begins, ends
 
 
 def _stage(name: str, begin: int, end: int, pieces: Sequence[Span], after: tuple[int, ...]) -> Stage:

@@ -11,11 +11,39 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.model.row_numbers import even_ranges, key_number
 from oocbe.streaming.budget import Budget
-from oocbe.streaming.sources import SortedRows
+from oocbe.streaming.sources import Source
 from oocbe.tables.layout import WORD_BITS
+
+
+@runtime_checkable
+class KeyedRows(Source, Protocol):
+    """Rows that can be cut by their keys, where they are sorted, without a pass over them: they are told stretch by
+    stretch, all of so many rows but for the last one.
+    """
+
+    @property
+    def stretch_rows(self) -> int:
+        """Rows of a stretch, at most."""
+
+    @property
+    def stretch_count(self) -> int:
+        """Stretches."""
+
+    def stretch_start(self, stretch: int) -> int:
+        """First row of a stretch; all rows for one behind the last."""
+
+    def edge_keys(self, stretch: int) -> tuple[int, int]:
+        """Keys of the first and the last row of a stretch."""
+
+    def keys_of(self, stretch: int) -> NDArray[np.uint64]:
+        """Keys of all rows of a stretch, uint64 (words, rows)."""
 
 
 class KeyIndex:
@@ -32,8 +60,8 @@ class KeyIndex:
     end : a number beyond all.
     """
 
-    def __init__(self, source: SortedRows, common: Sequence[str], budget: Budget) -> None:
-        self._source, self._budget = source, budget
+    def __init__(self, source: KeyedRows, common: Sequence[str], budget: Budget) -> None:
+        self.source, self._budget = source, budget
         self._fields: list[tuple[int, int, int]] = []
         place = 0
         for field in map(source.layout.field, common):
@@ -46,7 +74,7 @@ class KeyIndex:
     @property
     def rows(self) -> int:
         """Rows of the source."""
-        return self._source.rows
+        return self.source.rows
 
     def samples(self, fewest: int) -> Iterator[tuple[int, int]]:
         """Numbers that ascend, from the first row's on, and the rows from each to the next one.
@@ -54,34 +82,34 @@ class KeyIndex:
         fewest : about so many, where the source has the rows: stretches that are far too few for that, less than a
             quarter, are read for it, one at a time.
         """
-        stretches = max(1, self._source.stretch_count)
+        stretches = max(1, self.source.stretch_count)
         within = -(-fewest // stretches) if 4 * stretches < fewest else 1
-        for stretch in range(self._source.stretch_count):
-            start, stop = self._source.stretch_start(stretch), self._source.stretch_start(stretch + 1)
+        for stretch in range(self.source.stretch_count):
+            start, stop = self.source.stretch_start(stretch), self.source.stretch_start(stretch + 1)
             if within <= 1:
                 yield self.firsts[stretch], stop - start
                 continue
-            with self._budget.reserve("cutting sorted tables", 8 * self._source.layout.words * (stop - start)):
-                keys = self._source.keys_of(stretch)
+            with self._budget.reserve("cutting sorted tables", 8 * self.source.layout.words * (stop - start)):
+                keys = self.source.keys_of(stretch)
                 for low, high in even_ranges(stop - start, max(1, (stop - start) // within)):
                     yield self._number(key_number(keys, low)), high - low
 
     def most_rows(self, low: int, high: int) -> int:
         """No fewer rows than have a number from ``low`` up to ``high``, not included."""
         stretches = bisect_left(self.firsts, high) - bisect_left(self.lasts, low)
-        return min(max(0, stretches) * self._source.stretch_rows, self._source.rows)
+        return min(max(0, stretches) * self.source.stretch_rows, self.source.rows)
 
     def place(self, number: int) -> int:
         """The first row whose number is not below this one; reads one stretch at most."""
         stretch = bisect_left(self.lasts, number)
-        start = self._source.stretch_start(stretch)
+        start = self.source.stretch_start(stretch)
         if stretch == len(self.lasts):
-            return self._source.rows
+            return self.source.rows
         if number <= self.firsts[stretch]:
             return start
-        nbytes = 8 * self._source.layout.words * self._source.stretch_rows
+        nbytes = 8 * self.source.layout.words * self.source.stretch_rows
         with self._budget.reserve("cutting sorted tables", nbytes):
-            keys = self._source.keys_of(stretch)
+            keys = self.source.keys_of(stretch)
             rows = range(keys.shape[1])
             return start + bisect_left(rows, number, key=lambda row: self._number(key_number(keys, row)))
 

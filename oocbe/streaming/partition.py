@@ -9,27 +9,32 @@ passes and ascending digits keep the order of the rows: parts laid end to end ar
 as in the source.
 
 A source that is sorted by the common variables is not written again: its runs are ranges of its own rows. Where all
-sources are, and pieces hold several chunks of each, no pass is needed either (:mod:`oocbe.streaming.key_cuts`).
+sources are, or are sorted runs laid end to end, and pieces hold several chunks of each, no pass is needed either
+(:mod:`oocbe.streaming.key_cuts`).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.kernels.interface import Backend
 from oocbe.streaming.key_cuts import KeyIndex, cut_alike
+from oocbe.streaming.laid_end_to_end import LaidEndToEnd, runs_in_order
 from oocbe.streaming.pipeline import run_in_order
 from oocbe.streaming.scratch import ScratchFile
-from oocbe.streaming.sources import Buffers, SliceSource, SortedRows, Source, row_bytes, sliced
+from oocbe.streaming.sources import Buffers, SliceSource, Source, row_bytes, sliced
 from oocbe.streaming.space import Space
 from oocbe.tables.moves import move_plan
+
+Item = TypeVar("Item")
 
 WINDOW_BITS, MOST_WINDOW_BITS = 8, 11
 """Bits of a window that vary: 256 digits are one pass of the radix sort, and enough parts for most tables. More bits
@@ -189,11 +194,17 @@ def parts(
         return
     indices = _indices(inputs, space)
     if indices:
-        for bounds in cut_alike(indices, lambda rows: space.fits(list(zip(rows, costs, strict=True)))):
-            yield from parts(
-                [replace(o, source=sliced(o.source, *b)) for o, b in zip(inputs, bounds, strict=True)],
-                space, kernels, outermost=False,
-            )  # fmt: skip
+        counts = [len(own) for own in indices]
+
+        def fits(rows: Sequence[int]) -> bool:
+            return space.fits([(sum(own), cost) for own, cost in zip(_grouped(rows, counts), costs, strict=True)])
+
+        for bounds in cut_alike([index for own in indices for index in own], fits):
+            slices = [
+                replace(ordered, source=_cut_runs([index.source for index in own], ranges))
+                for ordered, own, ranges in zip(inputs, indices, _grouped(bounds, counts), strict=True)
+            ]
+            yield from parts(slices, space, kernels, outermost=False)
         return
     window = _next_window(inputs, first, _bits_wanted(inputs, space), kernels)
     runs = [_Partition(ordered, window, space, kernels, outermost) for ordered in inputs]
@@ -213,13 +224,27 @@ def parts(
             yield from parts(cut, space, kernels, window.last - given_up, outermost=False)
 
 
-def _indices(inputs: Sequence[Ordered], space: Space) -> list[KeyIndex]:
-    """Indices of sources that can be cut by them into pieces of several chunks; none where one cannot."""
-    found = [o.source for o in inputs if o.in_order and isinstance(o.source, SortedRows)]
-    sizes = [min(source.rows, LEAST_STRETCHES * source.stretch_rows) for source in found]
-    if len(found) < len(inputs) or not space.fits([(rows, o.cost) for rows, o in zip(sizes, inputs, strict=True)]):
+def _indices(inputs: Sequence[Ordered], space: Space) -> list[list[KeyIndex]]:
+    """Indices of each source's runs, which can be cut by them into pieces of several chunks; none where one cannot."""
+    found = [runs_in_order(ordered.source, ordered.common) for ordered in inputs]
+    sizes = [sum(min(run.rows, LEAST_STRETCHES * run.stretch_rows) for run in runs) for runs in found]
+    if not all(found) or not space.fits([(rows, o.cost) for rows, o in zip(sizes, inputs, strict=True)]):
         return []
-    return [KeyIndex(source, o.common, space.budget) for source, o in zip(found, inputs, strict=True)]
+    return [[KeyIndex(run, o.common, space.budget) for run in runs] for runs, o in zip(found, inputs, strict=True)]
+
+
+def _grouped(items: Sequence[Item], counts: Sequence[int]) -> list[Sequence[Item]]:
+    """Items of all runs by the source that these are of."""
+    ends = list(itertools.accumulate(counts))
+    return [items[end - count : end] for end, count in zip(ends, counts, strict=True)]
+
+
+def _cut_runs(runs: Sequence[Source], ranges: Sequence[tuple[int, int]]) -> Source:
+    """A range of rows of each run, laid end to end."""
+    slices = [sliced(run, low, high) for run, (low, high) in zip(runs, ranges, strict=True) if low < high]
+    if len(slices) == 1:
+        return slices[0]
+    return LaidEndToEnd(slices) if slices else sliced(runs[0], 0, 0)
 
 
 def _fitting(sizes: Sequence[NDArray[np.int64]], costs: Sequence[int], space: Space) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oocbe.kernels.cpu.synthetic import check_join, check_maximum
+from oocbe.kernels.cpu.synthetic import check_join, check_maximum, digest_rows
 from oocbe.kernels.cpu.threads import row_ranges, run_all
 from oocbe.synth.tables import SyntheticTable, field_rows
 from oocbe.tables.layout import Layout
@@ -33,50 +33,84 @@ def joined_pieces(first: SyntheticTable, second: SyntheticTable) -> tuple[NDArra
     return np.array(found, dtype=np.int64), before
 
 
+def reduced_pieces(table: SyntheticTable) -> tuple[NDArray[np.int64], int]:
+    """The same of a table marginalised over its own variable, with rows of the result in place of pairs."""
+    bounds = [*(int(rank) for rank in table.classes[1:, 0]), table.groups]
+    found, before = [], 0
+    for (low, count, _), high in zip(table.classes.tolist(), bounds, strict=True):
+        rows = table.domain if count > 1 else table.domain // 2
+        found.append([low, before, rows])
+        before += rows * (high - low)
+    return np.array(found, dtype=np.int64), before
+
+
+SUMS = 4
+"""What is added up over rows, modulo 2^64: one each, their consecutive numbers, the squares of these, and a digest of
+keys and values (:func:`oocbe.kernels.cpu.synthetic.digest_rows`)."""
+
+
 class RowChecker(Protocol):
     """Checks rows of a result one by one; sent to workers as it is."""
 
+    @property
+    def expected(self) -> int:
+        """Rows that the whole result has."""
+
     def __call__(self, layout: Layout, keys: NDArray[np.uint64], values: NDArray[Any], sums: NDArray[np.uint64]) -> int:
-        """Number of the first wrong row, or -1; adds the rows' sums, modulo 2^64, to ``sums``, uint64 (3,)."""
+        """Number of the first wrong row, or -1; adds what :data:`SUMS` says of the rows to ``sums``, uint64 (SUMS,)."""
 
 
 @dataclass(frozen=True)
 class JoinedRows:
-    """Checks rows of the join sum of two tables; with ``e`` marginalised out where the result has no ``e``."""
+    """Checks rows of the join sum of two tables, with ``e`` marginalised out where it ``eliminates``."""
 
     first: SyntheticTable
     second: SyntheticTable
+    eliminates: bool = True
+
+    @property
+    def expected(self) -> int:
+        """See :class:`RowChecker`."""
+        pairs = joined_pieces(self.first, self.second)[1]
+        return pairs if self.eliminates else pairs * (self.first.domain // 2)
 
     def __call__(self, layout: Layout, keys: NDArray[np.uint64], values: NDArray[Any], sums: NDArray[np.uint64]) -> int:
         """See :class:`RowChecker`."""
         first, second = self.first, self.second
-        eliminates = "e" not in layout
-        names = (first.own, second.own, *(() if eliminates else ("e",)), *first.layout.scope[2:])
+        names = (first.own, second.own, *(() if self.eliminates else ("e",)), *first.layout.scope[2:])
         tables = (first.classes, second.classes, first.settings, second.settings)
         fields, pieces = field_rows(layout, names), joined_pieces(first, second)[0]
-        wrong: int = check_join(keys, values, fields, *tables, pieces, sums, eliminates)
+        sums[-1] += digest_rows(keys, values.astype(np.int64, copy=False))
+        wrong: int = check_join(keys, values, fields, *tables, pieces, sums, self.eliminates)
         return wrong
 
 
 @dataclass(frozen=True)
 class MarginalisedRows:
-    """Checks rows of a table marginalised over its own variable, which have no sums."""
+    """Checks rows of a table marginalised over its own variable."""
 
     table: SyntheticTable
 
+    @property
+    def expected(self) -> int:
+        """See :class:`RowChecker`."""
+        return reduced_pieces(self.table)[1]
+
     def __call__(self, layout: Layout, keys: NDArray[np.uint64], values: NDArray[Any], sums: NDArray[np.uint64]) -> int:
         """See :class:`RowChecker`."""
-        fields = field_rows(layout, ("e", *self.table.layout.scope[2:]))
-        wrong: int = check_maximum(keys, values, fields, self.table.classes, self.table.settings)
+        table = self.table
+        fields, pieces = field_rows(layout, ("e", *table.layout.scope[2:])), reduced_pieces(table)[0]
+        sums[-1] += digest_rows(keys, values.astype(np.int64, copy=False))
+        wrong: int = check_maximum(keys, values, fields, table.classes, table.settings, pieces, sums)
         return wrong
 
 
 def check_tables(tables: Iterable[Table], checker: RowChecker) -> tuple[int, list[int]]:
     """Number of the first wrong row of tables laid end to end, or -1, and the sums of all rows; by all threads."""
-    totals, start = np.zeros(3, dtype=np.uint64), 0
+    totals, start = np.zeros(SUMS, dtype=np.uint64), 0
     for chunk in tables:
         pieces = row_ranges(chunk.rows)
-        sums = np.zeros((len(pieces), 3), dtype=np.uint64)
+        sums = np.zeros((len(pieces), SUMS), dtype=np.uint64)
         calls = [
             (chunk.layout, np.ascontiguousarray(chunk.keys[:, low:high]), chunk.values[low:high], sums[i])
             for i, (low, high) in enumerate(pieces)

@@ -17,7 +17,7 @@ from oocbe.cluster.segment_files import Circumstances, MadePart, TableAt, at_wor
 from oocbe.cluster.workers import Workers, current
 from oocbe.model.semiring import MAX_SUM
 from oocbe.settings.tuning import tuning
-from oocbe.synth.row_checks import RowChecker, check_tables
+from oocbe.synth.row_checks import SUMS, RowChecker, check_tables
 from oocbe.synth.tables import SyntheticTable
 from oocbe.system.deadline import Deadline
 from oocbe.tables.disk_budget import DiskBudget
@@ -140,7 +140,7 @@ def check_by(workers: Workers, result: StoredTable, checker: RowChecker) -> tupl
     """Have workers check all rows of a result, as :func:`oocbe.synth.answers.check_tables` does; ClusterError."""
     at, runs = TableAt.of(result), Runs(result.chunk_count, workers)
     name = f"check of {result.path.name}"
-    totals = np.zeros(3, dtype=np.uint64)
+    totals = np.zeros(SUMS, dtype=np.uint64)
     wrong: list[int] = []
 
     def told(run: range, sharing: int) -> CheckSegment:

@@ -26,15 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.errors import UsageError
-from oocbe.kernels.cpu.synthetic import fill_rows
+from oocbe.kernels.cpu.synthetic import fill_in_order, fill_rows
 from oocbe.kernels.cpu.threads import run_all, thread_count
 from oocbe.model.semiring import MAX_SUM
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.writer import CHUNK_ROWS
 
-MOST_GROUPS = 1 << 31
-"""Group numbers are multiplied with one another in 64 bits."""
+MOST_GROUPS, MOST_SCATTERED = 1 << 46, 1 << 31
+"""Groups of a table: numbers of those of a scattered one are multiplied with one another in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,10 @@ class SyntheticTable:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.groups <= MOST_GROUPS or self.rows < self.groups * self.domain // 2:
+        most = MOST_GROUPS if self.is_sorted else MOST_SCATTERED
+        if not 1 <= self.groups <= most or self.rows < self.groups * self.domain // 2:
             raise UsageError(
-                f"{self.rows:,} rows do not fit in {self.groups:,} groups (at most {MOST_GROUPS:,}), each of which has "
+                f"{self.rows:,} rows do not fit in {self.groups:,} groups (at most {most:,}), each of which has "
                 f"{self.domain // 2} rows at least; give fewer groups or more rows"
             )
         if self.variables < 3 or self.domain < 2 or self.domain % 2:
@@ -148,26 +149,44 @@ class SyntheticTable:
         """Those of :meth:`chunks` from number ``begin`` up to ``end``, which is left out."""
         rows, threads = self.rows_made, thread_count()
         chunks = self.chunk_count(chunk_rows)
-        fields = field_rows(self.layout, (self.own, "e", *self.layout.scope[2:]))
         for first in range(begin, end, threads):
             made, calls = [], []
             for chunk in range(first, min(first + threads, end)):
-                if self.is_sorted:
-                    start = chunk * chunk_rows
-                    count, scatter, number, many = min(chunk_rows, rows - start), 0, start, 1
-                else:
-                    count = (rows - chunk + chunks - 1) // chunks
-                    scatter, number, many = coprime(count), chunk, chunks
+                start = chunk * chunk_rows
+                count = min(chunk_rows, rows - start) if self.is_sorted else (rows - chunk + chunks - 1) // chunks
                 keys, values = np.empty((self.layout.words, count), dtype=np.uint64), np.empty(count, dtype=np.int64)
                 made.append((keys, values))
-                calls.append((keys, values, number, many, scatter, self.classes, fields, self.settings))
-            run_all(fill_rows, calls)
+                where = (start,) if self.is_sorted else (chunk, chunks, coprime(count))
+                calls.append((keys, values, *where, self.classes, self.fields, self.settings))
+            run_all(fill_in_order if self.is_sorted else fill_rows, calls)
             yield from made
+
+    @cached_property
+    def fields(self) -> NDArray[np.int64]:
+        """Fields of the own variable, of e and of the group variables, as :func:`field_rows` gives them."""
+        return field_rows(self.layout, (self.own, "e", *self.layout.scope[2:]))
+
+    def first_row(self, rank: int) -> int:
+        """Of a sorted table: the first row of the group of a rank; all rows for the one behind the last."""
+        number = int(np.searchsorted(self.classes[:, 0], rank, side="right")) - 1
+        first, count, before = self.classes[number].tolist()
+        return int((before + (rank - first) * count) * (self.domain // 2))
+
+    def rank_from(self, row: int) -> int:
+        """Of a sorted table: the first rank none of whose rows is before a row; all groups for one behind the last."""
+        pair = -(-row // (self.domain // 2))
+        number = int(np.searchsorted(self.classes[:, 2], pair, side="right")) - 1
+        first, count, before = self.classes[number].tolist()
+        return min(self.groups, int(first - (before - pair) // count))
 
     def value_dtype(self, wanted: np.dtype[Any]) -> np.dtype[Any]:
         """The dtype wanted of the values, or int64 where it does not hold them."""
-        limit = 2000 + int(self.classes[:, 1].max())
-        return np.dtype(np.int64) if wanted.kind == "i" and 2 * limit > np.iinfo(wanted).max else wanted
+        return np.dtype(np.int64) if wanted.kind == "i" and 2 * self.greatest > np.iinfo(wanted).max else wanted
+
+    @property
+    def greatest(self) -> int:
+        """No value is greater."""
+        return 2000 + int(self.classes[:, 1].max())
 
     def write(self, path: str | Path, dtype: np.dtype[Any] | None = None, chunk_rows: int = CHUNK_ROWS) -> StoredTable:
         """Write the table, max-sum, chunk by chunk; ``dtype`` of the values: int32 where None."""

@@ -1,13 +1,22 @@
-"""Processes that end with the one that started them, however it ended."""
+"""Processes that this one starts: where they find the package, and that they end with it, however it ended."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
+from pathlib import Path
+
+PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
+"""Where the package lies."""
 
 ALONE_SECONDS = 0.2
 """So often a process looks whether the one that started it is still there."""
+
+
+def python_path() -> str:
+    """``PYTHONPATH`` of a process that is to find this package, and what this process finds."""
+    return os.pathsep.join([str(PACKAGE_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def end_with(parent: int) -> None:

@@ -19,11 +19,15 @@ class DiskBudget:
     ----------
     folder : where the files are; its disk is the one whose free space is reported.
     limit : bytes, or None where only the disk's size limits.
+    is_scratch : whether nobody needs what is written once this run has ended, however that was. It is not forced to
+        disk then: the system keeps it in memory while it has some to spare, and what a host that fails has of it goes
+        with the host.
     """
 
-    def __init__(self, folder: Path, limit: int | None = None) -> None:
+    def __init__(self, folder: Path, limit: int | None = None, is_scratch: bool = False) -> None:
         self.folder = folder
         self.limit = limit
+        self.is_scratch = is_scratch
         self.used = 0
         self._lock = RLock()  # a file that is given up may give its bytes back in the middle of anything
 

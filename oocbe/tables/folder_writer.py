@@ -34,12 +34,12 @@ class FolderWriter:
     Parameters
     ----------
     version : of the format, which the manifest tells.
-    budget : counts what is written and may refuse it; a table that was not finished is given back to it.
+    budget : counts what is written and may refuse it; a table that was not finished is given back to it. One that is
+        scratch by it is not synchronised.
     overwrite : whether the table takes the place of one that has its name already, in the moment that it is complete.
     """
 
     _makes_parents = True
-    _is_durable = True  # forced to disk before it appears; else only whole
 
     def __init__(
         self, path: str | Path, version: int, budget: DiskBudget | None = None, overwrite: bool = False
@@ -52,6 +52,7 @@ class FolderWriter:
         self._written = 0
         self._folder = self.path.parent / disk.partial_name(self.path.name)
         self._budget = DiskBudget(self.path.parent) if budget is None else budget
+        self._is_durable = not self._budget.is_scratch  # forced to disk before it appears; else only whole
         self._manifest_bytes = 0
         self._overwrite = overwrite
         self._published = False

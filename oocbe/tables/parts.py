@@ -52,15 +52,6 @@ class PartWriter(StoredTableWriter):
     _makes_parents = False
 
 
-class RunWriter(PartWriter):
-    """Writes rows that workers read again before whoever asked for them ends, and that nobody needs afterwards.
-
-    What a host that fails has of them goes with it, so they are not forced to disk.
-    """
-
-    _is_durable = False
-
-
 class PartsWriter(FolderWriter):
     """Collects the parts of one table, which others write, and publishes them when its ``with`` block ends.
 

@@ -57,6 +57,44 @@ def test_stress_over_workers(tmp_path, operator):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("operator", ["join-maximise", "maximise"])
+def test_generated_rows_have_the_digest_of_stored_ones(tmp_path, operator):
+    common = ["stress", "--rows", "3e4", "--operator", operator, "--memory", "96MiB", "--workdir", tmp_path]
+    found = []
+    for flags in (["--sorted"], ["--generated"], ["--generated", "--streams", 3]):
+        done = call(*common, *flags, "--digest", "--json")
+        assert done.exit_code == 0, done.output
+        found.append(json.loads(done.stdout[done.stdout.index("{") :]))
+    with InThreads(2) as workers, using(workers):
+        done = call(*common, "--generated", "--digest", "--json")
+        found.append(json.loads(done.stdout[done.stdout.index("{") :]))
+    assert ("generated", operator) in workers.readied
+    assert len({(each["digest"], each["rows_out"], each["fault"]) for each in found}) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_long_run_says_how_far_it_has_come(tmp_path, monkeypatch):
+    monkeypatch.setattr("oocbe.cli.stress.NOTE_SECONDS", 0.0)
+    monkeypatch.setattr("oocbe.synth.generated_operations.STRETCH_ROWS", 1000)
+    done = call("stress", "--rows", "3e4", "--generated", "--memory", "96MiB", "--workdir", tmp_path)
+    lines = [line for line in done.stderr.splitlines() if " rows (" in line]
+    assert len(lines) == 2 and re.match(r"(\d+,\d+) of \1 rows \(100.0%\) after ", lines[-1])
+
+
+def test_a_forecast_of_generated_rows_for_any_number_of_workers(tmp_path, monkeypatch):
+    monkeypatch.setattr("oocbe.synth.generated_operations.STRETCH_ROWS", 1 << 12)
+    common = ["stress", "--rows", "1e12", "--generated", "--plan", "--workdir", tmp_path, "--memory", "256MiB"]
+    forecast = {}
+    for workers in ("1", "800"):
+        done = call(*common, "--workers", workers, "--json")
+        assert done.exit_code == 0, done.output
+        forecast[workers] = json.loads(done.stdout)
+    assert forecast["1"]["rows_in"] == forecast["800"]["rows_in"] > 1.9e12
+    assert forecast["800"]["seconds"] < forecast["1"]["seconds"] / 50
+    assert call(*common, "--workers", "gpus").exit_code == 2
+    assert "efficiency" in call(*common).stdout
+
+
 def test_stress_tells_people_sizes_and_times_in_units(tmp_path):
     done = call("stress", "--rows", "3e4", "--memory", "32MiB", "--workdir", tmp_path)
     assert done.exit_code == 0, done.output
@@ -103,7 +141,7 @@ def test_stress_notices_a_wrong_kernel(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "flags", [["--rows", "many"], ["--rows", "1.5"], ["--operator", "sort"], ["--sizes", "normal"]], ids=str
+    "flags", [["--plan"], ["--rows", "many"], ["--rows", "1.5"], ["--operator", "sort"], ["--sizes", "normal"]], ids=str
 )
 def test_wrong_use(tmp_path, flags):
     assert call("stress", "--workdir", tmp_path, *flags).exit_code == 2

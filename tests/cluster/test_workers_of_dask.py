@@ -22,10 +22,15 @@ from oocbe.cluster.dask_workers import DaskWorkers
 from oocbe.cluster.local import LocalWorkers
 from oocbe.cluster.workers import LostWorkError, current, using
 from oocbe.errors import ClusterError, UnsupportedError, UsageError
+from oocbe.kernels import backend_for
 from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import tuned
+from oocbe.streaming.budget import Budget
+from oocbe.synth import generated_operations
+from oocbe.synth.generated_operations import JOIN_MAXIMISE, GeneratedOperation, digest_by, digest_here
 from oocbe.synth.tables import SyntheticTable
 from oocbe.table_algebra import join_maximise
+from oocbe.table_algebra.out_of_core.context import ExecutionContext
 from oocbe.tasks import verbs
 from tests.elimination.test_piecewise import complete_problem, run
 from tests.elimination.test_segments import clique_problem
@@ -128,6 +133,22 @@ def test_an_operator_whose_workers_are_killed_fifty_times(workers, tmp_path):
         while len(workers.killed) < 50:
             with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
                 same_rows(join_maximise(*tables, "e", output=Path(folder) / "found"), expected)
+    workers.kill_at(0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_digest_whose_workers_are_killed(workers, tmp_path, monkeypatch):
+    monkeypatch.setattr(generated_operations, "STRETCH_ROWS", 1 << 15)
+    pair = tuple(SyntheticTable(2_000_000, 60_000, is_sorted=True, own=own, seed=1) for own in "ab")
+    operation = GeneratedOperation(JOIN_MAXIMISE, pair)
+    context = ExecutionContext.within(backend_for(0, "cpu"), Budget(1 << 28), tmp_path, 2, None)
+    expected = digest_here(operation, context)
+    assert expected.fault == ""
+    workers.kill_at(5, most=10)
+    while len(workers.killed) < 10:
+        with cutting(most_segment_seconds=0.5):
+            assert digest_by(workers, operation, tmp_path, "cpu", None) == expected
     workers.kill_at(0)
 
 
@@ -298,8 +319,9 @@ def test_the_process_that_asks_killed_and_resumed(tmp_path):
     assert len(children) >= 2
     first.kill()
     first.wait()
-    time.sleep(2)
-    assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    while [pid for pid in children if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     found = json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
     expected = solve_in(None, problem=PROBLEM, order=str(order), bounds="none")
     for name in ("value", "assignment", "tables"):

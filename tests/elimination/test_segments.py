@@ -31,6 +31,7 @@ from oocbe.model.semiring import MIN_SUM, SEMIRINGS
 from oocbe.settings.tuning import tuned, tuning
 from oocbe.system.advance import Advance, advance
 from oocbe.system.deadline import Deadline
+from oocbe.tables import disk
 from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tasks import verbs
 from oocbe.tracing.trace_file import read_trace
@@ -129,6 +130,18 @@ def test_tasks_come_to_the_same(workers, task):
         found = verbs.run_task(task, problem, order_seconds=0, tables="incomplete")
     assert workers.named
     assert (found.value, found.assignments) == (expected.value, expected.assignments)
+
+
+@pytest.mark.parametrize("has_workers", [False, True])
+def test_what_no_other_run_can_go_on_from_is_not_forced_to_disk(workers, has_workers):
+    seen = []
+    with (
+        cutting(rows=10, held_share=0.0),
+        using(workers if has_workers else None),
+        disk.hooked(lambda operation, where: seen.append(operation)),
+    ):
+        verbs.run_task("count", clique_problem(), order_seconds=0, tables="incomplete", piece_rows=20)
+    assert "write" in seen and "synchronise" not in seen
 
 
 class Failing(Sending):

@@ -242,6 +242,8 @@ LOOPS = {
     "sweeps.distribute": FLAG,
     "synthetic._class_of": SYNTHETIC,
     "synthetic.best_own": SYNTHETIC,
+    "synthetic.digest_rows": SYNTHETIC,
+    "synthetic.fill_in_order": SYNTHETIC,
     "synthetic.fill_rows": SYNTHETIC,
     "synthetic.read_rank": SYNTHETIC,
     "synthetic.check_join": SYNTHETIC,

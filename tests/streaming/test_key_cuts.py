@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oocbe.kernels import backend_for
 from oocbe.streaming import partition, sources
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.key_cuts import KeyIndex, cut_alike
-from oocbe.streaming.sources import HeldRows, StoredRows
+from oocbe.streaming.laid_end_to_end import LaidEndToEnd, OrderedSlice
+from oocbe.streaming.partition import Ordered, parts
+from oocbe.streaming.sources import Buffers, HeldRows, StoredRows
+from oocbe.streaming.space import Space
 from oocbe.table_algebra import join_maximise, join_sum
+from oocbe.tables.disk_budget import DiskBudget
 from oocbe.tables.layout import Layout
 from oocbe.tables.stored import StoredTable
 from oocbe.tables.table import Table
@@ -113,3 +120,56 @@ def test_chunks_are_read_by_pieces_and_at_cuts_only(tmp_path, monkeypatch):
     parts = list(cut_alike([index], lambda rows: max(rows) <= 200))
     assert all(rows <= 20 and keys_only for _, rows, keys_only in reads)
     assert len(reads) <= len(parts)
+
+
+def sorted_run(table: Table, rows: np.ndarray, folder: Path, chunk: int) -> StoredTable:
+    """Some rows of a table as workers sort them: k and l in the lowest places, ascending by these."""
+    layout = table.layout.select(("k", "l", "own", "e"))
+    columns = table.layout.unpack(table.keys)[rows][:, [table.layout.place(name) for name in layout.scope]]
+    order = np.lexsort((columns[:, 0], columns[:, 1]))
+    run = Table(layout, layout.pack(columns[order]), table.values[rows][order])
+    return StoredTable.save(folder, run, chunk_rows=chunk)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 99), st.integers(1, 300), st.integers(2, 30), st.integers(20, 200), st.data())
+def test_ranges_of_sorted_runs_need_no_pass(tmp_path_factory, seed, rows, chunk, most, data):
+    """Whatever the chunks in which they begin and end, and each part has all rows of some keys."""
+    folder = tmp_path_factory.mktemp("runs")
+    wholes = [sorted_table("own", seed + side, rows) for side in (0, 1)]
+    inputs, expected = [], []
+    for side, whole in enumerate(wholes):
+        run_of = np.random.default_rng(seed).integers(0, 3, whole.rows)
+        slices = []
+        for number in range(3):
+            chosen = np.flatnonzero(run_of == number)
+            if len(chosen):
+                stored = sorted_run(whole, chosen, folder / f"{side}-{number}", chunk)
+                low = data.draw(st.integers(0, stored.rows - 1))
+                slices.append(OrderedSlice(StoredRows(stored), low, stored.rows, ("k", "l")))
+                expected.append((side, stored.read(low, stored.rows)))
+        inputs.append(Ordered(LaidEndToEnd(slices), slices[0].layout.scope, ("k", "l"), 8))
+    space = Space(BUDGET, DiskBudget(folder), 1, most)
+    found, seen = [[], []], [set(), set()]
+    with pytest.MonkeyPatch.context() as patch:
+        alike = max(Counter(number for whole in wholes for number in numbers_of(whole)).values())
+        if 2 * 3 * chunk + 2 * alike <= most:  # otherwise pieces do not hold several chunks of each run, or one key
+            patch.setattr(partition, "_Partition", None)
+        for part in parts(inputs, space, backend_for(0, "cpu")):
+            tables = [Buffers().load("rows", ordered.source) for ordered in part.inputs]
+            keys = [set(map(tuple, t.layout.unpack(t.keys)[:, :2].tolist())) for t in tables]
+            assert not any(one & other for one, other in zip(keys, seen, strict=True))
+            seen = [one | other for one, other in zip(keys, seen, strict=True)]
+            for side, table in enumerate(tables):
+                found[side] += rows_of(table)
+    for side in (0, 1):
+        wanted = [row for number, table in expected if number == side for row in rows_of(table)]
+        other = {row[:2] for number, table in expected if number != side for row in rows_of(table)}
+        assert sorted(row for row in found[side] if row[:2] in other) == sorted(r for r in wanted if r[:2] in other)
+
+
+def rows_of(table: Table) -> list[tuple[int, ...]]:
+    return [
+        (*row, value)
+        for row, value in zip(table.layout.unpack(table.keys).tolist(), table.values.tolist(), strict=True)
+    ]

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import oocbe
+from oocbe.cli.main import app
 from oocbe.cluster.workers import InThreads, using
 from oocbe.errors import CorruptDataError, DiskError, UnsupportedError, UsageError
 from oocbe.model.semiring import MAX_SUM
@@ -158,6 +160,38 @@ def test_an_operator_reads_from_s3_and_writes_to_it(bucket, tmp_path):
     with pytest.raises(UsageError, match="are not overwritten"):
         join_sum(*there, output=f"{bucket}/operator/joined", overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "joined"]
+
+
+def converted(*arguments):
+    return CliRunner().invoke(app, ["convert", *map(str, arguments)])
+
+
+def test_the_command_converts_to_urls_and_from_them(bucket, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    url, table = f"{bucket}/converted", rows()
+    same(StoredTable.save(tmp_path / "t", table, chunk_rows=64).to_table(), table)
+    for source, target in ((tmp_path / "t", f"{url}/a"), (f"{url}/a", f"{url}/b"), (f"{url}/b", tmp_path / "back")):
+        done = converted(source, target)
+        assert done.exit_code == 0, done.output
+        same(StoredTable.open(str(target)).to_table(), table)
+    done = converted(f"{url}/a", tmp_path / "back.parquet")
+    assert done.exit_code == 0, done.output
+    done = converted(tmp_path / "back.parquet", f"{url}/c", "--semiring", "min-sum")
+    assert done.exit_code == 0, done.output
+    assert StoredTable.open(f"{url}/c").rows == table.rows
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "back.parquet", "t"]
+
+
+def test_what_the_command_does_not_put_into_object_stores(url, tmp_path):
+    StoredTable.save(tmp_path / "t", rows())
+    for arguments, message in (
+        ((tmp_path / "t", url, "--overwrite"), "are not overwritten"),
+        ((tmp_path / "t", f"{url}.parquet"), "Parquet is written to files"),
+        ((f"{url}.parquet", tmp_path / "u"), "Parquet is read from files"),
+        (("examples/daily.spot", f"{url}.wcsp"), "only stored tables are in object stores"),
+    ):
+        done = converted(*arguments)
+        assert done.exit_code == 2 and message in done.output
 
 
 def test_of_two_writers_one_is_told(bucket, tmp_path, monkeypatch):

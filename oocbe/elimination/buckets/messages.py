@@ -79,7 +79,7 @@ class MessageStore:
         self._parent = default_parent() if workdir is None else workdir
         if checkpoint is not None:
             self._parent = checkpoint.folder.parent
-        self.budget = DiskBudget(self._parent, max_disk) if checkpoint is None else checkpoint.budget
+        self.budget = DiskBudget(self._parent, max_disk, is_scratch=True) if checkpoint is None else checkpoint.budget
         self._chunk_rows = chunk_rows
         self._scratch: ScratchFolder | None = None
         self._scratch_bytes = 0

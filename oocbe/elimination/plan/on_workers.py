@@ -8,19 +8,13 @@ import numpy as np
 
 from oocbe.bucket_engine.decision import WhyPieces
 from oocbe.elimination.plan.planned_bucket import PlannedBucket
-from oocbe.schedule.simulation import Conditions, Simulated, simulate
+from oocbe.schedule.forecast import forecast, piece_rows
+from oocbe.schedule.simulation import Simulated
 from oocbe.schedule.stages import Stage, predicted_stage
-from oocbe.settings.tuning import tuning
 
 ROWS_A_SECOND = 5_000_000.0
 """Rows of a message that a worker joins: a bucket of ``segment_rows`` takes some 0.2 s. What is said of efficiency
 hardly depends on it, seconds do."""
-
-PIECE_ROWS, MOST_PIECES = 1 << 19, 100_000
-"""Rows of a piece, a tenth of a second; more where a message would have more pieces than this."""
-
-STRAGGLING = 3.0
-"""The 95th percentile of the seconds of equal segments over their median."""
 
 
 def simulate_plan(buckets: Sequence[PlannedBucket], workers: int) -> Simulated:
@@ -34,18 +28,7 @@ def simulate_plan(buckets: Sequence[PlannedBucket], workers: int) -> Simulated:
         after = (len(stages) - 1,) if stages else ()
         rows = float(bucket.predicted_rows)
         if bucket.passage.strategy.why_pieces is WhyPieces.WORKERS:
-            pieces = max(PIECE_ROWS, int(rows) // MOST_PIECES)
-            stages.append(predicted_stage(bucket.name, rows, 1 / ROWS_A_SECOND, pieces, after))
+            stages.append(predicted_stage(bucket.name, rows, 1 / ROWS_A_SECOND, piece_rows(rows), after))
         else:
             stages.append(Stage(bucket.name, np.zeros(0), rows / ROWS_A_SECOND, after))
-    numbers = tuning()
-    return simulate(
-        stages,
-        workers,
-        Conditions(
-            numbers.most_segment_seconds,
-            numbers.least_segment_seconds,
-            share=1 / numbers.segment_part,
-            straggling=STRAGGLING,
-        ),
-    )
+    return forecast(stages, workers)

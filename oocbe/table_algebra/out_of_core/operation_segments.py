@@ -31,16 +31,16 @@ from oocbe.cluster.segment_files import (
 from oocbe.kernels import backend_for
 from oocbe.streaming.budget import Budget
 from oocbe.streaming.key_cuts import KeyIndex
-from oocbe.streaming.laid_end_to_end import LaidEndToEnd
+from oocbe.streaming.laid_end_to_end import LaidEndToEnd, OrderedSlice
 from oocbe.streaming.partition import Ordered, run_cost
-from oocbe.streaming.sources import StoredRows, sliced
+from oocbe.streaming.sources import StoredRows
 from oocbe.table_algebra.arrange import arrange
 from oocbe.table_algebra.inputs import CannotStreamError
 from oocbe.table_algebra.out_of_core.context import ExecutionContext, PartitionedOperation
 from oocbe.table_algebra.sorted_cuts import RowRanges
 from oocbe.table_algebra.streamed import streamed_to_disk
 from oocbe.tables import disk
-from oocbe.tables.parts import PartWriter, RunWriter
+from oocbe.tables.parts import PartWriter
 from oocbe.tables.residence import to_kernels
 from oocbe.tables.scratch import default_parent
 from oocbe.tables.stored import StoredTable
@@ -97,7 +97,7 @@ class SentInput:
 
     def ordered(self, ranges: Sequence[tuple[StoredRows, int, int]]) -> Ordered:
         """Those rows as an input."""
-        slices = [sliced(rows, low, high) for rows, low, high in ranges if low < high]
+        slices = [OrderedSlice(rows, low, high, self.cut) for rows, low, high in ranges if low < high]
         source = slices[0] if len(slices) == 1 else LaidEndToEnd(slices)
         return Ordered(source, self.scope, self.common, self.cost)
 
@@ -147,9 +147,9 @@ def sort_run(told: RunSegment) -> MadePart:
                 sorted_rows = arrange(rows, told.scope, told.order, rows.dtype, kernels)
             del rows
             path = attempt_path(told.part)
-            budget = DiskShare(path.parent, how.disk)
+            budget = DiskShare(path.parent, how.disk, is_scratch=True)
             layout, dtype = sorted_rows.layout, table.dtype
-            with RunWriter(path, layout, dtype, table.semiring, how.chunk_rows, budget=budget) as writer:
+            with PartWriter(path, layout, dtype, table.semiring, how.chunk_rows, budget=budget) as writer:
                 writer.append(kernels.download(sorted_rows.keys), kernels.download(sorted_rows.values))
     return MadePart.since(begin, path.name, count, NO_VALUES)
 
