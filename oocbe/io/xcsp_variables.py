@@ -47,6 +47,12 @@ class Domain:
     values: NDArray[np.int64]
     labels: tuple[str, ...] | None
 
+    @classmethod
+    def of(cls, values: NDArray[np.int64]) -> Domain:
+        """The domain of some values, at least one, ascending."""
+        is_plain = values[0] == 0 and values[-1] == len(values) - 1
+        return cls(values, None if is_plain else tuple(map(str, values.tolist())))
+
 
 @dataclass(eq=False)
 class _Array:
@@ -82,13 +88,14 @@ class Variables:
                 raise _unsupported(element, f"a variable of type {element.attributes['type']}")
             if element.tag == "var":
                 self._count(element, 1)
-                self._single[name] = self._add(name, self._domain(element))
+                self._single[name] = self.add(name, self._domain(element))
             elif element.tag == "array":
                 self._add_array(element, name)
             else:
                 raise element.error(f"found <{element.tag}>, expected <var> or <array>")
 
-    def _add(self, name: str, domain: Domain) -> int:
+    def add(self, name: str, domain: Domain) -> int:
+        """Add a variable; its index."""
         self.variables.append(Variable(name, len(domain.values), domain.labels))
         self.domains.append(domain)
         return len(self.variables) - 1
@@ -134,7 +141,7 @@ class Variables:
                     owners[cell] = domain
         for cell in cells:
             if cell in owners:
-                array.cells[cell] = self._add(_cell_name(name, array, cell), owners[cell])
+                array.cells[cell] = self.add(_cell_name(name, array, cell), owners[cell])
 
     def _domain(self, element: Element) -> Domain:
         same = element.attributes.get("as")
@@ -158,8 +165,7 @@ class Variables:
         values = np.unique(np.concatenate([np.arange(low, high + 1, dtype=np.int64) for low, high in ranges]))
         if len(values) != size:
             raise element.error("found a value of a domain twice, expected different ones")
-        is_plain = values[0] == 0 and values[-1] == size - 1
-        return Domain(values, None if is_plain else tuple(map(str, values.tolist())))
+        return Domain.of(values)
 
     def of(self, element: Element, word: str) -> Sequence[int]:
         """Variables that a word names, in the order of the cells."""
@@ -174,6 +180,19 @@ class Variables:
         if not result:
             raise element.error(f"found {word[:40]!r}, expected a cell that has a domain")
         return result
+
+    def rows_of(self, element: Element, word: str) -> list[list[int]]:
+        """Variables of a part of an array with two dimensions, or more that have one index each, row by row."""
+        array, boxes = self._boxes(element, word)
+        lengths = [len(box) for box in boxes if len(box) > 1][-2:]
+        self._listed += math.prod(map(len, boxes))
+        if self._listed > MOST_LISTED:
+            raise _unsupported(element, f"lists of {self._listed:,} variables up to here, more than {MOST_LISTED:,},")
+        found = array.cells[np.ix_(*boxes)].reshape(-1, len(boxes[-1]))
+        if (found < 0).any() or len(boxes) < 2 or math.prod(lengths) < found.size:
+            raise element.error(f"found {word[:40]!r}, expected a matrix all of whose cells have domains")
+        rows: list[list[int]] = found.tolist()
+        return rows
 
     def _boxes(self, element: Element, word: str) -> tuple[_Array, list[range]]:
         """The array that a word names, and the indices of each dimension, counted from 0."""
