@@ -8,8 +8,8 @@ A network, its variables with named values, and for each variable the probabilit
 Rows are listed by the parents' values, in any order and each once; ``default`` stands for the rows that are not, and
 ``table`` for all rows at once, the last parent changing fastest and the variable itself slowest. Comments and
 ``property`` statements are passed over. Rows need not add up to exactly 1: files print rounded numbers, and these are
-what counts. A probability of zero makes its assignments infeasible. Reading gives a max-product problem, as for UAI
-files.
+what counts. The bar and commas between variables, and commas between numbers, may be missing. A probability of zero
+makes its assignments infeasible. Reading gives a max-product problem, as for UAI files.
 """
 
 from __future__ import annotations
@@ -159,7 +159,8 @@ def _read_probability(network: _Network) -> None:
         name = network.variables[child].name
         raise lexer.error(f"found a second probability of variable {name!r}, expected one", lexer.place - 1)
     parents: list[int] = []
-    if lexer.accept("|"):
+    # The format ignores bars and commas, and JavaBayes writes no bar.
+    if lexer.accept("|,") or lexer.sees_word():
         while not lexer.sees(")"):
             if parents:
                 lexer.accept(",")

@@ -25,7 +25,7 @@ from oocbe.io.text import Text
 from oocbe.io.yaml_nodes import Node, Scalar, parse_yaml
 from oocbe.model.dcop import Dcop
 from oocbe.model.model_checks import Values
-from oocbe.model.parts import Function, Variable
+from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.system.deadline import look
@@ -85,6 +85,7 @@ class _Reader:
         self._index: dict[str, int] = {}
         self._external: dict[str, Scalar] = {}
         self._functions: list[Function] = []
+        self._constraints: list[Constraint] = []
         self._sign = 1
 
     def read(self) -> Dcop:
@@ -106,7 +107,7 @@ class _Reader:
         variables = tuple(Variable(v, len(d.values), d.labels) for v, d in self._variables.items())
         agents = self._agents()
         return Dcop(
-            Problem(variables, tuple(self._functions), semiring=semiring, name=name),
+            Problem(variables, tuple(self._functions), tuple(self._constraints), semiring=semiring, name=name),
             tuple(agents),
             self._owners(agents),
         )
@@ -269,6 +270,7 @@ class _Reader:
         """Add a function; infinite costs forbid their tuples."""
         is_integral = all(isinstance(value, int) for value in values)
         array: Values
+        scope = tuple(self._index[name] for name in names)
         try:
             array = np.array(values, dtype=np.int64) if is_integral else np.array(values, dtype=np.float64)
         except OverflowError:
@@ -278,11 +280,9 @@ class _Reader:
                 self._refuse_infinity(node, "a constraint", value)
             finite = np.isfinite(array)
             if default is not None and not finite.all():
-                raise UnsupportedError(
-                    f"{self._text.path}, line {node.line}: an infinite value beside a default is not supported"
-                )
+                self._constraints.append(Constraint(scope, tuples[~finite]))
             tuples, array = tuples[finite], array[finite]
-        self._functions.append(Function(tuple(self._index[name] for name in names), tuples, array, default))
+        self._functions.append(Function(scope, tuples, array, default))
 
     def _agents(self) -> list[str]:
         section = self._top.get("agents")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
+import oocbe
 from oocbe.dcop import Dcop, dpop, read_dcop
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io import read, read_model, write
@@ -221,6 +223,11 @@ def test_deep_nodes_are_refused(tmp_path):
         ("float(x) / 4", 0.25),
         ("round(x / 3, y)", 0.33),
         ("1 if 'b' in 'abc' else 0", 1),
+        ("float('inf') if x == y else 3", 3),
+        ("-float('inf') if x != y else 3", -math.inf),
+        ("sum([x, y, 3]) + len([x, y]) + max((x, y))", 10),
+        ("10 if any([x == 2, y == 2]) and not all([x == 2, y == 2]) else 0", 10),
+        ("a = x + y\nif a > 2:\n  b = [a, 5]\n  return min(b)\nreturn a", 3),
     ],
 )
 def test_expressions(text, value):
@@ -260,6 +267,19 @@ def test_infinite_costs_forbid(tmp_path):
     problem = read(tmp_path / "p.yaml")
     assert problem.evaluate([0, 0]) is None
     assert math.isclose(problem.evaluate([1, 0]), 1)
+
+
+def test_infinite_costs_beside_a_default_forbid(tmp_path):
+    """Hard and soft tuples in one table, as people write colourings; it was refused."""
+    table = "{type: extensional, variables: [v1, v2], default: 0, values: {.inf: R R | G G, 3: R G}}"
+    (tmp_path / "p.yaml").write_text(
+        "name: p\nobjective: min\ndomains: {d: {values: [R, G, B]}}\nvariables: {v1: {domain: d}, v2: {domain: d}}\n"
+        f"constraints:\n  c: {table}\nagents: [a]\n"
+    )
+    problem = read(tmp_path / "p.yaml")
+    found = {row: problem.evaluate(row) for row in itertools.product(range(3), repeat=2)}
+    assert found == {**dict.fromkeys(found, 0), (0, 0): None, (1, 1): None, (0, 1): 3}
+    assert oocbe.solve(problem, order_seconds=0).value == 0
 
 
 @pytest.mark.parametrize("cost", [2**61, 2**62])
