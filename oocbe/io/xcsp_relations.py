@@ -45,7 +45,7 @@ SHORT_TABLE = 2**14
 MOST_CELLS = 2**20
 """Assignments of a relation that is a table."""
 
-MOST_OF_MANY = 2**14
+MOST_OF_MANY = 2**8
 """Assignments of one in which many arguments are taken together: tables of two at a time are smaller."""
 
 MOST_SUMS = 2**14
