@@ -100,15 +100,16 @@ class _Reader:
                 self._constraint(child, None)
         elif element.tag == "group" and arguments is None:
             self._group(element)
-        elif element.tag == "slide" and arguments is None:
-            self._slide(element)
-        elif element.tag not in self._readers:
+        elif element.tag not in self._readers and (element.tag != "slide" or arguments is not None):
             self._leave_out(element, f"<{element.tag}>")
         elif element.attributes.get("type", "hard") == "soft" or "violationCost" in element.attributes:
             self._leave_out(element, f"a soft <{element.tag}>")
         else:
             try:
-                self._readers[element.tag](Reading(element, arguments, self._parts, self._relations))
+                if element.tag == "slide":
+                    self._slide(element)
+                else:
+                    self._readers[element.tag](Reading(element, arguments, self._parts, self._relations))
             except Unread as unread:
                 self._leave_out(element, f"<{element.tag}> with {unread}")
 

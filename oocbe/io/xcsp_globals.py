@@ -201,12 +201,15 @@ def _extremum(operator: str) -> Callable[[Reading], None]:
 
 
 def _element(reading: Reading) -> None:
-    reading.only("list", "matrix", "index", "value", "condition", attributes=("startRowIndex", "startColIndex"))
+    reading.only("list", "matrix", "index", "value", "condition", attributes=("startRowIndex", "startColIndex", "rank"))
     value = reading.element.child("value")
     condition = (
         reading.condition() if value is None else Condition("eq", reading.parts.expression(value, reading.arguments))
     )
     index = reading.element.child("index")
+    rank = "any" if index is None else index.attributes.get("rank", "any")
+    if rank != "any":
+        raise Unread(f"the rank {rank}")
     if reading.element.child("matrix") is not None:
         _matrix_element(reading, condition)
         return

@@ -13,7 +13,7 @@ from oocbe.io.xml import Element
 MOST_REPEATS = 2**22
 """Integers that a word such as ``0x100`` may stand for."""
 
-MOST_IN_SET = 2**16
+MOST_IN_SET = 2**14
 """Values of a condition's set at most."""
 
 _PARAMETER = re.compile(r"%([0-9]{1,6})")
@@ -144,6 +144,8 @@ class Parts:
                 found.append(constant(read_integer(element, word)))
             else:
                 found += self.of_word(element, word, arguments)
+        if not found:
+            raise element.error(f"found an empty <{element.tag}>, expected numbers or variables")
         return found
 
     def of_cell(self, element: Element, word: str, arguments: Arguments) -> list[Expression]:

@@ -185,6 +185,7 @@ class Relations:
 
     def add_sum(self, terms: Sequence[tuple[int, Expression]], condition: Condition, name: str) -> None:
         """Add a constraint: what terms add up to meets a condition."""
+        look()
         total = call("add", constant(0), *(call("mul", constant(c), part) for c, part in terms))
         if any(len(part.scope) > 1 for _, part in terms):
             whole = condition.of(total)

@@ -43,6 +43,15 @@ VALID = {
     b"<allDifferent> x[0][0] x[1][0] </allDifferent> </block> <!-- note --> <instantiation> <list> x[1][1] </list>\n"
     b'<values> 1 </values> </instantiation> </constraints>\n<objectives> <minimize type="sum"> <list> x[][] </list>\n'
     b"</minimize> </objectives> </instance>\n",
+    "constraints.xml": b'<instance format="XCSP3" type="COP">\n<variables> <array id="x" size="[4]"> 0..2 </array>\n'
+    b"</variables> <constraints>\n<intension> or(lt(x[0],add(x[1],1)),in(x[2],set(1,2))) </intension>\n"
+    b"<count> <list> x[] </list> <values> 1 2 </values> <condition> (ge,x[3]) </condition> </count>\n"
+    b"<regular> <list> x[] </list> <transitions> (a,0..2,b)(b,1,a)(b,2,b) </transitions> <start> a </start>\n"
+    b"<final> a b </final> </regular>\n"
+    b"<element> <list> x[] </list> <index> x[0] </index> <value> 1 </value> </element>\n"
+    b"<cumulative> <origins> x[0..1] </origins> <lengths> 1 2 </lengths> <heights> 1 x[2] </heights>\n"
+    b"<condition> (le,2) </condition> </cumulative> </constraints>\n<objectives> <minimize> mul(x[0],x[1]) </minimize> </objectives>\n"
+    b"</instance>\n",
     "frodo.xml": b'<instance>\n<presentation format="XCSP 2.1_FRODO" maximize="false"/>\n<agents> <agent name="a"/>\n'
     b'</agents> <domains>\n<domain name="D" nbValues="3">0..2</domain> </domains>\n<variables>\n'
     b'<variable name="x" domain="D" agent="a"/> <variable name="y" domain="D" agent="a"/> </variables>\n<relations>\n'

@@ -318,6 +318,7 @@ def test_objectives(tmp_path, sizes, kind, content, value):
         ("<regular> <list> x[] </list> <transitions> (a,0) </transitions> </regular>", "expected a transition"),
         ("<ordered> <list> x[] </list> <operator> up </operator> </ordered>", "expected lt, le, ge or gt"),
         ("<element> <list> x[] </list> </element>", "without <condition>"),
+        ("<element> <list> </list> <value> y </value> </element>", "an empty <list>"),
         ("<sum> <list> x[] </list> <condition> (in,{1;2}) </condition> </sum>", "expected an integer"),
         ("<slide> <list> x[] </list> <intension> eq(%0,%7) </intension> </slide>", "8 parameters over 4"),
     ],
@@ -331,11 +332,13 @@ def test_damage_is_named_with_its_line(tmp_path, constraint, message):
     ("constraint", "what"),
     [
         ("<circuit> x[] </circuit>", "<circuit>"),
+        ("<slide> <list> 1 2 3 </list> <intension> eq(%0,%1) </intension> </slide>", "constants among variables"),
         ("<intension> eq(foo(x[0]),1) </intension>", "the operator foo"),
         ("<intension> eq(div(x[0],x[1]),1) </intension>", "by zero"),
         ("<intension> eq(pow(9,pow(9,x[0])),1) </intension>", "64 bits"),
         ("<intension> eq(mul(w,w[0]),7) </intension>", "assignments"),
         ('<allEqual reifiedBy="b"> x[] </allEqual>', "the attribute reifiedBy"),
+        ('<element> <list> x[] </list> <index rank="last"> y </index> <value> b </value> </element>', "the rank last"),
         ("<cumulative> <origins> x[] </origins> <lengths> 1x4 </lengths> <heights> 1x4 </heights>"
          "<condition> (ge,1) </condition> </cumulative>", "the condition ge"),
     ],
@@ -344,6 +347,28 @@ def test_what_has_no_form_is_left_out_by_name(tmp_path, constraint, what):
     variables = VARIABLES + '<array id="w" size="[2]"> 0..9999 </array>'
     (left_out,) = read_model(instance(tmp_path, constraint.replace("w,w[0]", "w[0],w[1]"), "", variables)).left_out
     assert "sample.xml, line 4: " in left_out and what in left_out
+
+
+@pytest.mark.parametrize("word", ["m[][]", "m[0..1][0..1]", "n[1][][]", "(m[0][0],m[0][1])(m[1][0],m[1][1])"])
+def test_matrices_are_arrays_or_lists_of_rows(tmp_path, word):
+    arrays = '<array id="m" size="[2][2]"> 0..1 </array>'
+    if word.startswith("n"):
+        domains = '<domain for="n[0][][]"> 0 </domain> <domain for="others"> 0 1 </domain>'
+        arrays = f'<array id="n" size="[2][2][2]"> {domains} </array>'
+    constraint = f"<allDifferent> <matrix> {word} </matrix> </allDifferent>"
+    problem = read(instance(tmp_path, constraint, "", arrays))
+    first = 4 if word.startswith("n") else 0
+    assert {v[first:] for v in solutions(problem, first + 4)} == {(0, 1, 1, 0), (1, 0, 0, 1)}
+
+
+@pytest.mark.parametrize("word", ["m", "l[]", "h[][]"])
+def test_what_is_no_matrix_is_refused(tmp_path, word):
+    arrays = (
+        '<array id="m" size="[2][2]"> 0..1 </array> <array id="l" size="[4]"> 0..1 </array>'
+        '<array id="h" size="[2][2]"> <domain for="h[0][0]"> 0 </domain> </array>'
+    )
+    with pytest.raises(FormatError, match="line 4: "):
+        read_model(instance(tmp_path, f"<allDifferent> <matrix> {word} </matrix> </allDifferent>", "", arrays))
 
 
 def test_large_sums_and_equalities_stay_linear_or_short(tmp_path):
