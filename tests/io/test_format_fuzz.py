@@ -50,7 +50,8 @@ VALID = {
     b"<final> a b </final> </regular>\n"
     b"<element> <list> x[] </list> <index> x[0] </index> <value> 1 </value> </element>\n"
     b"<cumulative> <origins> x[0..1] </origins> <lengths> 1 2 </lengths> <heights> 1 x[2] </heights>\n"
-    b"<condition> (le,2) </condition> </cumulative> </constraints>\n<objectives> <minimize> mul(x[0],x[1]) </minimize> </objectives>\n"
+    b"<condition> (le,2) </condition> </cumulative> </constraints>\n"
+    b"<objectives> <minimize> mul(x[0],x[1]) </minimize> </objectives>\n"
     b"</instance>\n",
     "frodo.xml": b'<instance>\n<presentation format="XCSP 2.1_FRODO" maximize="false"/>\n<agents> <agent name="a"/>\n'
     b'</agents> <domains>\n<domain name="D" nbValues="3">0..2</domain> </domains>\n<variables>\n'
