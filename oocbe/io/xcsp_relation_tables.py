@@ -66,7 +66,7 @@ class RelationTables:
             holds = self.evaluate(expression, [own.values for own in domains]) != 0
             allowed = 2 * int(np.count_nonzero(holds)) <= holds.size
             rows = np.argwhere(holds == allowed) if holds.ndim else np.zeros((int(holds == allowed), 0), dtype=np.int64)
-            self._tables[key] = rows, allowed
+            self._tables[key] = np.ascontiguousarray(rows), allowed
         rows, allowed = self._tables[key]
         if allowed or len(rows):
             self.constraints.append(Constraint(expression.scope, rows, allowed))

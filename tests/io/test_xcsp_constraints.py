@@ -380,3 +380,12 @@ def test_large_sums_and_equalities_stay_linear_or_short(tmp_path):
     problem = read(instance(tmp_path, constraints, "", '<array id="w" size="[4]"> 0..9999 </array>'))
     assert [len(c.tuples) for c in problem.constraints] == [9995, 10_000]
     assert len(problem.variables) == 4 and len(problem.linear_constraints) == 1
+
+
+def test_instances_of_a_group_share_their_rows(tmp_path):
+    """A copy for each took gigabytes of a file of some megabytes."""
+    arguments = "".join(f"<args> x[{k}] x[{k + 1}] </args>" for k in range(9))
+    for expression in ("gt(dist(%0,%1),2)", "eq(%0,add(%1,1))", "ne(%0,add(%1,1))"):
+        group = f"<group> <intension> {expression} </intension> {arguments} </group>"
+        problem = read(instance(tmp_path, group, "", '<array id="x" size="[10]"> 0..99 </array>'))
+        assert len(problem.constraints) == 9 and len({id(c.tuples) for c in problem.constraints}) == 1
