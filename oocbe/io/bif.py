@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -88,7 +89,7 @@ def parse(text: Text) -> Problem:
     for v, variable in enumerate(network.variables):
         if v not in network.functions:
             raise lexer.error(f"the file ends, expected the probability of variable {variable.name!r}")
-    _refuse_cycles(network)
+    refuse_cycles(lexer, network.variables, network.functions)
     functions = tuple(network.functions.values())
     title = text.stem if name in ("", "unknown") else name
     return Problem(
@@ -96,15 +97,18 @@ def parse(text: Text) -> Problem:
     )  # fmt: skip
 
 
-def _refuse_cycles(network: _Network) -> None:
-    """Refuse parents that are among their own descendants: the product of such probabilities is no distribution."""
-    parents = {v: {int(p) for p in function.scope} - {v} for v, function in network.functions.items()}
+def refuse_cycles(lexer: Lexer, variables: Sequence[Variable], functions: Mapping[int, Function]) -> None:
+    """Refuse parents that are among their own descendants: the product of such probabilities is no distribution.
+
+    functions : the probability of each variable, whose scope has the parents, too.
+    """
+    parents = {v: {int(p) for p in function.scope} - {v} for v, function in functions.items()}
     try:
         TopologicalSorter(parents).prepare()
     except CycleError as error:
-        names = [network.variables[v].name for v in error.args[1]]
+        names = [variables[v].name for v in error.args[1]]
         shown = " -> ".join(names if len(names) <= SHOWN_NAMES else [*names[:SHOWN_NAMES], "…"])
-        raise network.lexer.error(f"the file ends, and parents go round in a circle: {shown}") from None
+        raise lexer.error(f"the file ends, and parents go round in a circle: {shown}") from None
 
 
 def _pass_properties(lexer: Lexer) -> None:

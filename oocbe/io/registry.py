@@ -85,6 +85,7 @@ _FORMATS = (
     Format(
         "mps", "linear and mixed-integer programs", _late("mps", "parse"), render_system=_late("mps_writer", "render")
     ),
+    Format("net", "belief networks as Hugin, GeNIe and SamIam write them", _late("net", "parse")),
     Format("opb", "pseudo-Boolean problems, soft constraints among them", _late("opb", "parse")),
     Format("qpbo", "quadratic pseudo-Boolean problems", _late("qpbo", "parse"), _late("qpbo", "render")),
     Format("spot", "SPOT5 daily management instances", _late("spot", "parse"), _late("spot_writer", "render")),

@@ -23,6 +23,9 @@ VALID = {
     "bif": b"network n { property p; }\nvariable a { type discrete [ 2 ] { yes, no }; }\n// note\nvariable b {\n"
     b'type discrete[3] { x, y, "z z" };\n}\nprobability ( a ) { table 0.25, 0.75; }\n/* and */\nprobability (b|a) {\n'
     b" (yes) 0.5, 0, 0.5;\n default 1e-3 0.5 0.499;\n}\n",
+    "net": b'net { name = n; }\nnode a { states = ("yes" no); position = (1 2); }\n% note\n'
+    b"node b { states = (x, y, z); }\npotential (a) { data = (0.25 0.75); }\npotential ( b | a ) {\n"
+    b"data = ((0.5 0 0.5)  % a=yes\n (1e-3 0.5 0.499)); }\n",
     "cfn": b'{ "problem": { "name": "p", "mustbe": "<20.5" },\n# note\n"variables": {"x": ["a", "b"], "y": 3, z: 2},\n'
     b'"functions": {\n"f": {"scope": ["x", "y"], "costs": "g"},\n "h": {scope: [z x], defaultcost: -1.5 '
     b"costs: [0 a 3, 1 1 30]}\n"
