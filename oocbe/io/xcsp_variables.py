@@ -106,6 +106,9 @@ class Variables:
             raise _unsupported(element, f"{self._cells:,} variables up to here, more than {MOST_VARIABLES:,},")
 
     def _add_array(self, element: Element, name: str) -> None:
+        if "as" in element.attributes:
+            self._copy_array(element, name, element.attributes["as"])
+            return
         text = element.attributes.get("size", "")
         if not _SIZES.fullmatch(text) or len(text) > 200:
             raise element.error(f"found the size {text[:40]!r}, expected such as [3][4]")
@@ -142,6 +145,16 @@ class Variables:
         for cell in cells:
             if cell in owners:
                 array.cells[cell] = self.add(_cell_name(name, array, cell), owners[cell])
+
+    def _copy_array(self, element: Element, name: str, same: str) -> None:
+        """Add an array with the sizes and domains of another one."""
+        if same not in self._arrays:
+            raise element.error(f"found as={same[:40]!r}, expected the name of an array before this one")
+        origin = self._arrays[same]
+        self._count(element, origin.cells.size)
+        array = self._arrays[name] = _Array(origin.sizes, origin.first, np.full(origin.sizes, -1, dtype=np.int64))
+        for cell in map(tuple, np.argwhere(origin.cells >= 0).tolist()):
+            array.cells[cell] = self.add(_cell_name(name, array, cell), self.domains[origin.cells[cell]])
 
     def _domain(self, element: Element) -> Domain:
         same = element.attributes.get("as")

@@ -116,6 +116,18 @@ def test_conditions(tmp_path, condition, holds):
     assert set(found) == {v for v in itertools.product(range(3), repeat=3) if holds(v[0] + 2 * v[1] + v[2])}
 
 
+def test_arrays_like_others(tmp_path):
+    arrays = (
+        '<array id="x" size="[2][2]" startIndex="1"> <domain for="x[1][]"> 0 </domain> <domain for="x[2][1]"> 4 7 '
+        '</domain> </array> <array id="y" as="x"/>'
+    )
+    problem = read(path_of(tmp_path, instance("<allDifferent> x[2][1] y[2][1] </allDifferent>", arrays)))
+    assert [v.name for v in problem.variables[3:]] == ["y[1][1]", "y[1][2]", "y[2][1]"]
+    assert set(solutions(problem)) == {(0, 0, 4, 0, 0, 7), (0, 0, 7, 0, 0, 4)}
+    with pytest.raises(FormatError, match="line 2: found as='z'"):
+        read(path_of(tmp_path, instance("", '<array id="y" as="z"/>')))
+
+
 def test_constants_in_a_sum_count_with_their_coefficients(tmp_path):
     text = instance(
         "<sum> <list> x[0] 3 x[1] -1 </list> <coeffs> 2 1 1 2 </coeffs> <condition> (eq,5) </condition> </sum>",
