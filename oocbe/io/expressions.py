@@ -188,7 +188,7 @@ _OF_LISTS: dict[str, Callable[[Sequence[int | float]], int | float]] = {
 """Functions of one list or tuple of numbers that an expression may call."""
 
 
-_KNOWN = tuple(dict.fromkeys([*_FUNCTIONS, "float", *_OF_LISTS]))
+KNOWN_FUNCTIONS = tuple(dict.fromkeys([*_FUNCTIONS, "float", *_OF_LISTS]))
 """All functions that an expression may call."""
 
 _GOES_ON = object()
@@ -338,7 +338,7 @@ class _Reader:
 
     def _call(self, node: ast.Call) -> Evaluated:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name not in _KNOWN or node.keywords:
+        if name not in KNOWN_FUNCTIONS or node.keywords:
             raise _refusal(node)
         arguments = [self.expression(part) for part in node.args]
         if name == "float":
@@ -359,5 +359,5 @@ class _Reader:
 def _refusal(node: ast.AST) -> ExpressionError:
     """The error about a part that is not allowed."""
     shown = ast.unparse(node)[:60]
-    known = f"arithmetic, comparisons, and, or, not, if and else, and {', '.join(_KNOWN)}"
+    known = f"arithmetic, comparisons, and, or, not, if and else, and {', '.join(KNOWN_FUNCTIONS)}"
     return ExpressionError(f"found {shown!r}, which is not evaluated; expected {known}", getattr(node, "lineno", 1))
