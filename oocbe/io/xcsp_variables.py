@@ -69,7 +69,7 @@ class Variables:
 
     variables: list[Variable] = field(default_factory=list)
     domains: list[Domain] = field(default_factory=list)
-    _single: dict[str, int] = field(default_factory=dict)
+    _named: dict[str, int] = field(default_factory=dict)
     _arrays: dict[str, _Array] = field(default_factory=dict)
     _known: dict[bytes, Domain] = field(default_factory=dict)
     _values: int = 0
@@ -82,22 +82,24 @@ class Variables:
             name = element.attributes.get("id", "")
             if not _REFERENCE.fullmatch(name) or "[" in name:
                 raise element.error(f"found the name {name!r}, expected a letter, then letters, digits and _")
-            if name in self._single or name in self._arrays:
+            if name in self._named or name in self._arrays:
                 raise element.error(f"found the variable {name} a second time, expected different names")
             if element.attributes.get("type", "integer") != "integer":
                 raise _unsupported(element, f"a variable of type {element.attributes['type']}")
             if element.tag == "var":
                 self._count(element, 1)
-                self._single[name] = self.add(name, self._domain(element))
+                self.add(name, self._domain(element))
             elif element.tag == "array":
                 self._add_array(element, name)
             else:
                 raise element.error(f"found <{element.tag}>, expected <var> or <array>")
 
     def add(self, name: str, domain: Domain) -> int:
-        """Add a variable; its index."""
+        """Add a variable; its index. No word of the file means one whose name has a dot, as no name there has."""
         self.variables.append(Variable(name, len(domain.values), domain.labels))
         self.domains.append(domain)
+        if "." not in name:
+            self._named[name] = len(self.variables) - 1
         return len(self.variables) - 1
 
     def _count(self, element: Element, cells: int) -> None:
@@ -159,9 +161,9 @@ class Variables:
     def _domain(self, element: Element) -> Domain:
         same = element.attributes.get("as")
         if same is not None:
-            if same not in self._single:
+            if same not in self._named:
                 raise element.error(f"found as={same[:40]!r}, expected the name of a variable before this one")
-            return self.domains[self._single[same]]
+            return self.domains[self._named[same]]
         text = element.text.strip()
         if text not in self._known:
             self._known[text] = self._read_domain(element, text)
@@ -182,8 +184,9 @@ class Variables:
 
     def of(self, element: Element, word: str) -> Sequence[int]:
         """Variables that a word names, in the order of the cells."""
-        if word in self._single:
-            return (self._single[word],)
+        single = self._named.get(word)  # of a cell, too, which is most of what files name
+        if single is not None:
+            return (single,)
         array, boxes = self._boxes(element, word)
         self._listed += math.prod(len(box) for box in boxes)
         if self._listed > MOST_LISTED:
