@@ -21,6 +21,10 @@ MOST_EVALUATED = 2**27
 """Assignments of all relations of a file together."""
 
 
+MOST_LISTED = 2**26
+"""Values in the rows of all tables together, of which instances of a group share theirs."""
+
+
 @dataclass(eq=False)
 class RelationTables:
     """Tables over some variables.
@@ -34,6 +38,7 @@ class RelationTables:
     constraints: list[Constraint] = field(default_factory=list)
     _tables: dict[tuple[Expression, tuple[int, ...]], tuple[NDArray[np.int64], bool]] = field(default_factory=dict)
     _evaluated: int = 0
+    _listed: int = 0
 
     def values(self, v: int) -> Integers:
         """Values of a variable, ascending."""
@@ -58,6 +63,13 @@ class RelationTables:
         columns = np.ix_(*values) if values else ()
         return np.broadcast_to(evaluate(template, columns), shape)
 
+    def _keep(self, key: tuple[Expression, tuple[int, ...]], rows: NDArray[np.int64], allowed: bool) -> None:
+        """Keep the rows of a table for all instances; Unread where those of all tables are too many."""
+        self._listed += rows.size
+        if self._listed > MOST_LISTED:
+            raise Unread(f"tables of more than {MOST_LISTED:,} values together")
+        self._tables[key] = np.ascontiguousarray(rows), allowed
+
     def add_table(self, expression: Expression) -> None:
         """A constraint that lists the assignments that are allowed, or those that are not, whichever are fewer."""
         domains = [self.domain(v) for v in expression.scope]
@@ -66,7 +78,7 @@ class RelationTables:
             holds = self.evaluate(expression, [own.values for own in domains]) != 0
             allowed = 2 * int(np.count_nonzero(holds)) <= holds.size
             rows = np.argwhere(holds == allowed) if holds.ndim else np.zeros((int(holds == allowed), 0), dtype=np.int64)
-            self._tables[key] = np.ascontiguousarray(rows), allowed
+            self._keep(key, rows, allowed)
         rows, allowed = self._tables[key]
         if allowed or len(rows):
             self.constraints.append(Constraint(expression.scope, rows, allowed))
@@ -87,7 +99,7 @@ class RelationTables:
             place = np.minimum(np.searchsorted(values, found), len(values) - 1)
             fits = values[place] == found
             rows = np.argwhere(fits) if fits.ndim else np.zeros((int(fits), 0), dtype=np.int64)
-            self._tables[key] = np.concatenate([rows, place[fits].reshape(-1, 1)], axis=1), True
+            self._keep(key, np.concatenate([rows, place[fits].reshape(-1, 1)], axis=1), True)
         rows = self._tables[key][0]
         if is_equal or len(rows):
             self.constraints.append(Constraint((*right.scope, left.value), rows, is_equal))
