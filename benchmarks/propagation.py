@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from measuring import ROOT, data_folder, describe_run, run_child, run_timed
+from peers.xcsp_extension import read_extension
 
 from oocbe.errors import TimeLimitError
 from oocbe.io import read_model
@@ -110,8 +111,7 @@ def linear_lines(folder: Path, repeat: int, has_device: bool) -> list[list[str]]
 
 def positive_tables(folder: Path, name: str) -> CompactProblem:
     """An instance's tables of allowed rows alone."""
-    model = read_model(folder / "xcsp" / f"{name}.gz")
-    assert isinstance(model, CompactProblem)
+    model = read_extension(folder / "xcsp" / f"{name}.gz")
     allowed = tuple(c for c in model.problem.constraints if c.allowed and len(c.scope) > 1)
     problem = replace(model.problem, constraints=allowed, functions=(), linear_constraints=())
     return CompactProblem(problem, tuple(t for t in model.short_tables if t.allowed))

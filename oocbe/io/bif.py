@@ -8,14 +8,15 @@ A network, its variables with named values, and for each variable the probabilit
 Rows are listed by the parents' values, in any order and each once; ``default`` stands for the rows that are not, and
 ``table`` for all rows at once, the last parent changing fastest and the variable itself slowest. Comments and
 ``property`` statements are passed over. Rows need not add up to exactly 1: files print rounded numbers, and these are
-what counts. A probability of zero makes its assignments infeasible. Reading gives a max-product problem, as for UAI
-files.
+what counts. The bar and commas between variables, and commas between numbers, may be missing. A probability of zero
+makes its assignments infeasible. Reading gives a max-product problem, as for UAI files.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -88,7 +89,7 @@ def parse(text: Text) -> Problem:
     for v, variable in enumerate(network.variables):
         if v not in network.functions:
             raise lexer.error(f"the file ends, expected the probability of variable {variable.name!r}")
-    _refuse_cycles(network)
+    refuse_cycles(lexer, network.variables, network.functions)
     functions = tuple(network.functions.values())
     title = text.stem if name in ("", "unknown") else name
     return Problem(
@@ -96,15 +97,18 @@ def parse(text: Text) -> Problem:
     )  # fmt: skip
 
 
-def _refuse_cycles(network: _Network) -> None:
-    """Refuse parents that are among their own descendants: the product of such probabilities is no distribution."""
-    parents = {v: {int(p) for p in function.scope} - {v} for v, function in network.functions.items()}
+def refuse_cycles(lexer: Lexer, variables: Sequence[Variable], functions: Mapping[int, Function]) -> None:
+    """Refuse parents that are among their own descendants: the product of such probabilities is no distribution.
+
+    functions : the probability of each variable, whose scope has the parents, too.
+    """
+    parents = {v: {int(p) for p in function.scope} - {v} for v, function in functions.items()}
     try:
         TopologicalSorter(parents).prepare()
     except CycleError as error:
-        names = [network.variables[v].name for v in error.args[1]]
+        names = [variables[v].name for v in error.args[1]]
         shown = " -> ".join(names if len(names) <= SHOWN_NAMES else [*names[:SHOWN_NAMES], "…"])
-        raise network.lexer.error(f"the file ends, and parents go round in a circle: {shown}") from None
+        raise lexer.error(f"the file ends, and parents go round in a circle: {shown}") from None
 
 
 def _pass_properties(lexer: Lexer) -> None:
@@ -159,7 +163,8 @@ def _read_probability(network: _Network) -> None:
         name = network.variables[child].name
         raise lexer.error(f"found a second probability of variable {name!r}, expected one", lexer.place - 1)
     parents: list[int] = []
-    if lexer.accept("|"):
+    # The format ignores bars and commas, and JavaBayes writes no bar.
+    if lexer.accept("|,") or lexer.sees_word():
         while not lexer.sees(")"):
             if parents:
                 lexer.accept(",")

@@ -102,6 +102,7 @@ def parse_samples(text: Text, problem: Problem) -> list[dict[int, int]]:
     ------
     FormatError : malformed, or a variable or value that the problem does not have.
     """
+    text = text.without_comments()
     first = text.integer(0, "the number of observed variables", low=0)
     is_older = (first == 1 and len(text) % 2 == 0) or _holds_samples(text, first)
     cursor = int(is_older)

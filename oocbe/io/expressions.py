@@ -1,8 +1,9 @@
 """Constraints that files state as Python expressions, evaluated without Python's ``eval``.
 
 An expression becomes a tree of what is listed here, and nothing else: numbers, texts, variables, arithmetic,
-comparisons, ``and``, ``or``, ``not``, ``x if c else y``, a few functions of numbers, a body of ``if`` and ``return``.
-There is no attribute, no index, no call of anything else, so nothing that a file says can reach the interpreter.
+comparisons, ``and``, ``or``, ``not``, ``x if c else y``, a few functions of numbers and lists, a body of ``if``,
+``return`` and assignments to names of its own. There is no attribute, no index, no call of anything else, so nothing
+that a file says can reach the interpreter.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Expression:
         """What it is worth; ExpressionError where that is no number (infinity is one, NaN is not)."""
         try:
             found = self._evaluate(values)
+        except KeyError as error:
+            raise ExpressionError(f"{error} has no value yet") from None
         except (ArithmeticError, ValueError, TypeError) as error:
             raise ExpressionError(str(error)) from None
         except (RecursionError, MemoryError) as error:
@@ -124,6 +127,20 @@ def _rounded(value: int | float, digits: int | float = 0) -> int | float:
     return round(value, digits) if digits else round(value)
 
 
+def _float(value: object) -> float:
+    """As Python's ``float``, of texts such as ``inf``, too."""
+    if isinstance(value, str) and (len(value) > MOST_DIGITS or "_" in value):
+        raise ValueError(f"{_shown(value)} is no number")
+    return float(value if isinstance(value, str) else _number(value))
+
+
+def _sum(values: Sequence[int | float]) -> int | float:
+    total: int | float = 0
+    for value in values:
+        total += value
+    return total
+
+
 _ARITHMETIC: dict[type[ast.operator], Callable[[int | float, int | float], int | float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -150,7 +167,6 @@ _FUNCTIONS: dict[str, Callable[..., int | float]] = {
     "max": max,
     "round": _rounded,
     "int": int,
-    "float": float,
     "bool": bool,
     "pow": _power,
     "ceil": math.ceil,
@@ -161,6 +177,19 @@ _FUNCTIONS: dict[str, Callable[..., int | float]] = {
 }
 """Functions of numbers that an expression may call."""
 
+_OF_LISTS: dict[str, Callable[[Sequence[int | float]], int | float]] = {
+    "min": min,
+    "max": max,
+    "sum": _sum,
+    "len": len,
+    "any": any,
+    "all": all,
+}
+"""Functions of one list or tuple of numbers that an expression may call."""
+
+
+KNOWN_FUNCTIONS = tuple(dict.fromkeys([*_FUNCTIONS, "float", *_OF_LISTS]))
+"""All functions that an expression may call."""
 
 _GOES_ON = object()
 """What statements are worth that return nothing."""
@@ -178,10 +207,18 @@ class _Reader:
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
+        self._assigned: set[str] = set()
 
     def body(self, statements: Sequence[ast.stmt]) -> Evaluated:
         """Statements of which one returns, whatever the values are."""
-        evaluate = self._statements(statements)
+        # As in Python, a name that is assigned to anywhere is the body's own everywhere.
+        everything = (node for statement in statements for node in ast.walk(statement))
+        self._assigned = {n.id for n in everything if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        inner = self._statements(statements)
+
+        def evaluate(values: Values) -> object:
+            return inner(dict(values))
+
         if not any(map(_returns, statements)):
             raise ExpressionError("a body that ends without return")
         return evaluate
@@ -206,11 +243,30 @@ class _Reader:
     def _statement(self, statement: ast.stmt) -> Evaluated:
         if isinstance(statement, ast.Return) and statement.value is not None:
             return self.expression(statement.value)
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            return self._assignment(statement.targets[0], statement.value)
         if not isinstance(statement, ast.If):
             raise _refusal(statement)
         condition = self.expression(statement.test)
         then, other = self._statements(statement.body), self._statements(statement.orelse)
         return lambda values: then(values) if condition(values) else other(values)
+
+    def _assignment(self, target: ast.expr, value: ast.expr) -> Evaluated:
+        """Gives a name of the body's own a value; a body works on a copy of the variables' values."""
+        if not isinstance(target, ast.Name):
+            raise _refusal(target)
+        name, evaluate = target.id, self.expression(value)
+
+        def assign(values: Values) -> object:
+            assert isinstance(values, dict)
+            found = evaluate(values)
+            # Lists of lists would double with each assignment, and so would the time to compare them.
+            if isinstance(found, tuple) and any(isinstance(part, tuple) for part in found):
+                raise TypeError(f"a list of lists is given to {name}")
+            values[name] = found
+            return _GOES_ON
+
+        return assign
 
     def expression(self, node: ast.expr) -> Evaluated:
         """One part and what is within it."""
@@ -218,7 +274,8 @@ class _Reader:
             return self._constant(node)
         if isinstance(node, ast.Name):
             name = node.id
-            self.names.setdefault(name)
+            if name not in self._assigned:
+                self.names.setdefault(name)
             return lambda values: values[name]
         if isinstance(node, ast.IfExp):
             condition, then, other = (self.expression(part) for part in (node.test, node.body, node.orelse))
@@ -280,15 +337,27 @@ class _Reader:
         return evaluate
 
     def _call(self, node: ast.Call) -> Evaluated:
-        if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS or node.keywords:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name not in KNOWN_FUNCTIONS or node.keywords:
             raise _refusal(node)
-        function = _FUNCTIONS[node.func.id]
         arguments = [self.expression(part) for part in node.args]
-        return lambda values: function(*(_number(argument(values)) for argument in arguments))
+        if name == "float":
+            return lambda values: _float(*(argument(values) for argument in arguments))
+        of_list, of_numbers = _OF_LISTS.get(name), _FUNCTIONS.get(name)
+
+        def evaluate(values: Values) -> object:
+            given = [argument(values) for argument in arguments]
+            if of_list is not None and len(given) == 1 and isinstance(given[0], tuple):
+                return of_list([_number(part) for part in given[0]])
+            if of_numbers is None:
+                raise TypeError(f"{name} of what is no list")
+            return of_numbers(*map(_number, given))
+
+        return evaluate
 
 
 def _refusal(node: ast.AST) -> ExpressionError:
     """The error about a part that is not allowed."""
     shown = ast.unparse(node)[:60]
-    known = f"arithmetic, comparisons, and, or, not, if and else, and {', '.join(_FUNCTIONS)}"
+    known = f"arithmetic, comparisons, and, or, not, if and else, and {', '.join(KNOWN_FUNCTIONS)}"
     return ExpressionError(f"found {shown!r}, which is not evaluated; expected {known}", getattr(node, "lineno", 1))

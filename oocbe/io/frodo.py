@@ -1,7 +1,8 @@
 """Distributed problems as FRODO writes them: XCSP 2.1 with agents and soft relations.
 
 Read are domains of integers or names, relations with ``soft``, ``supports`` and ``conflicts`` semantics and infinite
-costs, and an agent for each variable. Predicates, functions and global constraints are refused by name.
+costs, predicates and functions (:mod:`oocbe.io.frodo_expressions`), and an agent for each variable. Global constraints
+are refused by name.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from oocbe.errors import UnsupportedError
 from oocbe.io.dcop_parts import MOST_VALUES, CostTable, cost_tables
+from oocbe.io.frodo_expressions import Template
 from oocbe.io.text import Text
 from oocbe.io.xml import Element
 from oocbe.model.dcop import Dcop
@@ -71,10 +73,9 @@ class _Reader:
         self._root = root
         self._presentation = root.needed("presentation")
         self._is_max = self._presentation.attributes.get("maximize", "false") == "true"
-        for tag in ("predicates", "functions", "probabilities"):
-            found = root.child(tag)
-            if found is not None and found.children:
-                raise self._unsupported(found, f"<{tag}>")
+        found = root.child("probabilities")
+        if found is not None and found.children:
+            raise self._unsupported(found, "<probabilities>")
         self._domains: dict[str, tuple[str, ...]] = {}
         self._variables: list[Variable] = []
         self._index: dict[str, int] = {}
@@ -92,11 +93,16 @@ class _Reader:
         given = self._root.child("relations")
         for element in [] if given is None else given.children:
             relations[self._name(element)] = self._relation(element)
+        templates: dict[str, Template] = {}
+        for tag in ("predicates", "functions"):
+            section = self._root.child(tag)
+            for element in [] if section is None else section.children:
+                templates[self._name(element)] = Template.read(element)
         functions: list[Function] = []
         constraints: list[Constraint] = []
         listed = self._root.child("constraints")
         for element in [] if listed is None else listed.children:
-            made = self._constraint(element, relations)
+            made = self._constraint(element, relations, templates)
             (functions if isinstance(made, Function) else constraints).append(made)  # type: ignore[arg-type]
         semiring = MAX_SUM if self._is_max else MIN_SUM
         name = self._presentation.attributes.get("name", "")
@@ -205,22 +211,31 @@ class _Reader:
             raise element.error(f"found the cost {word[:40]!r}, expected a number or infinity")
         return found
 
-    def _constraint(self, element: Element, relations: Mapping[str, _Relation]) -> Function | Constraint:
+    def _constraint(
+        self, element: Element, relations: Mapping[str, _Relation], templates: Mapping[str, Template]
+    ) -> Function | Constraint:
         name = self._name(element)
         reference = element.attributes.get("reference", "")
-        if reference.startswith("global:") or element.children:
+        template = templates.get(reference)
+        if reference.startswith("global:") or (element.children and template is None):
             raise self._unsupported(element, f"constraint {name} ({reference or 'with parameters'})")
-        if reference not in relations:
-            raise element.error(f"constraint {name} refers to {reference!r}, which is no relation")
-        relation = relations[reference]
+        if reference not in relations and template is None:
+            raise element.error(
+                f"constraint {name} refers to {reference!r}, which is no relation, predicate or function"
+            )
         scope = element.attributes.get("scope", "").split()
         for word in scope:
             if word not in self._index:
                 raise element.error(f"constraint {name}: found {word!r} in its scope, expected a variable")
-        if len(set(scope)) != len(scope) or len(scope) != relation.arity:
+        arity = relations[reference].arity if template is None else len(scope)
+        if len(set(scope)) != len(scope) or len(scope) != arity:
             raise element.error(
-                f"constraint {name} has the scope {' '.join(scope)!r}, expected {relation.arity} different variables"
+                f"constraint {name} has the scope {' '.join(scope)!r}, expected {arity} different variables"
             )
+        if template is not None:
+            given = element.needed("parameters").text.decode("utf-8", "replace").split()
+            return template.written_out(given, [self._index[word] for word in scope], self._variables, element)
+        relation = relations[reference]
         variables = tuple(self._index[word] for word in scope)
         tuples = self._tuples(name, relation, variables)
         if relation.semantics != "soft":

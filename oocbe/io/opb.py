@@ -1,10 +1,15 @@
-"""Pseudo-Boolean problems in the OPB format: linear constraints and an objective over variables that are 0 or 1.
+"""Pseudo-Boolean problems in the OPB and WBO formats: linear constraints and an objective over variables of 0 or 1.
 
 An objective, if any, comes first (``min:`` or ``max:``); each constraint is terms, a relation (``>=``, ``<=`` or
 ``=``) and an integer, and both end with ``;``. A term is an integer and one or more literals: ``~x`` is 1 - x, and
 several are a *product*, which gets a variable of its own here that is 1 where all of them are. Lines that begin with
 ``*`` are comments; the first may say how many variables there are, ``x1`` to the last, also such as occur nowhere.
-Integers have up to 255 bits. Soft constraints (``soft:``, ``[weight]``) raise :class:`~oocbe.errors.UnsupportedError`.
+Integers have up to 255 bits.
+
+WBO files begin with ``soft:`` in place of an objective; a constraint after a weight, as in ``[3] +1 x1 >= 1``, may then
+be violated for that much; all together have to cost less than the number after ``soft:``, if there is one. A variable
+``violated.3`` is 1 where the third soft constraint is violated, so that counts stay what they are; an equation has two,
+for what is below and above its right-hand side.
 """
 
 from __future__ import annotations
@@ -35,12 +40,13 @@ _HEADER = re.compile(rb"\s*\*[^\n]*#variable=\s*([0-9]+)")
 """The comment that says how many variables there are."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_WEIGHT = re.compile(r"\[([0-9]+)\]")
 _LITERAL = re.compile(r"~?[A-Za-z_][^~*]*")
 _NUMBERED = re.compile(r"x([1-9][0-9]*)")
 
 
 def parse(text: Text) -> LinearSystem:
-    """Read a problem; FormatError with the line where it is malformed, UnsupportedError for soft constraints."""
+    """Read a problem; FormatError with the line where it is malformed."""
     return _Reader(text).read()
 
 
@@ -55,20 +61,31 @@ class _Reader:
         self._rows: list[tuple[dict[int, int], int | float, int | float]] = []
         self._row_names: list[str] = []
         self._constraints = 0
+        self._violations: dict[int, int] = {}  # variables, and what they cost
+        self._soft = 0
 
     def read(self) -> LinearSystem:
         """Read the objective and all constraints."""
         promised = self._promised()
         objective: dict[int, int] = {}
         constant, maximises, is_first = 0, False, True
+        most: int | None = None
+        is_soft = self._lexer.sees_word(("soft",))
+        if is_soft:
+            most = self._most()
+            is_first = False
         while not self._lexer.ended:
             if self._lexer.sees_word(("min", "max", "soft")):
                 maximises = self._sense(is_first)
                 objective, constant = self._sum()
                 self._lexer.take(";", "a term or ';'")
             else:
-                self._constraint()
+                self._constraint(is_soft)
             is_first = False
+        if most is not None:
+            self._rows.append((self._violations, -math.inf, most))
+            self._row_names.append("cost of what is violated")
+        objective = self._violations if is_soft else objective
         self._add_promised(promised)
         count = len(self._variables)
         costs = [objective.get(v, 0) for v in range(count)]
@@ -97,8 +114,9 @@ class _Reader:
 
     def _add_promised(self, promised: int) -> None:
         """Make variables that occur nowhere, on which a count of solutions depends, where all are called x1, x2, …"""
-        products = {"*".join(literals) for literals in self._products}
-        numbers = [_NUMBERED.fullmatch(name) for name in self._variables if name not in products]
+        made = {"*".join(literals) for literals in self._products}
+        made |= {name for name, v in self._variables.items() if v in self._violations}
+        numbers = [_NUMBERED.fullmatch(name) for name in self._variables if name not in made]
         if all(m is not None and len(m[1]) <= MOST_DIGITS and int(m[1]) <= promised for m in numbers):
             for number in range(1, promised + 1):
                 self._variables.setdefault(f"x{number}", len(self._variables))
@@ -106,24 +124,61 @@ class _Reader:
     def _sense(self, is_first: bool) -> bool:
         """Whether the objective that begins here is to be large."""
         word = self._lexer.word("an objective")
-        if word == "soft":
-            self._lexer.place -= 1
-            raise UnsupportedError(f"{self._here()}: soft constraints are not supported; put them into the objective")
         self._lexer.take(":", f"':' after {word}")
-        if not is_first:
-            raise self._lexer.error("found an objective here, expected it before all constraints")
+        if not is_first or word == "soft":
+            raise self._lexer.error(
+                f"found {word}: here, expected it before all constraints, and nothing such before it"
+            )
         return word == "max"
 
-    def _constraint(self) -> None:
+    def _most(self) -> int | None:
+        """What may be violated at most, from the line that begins with ``soft``; None where all may."""
+        self._lexer.word("soft")
+        self._lexer.take(":", "':' after soft")
+        most = None if self._lexer.sees(";") else self._integer("what violations have to cost less than") - 1
+        self._lexer.take(";", "';' after soft")
+        return most
+
+    def _constraint(self, is_soft: bool) -> None:
+        weight = self._weight() if is_soft else 0
         terms, constant = self._sum()
         relation = self._lexer.take("<=>=", "a term or a relation: >=, <= or =")
         right = self._integer("the right-hand side") - constant
         self._lexer.take(";", "';' at the end of a constraint")
+        self._constraints += 1
+        if weight:
+            self._soft += 1
+            if relation in ("<=", "="):
+                self._violable({v: -a for v, a in terms.items()}, -right, weight, ".above" if relation == "=" else "")
+            if relation in (">=", "="):
+                self._violable(terms, right, weight, ".below" if relation == "=" else "")
+            return
         low = -math.inf if relation == "<=" else right
         high = math.inf if relation == ">=" else right
         self._rows.append((terms, low, high))
-        self._constraints += 1
         self._row_names.append(f"constraint {self._constraints}")
+
+    def _weight(self) -> int:
+        """What the constraint that begins here costs where it is violated; 0 where it may not be."""
+        match = _WEIGHT.fullmatch(self._lexer.next_word)
+        if match is None:
+            return 0
+        if len(match[1]) > MOST_DIGITS or not 0 < int(match[1]) <= LARGEST_INTEGER:
+            raise self._lexer.expected("a weight above 0 of at most 255 bits")
+        self._lexer.place += 1
+        return int(match[1])
+
+    def _violable(self, terms: dict[int, int], least: int, weight: int, side: str) -> None:
+        """Terms add up to ``least``, or else a variable is 1, and costs the weight."""
+        name = f"violated.{self._soft}{side}"
+        if name in self._variables:
+            raise self._lexer.error(f"found a variable {name}, expected another name: soft constraints take it")
+        made = self._variables[name] = len(self._variables)
+        self._violations[made] = weight
+        low, high = sum(min(a, 0) for a in terms.values()), sum(max(a, 0) for a in terms.values())
+        self._rows.append(({**terms, made: least - low}, least, math.inf))
+        self._rows.append(({**terms, made: high - least + 1}, -math.inf, high))
+        self._row_names += [f"constraint {self._constraints}", f"violation of constraint {self._constraints}"]
 
     def _sum(self) -> tuple[dict[int, int], int]:
         """Coefficients of variables, and what negated ones add."""
@@ -179,7 +234,9 @@ class _Reader:
         word = self._lexer.word(f"{what}, an integer")
         self._lexer.place -= 1
         if word.startswith("["):
-            raise UnsupportedError(f"{self._here()}: soft constraints are not supported; put them into the objective")
+            raise self._lexer.expected(
+                f"{what}, an integer: weights of constraints are for files that begin with soft:"
+            )
         if not _INTEGER.fullmatch(word):
             raise self._lexer.expected(f"{what}, an integer")
         if len(word) > MOST_DIGITS or abs(int(word)) > LARGEST_INTEGER:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io.dcop_parts import MOST_VALUES
-from oocbe.io.expressions import Expression, ExpressionError, parse_expression
+from oocbe.io.expressions import KNOWN_FUNCTIONS, Expression, ExpressionError, parse_expression
 from oocbe.io.text import Text
 from oocbe.io.yaml_nodes import Node, Scalar, parse_yaml
 from oocbe.model.dcop import Dcop
 from oocbe.model.model_checks import Values
-from oocbe.model.parts import Function, Variable
+from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM
 from oocbe.system.deadline import look
@@ -53,6 +53,9 @@ SECTIONS = (
 
 _VARIABLE_KEYS = ("domain", "initial_value", "cost_function", "noise_level", "type")
 _CONSTRAINT_KEYS = ("type", "function", "variables", "values", "default", "source")
+_NAME_OR_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|(?<![\w.])[A-Za-z_]\w*")
+"""A quoted text, which starts with no letter, or a name."""
+
 _RANGE = re.compile(r"\s*(-?[0-9]{1,9})\s*\.\.\s*(-?[0-9]{1,9})\s*")
 
 
@@ -85,7 +88,9 @@ class _Reader:
         self._index: dict[str, int] = {}
         self._external: dict[str, Scalar] = {}
         self._functions: list[Function] = []
+        self._constraints: list[Constraint] = []
         self._sign = 1
+        self._known: dict[Hashable, tuple[Function, list[int]]] = {}
 
     def read(self) -> Dcop:
         name = self._top["name"].word("the problem's name") if "name" in self._top else self._text.stem
@@ -106,7 +111,7 @@ class _Reader:
         variables = tuple(Variable(v, len(d.values), d.labels) for v, d in self._variables.items())
         agents = self._agents()
         return Dcop(
-            Problem(variables, tuple(self._functions), semiring=semiring, name=name),
+            Problem(variables, tuple(self._functions), tuple(self._constraints), semiring=semiring, name=name),
             tuple(agents),
             self._owners(agents),
         )
@@ -170,8 +175,17 @@ class _Reader:
 
     def _add_expression(self, what: str, node: Node, scope: tuple[str, ...] | None) -> None:
         """Write an expression out; ``scope`` is what it may be about, None for any variables."""
+        text = node.word(f"{what}, an expression")
+        key, written = self._template(text)
+        if key is not None and key in self._known:
+            known, order = self._known[key]
+            names = [written[place] for place in order]
+            if scope is None or set(names) <= set(scope):
+                indices = tuple(self._index[name] for name in names)
+                self._functions.append(Function(indices, known.tuples, known.values, known.default))
+                return
         try:
-            expression = parse_expression(node.word(f"{what}, an expression"))
+            expression = parse_expression(text)
         except ExpressionError as error:
             inner = node.line + (error.line if "\n" in node.text.strip() else error.line - 1)
             raise FormatError(self._text.path, inner, f"{what}: {error}") from None
@@ -190,6 +204,27 @@ class _Reader:
         values = self._evaluated(expression, what, node, names, domains)
         every = np.indices([len(d.values) for d in domains]).reshape(len(names), cells).T
         self._add_function(names, every, values, None, node)
+        if key is not None and set(names) <= set(written):
+            self._known[key] = self._functions[-1], [written.index(name) for name in names]
+
+    def _template(self, text: str) -> tuple[Hashable, list[str]]:
+        """What expressions share that differ in names of variables only, and these in the order of the text.
+
+        Files of generators have the same expression thousands of times; each is evaluated once for each domain. None
+        where it is not plain what is a name: with comments, or special characters in texts.
+        """
+        if any(mark in text for mark in ("#", "\\", "$", "'''", '"""')):
+            return None, []
+        written: dict[str, int] = {}
+
+        def numbered(match: re.Match[str]) -> str:
+            name = match[0]
+            if name not in self._variables or name in KNOWN_FUNCTIONS:
+                return name
+            return f"${written.setdefault(name, len(written))}"
+
+        template = _NAME_OR_TEXT.sub(numbered, text)
+        return (template, tuple(id(self._variables[name]) for name in written)), list(written)
 
     def _evaluated(
         self, expression: Expression, what: str, node: Node, names: Sequence[str], domains: Sequence[_Domain]
@@ -269,6 +304,7 @@ class _Reader:
         """Add a function; infinite costs forbid their tuples."""
         is_integral = all(isinstance(value, int) for value in values)
         array: Values
+        scope = tuple(self._index[name] for name in names)
         try:
             array = np.array(values, dtype=np.int64) if is_integral else np.array(values, dtype=np.float64)
         except OverflowError:
@@ -278,11 +314,9 @@ class _Reader:
                 self._refuse_infinity(node, "a constraint", value)
             finite = np.isfinite(array)
             if default is not None and not finite.all():
-                raise UnsupportedError(
-                    f"{self._text.path}, line {node.line}: an infinite value beside a default is not supported"
-                )
+                self._constraints.append(Constraint(scope, tuples[~finite]))
             tuples, array = tuples[finite], array[finite]
-        self._functions.append(Function(tuple(self._index[name] for name in names), tuples, array, default))
+        self._functions.append(Function(scope, tuples, array, default))
 
     def _agents(self) -> list[str]:
         section = self._top.get("agents")

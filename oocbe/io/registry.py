@@ -64,7 +64,7 @@ def _parse_xml(text: Text) -> Model:
     return frodo.parse(text, root) if frodo.is_frodo(root) else xcsp.parse(text, root)
 
 
-_OTHER_SUFFIXES = {"yml": "yaml"}
+_OTHER_SUFFIXES = {"yml": "yaml", "wbo": "opb"}
 """Suffixes of files beside the names of their formats."""
 
 _FORMATS = (
@@ -85,7 +85,8 @@ _FORMATS = (
     Format(
         "mps", "linear and mixed-integer programs", _late("mps", "parse"), render_system=_late("mps_writer", "render")
     ),
-    Format("opb", "pseudo-Boolean problems", _late("opb", "parse")),
+    Format("net", "belief networks as Hugin, GeNIe and SamIam write them", _late("net", "parse")),
+    Format("opb", "pseudo-Boolean problems, soft constraints among them", _late("opb", "parse")),
     Format("qpbo", "quadratic pseudo-Boolean problems", _late("qpbo", "parse"), _late("qpbo", "render")),
     Format("spot", "SPOT5 daily management instances", _late("spot", "parse"), _late("spot_writer", "render")),
     Format("uai", "UAI Markov and belief networks", _late("uai", "parse"), _late("uai", "render")),

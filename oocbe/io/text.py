@@ -8,6 +8,7 @@ in the error message.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from pathlib import Path
 
@@ -37,6 +38,8 @@ _CONTROL = np.zeros(256, dtype=bool)
 _CONTROL[:32] = True
 _CONTROL[127] = True
 _CONTROL &= ~_SPACES
+
+_COMMENTS = re.compile(rb"#[^\n]*")
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What editors of Windows write in front of UTF-8; it says nothing."""
@@ -79,6 +82,10 @@ class Text:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def without_comments(self) -> Text:
+        """The same without what follows a ``#`` on a line; lines stay."""
+        return Text(self.path, _COMMENTS.sub(b"", self.data)) if b"#" in self.data else self
 
     @property
     def stem(self) -> str:

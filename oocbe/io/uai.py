@@ -9,7 +9,6 @@ gives a max-product problem, and writing drops the difference between max-produc
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +26,6 @@ LARGEST_TABLE = 2**27
 EXACT_INTEGER = 2**53
 """Integers up to here are doubles, too."""
 
-_COMMENTS = re.compile(rb"#[^\n]*")
-
 KINDS = ("MARKOV", "BAYES")
 """Kinds of networks, as the first word names them."""
 
@@ -38,8 +35,7 @@ def parse(text: Text) -> Problem:
 
     What follows a ``#`` on a line is left out: pyAgrum writes names so.
     """
-    if b"#" in text.data:
-        text = Text(text.path, _COMMENTS.sub(b"", text.data))  # lines stay
+    text = text.without_comments()
     kind = text.word(0, "MARKOV or BAYES")
     if kind.upper() not in KINDS:
         raise text.error(0, f"found {text.shown(0)}, expected MARKOV or BAYES")
@@ -66,7 +62,11 @@ def parse(text: Text) -> Problem:
         values = text.floats(cursor + 1, entries, f"an entry of factor {number}")
         if (values < 0).any():
             bad = cursor + 1 + int(np.argmax(values < 0))
-            raise text.error(bad, f"found {text.shown(bad)}, expected an entry of factor {number}, at least 0")
+            raise text.error(
+                bad,
+                f"found {text.shown(bad)}, expected an entry of factor {number}, at least 0: where entries are "
+                "logarithms, write their exponentials",
+            )
         feasible = np.flatnonzero(values)
         functions.append(Function(scope, tuples_at(feasible, shape), values[feasible]))
         cursor += 1 + entries

@@ -47,6 +47,12 @@ class Domain:
     values: NDArray[np.int64]
     labels: tuple[str, ...] | None
 
+    @classmethod
+    def of(cls, values: NDArray[np.int64]) -> Domain:
+        """The domain of some values, at least one, ascending."""
+        is_plain = values[0] == 0 and values[-1] == len(values) - 1
+        return cls(values, None if is_plain else tuple(map(str, values.tolist())))
+
 
 @dataclass(eq=False)
 class _Array:
@@ -63,7 +69,7 @@ class Variables:
 
     variables: list[Variable] = field(default_factory=list)
     domains: list[Domain] = field(default_factory=list)
-    _single: dict[str, int] = field(default_factory=dict)
+    _named: dict[str, int] = field(default_factory=dict)
     _arrays: dict[str, _Array] = field(default_factory=dict)
     _known: dict[bytes, Domain] = field(default_factory=dict)
     _values: int = 0
@@ -76,21 +82,24 @@ class Variables:
             name = element.attributes.get("id", "")
             if not _REFERENCE.fullmatch(name) or "[" in name:
                 raise element.error(f"found the name {name!r}, expected a letter, then letters, digits and _")
-            if name in self._single or name in self._arrays:
+            if name in self._named or name in self._arrays:
                 raise element.error(f"found the variable {name} a second time, expected different names")
             if element.attributes.get("type", "integer") != "integer":
                 raise _unsupported(element, f"a variable of type {element.attributes['type']}")
             if element.tag == "var":
                 self._count(element, 1)
-                self._single[name] = self._add(name, self._domain(element))
+                self.add(name, self._domain(element))
             elif element.tag == "array":
                 self._add_array(element, name)
             else:
                 raise element.error(f"found <{element.tag}>, expected <var> or <array>")
 
-    def _add(self, name: str, domain: Domain) -> int:
+    def add(self, name: str, domain: Domain) -> int:
+        """Add a variable; its index. No word of the file means one whose name has a dot, as no name there has."""
         self.variables.append(Variable(name, len(domain.values), domain.labels))
         self.domains.append(domain)
+        if "." not in name:
+            self._named[name] = len(self.variables) - 1
         return len(self.variables) - 1
 
     def _count(self, element: Element, cells: int) -> None:
@@ -99,6 +108,9 @@ class Variables:
             raise _unsupported(element, f"{self._cells:,} variables up to here, more than {MOST_VARIABLES:,},")
 
     def _add_array(self, element: Element, name: str) -> None:
+        if "as" in element.attributes:
+            self._copy_array(element, name, element.attributes["as"])
+            return
         text = element.attributes.get("size", "")
         if not _SIZES.fullmatch(text) or len(text) > 200:
             raise element.error(f"found the size {text[:40]!r}, expected such as [3][4]")
@@ -134,14 +146,24 @@ class Variables:
                     owners[cell] = domain
         for cell in cells:
             if cell in owners:
-                array.cells[cell] = self._add(_cell_name(name, array, cell), owners[cell])
+                array.cells[cell] = self.add(_cell_name(name, array, cell), owners[cell])
+
+    def _copy_array(self, element: Element, name: str, same: str) -> None:
+        """Add an array with the sizes and domains of another one."""
+        if same not in self._arrays:
+            raise element.error(f"found as={same[:40]!r}, expected the name of an array before this one")
+        origin = self._arrays[same]
+        self._count(element, origin.cells.size)
+        array = self._arrays[name] = _Array(origin.sizes, origin.first, np.full(origin.sizes, -1, dtype=np.int64))
+        for cell in map(tuple, np.argwhere(origin.cells >= 0).tolist()):
+            array.cells[cell] = self.add(_cell_name(name, array, cell), self.domains[origin.cells[cell]])
 
     def _domain(self, element: Element) -> Domain:
         same = element.attributes.get("as")
         if same is not None:
-            if same not in self._single:
+            if same not in self._named:
                 raise element.error(f"found as={same[:40]!r}, expected the name of a variable before this one")
-            return self.domains[self._single[same]]
+            return self.domains[self._named[same]]
         text = element.text.strip()
         if text not in self._known:
             self._known[text] = self._read_domain(element, text)
@@ -158,13 +180,13 @@ class Variables:
         values = np.unique(np.concatenate([np.arange(low, high + 1, dtype=np.int64) for low, high in ranges]))
         if len(values) != size:
             raise element.error("found a value of a domain twice, expected different ones")
-        is_plain = values[0] == 0 and values[-1] == size - 1
-        return Domain(values, None if is_plain else tuple(map(str, values.tolist())))
+        return Domain.of(values)
 
     def of(self, element: Element, word: str) -> Sequence[int]:
         """Variables that a word names, in the order of the cells."""
-        if word in self._single:
-            return (self._single[word],)
+        single = self._named.get(word)  # of a cell, too, which is most of what files name
+        if single is not None:
+            return (single,)
         array, boxes = self._boxes(element, word)
         self._listed += math.prod(len(box) for box in boxes)
         if self._listed > MOST_LISTED:
@@ -174,6 +196,19 @@ class Variables:
         if not result:
             raise element.error(f"found {word[:40]!r}, expected a cell that has a domain")
         return result
+
+    def rows_of(self, element: Element, word: str) -> list[list[int]]:
+        """Variables of a part of an array with two dimensions, or more that have one index each, row by row."""
+        array, boxes = self._boxes(element, word)
+        lengths = [len(box) for box in boxes if len(box) > 1][-2:]
+        self._listed += math.prod(map(len, boxes))
+        if self._listed > MOST_LISTED:
+            raise _unsupported(element, f"lists of {self._listed:,} variables up to here, more than {MOST_LISTED:,},")
+        found = array.cells[np.ix_(*boxes)].reshape(-1, len(boxes[-1]))
+        if (found < 0).any() or len(boxes) < 2 or math.prod(lengths) < found.size:
+            raise element.error(f"found {word[:40]!r}, expected a matrix all of whose cells have domains")
+        rows: list[list[int]] = found.tolist()
+        return rows
 
     def _boxes(self, element: Element, word: str) -> tuple[_Array, list[range]]:
         """The array that a word names, and the indices of each dimension, counted from 0."""

@@ -84,6 +84,18 @@ def test_damage_is_refused_with_its_line(tmp_path, damage, line, message):
     assert f"weather.bif, line {line}:" in str(caught.value)
 
 
+@pytest.mark.parametrize("scope", ["wet | rain", "wet rain", '"wet" "rain"', "wet, rain", "wet|rain"])
+def test_parents_may_come_without_a_bar(tmp_path, scope):
+    """JavaBayes writes them so."""
+    path = tmp_path / "dog.bif"
+    path.write_text(
+        "network n { }\nvariable rain { type discrete[2] { yes no }; }\nvariable wet { type discrete[2] { yes no }; }\n"
+        f"probability ( rain ) {{ table 0.15 0.85 ; }}\nprobability ( {scope} ) {{ table 0.6 0.05 0.4 0.95 ; }}\n"
+    )
+    table = read(path).functions[1]
+    assert table.scope == (0, 1) and table.to_array((2, 2))[0].tolist() == [[0.6, 0.4], [0.05, 0.95]]
+
+
 def test_a_variable_without_probability_is_named(tmp_path):
     with pytest.raises(FormatError, match="'grass'"):
         read_text(tmp_path, HEAD + TABLES[: TABLES.index("probability ( grass")])

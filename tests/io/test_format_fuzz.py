@@ -23,6 +23,9 @@ VALID = {
     "bif": b"network n { property p; }\nvariable a { type discrete [ 2 ] { yes, no }; }\n// note\nvariable b {\n"
     b'type discrete[3] { x, y, "z z" };\n}\nprobability ( a ) { table 0.25, 0.75; }\n/* and */\nprobability (b|a) {\n'
     b" (yes) 0.5, 0, 0.5;\n default 1e-3 0.5 0.499;\n}\n",
+    "net": b'net { name = n; }\nnode a { states = ("yes" no); position = (1 2); }\n% note\n'
+    b"node b { states = (x, y, z); }\npotential (a) { data = (0.25 0.75); }\npotential ( b | a ) {\n"
+    b"data = ((0.5 0 0.5)  % a=yes\n (1e-3 0.5 0.499)); }\n",
     "cfn": b'{ "problem": { "name": "p", "mustbe": "<20.5" },\n# note\n"variables": {"x": ["a", "b"], "y": 3, z: 2},\n'
     b'"functions": {\n"f": {"scope": ["x", "y"], "costs": "g"},\n "h": {scope: [z x], defaultcost: -1.5 '
     b"costs: [0 a 3, 1 1 30]}\n"
@@ -43,6 +46,16 @@ VALID = {
     b"<allDifferent> x[0][0] x[1][0] </allDifferent> </block> <!-- note --> <instantiation> <list> x[1][1] </list>\n"
     b'<values> 1 </values> </instantiation> </constraints>\n<objectives> <minimize type="sum"> <list> x[][] </list>\n'
     b"</minimize> </objectives> </instance>\n",
+    "constraints.xml": b'<instance format="XCSP3" type="COP">\n<variables> <array id="x" size="[4]"> 0..2 </array>\n'
+    b"</variables> <constraints>\n<intension> or(lt(x[0],add(x[1],1)),in(x[2],set(1,2))) </intension>\n"
+    b"<count> <list> x[] </list> <values> 1 2 </values> <condition> (ge,x[3]) </condition> </count>\n"
+    b"<regular> <list> x[] </list> <transitions> (a,0..2,b)(b,1,a)(b,2,b) </transitions> <start> a </start>\n"
+    b"<final> a b </final> </regular>\n"
+    b"<element> <list> x[] </list> <index> x[0] </index> <value> 1 </value> </element>\n"
+    b"<cumulative> <origins> x[0..1] </origins> <lengths> 1 2 </lengths> <heights> 1 x[2] </heights>\n"
+    b"<condition> (le,2) </condition> </cumulative> </constraints>\n"
+    b"<objectives> <minimize> mul(x[0],x[1]) </minimize> </objectives>\n"
+    b"</instance>\n",
     "frodo.xml": b'<instance>\n<presentation format="XCSP 2.1_FRODO" maximize="false"/>\n<agents> <agent name="a"/>\n'
     b'</agents> <domains>\n<domain name="D" nbValues="3">0..2</domain> </domains>\n<variables>\n'
     b'<variable name="x" domain="D" agent="a"/> <variable name="y" domain="D" agent="a"/> </variables>\n<relations>\n'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,66 @@ def test_everything_is_read(tmp_path):
     assert evaluate([2, 1, 0]) is None
     assert evaluate([0, 0, 2]) is None
     assert dpop(dcop).value == 3
+
+
+EXPRESSIONS = (
+    WHOLE.replace(
+        " <constraints nb",
+        """ <predicates nbPredicates="1"> <predicate name="p"> <parameters> int A int B int k </parameters>
+  <expression> <functional> or(gt(A,add(B,k)), eq(A,7)) </functional> </expression> </predicate> </predicates>
+ <functions> <function name="f" return="int"> <parameters>int A int B</parameters>
+  <expression><functional>mul(abs(sub(A,B)),3)</functional></expression> </function> </functions>
+ <constraints nb""",
+    )
+    .replace(
+        '<constraint name="c0"',
+        """<constraint name="e0" arity="2" scope="z x" reference="p"> <parameters>x z -1</parameters> </constraint>
+  <constraint name="e1" arity="2" scope="x z" reference="f"><parameters> x z </parameters></constraint>
+  <constraint name="c0\"""",
+    )
+    .replace('reference="t"', 'reference="u"')
+)
+
+
+def test_predicates_and_functions(tmp_path):
+    """They were refused; FRODO's own generators write them."""
+    (tmp_path / "p.xml").write_text(EXPRESSIONS)
+    dcop = read_dcop(tmp_path / "p.xml")
+    (tmp_path / "q.xml").write_text(WHOLE.replace('reference="t"', 'reference="u"'))
+    plain = read_dcop(tmp_path / "q.xml").problem
+    found = 0
+    for row in itertools.product(range(3), range(2), range(3)):
+        x, z = (1, 2, 7)[row[0]], (1, 2, 7)[row[2]]
+        before = plain.evaluate(row)
+        expected = None if before is None or not (x > z - 1 or x == 7) else before + 3 * abs(x - z)
+        assert dcop.problem.evaluate(row) == expected
+        found += expected is not None
+    assert found > 0
+    assert dpop(dcop).value == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("int A int B int k", "int A int B bool k", "line 18: found the parameters"),
+        ("int A int B int k", "int A int A int k", "line 18: found a parameter twice"),
+        ("eq(A,7)", "eq(A,Q)", "line 18: found 'Q', expected one of the parameters"),
+        ("eq(A,7)", "eq(A,7", "line 18: found no"),
+        ("x z -1", "x z", "line 23: found 2 parameters, expected 3"),
+        ("x z -1", "x z y", "line 23: found the parameter 'y'"),
+        ("mul(abs", "div(abs", None),
+        ("mul(abs(sub(A,B)),3)", "div(A,sub(B,2))", "line 24: a division that may be by zero is not read"),
+        ('scope="x z" reference="f"', 'scope="x y" reference="f"', "line 24: found the parameter 'z'"),
+        ("mul(abs(sub(A,B)),3)", "cut(A)", "line 24: the operator cut is not read"),
+    ],
+)
+def test_malformed_expressions(tmp_path, old, new, message):
+    (tmp_path / "p.xml").write_text(EXPRESSIONS.replace(old, new, 1))
+    if message is None:
+        assert read_dcop(tmp_path / "p.xml").problem.variables
+        return
+    with pytest.raises((FormatError, UnsupportedError), match=message):
+        read_dcop(tmp_path / "p.xml")
 
 
 def test_what_is_written_reads_back(tmp_path):
@@ -120,7 +182,6 @@ def test_malformed(tmp_path, old, new, line, message):
     [
         ('reference="r"/>', 'reference="global:allDifferent"/>', r"line 19: constraint c0 \(global:allDifferent\)"),
         ('semantics="conflicts"', 'semantics="fuzzy"', "line 15: <relation> with the semantics 'fuzzy' is not read"),
-        (" <constraints nb", ' <predicates><predicate name="p"/></predicates>\n <constraints nb', "<predicates>"),
     ],
 )
 def test_parts_that_are_not_read(tmp_path, old, new, message):

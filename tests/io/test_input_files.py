@@ -20,7 +20,7 @@ from oocbe.io.files import read_bytes, write_bytes
 from oocbe.model.parts import Function, Variable
 from oocbe.model.problem import Problem
 
-SUFFIXES = ["bif", "cfn", "cnf", "lp", "mps", "opb", "qpbo", "spot", "uai", "wcnf", "wcsp", "xml", "yaml"]
+SUFFIXES = ["bif", "cfn", "cnf", "lp", "mps", "net", "opb", "qpbo", "spot", "uai", "wcnf", "wcsp", "xml", "yaml"]
 BOMB_BLOCKS = 96
 SMALL = {
     "bif": b"network n { } variable x { type discrete [ 2 ] { 0, 1 }; } probability ( x ) { table 0.5, 0.5; }\n",
@@ -28,6 +28,7 @@ SMALL = {
     "cnf": b"p cnf 1 1\n1 0\n",
     "lp": b"min 5 x st binary x end\n",
     "mps": b"NAME s\nROWS\n N C\nCOLUMNS\n X C 5\nBOUNDS\n BV B X\nENDATA\n",
+    "net": b"net { } node x { states = (0 1); } potential (x) { data = (0.5 0.5); }\n",
     "opb": b"min: +5 x1 ;\n",
     "qpbo": b"1 1\n1 1 5\n",
     "spot": b"1\n0 5 1 2 0\n0\n",

@@ -57,6 +57,39 @@ def test_maximisation_and_variables_that_occur_nowhere(tmp_path):
     assert oocbe.count(other).value == 3
 
 
+@pytest.mark.parametrize("most", [None, 9, 3, 0])
+def test_soft_constraints(tmp_path, most):
+    text = f"""* #variable= 3 #constraint= 6 #soft= 4 mincost= 2 maxcost= 5 sumcost= 14
+soft: {"" if most is None else most} ;
+[2] +1 x1 +2 x2 -3 ~x3 >= 1 ;
+[3] -1 x1 +1 x1 x2 <= -1;
+[4] +1 x2 +1 x3 = 1 ;
+[5] +1 x1 >= -2 ;
+[1] +1 x1 >= 7 ;
++1 x1 +1 x3 >= 1 ;
+"""
+    path = tmp_path / "sample.wbo"
+    path.write_text(text)
+    problem = read(path)
+    expected = {}
+    for x1, x2, x3 in itertools.product((0, 1), repeat=3):
+        cost = 2 * (x1 + 2 * x2 - 3 * (1 - x3) < 1) + 3 * (-x1 + x1 * x2 > -1) + 4 * (x2 + x3 != 1) + 1
+        if x1 + x3 >= 1 and (most is None or cost < most):
+            expected[x1, x2, x3] = cost
+    found = {}
+    names = [v.name for v in problem.variables]
+    for assignment in itertools.product((0, 1), repeat=len(names)):
+        value = problem.evaluate(assignment)
+        if value is not None:
+            at = dict(zip(names, assignment, strict=True))
+            key = (at["x1"], at["x2"], at["x3"])
+            assert key not in found
+            found[key] = value
+    assert found == expected
+    result = oocbe.solve(path, order_seconds=0)
+    assert result.value == min(expected.values(), default=None)
+
+
 def test_a_literal_and_its_negation_are_never_both_true(tmp_path):
     problem = read(path_of(tmp_path, "1 x1 ~x1 >= 0 ;\n"))
     solutions = [a for a in itertools.product((0, 1), repeat=2) if problem.evaluate(a) is not None]
@@ -124,6 +157,11 @@ def test_numbers_that_have_no_room_are_refused_by_name(tmp_path):
         ("+" + "9" * 5000 + " x1 >= 1 ;", 1, "at most 255 bits"),
         ("+1 x1 >= " + "9" * 5000 + " ;", 1, "at most 255 bits"),
         ("+1 x1 >= 1 ;\n\x01", 2, "binary data"),
+        ("+1 x1 >= 1 ;\n[5] +1 x1 >= 1 ;", 2, "files that begin with soft:"),
+        ("soft: 5 ;\nmin: +1 x1 ;", 2, "before all constraints"),
+        ("soft: 5 ;\n[0] +1 x1 >= 1 ;", 2, "a weight above 0"),
+        ("soft: 5 ;\n[1] +1 violated.1 >= 1 ;", 2, "expected another name"),
+        ("soft: x ;", 1, "violations have to cost less than, an integer"),
         (b"+1 x\xff >= 1 ;", 1, "expected UTF-8"),
     ],
 )
@@ -137,8 +175,6 @@ def test_damage_is_named_with_its_line(tmp_path, text, line, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("soft: 10 ;\n[5] +1 x1 >= 1 ;", "line 1: soft constraints are not supported"),
-        ("+1 x1 >= 1 ;\n[5] +1 x1 >= 1 ;", "line 2: soft constraints are not supported"),
         ("* #variable= 99999999999\n+1 x1 >= 1 ;", "line 1: 99999999999 variables"),
         ("* #variable= " + "9" * 400 + "\n+1 x1 >= 1 ;", "line 1: 9+ variables"),
     ],

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
+import re
 
 import numpy as np
 import pytest
 
+import oocbe
 from oocbe.dcop import Dcop, dpop, read_dcop
 from oocbe.errors import FormatError, UnsupportedError
 from oocbe.io import read, read_model, write
-from oocbe.io.expressions import ExpressionError, parse_expression
+from oocbe.io.expressions import Expression, ExpressionError, parse_expression
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM, MIN_SUM, SUM_PRODUCT
@@ -221,6 +225,11 @@ def test_deep_nodes_are_refused(tmp_path):
         ("float(x) / 4", 0.25),
         ("round(x / 3, y)", 0.33),
         ("1 if 'b' in 'abc' else 0", 1),
+        ("float('inf') if x == y else 3", 3),
+        ("-float('inf') if x != y else 3", -math.inf),
+        ("sum([x, y, 3]) + len([x, y]) + max((x, y))", 10),
+        ("10 if any([x == 2, y == 2]) and not all([x == 2, y == 2]) else 0", 10),
+        ("a = x + y\nif a > 2:\n  b = [a, 5]\n  return min(b)\nreturn a", 3),
     ],
 )
 def test_expressions(text, value):
@@ -260,6 +269,66 @@ def test_infinite_costs_forbid(tmp_path):
     problem = read(tmp_path / "p.yaml")
     assert problem.evaluate([0, 0]) is None
     assert math.isclose(problem.evaluate([1, 0]), 1)
+
+
+VARIABLES = ["v1", "v2", "v3", "v4", "u", "t1", "t2", "e5"]
+ALIKE = [
+    ("5 if v1 == v2 else v1", [("v1", "v2"), ("v2", "v3"), ("v3", "v1"), ("v1", "v4")]),
+    ("v1 if v2 > 1 else 0.5 * v1", [("v1", "v2"), ("v2", "v1")]),
+    ("1 if t1 == 'v1' else 2 if t1 == 'v2' else 0", [("t1",), ("t2",)]),
+    ("2 * v1 # v2's\n", [("v1",), ("v2",)]),
+    ("e5 + 1e5 + v1", [("v1",), ("v2",)]),
+    ("a = v1\nreturn a + v2", [("v1", "v2"), ("v2", "v1")]),
+]
+
+
+def test_expressions_alike_are_evaluated_once_for_each_domain(tmp_path, monkeypatch):
+    """Reading a thousand of them over 50 x 50 values took seconds."""
+    calls = []
+    evaluate = Expression.value
+    monkeypatch.setattr(Expression, "value", lambda self, values: calls.append(1) or evaluate(self, values))
+    lines = [
+        "name: p",
+        "objective: min",
+        "domains: {d: {values: [1 .. 3]}, e: {values: [1 .. 2]}, t: {values: [v1, v2]}}",
+    ]
+    lines += ["variables:"] + [f"  {v}: {{domain: {d}}}" for v, d in zip(VARIABLES, "dddeettd", strict=True)]
+    lines += ["agents: [a]", "constraints:"]
+    texts = []
+    for text, scopes in ALIKE:
+        for scope in scopes:
+            names = dict(zip(scopes[0], scope, strict=True))
+            texts.append(re.sub(r"'[^']*'|\w+", lambda m, names=names: names.get(m[0], m[0]), text))
+            lines += [f"  c{len(texts)}:", "    type: intention", f"    function: {json.dumps(texts[-1])}"]
+    (tmp_path / "p.yaml").write_text("\n".join(lines))
+    problem = read(tmp_path / "p.yaml")
+    for text, function in zip(texts, problem.functions, strict=True):
+        expression = parse_expression(text)
+        assert {problem.variables[v].name for v in function.scope} == set(expression.names)
+        for row in itertools.product(*(range(problem.variables[v].size) for v in function.scope)):
+            labels = {
+                problem.variables[v].name: problem.variables[v].label(k)
+                for v, k in zip(function.scope, row, strict=True)
+            }
+            values = {name: int(label) if label.isdigit() else label for name, label in labels.items()}
+            at = [0] * len(problem.variables)
+            for v, k in zip(function.scope, row, strict=True):
+                at[v] = k
+            assert function.value_at(at) == evaluate(expression, values)
+    assert len(calls) < sum(len(function.values) for function in problem.functions)
+
+
+def test_infinite_costs_beside_a_default_forbid(tmp_path):
+    """Hard and soft tuples in one table, as people write colourings; it was refused."""
+    table = "{type: extensional, variables: [v1, v2], default: 0, values: {.inf: R R | G G, 3: R G}}"
+    (tmp_path / "p.yaml").write_text(
+        "name: p\nobjective: min\ndomains: {d: {values: [R, G, B]}}\nvariables: {v1: {domain: d}, v2: {domain: d}}\n"
+        f"constraints:\n  c: {table}\nagents: [a]\n"
+    )
+    problem = read(tmp_path / "p.yaml")
+    found = {row: problem.evaluate(row) for row in itertools.product(range(3), repeat=2)}
+    assert found == {**dict.fromkeys(found, 0), (0, 0): None, (1, 1): None, (0, 1): 3}
+    assert oocbe.solve(problem, order_seconds=0).value == 0
 
 
 @pytest.mark.parametrize("cost", [2**61, 2**62])

@@ -180,7 +180,7 @@ DAMAGE = {
     "overflow": (GOOD.replace("2.25", "1e999"), 10, "found '1e999', expected an entry of factor 0, a finite number"),
     "underflow": (GOOD.replace("2.25", "1e-999"), 10, "found '1e-999', expected an entry of factor 0, zero or large"),
     "underscore": (GOOD.replace("2.25", "2_2"), 10, "found '2_2', expected an entry of factor 0, a finite number"),
-    "negative entry": (GOOD.replace("2.25", "-2"), 10, "found '-2', expected an entry of factor 0, at least 0"),
+    "negative entry": (GOOD.replace("2.25", "-2"), 10, "at least 0: where entries are logarithms, write"),
     "a fraction of variables": (GOOD.replace("\n3\n", "\n3.0\n"), 2, "found '3.0', expected the number of variables"),
 }
 
@@ -201,6 +201,12 @@ def test_comments_are_left_out_and_lines_still_counted(tmp_path):
     assert read_text(tmp_path, text).evaluate((1, 2, 0)) == read_text(tmp_path, GOOD).evaluate((1, 2, 0))
     with pytest.raises(FormatError, match="line 11: found 'x'"):
         read_text(tmp_path, text.replace("2.25", "x"))
+
+
+def test_evidence_may_have_comments(tmp_path):
+    commented = read_text(tmp_path, GOOD, "# observed: 1\n1  # one variable\n0 1 # the first\n")
+    assert commented.evaluate((0, 0, 0)) is None
+    assert commented.evaluate((1, 2, 0)) == read_text(tmp_path, GOOD).evaluate((1, 2, 0))
 
 
 def test_what_pyagrum_writes_is_read(tmp_path):

@@ -116,6 +116,18 @@ def test_conditions(tmp_path, condition, holds):
     assert set(found) == {v for v in itertools.product(range(3), repeat=3) if holds(v[0] + 2 * v[1] + v[2])}
 
 
+def test_arrays_like_others(tmp_path):
+    arrays = (
+        '<array id="x" size="[2][2]" startIndex="1"> <domain for="x[1][]"> 0 </domain> <domain for="x[2][1]"> 4 7 '
+        '</domain> </array> <array id="y" as="x"/>'
+    )
+    problem = read(path_of(tmp_path, instance("<allDifferent> x[2][1] y[2][1] </allDifferent>", arrays)))
+    assert [v.name for v in problem.variables[3:]] == ["y[1][1]", "y[1][2]", "y[2][1]"]
+    assert set(solutions(problem)) == {(0, 0, 4, 0, 0, 7), (0, 0, 7, 0, 0, 4)}
+    with pytest.raises(FormatError, match="line 2: found as='z'"):
+        read(path_of(tmp_path, instance("", '<array id="y" as="z"/>')))
+
+
 def test_constants_in_a_sum_count_with_their_coefficients(tmp_path):
     text = instance(
         "<sum> <list> x[0] 3 x[1] -1 </list> <coeffs> 2 1 1 2 </coeffs> <condition> (eq,5) </condition> </sum>",
@@ -147,23 +159,12 @@ def test_empty_supports_are_infeasible(tmp_path):
 @pytest.mark.parametrize(
     ("constraint", "what"),
     [
-        ("<count> <list> x[] </list> <values> 1 </values> <condition> (eq,1) </condition> </count>", "<count>"),
-        ("<intension> eq(x[0],x[1]) </intension>", "<intension>"),
-        ("<allDifferent> <list> x[0..1] </list> <list> x[1..2] </list> </allDifferent>", "several lists"),
-        ("<allDifferent> <list> x[] </list> <except> 0 </except> </allDifferent>", "<except>"),
-        ("<allDifferent> add(x[0],1) x[1] </allDifferent>", "expressions"),
-        ("<sum> <list> x[] </list> <condition> (ne,3) </condition> </sum>", "the condition ne"),
-        ("<allDifferent> x[] 4 </allDifferent>", "constants among variables"),
-        (
-            "<sum> <list> x[0] </list> <coeffs> x[1] </coeffs> <condition> (le,3) </condition> </sum>",
-            "variables as coeffs",
-        ),
+        ("<circuit> x[] </circuit>", "<circuit>"),
         (
             "<sum> <list> x[0] </list> <coeffs> 9223372036854775807 </coeffs> <condition> (le,3) </condition> </sum>",
             "64 bits",
         ),
         ('<extension type="soft"> <list> x[0] </list> <supports> 1 </supports> </extension>', "a soft <extension>"),
-        ("<extension> <list> x[0] x[0] </list> <supports> (1,1) </supports> </extension>", "a variable twice"),
         ("<group> <slide/> <args> x[] </args> </group>", "<slide>"),
     ],
 )
@@ -262,7 +263,10 @@ def test_real_instances_have_the_published_shape(data):
     for name, entry in names.items():
         model = read_model(data(f"xcsp/{name}.gz"))
         problem = model.problem
-        assert (len(problem.variables), sum(problem.sizes)) == (int(entry["vars"]), int(entry["values"])), name
+        variables = int(entry["vars"])
+        assert sum(problem.sizes[:variables]) == int(entry["values"]), name
+        assert all(v.name.startswith(("expression.", "state.")) for v in problem.variables[variables:]), name
+        assert model.left_out == (), name
 
 
 def test_a_knapsack_is_read_whole(data):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.peers.xcsp_extension import read_extension
 from oocbe.errors import TimeLimitError
-from oocbe.io import read_model
 from oocbe.model.compact_problem import ANY, CompactProblem, ShortTable
 from oocbe.model.linear_system import LinearSystem
 from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
@@ -281,8 +281,8 @@ def reference(data):
 
 @pytest.fixture(scope="module")
 def model_of():
-    """The model of a file, which is read once for all tests."""
-    return cache(read_model)
+    """The tables of a file, which is read once for all tests."""
+    return cache(read_extension)
 
 
 LARGE = ("Sudoku-table-Sudoku_s13a.xml", "Wwtpp-short-Wwtpp_ex04400.xml")

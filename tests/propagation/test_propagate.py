@@ -228,7 +228,7 @@ def test_inspect_describes_files_as_they_are_written(data):
     assert (content["kind"], content["rows"], content["non_zeros"]) == ("linear system", 98, 282)
     done = runner.invoke(app, ["inspect", str(data("xcsp/Amaze-Amaze_2012-03-07.xml.gz")), "--json"])
     content = json.loads(done.stdout)
-    assert (content["variables"], content["short_tables"]) == (121, 65) and content["left_out"]
+    assert (content["variables"], content["short_tables"], content["left_out"]) == (121, 65, [])
 
 
 def test_ctrl_c_ends_with_what_is_known():
@@ -268,12 +268,17 @@ def test_probing_a_system_with_reals_tries_its_integers():
     assert result.domains["x0"] == (0, 0) and oocbe.propagate(system).domains["x0"] == (0, 1)
 
 
-def test_parts_that_are_left_out_are_named(data):
-    result = oocbe.propagate(data("xcsp/Amaze-Amaze_2012-03-07.xml.gz"))
-    assert result.status == "fixpoint" and any("<count>" in text for text in result.left_out)
-    assert isinstance(result.reduced, CompactProblem)
-    with pytest.raises(UnsupportedError, match="<count> is not supported"):
-        oocbe.solve(data("xcsp/Amaze-Amaze_2012-03-07.xml.gz"))
+def test_parts_that_are_left_out_are_named(tmp_path):
+    path = tmp_path / "tour.xml"
+    path.write_text(
+        '<instance format="XCSP3" type="CSP"> <variables> <array id="x" size="[3]"> 0..2 </array> </variables>\n'
+        "<constraints> <circuit> x[] </circuit> <intension> lt(x[0],x[1]) </intension> </constraints> </instance>"
+    )
+    result = oocbe.propagate(path)
+    assert result.status == "fixpoint" and any("<circuit>" in text for text in result.left_out)
+    assert isinstance(result.reduced, CompactProblem) and result.removed == 2
+    with pytest.raises(UnsupportedError, match="<circuit> is not supported"):
+        oocbe.solve(path)
 
 
 CP_SAT = """

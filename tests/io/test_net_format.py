@@ -1,0 +1,142 @@
+"""Reading Hugin's NET: meaning, what its writers add, another reader's networks, and damage with its line."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import oocbe
+from oocbe.errors import FormatError, UnsupportedError
+from oocbe.io import read
+
+SAMPLE = """% a comment
+net
+{
+    node_size = (80 40);
+    name = "garden";
+    HR_Color_Interface = "2 0";
+}
+node season
+{
+    label = "the season; or so";
+    position = (10 20);
+    states = ("dry" "wet" "very wet");
+}
+discrete node rain { states = (1 0); subtype = number; state_values = (1 0); }
+node grass { states = ( "wet" "dry" ); ID = "g"; }
+potential (season) { data = ( 0.5 0.25 0.25 ); }
+potential ( rain | season )
+{
+    data = ((0.1 0.9)  % season=dry
+            (0.5 0.5), (1 0));
+    experience = (10 10 10);
+}
+potential (grass | rain season) { data = (((0.9 0.1)(0.8 0.2)(0.7 0.3))((0.2 0.8)(0.3 0.7)(0.4 0.6))); }
+"""
+
+
+def path_of(tmp_path, text):
+    path = tmp_path / "sample.net"
+    path.write_text(text)
+    return path
+
+
+def test_meaning(tmp_path):
+    problem = read(path_of(tmp_path, SAMPLE))
+    assert [(v.name, v.labels) for v in problem.variables] == [
+        ("season", ("dry", "wet", "very wet")),
+        ("rain", ("1", "0")),
+        ("grass", ("wet", "dry")),
+    ]
+    assert problem.name == "garden"
+    rain = [[0.1, 0.9], [0.5, 0.5], [1, 0]]
+    grass = [[[0.9, 0.1], [0.8, 0.2], [0.7, 0.3]], [[0.2, 0.8], [0.3, 0.7], [0.4, 0.6]]]
+    for s, r, g in itertools.product(range(3), range(2), range(2)):
+        expected = [0.5, 0.25, 0.25][s] * rain[s][r] * grass[r][s][g]
+        assert (problem.evaluate((s, r, g)) or 0) == pytest.approx(expected)
+    answer = oocbe.marginals(problem.with_evidence({2: 0}))
+    assert sum(answer.marginals_by_name["season"].values()) == pytest.approx(1)
+
+
+def test_a_potential_without_data_is_uniform(tmp_path):
+    text = "net { } node a { states = (x y z); } potential (a) { }"
+    assert read(path_of(tmp_path, text)).functions[0].values.tolist() == [1 / 3] * 3
+
+
+def test_the_same_as_another_reader(tmp_path, data):
+    gum = pytest.importorskip("pyagrum")
+    for seed in range(5):
+        gum.initRandom(seed + 1)
+        network = gum.fastBN("a[3]->b{x|y|z}->c<-a->d[4];c->e<-d", 2)
+        gum.saveBN(network, str(tmp_path / "made.net"))
+        problem = read(tmp_path / "made.net")
+        assert {v.name for v in problem.variables} == set(network.names())
+        random = np.random.default_rng(seed)
+        for _ in range(20):
+            chosen = [int(random.integers(v.size)) for v in problem.variables]
+            labels = {v.name: v.label(x) for v, x in zip(problem.variables, chosen, strict=True)}
+            instance = network.completeInstantiation()
+            instance.fromdict(labels)
+            assert (problem.evaluate(chosen) or 0.0) == pytest.approx(network.jointProbability(instance), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("damage", "line", "message"),
+    [
+        (("node season", "mode season"), 8, "expected net, node or potential"),
+        (("(80 40);", "(80 40)"), 5, "expected ';'"),
+        (('states = ("dry" "wet" "very wet");', ""), 8, "has no states"),
+        (('"very wet"', '"wet"'), 12, "one twice"),
+        (("node grass", "node rain"), 15, "a second time"),
+        (("(0.5 0.5), (1 0)", "(0.5 0.5), (1)"), 19, "found 5 probabilities of 'rain', expected 6"),
+        (("(0.1 0.9)", "(0.1 -0.9)"), 19, "at least 0"),
+        (("(0.1 0.9)", "(0.1 x)"), 19, "a finite number"),
+        (("grass | rain season", "grass | rain seasons"), 23, "a node that was declared before"),
+        (("grass | rain season", "grass | rain rain"), 23, "twice in a potential"),
+        (("potential (grass | rain", "potential (rain | grass"), 23, "a second potential"),
+        (("potential (season) { data", "potential (season | grass) { data"), 16, "found 3 probabilities"),
+        (('"garden"', '"garden'), 5, "does not end"),
+    ],
+)
+def test_damage_is_refused_with_its_line(tmp_path, damage, line, message):
+    assert damage[0] in SAMPLE
+    with pytest.raises(FormatError, match=rf"sample.net, line {line}: .*{message}"):
+        read(path_of(tmp_path, SAMPLE.replace(*damage, 1)))
+
+
+def test_whole_files_that_lack_something(tmp_path):
+    with pytest.raises(FormatError, match="the potential of node 'grass'"):
+        read(path_of(tmp_path, SAMPLE[: SAMPLE.index("potential (grass")]))
+    circle = "node a { states = (x y); } node b { states = (x y); } potential (a | b) { } potential (b | a) { }"
+    with pytest.raises(FormatError, match="go round in a circle"):
+        read(path_of(tmp_path, circle))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("net { }\ncontinuous node a { }", "line 2: continuous is not supported"),
+        ("net { }\nutility u { }", "line 2: utility is not supported"),
+        ("class c { }", "line 1: class is not supported"),
+        (
+            "node a { states = (x y); }\npotential (a) { model_nodes = (); model_data = (Normal(1,2)); }",
+            "an expression",
+        ),
+        ("node a { states = (x y); } node b { states = (x y); }\npotential (a b | ) { }", "several nodes together"),
+        (
+            "".join(f"node a{k} {{ states = (x y); }}\n" for k in range(30))
+            + f"potential (a0 | {' '.join(f'a{k}' for k in range(1, 30))}) {{ }}",
+            "1,073,741,824 entries",
+        ),
+        (
+            "".join(f"node a{k} {{ states = (x y); }}\n" for k in range(26))
+            + f"potential (a0 | {' '.join(f'a{k}' for k in range(1, 26))}) {{ }}",
+            "without data stand for 67,108,864 entries",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_named(tmp_path, text, message):
+    with pytest.raises(UnsupportedError, match=message):
+        read(path_of(tmp_path, text))
