@@ -17,7 +17,7 @@ from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
 from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.orders.primal_graph import MASKED_SIZE
+from oocbe.elimination.orders.primal_graph import MASKED_SIZE, PrimalGraph
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
 from oocbe.elimination.plan.on_workers import ROWS_A_SECOND, simulate_plan
 from oocbe.elimination.plan.passage import MessageForecast, forecast_passages
@@ -290,10 +290,13 @@ EASY_ROWS = 500_000.0
 """Predicted rows up to which ``auto`` goes ahead without bounds: a tenth of a second or two."""
 
 
-def easy_orders(problem: Problem, options: SolveOptions) -> list[OrderChoice]:
-    """One order of each heuristic, the best first; none where all of them are certainly too much without bounds."""
+def easy_orders(problem: Problem, options: SolveOptions, graph: PrimalGraph | None = None) -> list[OrderChoice]:
+    """One order of each heuristic, the best first; none where all of them are certainly too much without bounds.
+
+    graph : of the problem, where somebody has it.
+    """
     cell_work = math.inf if options.tables == INCOMPLETE else 1 / tuning().cells_a_row
-    return search_orders(problem, options.order, 0.0, options.seed, EASY_ROWS, cell_work)
+    return search_orders(problem, options.order, 0.0, options.seed, EASY_ROWS, cell_work, graph=graph)
 
 
 def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> bool:
