@@ -308,6 +308,15 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
     assert gone > 20
 
 
+def test_loading_runs_the_loop_of_the_search(monkeypatch):
+    """Its first nodes would take as long as loading it, else, and the pace says what more are worth."""
+    calls = []
+    own = depth_search.search_depth_first
+    monkeypatch.setattr(depth_search, "search_depth_first", lambda *given: calls.append(1) or own(*given))
+    depth_search.load_loops()
+    assert calls
+
+
 def test_the_deadline_ends_it():
     problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
     made = DepthSearch(whole(problem), Knowledge(problem, NO_GAP, lambda *_: None), 1 << 30)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.search.depth_search import DepthSearch
     from oocbe.elimination.search.reduced_elimination import ReducedElimination
     from oocbe.elimination.search.row_search import RowSearch
+    from oocbe.elimination.search.stable_set_search import StableSetSearch, ValueGraph
     from oocbe.pruning.row_reduction import Reduction
     from oocbe.pruning.row_tables import Tables
 
@@ -111,7 +112,7 @@ class RowRounds:
         self.order_seconds = 0.0
         self._begin_time = working_time()
         self._search: RowSearch | None = None
-        self._depth: DepthSearch | None = None
+        self._depth: DepthSearch | StableSetSearch | None = None
         self._elimination: ReducedElimination | None = None
         self._is_open = options.bounds == "auto" and options.order == "auto"
 
@@ -138,7 +139,13 @@ class RowRounds:
 
         is_opening : those of walks are not needed yet.
         """
-        if self._is_open and not self._is_packing and (self._given or self._tables) is not None:
+        if not self._is_open:
+            return
+        if self._graph is not None:
+            from oocbe.elimination.search import stable_set_search
+
+            stable_set_search.load_loops()
+        if not self._is_packing and (self._given or self._tables) is not None:
             from oocbe.elimination.search import depth_search
             from oocbe.pruning.row_ascent import load_loops
 
@@ -153,7 +160,7 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        while self._is_open and not self._is_packing and not known.is_near_enough:
+        while self._is_open and self._goes_first and not known.is_near_enough:
             depth = self._depth
             if depth is not None and (depth.is_over or (depth.seconds >= HEAD_START and not self._is_depth_near)):
                 return
@@ -324,19 +331,24 @@ class RowRounds:
 
     def _begin(self, known: Knowledge) -> bool:
         """Make the searches; False where the problem is none for them."""
-        reduction = self.reduction
-        if reduction is None:
+        reduction = None if self._is_packing and self._graph is not None else self.reduction
+        if reduction is None and self._graph is None:
             return False
         # An easy solve ends before these are needed.
         from oocbe.elimination.search.depth_search import DepthSearch
         from oocbe.elimination.search.reduced_elimination import ReducedElimination
         from oocbe.elimination.search.row_search import RowSearch
+        from oocbe.elimination.search.stable_set_search import StableSetSearch
+        from oocbe.pruning.clique_variables import with_clique_variables
 
         memory = int(WORK_SHARE * message_memory(self._options))
-        if not self._is_packing:
+        if reduction is not None and not self._is_packing:
             self._search = RowSearch(reduction, known, memory, self._options.backend)
             self._elimination = ReducedElimination(reduction, self._options)
-        self._depth = DepthSearch(reduction, known, int(DEPTH_MEMORY * memory))
+        if self._graph is not None:
+            self._depth = StableSetSearch(self._graph, known)
+        elif reduction is not None:
+            self._depth = DepthSearch(with_clique_variables(reduction), known, int(DEPTH_MEMORY * memory))
         return True
 
     @cached_property
@@ -351,6 +363,22 @@ class RowRounds:
         from oocbe.pruning.row_tables import Tables
 
         return Tables.of(self._problem)
+
+    @cached_property
+    def _graph(self) -> ValueGraph | None:
+        """The problem as a graph of values; None where it is another one."""
+        from oocbe.elimination.search.stable_set_search import ValueGraph
+        from oocbe.pruning.packing import is_packing
+
+        if not is_packing(self._problem):
+            return None
+        tables = self._tables if self._given is None else self._given.tables
+        return None if tables is None else ValueGraph.of(tables)
+
+    @property
+    def _goes_first(self) -> bool:
+        """Whether a search depth first is worth a moment before all else."""
+        return not self._is_packing or self._graph is not None
 
     @cached_property
     def _is_packing(self) -> bool:
