@@ -444,3 +444,27 @@ def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others(
         rounds.improve(known, lambda: None)
         rounds._work(known)
         assert rounds.seconds > 0
+
+
+def cover(sets: int, elements: int, values: int, seed: int) -> Problem:
+    """Which sets to take so that each element is in one; a set has so many ways to be left out."""
+    random = np.random.default_rng(seed)
+    costs = [[*range(values - 1), int(cost)] for cost in random.integers(10, 100, sets)]
+    functions = [Function.from_array((s,), own) for s, own in enumerate(costs)]
+    left_out = np.indices((values - 1,) * 3).reshape(3, -1).T
+    scopes = [tuple(sorted(random.choice(sets, 3, replace=False).tolist())) for _ in range(elements)]
+    variables = tuple(Variable(f"x{s}", values) for s in range(sets))
+    return Problem(variables, tuple(functions), tuple(Constraint(scope, left_out) for scope in scopes))
+
+
+def test_covers_are_searched_before_their_linear_program():
+    problem = cover(14, 20, 2, 1)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    rounds.open(known)
+    assert known.is_closed
+    assert known.value == optimum(problem)
+    wider = cover(40, 12, 3, 1)  # of more values, as photographs have
+    rounds = RowRounds(wider, SolveOptions(), Deadline())
+    rounds.open(Knowledge(wider, NO_GAP, lambda *_: None))
+    assert rounds.seconds == 0

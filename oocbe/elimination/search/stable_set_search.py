@@ -32,6 +32,7 @@ from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning.cliques import bit_matrix
 from oocbe.pruning.incumbent_lookups import starts_of
+from oocbe.pruning.packing import is_packing
 from oocbe.pruning.row_tables import Tables
 from oocbe.settings.option_values import Gap
 from oocbe.system.compilation import working_time
@@ -45,6 +46,16 @@ MOST_VERTICES = 1 << 11
 
 FIRST_NODES, CALL_SECONDS = 256, 0.02
 """Nodes made in the first compiled call; later ones by the pace, for so many seconds."""
+
+
+def may_be_graph(problem: Problem) -> bool:
+    """Whether a problem is worth writing out to see whether it is a graph of values.
+
+    problem : in min-sum.
+    """
+    if problem.linear_constraints or any(len(c.scope) > 2 for c in problem.constraints):
+        return False
+    return problem.is_integral and is_packing(problem)
 
 
 @dataclass(frozen=True)
