@@ -529,7 +529,7 @@ FAMILIES: dict[str, tuple[Make, tuple[tuple[Any, ...], ...]]] = {
     "weighted 3-sat": (lambda random, *size: weighted_satisfiability(random, *size, 3, 0.5), ((60, 300), (80, 400))),
     "sparse": (sparse, ((1000, 4, 3.0), (5000, 3, 2.6))),
     "weighted colouring": (weighted_colouring, ((40, 5, 8.0), (60, 4, 7.0), (80, 6, 8.0))),
-    "quasigroup": (quasigroup, ((8, 0.4), (10, 0.5), (12, 0.5))),
+    "quasigroup": (quasigroup, ((8, 0.4), (10, 0.4), (12, 0.42))),
     "timetable": (timetable, ((25, 8, 8.0), (40, 10, 8.0), (50, 15, 10.0))),
     "jobs": (jobs, ((6, 20), (8, 30), (10, 40))),
     "cover": (cover, ((60, 80, 5), (100, 150, 5), (150, 250, 6))),

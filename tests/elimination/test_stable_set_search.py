@@ -51,7 +51,7 @@ def choices(seed: int) -> Problem:
     return replace(problem, upper_bound=int(total[feasible].min()) + int(random.integers(0, 3)))
 
 
-def graph_of(problem: Problem) -> ValueGraph | None:
+def value_graph(problem: Problem) -> ValueGraph | None:
     tables = Tables.of(problem)
     assert tables is not None
     return ValueGraph.of(tables)
@@ -64,7 +64,7 @@ def test_the_optimum(first_nodes, monkeypatch):
     nodes = found = 0
     for seed in range(examples(200)):
         problem = choices(seed)
-        graph = graph_of(problem)
+        graph = value_graph(problem)
         if graph is None:
             continue  # nothing that could be saved
         found += 1
@@ -95,7 +95,7 @@ def conflicts(count: int, part: float, seed: int) -> Problem:
 def test_more_vertices_than_a_word_has_bits(monkeypatch):
     monkeypatch.setattr(stable_set_search, "CALL_SECONDS", 1e-6)
     problem = conflicts(150, 0.5, 3)
-    graph = graph_of(problem)
+    graph = value_graph(problem)
     assert graph is not None
     assert graph.adjacent.shape == (150, 3)
     known = Knowledge(problem, NO_GAP, lambda *_: None)
@@ -126,17 +126,17 @@ def test_more_vertices_than_a_word_has_bits(monkeypatch):
 
 def test_other_problems_are_none():
     problem = conflicts(20, 0.3, 1)
-    assert graph_of(problem) is not None
-    assert graph_of(replace(problem, functions=(*problem.functions, Function((0, 1), [[0, 0]], [1], 0)))) is None
-    assert graph_of(replace(problem, constraints=(*problem.constraints, Constraint((0, 1, 2), [[1, 1, 1]])))) is None
-    assert graph_of(replace(problem, constraints=(*problem.constraints, Constraint((3, 4), [[0, 0]])))) is None
+    assert value_graph(problem) is not None
+    assert value_graph(replace(problem, functions=(*problem.functions, Function((0, 1), [[0, 0]], [1], 0)))) is None
+    assert value_graph(replace(problem, constraints=(*problem.constraints, Constraint((0, 1, 2), [[1, 1, 1]])))) is None
+    assert value_graph(replace(problem, constraints=(*problem.constraints, Constraint((3, 4), [[0, 0]])))) is None
     real = replace(problem, functions=tuple(replace(f, values=f.values * 0.5) for f in problem.functions))
-    assert graph_of(real) is None
+    assert value_graph(real) is None
 
 
 def test_it_ends_at_the_deadline():
     problem = conflicts(60, 0.5, 1)
-    graph = graph_of(problem)
+    graph = value_graph(problem)
     assert graph is not None
     with pytest.raises(TimeLimitError):
         StableSetSearch(graph, Knowledge(problem, NO_GAP, lambda *_: None)).work(math.inf, Deadline(0.0))

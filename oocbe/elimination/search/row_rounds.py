@@ -8,7 +8,8 @@ first, which orders variables anew in each (:mod:`oocbe.elimination.search.depth
 latter begins, as it closes easy problems sooner.
 
 Problems of packing are for linear programs, which bound them by cliques of conflicts: these go first there, and rows
-are searched depth first where they have not settled it.
+are searched depth first where they have not settled it. Where such a problem is a graph of values, stable sets of it
+are searched instead of rows, a moment before all else (:mod:`oocbe.elimination.search.stable_set_search`).
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        while self._is_open and not self._is_packing and not known.is_near_enough:
+        while self._is_open and not self._is_packing and self._graph is None and not known.is_near_enough:
             walks, depth = self._search, self._depth
             if walks is not None and depth is not None:
                 is_more = self._is_depth_promising and depth.seconds < seconds + min(more, DEPTH_SECONDS)
@@ -331,24 +332,25 @@ class RowRounds:
 
     def _begin(self, known: Knowledge) -> bool:
         """Make the searches; False where the problem is none for them."""
-        reduction = None if self._is_packing and self._graph is not None else self.reduction
-        if reduction is None and self._graph is None:
+        if self._graph is not None:
+            from oocbe.elimination.search.stable_set_search import StableSetSearch
+
+            self._depth = StableSetSearch(self._graph, known)
+            return True
+        reduction = self.reduction
+        if reduction is None:
             return False
         # An easy solve ends before these are needed.
         from oocbe.elimination.search.depth_search import DepthSearch
         from oocbe.elimination.search.reduced_elimination import ReducedElimination
         from oocbe.elimination.search.row_search import RowSearch
-        from oocbe.elimination.search.stable_set_search import StableSetSearch
         from oocbe.pruning.clique_variables import with_clique_variables
 
         memory = int(WORK_SHARE * message_memory(self._options))
-        if reduction is not None and not self._is_packing:
+        if not self._is_packing:
             self._search = RowSearch(reduction, known, memory, self._options.backend)
             self._elimination = ReducedElimination(reduction, self._options)
-        if self._graph is not None:
-            self._depth = StableSetSearch(self._graph, known)
-        elif reduction is not None:
-            self._depth = DepthSearch(with_clique_variables(reduction), known, int(DEPTH_MEMORY * memory))
+        self._depth = DepthSearch(with_clique_variables(reduction), known, int(DEPTH_MEMORY * memory))
         return True
 
     @cached_property
@@ -367,12 +369,9 @@ class RowRounds:
     @cached_property
     def _graph(self) -> ValueGraph | None:
         """The problem as a graph of values; None where it is another one."""
-        from oocbe.elimination.search.stable_set_search import ValueGraph, may_be_graph
+        from oocbe.elimination.search.stable_set_search import graph_of
 
-        if not may_be_graph(self._problem):
-            return None
-        tables = self._tables if self._given is None else self._given.tables
-        return None if tables is None else ValueGraph.of(tables)
+        return graph_of(self._problem, lambda: self._tables if self._given is None else self._given.tables)
 
     @property
     def _goes_first(self) -> bool:

@@ -12,6 +12,7 @@ them a second. Bounds are integers, and so are all costs here.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
@@ -46,16 +47,6 @@ MOST_VERTICES = 1 << 11
 
 FIRST_NODES, CALL_SECONDS = 256, 0.02
 """Nodes made in the first compiled call; later ones by the pace, for so many seconds."""
-
-
-def may_be_graph(problem: Problem) -> bool:
-    """Whether a problem is worth writing out to see whether it is a graph of values.
-
-    problem : in min-sum.
-    """
-    if problem.linear_constraints or any(len(c.scope) > 2 for c in problem.constraints):
-        return False
-    return problem.is_integral and is_packing(problem)
 
 
 @dataclass(frozen=True)
@@ -130,6 +121,17 @@ class ValueGraph:
             free - start[:-1],
             int(constant) + int(costs[free].sum()),
         )
+
+
+def graph_of(problem: Problem, tables: Callable[[], Tables | None]) -> ValueGraph | None:
+    """A problem as a graph of values; None where it is another one, which mostly needs no tables to be seen.
+
+    problem : in min-sum. tables : writes it out.
+    """
+    if not problem.is_integral or problem.linear_constraints or any(len(c.scope) > 2 for c in problem.constraints):
+        return None
+    found = tables() if is_packing(problem) else None
+    return None if found is None else ValueGraph.of(found)
 
 
 def _order(adjacent: NDArray[np.bool_], weight: NDArray[np.int64]) -> NDArray[np.int64]:
