@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.search import depth_search, row_rounds
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
@@ -429,6 +430,21 @@ def test_supply_is_for_linear_programs_first(seed):
     assert not is_supply(replace(problem, functions=(*problem.functions, Function((0, 1), [[0, 0]], [1], 0))))
     result = oocbe.solve(problem)
     assert (result.status, result.value) == ("optimal", best)
+
+
+def test_one_solve_makes_the_graph_of_a_problem_once(monkeypatch):
+    made = []
+    own = PrimalGraph.__init__
+
+    def noted(graph, problem):
+        made.append(problem)
+        own(graph, problem)
+
+    monkeypatch.setattr(PrimalGraph, "__init__", noted)
+    problem, best = warehouses(12, 30, 1)
+    assert oocbe.solve(problem).value == best
+    assert made
+    assert len(made) == len({id(each) for each in made})
 
 
 def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others():
