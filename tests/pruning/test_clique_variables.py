@@ -12,6 +12,7 @@ from oocbe.elimination.search import depth_search
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
 from oocbe.elimination.search.row_search import ascend_root
+from oocbe.kernels.cpu.pruning.node_state import MEMBER, TABLE, TIE, TIED_VALUE, near_uses
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.pruning import clique_variables
@@ -133,6 +134,22 @@ def test_the_bound_of_a_permutation_is_near_its_optimum():
         assert before <= after <= best
         gaps.append((best - before, best - after))
     assert sum(after for _, after in gaps) < 0.5 * sum(before for before, _ in gaps)
+
+
+def test_functions_of_cliques_are_ties_and_differences_are_not():
+    """Only these are projected without a look at their tables."""
+    plain = whole(assignment_problem(4, 1))
+    found = with_clique_variables(plain)
+    for reduction, is_tied in ((plain, False), (found, True)):
+        ascent = RowAscent(reduction.tables, reduction.tables.least + 200)
+        network = ascent.network
+        near = near_uses(network, np.int32(ascent.need))
+        assert (near[:, TIE] > 0).all() == is_tied == (near[:, TIE] > 0).any()
+        for i in np.flatnonzero(near[:, TIE] == MEMBER).tolist():
+            table = network.tables[near[i, TABLE] :][:16].reshape(4, 4)
+            others = np.delete(table, near[i, TIED_VALUE], axis=0)
+            assert (others == others[0]).all()
+            assert (table[near[i, TIED_VALUE]] == ascent.need - others[0]).all()
 
 
 def test_few_pairs_or_too_many_cells_leave_it_as_it_is(monkeypatch):
