@@ -11,6 +11,7 @@ import pytest
 
 import oocbe
 from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.plan.plan import SUPPLY_ROWS, easy_orders, needs_no_bounds
 from oocbe.elimination.search import depth_search, row_rounds
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
@@ -430,6 +431,16 @@ def test_supply_is_for_linear_programs_first(seed):
     assert not is_supply(replace(problem, functions=(*problem.functions, Function((0, 1), [[0, 0]], [1], 0))))
     result = oocbe.solve(problem)
     assert (result.status, result.value) == ("optimal", best)
+
+
+def test_supply_of_many_rows_is_not_eliminated_first():
+    problem, _ = warehouses(7, 12, 1)
+    choice = easy_orders(problem, SolveOptions())[0]
+    few, many = (replace(choice, predicted_rows=(rows,)) for rows in (SUPPLY_ROWS, SUPPLY_ROWS + 1))
+    assert needs_no_bounds(problem, problem.semiring, few, SolveOptions())
+    assert not needs_no_bounds(problem, problem.semiring, many, SolveOptions())
+    other = conflicts(20, 0.5, 1)
+    assert needs_no_bounds(other, other.semiring, many, SolveOptions())
 
 
 def test_one_solve_makes_the_graph_of_a_problem_once(monkeypatch):

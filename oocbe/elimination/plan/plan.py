@@ -28,6 +28,7 @@ from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
 from oocbe.pruning.dominance import applies_to
+from oocbe.pruning.packing import is_supply
 from oocbe.schedule.simulation import Simulated
 from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import tuning
@@ -289,6 +290,9 @@ def _cell_work(problem: Problem, semiring: Semiring, options: SolveOptions) -> f
 EASY_ROWS = 500_000.0
 """Predicted rows up to which ``auto`` goes ahead without bounds: a tenth of a second or two."""
 
+SUPPLY_ROWS = 200_000.0
+"""The same where customers choose among warehouses, whose linear program is nearly integral."""
+
 
 def easy_orders(problem: Problem, options: SolveOptions, graph: PrimalGraph | None = None) -> list[OrderChoice]:
     """One order of each heuristic, the best first; none where all of them are certainly too much without bounds.
@@ -300,7 +304,9 @@ def easy_orders(problem: Problem, options: SolveOptions, graph: PrimalGraph | No
 
 
 def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> bool:
-    """Whether elimination with an order is over before a bound could be had."""
+    """Whether elimination with an order is over before a bound could be had; that of supply comes in a moment."""
+    if sum(choice.predicted_rows) > SUPPLY_ROWS and is_supply(problem):
+        return False
     if options.tables == INCOMPLETE or sum(choice.predicted_rows) <= EASY_ROWS:
         return sum(choice.predicted_rows) <= EASY_ROWS
     dtype = value_dtype(problem, semiring)
