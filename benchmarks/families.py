@@ -23,7 +23,8 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from measuring import EXAMPLE, describe_run, print_table, run_child
 
 import oocbe
 from oocbe.io import write
-from oocbe.model.parts import Constraint, Function, Variable
+from oocbe.model.parts import Constraint, Function, LinearConstraint, Variable
 from oocbe.model.problem import Problem
 
 Generator = np.random.Generator
@@ -405,13 +406,103 @@ def sparse(random: Generator, variables: int, values: int, degree: float) -> Pro
     return _problem([values] * variables, functions, [], "sparse")
 
 
+def _differ(pairs: Iterable[tuple[int, int]], values: int) -> list[Constraint]:
+    return [Constraint(pair, [[a, a] for a in range(values)]) for pair in pairs]
+
+
+def weighted_colouring(random: Generator, vertices: int, colours: int, degree: float) -> Problem:
+    """Colours of a random graph's vertices, each at a cost, no two neighbours alike; a hidden colouring is one."""
+    hidden = random.integers(0, colours, vertices)
+    pairs = [
+        (u, v)
+        for u, v in combinations(range(vertices), 2)
+        if hidden[u] != hidden[v] and random.random() < degree / vertices
+    ]
+    functions = [_costs((v,), random.integers(0, 100, colours)) for v in range(vertices)]
+    return _problem([colours] * vertices, functions, _differ(pairs, colours), "weighted colouring")
+
+
+def quasigroup(random: Generator, side: int, given: float) -> Problem:
+    """A Latin square to be completed from a part of its cells, the others at a cost."""
+    rows, columns, symbols = (random.permutation(side) for _ in range(3))
+    square = symbols[(rows[:, None] + columns[None]) % side].ravel()
+    problem = latin_square(random, side)
+    known = np.flatnonzero(random.random(side * side) < given).tolist()
+    fixed = [Constraint((v,), [[int(square[v])]], allowed=True) for v in known]
+    return _problem([*problem.sizes], [*problem.functions], [*problem.constraints, *fixed], "quasigroup")
+
+
+def timetable(random: Generator, events: int, slots: int, degree: float) -> Problem:
+    """Slots of events: those that share people differ, those of a course are better not side by side."""
+    hidden = random.integers(0, slots, events)
+    functions = [_costs((v,), random.integers(0, 30, slots)) for v in range(events)]
+    apart = np.abs(np.arange(slots)[:, None] - np.arange(slots)[None])
+    clashes = []
+    for u, v in combinations(range(events), 2):
+        if random.random() >= degree / events:
+            continue
+        if hidden[u] != hidden[v] and random.random() < 0.6:
+            clashes.append((u, v))
+        else:
+            functions.append(_costs((u, v), int(random.integers(5, 40)) * (apart <= 1)))
+    return _problem([slots] * events, functions, _differ(clashes, slots), "timetable")
+
+
+def jobs(random: Generator, count: int, horizon: int) -> Problem:
+    """When the jobs of one machine begin, none while another runs, each late one at a cost."""
+    lasts = random.integers(1, max(2, 2 * horizon // count), count)
+    start = np.arange(horizon)
+    functions, constraints = [], []
+    for job in range(count):
+        late = np.maximum(0, start + lasts[job] - int(random.integers(1, horizon)))
+        functions.append(_costs((job,), int(random.integers(1, 10)) * late))
+    for one, two in combinations(range(count), 2):
+        both = (start[:, None] + lasts[one] > start[None]) & (start[None] + lasts[two] > start[:, None])
+        constraints.append(Constraint((one, two), np.argwhere(both)))
+    return _problem([horizon] * count, functions, constraints, "jobs")
+
+
+def cover(random: Generator, sets: int, elements: int, most: int) -> Problem:
+    """Which sets to take, each at a cost, so that each element is in one of them."""
+    functions = [_costs((s,), [0, int(cost)]) for s, cost in enumerate(random.integers(10, 100, sets))]
+    constraints = []
+    for _ in range(elements):
+        scope = sorted(random.choice(sets, size=int(random.integers(2, most + 1)), replace=False).tolist())
+        constraints.append(Constraint(tuple(scope), [[0] * len(scope)]))
+    return _problem([2] * sets, functions, constraints, "cover")
+
+
+def knapsack(random: Generator, items: int, degree: float) -> Problem:
+    """Which items to take, of a limited weight in all; some pairs are worth less together."""
+    functions = [_costs((v,), [int(gain), 0]) for v, gain in enumerate(random.integers(20, 100, items))]
+    pairs = [pair for pair in combinations(range(items), 2) if random.random() < degree / items]
+    functions += [Function(pair, [[1, 1]], [int(random.integers(5, 60))], 0) for pair in pairs]
+    weights = random.integers(5, 50, items)
+    limit = LinearConstraint(tuple(range(items)), tuple(np.array([0, w]) for w in weights), int(weights.sum() // 3))
+    problem = _problem([2] * items, functions, [], "knapsack")
+    return replace(problem, linear_constraints=(limit,))
+
+
+def design(random: Generator, residues: int, rotamers: int) -> Problem:
+    """A protein to be designed: every pair of residues interacts, of many amino acids and rotamers each."""
+    sizes = random.integers(rotamers // 2, rotamers + 1, residues).tolist()
+    functions = [_costs((v,), random.gamma(2, 300, size)) for v, size in enumerate(sizes)]
+    places = random.random((residues, 3))
+    for u, v in combinations(range(residues), 2):
+        near = 1 / (0.2 + np.linalg.norm(places[u] - places[v])) ** 2
+        energy = random.normal(0, 20 * near, (sizes[u], sizes[v]))
+        energy += np.where(random.random(energy.shape) < 0.05 * near, random.gamma(2, 1500, energy.shape), 0)
+        functions.append(_costs((u, v), np.rint(energy - energy.min())))
+    return _problem(sizes, functions, [], "design")
+
+
 Make = Callable[..., Problem]
 
 FAMILIES: dict[str, tuple[Make, tuple[tuple[Any, ...], ...]]] = {
-    "clique": (clique, ((60, 0.7), (100, 0.5), (100, 0.7))),
-    "warehouse": (warehouse, ((20, 40), (40, 100), (50, 60))),
+    "clique": (clique, ((60, 0.7), (100, 0.5), (100, 0.7), (150, 0.6))),
+    "warehouse": (warehouse, ((20, 40), (40, 100), (50, 60), (60, 120))),
     "max-2-sat": (lambda random, *size: satisfiability(random, *size, 2), ((50, 200), (60, 260))),
-    "max-3-sat": (lambda random, *size: satisfiability(random, *size, 3), ((40, 240), (60, 330))),
+    "max-3-sat": (lambda random, *size: satisfiability(random, *size, 3), ((40, 240), (60, 330), (70, 400))),
     "circuit": (circuit, ((500, 30, 3), (1500, 30, 3), (1500, 20, 4))),
     "segmentation": (segmentation, ((300, 4, 60), (500, 4, 40), (800, 3, 60))),
     "potts": (potts, ((15, 4, 30), (22, 4, 30), (30, 3, 40))),
@@ -424,19 +515,26 @@ FAMILIES: dict[str, tuple[Make, tuple[tuple[Any, ...], ...]]] = {
     "chain": (chain, ((3000, 4, 1), (1000, 4, 2))),
     "code": (code, ((100, 50), (120, 60))),
     "diagnosis": (diagnosis, ((60, 150), (300, 300))),
-    "auction": (auction, ((60, 30), (100, 40))),
+    "auction": (auction, ((60, 30), (100, 40), (120, 60))),
     "random": (random_costs, ((20, 8, 0.5, 0.5), (30, 5, 0.3, 0.5), (50, 4, 0.1, 0.6))),
     "assignment": (assignment, ((7,), (8,))),
     "matching": (matching, ((10, 20), (15, 15))),
     "links": (links, ((20, 12, 5.0), (30, 15, 6.0), (60, 10, 5.0))),
     "queens": (queens, ((12,), (20,), (30,))),
-    "latin square": (latin_square, ((6,), (8,))),
+    "latin square": (latin_square, ((6,), (8,), (7,))),
     "stereo": (stereo, ((10, 12, 8, 3), (16, 20, 8, 3), (12, 12, 16, 5))),
     "belief network": (belief_network, ((60, 5, 12, 0.3), (120, 4, 25, 0.2), (300, 3, 20, 0.5))),
     "ruler": (ruler, ((5, 20), (6, 25))),
     "weighted 2-sat": (lambda random, *size: weighted_satisfiability(random, *size, 2, 0.3), ((60, 300), (100, 400))),
     "weighted 3-sat": (lambda random, *size: weighted_satisfiability(random, *size, 3, 0.5), ((60, 300), (80, 400))),
     "sparse": (sparse, ((1000, 4, 3.0), (5000, 3, 2.6))),
+    "weighted colouring": (weighted_colouring, ((40, 5, 8.0), (60, 4, 7.0), (80, 6, 8.0))),
+    "quasigroup": (quasigroup, ((8, 0.4), (10, 0.4), (12, 0.42))),
+    "timetable": (timetable, ((25, 8, 8.0), (40, 10, 8.0), (50, 15, 10.0))),
+    "jobs": (jobs, ((6, 20), (8, 30), (10, 40))),
+    "cover": (cover, ((60, 80, 5), (100, 150, 5), (150, 250, 6))),
+    "knapsack": (knapsack, ((30, 4.0), (60, 4.0), (100, 6.0))),
+    "design": (design, ((8, 40), (12, 40), (15, 60))),
 }
 """Of each family what makes it, and its sizes; a size's seeds are 0, 1, …"""
 

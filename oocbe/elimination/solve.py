@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from oocbe.bucket_engine.decision import INCOMPLETE
@@ -22,6 +22,7 @@ from oocbe.elimination.observer import Observer, PassingOn, begin_telling
 from oocbe.elimination.orders.elimination_speed import speed_of
 from oocbe.elimination.orders.order import longest_search
 from oocbe.elimination.orders.order_choice import OrderChoice
+from oocbe.elimination.orders.primal_graph import PrimalGraph
 from oocbe.elimination.orders.row_limits import predictions_are_exact
 from oocbe.elimination.plan.plan import easy_orders, needs_no_bounds, plan_for, thorough_orders
 from oocbe.elimination.preparation.arity import narrowed
@@ -183,6 +184,7 @@ class _Solving:
         self._known: Knowledge | None = None
         self._statistics = Statistics()
         self._within: tuple[Smaller, _Solving] | None = None
+        self._graph = cache(partial(PrimalGraph, self.problem))  # several ways through it ask for it
 
     def solve_interruptibly(self, interruption: Interruption) -> Result:
         """The result, or what is known of it where a signal asks to end."""
@@ -218,18 +220,17 @@ class _Solving:
         bounded = bool(problem.variables) and applies_to(self.semiring) and options.bounds != "none"
         bounded = bounded and options.tables != "complete"
         if not bounded:
-            choices = self.run.orders(self._orders)
-            return self._eliminate(choices, working_time() - begin)
+            return self._eliminate(self.run.orders(self._orders), working_time() - begin)
         found: list[Incumbent] = []
         spent, rows = 0.0, RowRounds(self._target, options, self.deadline, self.reduction)
         if options.bounds == "auto":
             try:
-                if options.order == "auto" and options.workdir is None and not is_easy(problem):
+                if options.order == "auto" and options.workdir is None and not is_easy(problem, self._graph):
                     if not self.reduction and (left := smaller(problem, options, rows)):
                         return self._solved_smaller(left, working_time() - begin)
                     if result := opening_result(problem, rows, options, self._knowledge_of(found)):
                         return result
-                choices = self.run.orders(lambda: easy_orders(problem, options))
+                choices = self.run.orders(lambda: easy_orders(problem, options, self._graph()))
                 if choices:
                     self.observer.order_chosen(choices[0], False)
             except TimeLimitError:
@@ -248,8 +249,8 @@ class _Solving:
         from oocbe.elimination.search.attempts_without_bounds import AttemptsWithoutBounds  # not for an easy solve
         from oocbe.elimination.search.bounded import BoundedSolve
 
-        known, speed = self._knowledge_of(found), speed_of(options.backend)
-        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, self._attempt, speed)
+        known, beside = self._knowledge_of(found), (self._attempt, speed_of(options.backend), self._graph)
+        others = AttemptsWithoutBounds(problem, self.semiring, options, self.deadline, *beside)
         search = BoundedSolve(self._target, options, known, self._engine, self.run, self._start, others, rows)
         search.statistics.seconds["order"] = spent
         self._statistics = search.statistics
@@ -262,8 +263,8 @@ class _Solving:
         seconds = search.statistics.seconds
         seconds["forward"] += others.given_up_seconds
         seconds["order"] += others.order_seconds
-        beside = {"rows": search.rows.seconds, "mini-buckets": search.mini_buckets.seconds}
-        seconds.update({name: taken for name, taken in beside.items() if taken > 0})
+        taken = {"rows": search.rows.seconds, "mini-buckets": search.mini_buckets.seconds}
+        seconds.update({name: share for name, share in taken.items() if share > 0})
         if others.result is not None:
             result = others.result
             note = f"solved without bounds, as they had not closed after {seconds['bounds']:.3g} s"

@@ -222,7 +222,8 @@ def _linear(
     forbidden = replace(conflicts.forbidden, removed=conflicts.forbidden.removed | removed)
     try:
         relaxation = Relaxation(problem, forbidden, fixed_point, base, seed, conflicts.costly)
-        relaxation.tighten(seconds - (working_time() - begin), problem.upper_bound, improve)
+        with suppress(TimeLimitError):  # what the last round that ended has given is a bound, too
+            relaxation.tighten(seconds - (working_time() - begin), problem.upper_bound, improve)
         source = relaxation.source("lp", "")
     except ValueRangeError:
         return None

@@ -22,12 +22,6 @@ LEAST_WEIGHT = 1e-6
 """Vertices with less are left out of the sums."""
 
 
-def bit_rows(matrix: NDArray[np.bool_]) -> list[int]:
-    """Each row of a boolean matrix as a bit set."""
-    packed = np.packbits(matrix, axis=1, bitorder="little")
-    return [int.from_bytes(row.tobytes(), "little") for row in packed]
-
-
 def bit_matrix(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:
     """A boolean matrix as uint64 (rows, words), element 0 in the lowest bit."""
     packed = np.packbits(matrix, axis=1, bitorder="little")
@@ -36,14 +30,15 @@ def bit_matrix(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:
     return padded.view(np.uint64)
 
 
-def covering_cliques(adjacent: NDArray[np.uint64]) -> list[list[int]]:
+def covering_cliques(adjacent: NDArray[np.uint64], wanted: NDArray[np.uint64] | None = None) -> list[list[int]]:
     """Maximal cliques that contain every edge of a graph; each takes, greedily, edges that none before it has.
 
     Parameters
     ----------
     adjacent : uint64 (vertices, words), a symmetric bit matrix with an empty diagonal.
+    wanted : the same of those edges that are to be contained; None: all.
     """
-    open_edges = adjacent.copy()
+    open_edges = (adjacent if wanted is None else wanted).copy()
     cliques = np.empty((ROOM, adjacent.shape[1]), dtype=np.uint64)
     found: set[tuple[int, ...]] = set()
     vertex = 0

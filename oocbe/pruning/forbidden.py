@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,14 @@ class Forbidden:
     larger: tuple[NDArray[np.int64], ...]
     is_empty: bool
 
+    @cached_property
+    def between(self) -> NDArray[np.bool_]:
+        """The pairs of values of different variables, in a matrix as ``pairs``."""
+        between = self.pairs.copy()
+        for low, high in itertools.pairwise(self.first.tolist()):
+            between[low:high, low:high] = False
+        return between
+
 
 def cheapest(f: Function, sizes: tuple[int, ...]) -> int | float:
     """Least value of a function; infinite where it permits nothing."""
@@ -89,7 +98,9 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
     sizes = problem.sizes
     first = first_values(sizes)
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    pairs = owner[:, None] == owner[None, :]
+    pairs = np.zeros((len(owner), len(owner)), dtype=bool)
+    for low, high in itertools.pairwise(first.tolist()):
+        pairs[low:high, low:high] = True
     np.fill_diagonal(pairs, False)
     removed = np.zeros(len(owner), dtype=np.uint8)
     larger: dict[int, list[NDArray[np.int64]]] = {}
@@ -128,13 +139,18 @@ def forbidden_sets(problem: Problem, besides: Sequence[NDArray[np.int64]] = ()) 
 def propagated(forbidden: Forbidden, removed: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Removed literals, and those that exclude all that is left of some variable (arc consistency)."""
     removed = removed.copy()
-    while True:
-        # For each variable, the literals that exclude every literal left of it.
-        excludes = np.logical_and.reduceat(forbidden.pairs | (removed[:, None] > 0), forbidden.first[:-1], axis=0)
-        fresh = excludes.any(axis=0) & (removed == 0)
-        if not fresh.any():
-            return removed
+    changed = dict.fromkeys(range(len(forbidden.first) - 1))
+    while changed:
+        v = next(iter(changed))
+        del changed[v]
+        low, high = forbidden.first[v : v + 2].tolist()
+        left = low + np.flatnonzero(removed[low:high] == 0)
+        # What excludes every literal that is left of the variable.
+        excludes = forbidden.pairs[left].all(axis=0)
+        fresh = np.flatnonzero(excludes & (removed == 0))
         removed[fresh] = 1
+        changed.update(dict.fromkeys(forbidden.owner[fresh].tolist()))
+    return removed
 
 
 def _add_linear(

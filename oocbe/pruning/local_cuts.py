@@ -87,8 +87,7 @@ class LocalCuts:
         self._sets = forbidden.larger
         self._use, self._room = _resources(problem, forbidden)
         self._random = np.random.default_rng(seed)
-        others = forbidden.pairs & (forbidden.owner[:, None] != forbidden.owner[None, :])
-        self._is_bound = others.any(axis=1)
+        self._is_bound: NDArray[np.bool_] = np.asarray(forbidden.between.any(axis=1))
         for sets in self._sets:
             self._is_bound[np.unique(sets)] = True
         self._is_bound |= (self._use > 0).any(axis=0)

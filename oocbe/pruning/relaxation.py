@@ -147,10 +147,11 @@ class Relaxation:
         self._closed = CLOSED if self._grid.step else CLOSED * self._program.unit
         # Values of a variable exclude one another even where none conflicts with anything else; a default that no
         # conflict names stays out of the cliques, or each variable would be a clique with nothing to say.
-        others = pairs & (forbidden.owner[:, None] != forbidden.owner[None, :])
         is_idle = np.zeros(len(degree), dtype=bool)
-        is_idle[default] = ~others[default].any(axis=1)
-        self._adjacent = bit_matrix(pairs & ~is_idle[:, None] & ~is_idle[None, :])
+        is_idle[default] = ~forbidden.between[default].any(axis=1)
+        self._adjacent = bit_matrix(pairs)
+        self._adjacent[is_idle] = 0
+        self._adjacent &= ~bit_matrix(is_idle[None])
         self._program.add([Row.of(c, 1, "clique") for c in covering_cliques(self._adjacent)])
         # Written without the default, a clique that holds all values of a variable says nothing: at most one of the
         # others is true all the same.

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.model.problem import Problem
-from oocbe.pruning.cliques import bit_rows
 from oocbe.pruning.forbidden import Forbidden
 
 
@@ -27,7 +26,7 @@ class Rounding:
         self._owner = forbidden.owner.tolist()
         self._first = forbidden.first.tolist()
         self._costs = costs
-        self._adjacent = bit_rows(forbidden.pairs)
+        self._pairs = forbidden.pairs
         self._sets_of: dict[int, list[tuple[int, ...]]] = {}
         for sets in forbidden.larger:
             for members in map(tuple, sets.tolist()):
@@ -54,25 +53,25 @@ class Rounding:
         point : float64 (literals,). removed : uint8 (literals,), literals not to be taken.
         """
         order = np.lexsort((self._costs, -np.round(point, 6))).tolist()
-        blocked = sum(1 << int(literal) for literal in np.flatnonzero(removed))
+        blocked = removed > 0
         chosen = [-1] * len(self._problem.sizes)
         taken: set[int] = set()
         room = list(self._room)
         for literal in order:
             v = self._owner[literal]
-            if chosen[v] >= 0 or blocked >> literal & 1:
+            if chosen[v] >= 0 or blocked[literal]:
                 continue
             if any(amount > room[number] for number, amount in self._takes.get(literal, ())):
                 continue
             chosen[v] = literal - self._first[v]
             taken.add(literal)
-            blocked |= self._adjacent[literal]
+            blocked |= self._pairs[literal]
             for number, amount in self._takes.get(literal, ()):
                 room[number] -= amount
             for members in self._sets_of.get(literal, ()):
                 missing = [other for other in members if other not in taken]
                 if len(missing) == 1:
-                    blocked |= 1 << missing[0]
+                    blocked[missing[0]] = True
         if min(chosen, default=0) < 0:
             return False
         value = self._problem.evaluate(chosen)

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import oocbe
+from oocbe.elimination.orders.primal_graph import PrimalGraph
+from oocbe.elimination.plan.plan import SUPPLY_ROWS, easy_orders, needs_no_bounds
 from oocbe.elimination.search import depth_search, row_rounds
 from oocbe.elimination.search.depth_search import DepthSearch
 from oocbe.elimination.search.knowledge import Knowledge
@@ -308,6 +310,15 @@ def test_at_every_node_nothing_is_lost_and_only_what_is_stale_has_more_to_spare(
     assert gone > 20
 
 
+def test_loading_runs_the_loop_of_the_search(monkeypatch):
+    """Its first nodes would take as long as loading it, else, and the pace says what more are worth."""
+    calls = []
+    own = depth_search.search_depth_first
+    monkeypatch.setattr(depth_search, "search_depth_first", lambda *given: calls.append(1) or own(*given))
+    depth_search.load_loops()
+    assert calls
+
+
 def test_the_deadline_ends_it():
     problem = random_network(12, 6, 0.9, tightness=0.0, seed=3)
     made = DepthSearch(whole(problem), Knowledge(problem, NO_GAP, lambda *_: None), 1 << 30)
@@ -422,9 +433,36 @@ def test_supply_is_for_linear_programs_first(seed):
     assert (result.status, result.value) == ("optimal", best)
 
 
+def test_supply_of_many_rows_is_not_eliminated_first():
+    problem, _ = warehouses(7, 12, 1)
+    choice = easy_orders(problem, SolveOptions())[0]
+    few, many = (replace(choice, predicted_rows=(rows,)) for rows in (SUPPLY_ROWS, SUPPLY_ROWS + 1))
+    assert needs_no_bounds(problem, problem.semiring, few, SolveOptions())
+    assert not needs_no_bounds(problem, problem.semiring, many, SolveOptions())
+    other = conflicts(20, 0.5, 1)
+    assert needs_no_bounds(other, other.semiring, many, SolveOptions())
+
+
+def test_one_solve_makes_the_graph_of_a_problem_once(monkeypatch):
+    made = []
+    own = PrimalGraph.__init__
+
+    def noted(graph, problem):
+        made.append(problem)
+        own(graph, problem)
+
+    monkeypatch.setattr(PrimalGraph, "__init__", noted)
+    problem, best = warehouses(12, 30, 1)
+    assert oocbe.solve(problem).value == best
+    assert made
+    assert len(made) == len({id(each) for each in made})
+
+
 def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others():
     for part, is_tried in ((0.08, False), (0.6, True)):
         problem = conflicts(24, part, seed=2)
+        real = tuple(replace(f, values=f.values * 0.37) for f in problem.functions)  # no stable sets of integers
+        problem = replace(problem, functions=real)
         known = Knowledge(problem, NO_GAP, lambda *_: None)
         rounds = RowRounds(problem, SolveOptions(), Deadline())
         rounds.first(known, lambda: None)
@@ -435,3 +473,27 @@ def test_packing_is_for_linear_programs_first_unless_choices_forbid_most_others(
         rounds.improve(known, lambda: None)
         rounds._work(known)
         assert rounds.seconds > 0
+
+
+def cover(sets: int, elements: int, values: int, seed: int) -> Problem:
+    """Which sets to take so that each element is in one; a set has so many ways to be left out."""
+    random = np.random.default_rng(seed)
+    costs = [[*range(values - 1), int(cost)] for cost in random.integers(10, 100, sets)]
+    functions = [Function.from_array((s,), own) for s, own in enumerate(costs)]
+    left_out = np.indices((values - 1,) * 3).reshape(3, -1).T
+    scopes = [tuple(sorted(random.choice(sets, 3, replace=False).tolist())) for _ in range(elements)]
+    variables = tuple(Variable(f"x{s}", values) for s in range(sets))
+    return Problem(variables, tuple(functions), tuple(Constraint(scope, left_out) for scope in scopes))
+
+
+def test_covers_are_searched_before_their_linear_program():
+    problem = cover(14, 20, 2, 1)
+    known = Knowledge(problem, NO_GAP, lambda *_: None)
+    rounds = RowRounds(problem, SolveOptions(), Deadline())
+    rounds.open(known)
+    assert known.is_closed
+    assert known.value == optimum(problem)
+    wider = cover(40, 12, 3, 1)  # of more values, as photographs have
+    rounds = RowRounds(wider, SolveOptions(), Deadline())
+    rounds.open(Knowledge(wider, NO_GAP, lambda *_: None))
+    assert rounds.seconds == 0

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from oocbe.errors import UnsupportedError
+from oocbe.errors import TimeLimitError, UnsupportedError
 from oocbe.model.parts import Constraint, Function, Variable
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import MAX_SUM
@@ -52,6 +52,23 @@ def test_bounds_of_photographs_hold(first):
         found = check_all(photographs(seed), seed)
         tight += max(root for root, _ in found.values()) == found["constant"][1]
     assert tight >= 40  # local cuts over everything close problems as small as these; a broken source would not
+
+
+def test_a_time_limit_leaves_what_the_linear_program_has_given(monkeypatch):
+    from oocbe.pruning.relaxation import Relaxation
+
+    def ends(made, *given):
+        raise TimeLimitError("the time limit was reached")
+
+    monkeypatch.setattr(Relaxation, "_cut", ends)
+    raised = 0
+    for seed in range(20):
+        problem = photographs(seed)
+        found = {source.name: source.root for source in bound_sources(problem, 1.0, seed)}
+        if found["constant"] < math.inf and "lp" in found:
+            assert found["lp"] <= optimum(problem)
+            raised += found["lp"] > found["constant"]
+    assert raised > 5
 
 
 @pytest.mark.parametrize("first", range(0, 50, 25))

@@ -111,6 +111,7 @@ def search_orders(
     cell_work: float = math.inf,
     deadline: Deadline | None = None,
     longest: float = 0.0,
+    graph: PrimalGraph | None = None,
 ) -> list[OrderChoice]:
     """Search for orders, or read one; the order of each heuristic with the least predicted work, the best first.
 
@@ -126,13 +127,14 @@ def search_orders(
         costs what its cheaper form does. Infinite: its predicted rows.
     deadline : looked at before each order; None: never.
     longest : seconds up to which the search goes on where elimination is predicted to take even longer.
+    graph : of the problem, where somebody has it.
 
     Raises
     ------
     TimeLimitError : the deadline came.
     FormatError : a file that does not list every variable once.
     """
-    graph = PrimalGraph(problem)
+    graph = graph or PrimalGraph(problem)
     if is_order_file(wanted):
         return [_judged(graph, np.array(read_order(problem, wanted), dtype=np.int64), wanted, 1, seed)]
     names = list(HEURISTICS) if wanted == "auto" else [wanted]

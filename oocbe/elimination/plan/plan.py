@@ -17,7 +17,7 @@ from oocbe.elimination.buckets.resources import message_memory
 from oocbe.elimination.orders.elimination_speed import order_cell_work, speed_of
 from oocbe.elimination.orders.order import judge_order, longest_search, search_orders
 from oocbe.elimination.orders.order_choice import OrderChoice
-from oocbe.elimination.orders.primal_graph import MASKED_SIZE
+from oocbe.elimination.orders.primal_graph import MASKED_SIZE, PrimalGraph
 from oocbe.elimination.orders.row_limits import extends_always, hidden_supports, leaves_few
 from oocbe.elimination.plan.on_workers import ROWS_A_SECOND, simulate_plan
 from oocbe.elimination.plan.passage import MessageForecast, forecast_passages
@@ -28,6 +28,7 @@ from oocbe.elimination.preparation.zeros import without_zeros
 from oocbe.model.problem import Problem
 from oocbe.model.semiring import Semiring
 from oocbe.pruning.dominance import applies_to
+from oocbe.pruning.packing import is_supply
 from oocbe.schedule.simulation import Simulated
 from oocbe.settings.options import SolveOptions
 from oocbe.settings.tuning import tuning
@@ -289,15 +290,23 @@ def _cell_work(problem: Problem, semiring: Semiring, options: SolveOptions) -> f
 EASY_ROWS = 500_000.0
 """Predicted rows up to which ``auto`` goes ahead without bounds: a tenth of a second or two."""
 
+SUPPLY_ROWS = 200_000.0
+"""The same where customers choose among warehouses, whose linear program is nearly integral."""
 
-def easy_orders(problem: Problem, options: SolveOptions) -> list[OrderChoice]:
-    """One order of each heuristic, the best first; none where all of them are certainly too much without bounds."""
+
+def easy_orders(problem: Problem, options: SolveOptions, graph: PrimalGraph | None = None) -> list[OrderChoice]:
+    """One order of each heuristic, the best first; none where all of them are certainly too much without bounds.
+
+    graph : of the problem, where somebody has it.
+    """
     cell_work = math.inf if options.tables == INCOMPLETE else 1 / tuning().cells_a_row
-    return search_orders(problem, options.order, 0.0, options.seed, EASY_ROWS, cell_work)
+    return search_orders(problem, options.order, 0.0, options.seed, EASY_ROWS, cell_work, graph=graph)
 
 
 def needs_no_bounds(problem: Problem, semiring: Semiring, choice: OrderChoice, options: SolveOptions) -> bool:
-    """Whether elimination with an order is over before a bound could be had."""
+    """Whether elimination with an order is over before a bound could be had; that of supply comes in a moment."""
+    if sum(choice.predicted_rows) > SUPPLY_ROWS and is_supply(problem):
+        return False
     if options.tables == INCOMPLETE or sum(choice.predicted_rows) <= EASY_ROWS:
         return sum(choice.predicted_rows) <= EASY_ROWS
     dtype = value_dtype(problem, semiring)

@@ -63,7 +63,7 @@ class AttemptsWithoutBounds:
     ----------
     problem, semiring, options : what is solved. deadline : of the solve.
     eliminate : eliminates along one of several orders; raises TimeLimitError when its deadline comes.
-    speed : of elimination here.
+    speed : of elimination here. graph : makes the problem's graph, where somebody keeps that.
 
     Attributes
     ----------
@@ -79,9 +79,10 @@ class AttemptsWithoutBounds:
         deadline: Deadline,
         eliminate: Callable[[list[OrderChoice], Deadline], Result],
         speed: EliminationSpeed = CPU_SPEED,
+        graph: Callable[[], PrimalGraph] | None = None,
     ) -> None:
         self._problem, self._semiring, self._options, self._deadline = problem, semiring, options, deadline
-        self._eliminate, self._speed = eliminate, speed
+        self._eliminate, self._speed, self._graph_of = eliminate, speed, graph
         self._begin = working_time()
         self._attempted = 0.0
         self._choices: list[OrderChoice] = []
@@ -154,6 +155,10 @@ class AttemptsWithoutBounds:
         return working_time() - self._begin - self._attempted
 
     @cached_property
+    def _graph(self) -> PrimalGraph:
+        return PrimalGraph(self._problem) if self._graph_of is None else self._graph_of()
+
+    @cached_property
     def _tables(self) -> str:
         """The form of messages, as for :func:`oocbe.elimination.buckets.forms.possible_tables`."""
         dtype = value_dtype(self._problem, self._semiring)
@@ -164,7 +169,7 @@ class AttemptsWithoutBounds:
         """What elimination would take with complete tables only: that is known without counting any rows."""
         if self._tables == INCOMPLETE or is_order_file(self._options.order):
             return math.inf
-        graph = PrimalGraph(self._problem)
+        graph = self._graph
         names = CRITERIA if self._options.order == "auto" else [self._options.order]
         orders = [HEURISTICS[name](graph, self._options.seed) for name in names]
         return min(float(graph.joined_cells(graph.separators(o)).sum()) for o in orders) / self._speed.cells
@@ -173,7 +178,8 @@ class AttemptsWithoutBounds:
     def _greedy_choices(self) -> list[OrderChoice]:
         """Orders without a search for better ones, the best first; none where all are out of reach."""
         most_work = BEYOND_REACH * self._speed.rows
-        return search_orders(self._problem, self._options.order, 0.0, self._options.seed, most_work, self._cell_work)
+        search = (self._problem, self._options.order, 0.0, self._options.seed, most_work, self._cell_work)
+        return search_orders(*search, graph=self._graph)
 
     @property
     def _cell_work(self) -> float:
@@ -197,7 +203,8 @@ class AttemptsWithoutBounds:
             seconds = min(options.order_seconds, left)
             longest = min(longest_search(options.order_seconds, left), PATIENCE_SHARE * expected)
             search = (self._problem, options.order, seconds, options.seed)
-            found = search_orders(*search, cell_work=order_cell_work(self._speed, self._tables), longest=longest)
+            cell_work = order_cell_work(self._speed, self._tables)
+            found = search_orders(*search, cell_work=cell_work, longest=longest, graph=self._graph)
             expected = self._expected(found)
         self._is_open = expected <= BEYOND_REACH
         self._choices = found

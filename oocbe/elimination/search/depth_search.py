@@ -21,6 +21,7 @@ from __future__ import annotations
 import heapq
 import math
 import sys
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -323,7 +324,7 @@ def _node_of(ascent: RowAscent, weight: NDArray[np.int64]) -> Node:
     variables, functions, uses = len(network.value_start) - 1, len(network.function_start) - 1, len(network.function)
     sizes = np.diff(network.value_start)
     return Node(
-        near=near_uses(network),
+        near=near_uses(network, np.int32(ascent.need)),
         state=ascent.state.copy(),
         stale=np.ones(uses, dtype=np.uint8),
         left=np.ones(variables, dtype=np.int64),
@@ -361,11 +362,13 @@ def _part(path: NDArray[np.int64]) -> float:
 
 
 def load_loops() -> None:
-    """Load the compiled loops, or compile them."""
-    variables = (Variable("a", 2), Variable("b", 2))
-    problem = Problem(variables, (Function.from_array((0, 1), [[0, 1], [1, 0]]),))
+    """Load the compiled loops, or compile them: a problem whose root closes nothing needs them all."""
+    variables = tuple(Variable(name, 2) for name in "abc")
+    differ = [Function.from_array(pair, [[1, 0], [0, 1]]) for pair in combinations(range(3), 2)]
+    problem = Problem(variables, tuple(differ))
     tables = Tables.of(problem)
     assert tables is not None
     known = Knowledge(problem, Gap(), lambda *_: None)
-    search = DepthSearch(Reduction(tables, (0, 1), (), (2, 2)), known, 1 << 20)
+    known.offer(3, (0, 0, 0), "any assignment")
+    search = DepthSearch(Reduction(tables, (0, 1, 2), (), problem.sizes), known, 1 << 20)
     search.work(math.inf, Deadline())

@@ -8,7 +8,8 @@ first, which orders variables anew in each (:mod:`oocbe.elimination.search.depth
 latter begins, as it closes easy problems sooner.
 
 Problems of packing are for linear programs, which bound them by cliques of conflicts: these go first there, and rows
-are searched depth first where they have not settled it.
+are searched depth first where they have not settled it. Where such a problem is a graph of values, stable sets of it
+are searched instead of rows, a moment before all else (:mod:`oocbe.elimination.search.stable_set_search`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from oocbe.elimination.search.depth_search import DepthSearch
     from oocbe.elimination.search.reduced_elimination import ReducedElimination
     from oocbe.elimination.search.row_search import RowSearch
+    from oocbe.elimination.search.stable_set_search import StableSetSearch, ValueGraph
     from oocbe.pruning.row_reduction import Reduction
     from oocbe.pruning.row_tables import Tables
 
@@ -111,7 +113,7 @@ class RowRounds:
         self.order_seconds = 0.0
         self._begin_time = working_time()
         self._search: RowSearch | None = None
-        self._depth: DepthSearch | None = None
+        self._depth: DepthSearch | StableSetSearch | None = None
         self._elimination: ReducedElimination | None = None
         self._is_open = options.bounds == "auto" and options.order == "auto"
 
@@ -138,7 +140,13 @@ class RowRounds:
 
         is_opening : those of walks are not needed yet.
         """
-        if self._is_open and not self._is_packing and (self._given or self._tables) is not None:
+        if not self._is_open:
+            return
+        if self._graph is not None:
+            from oocbe.elimination.search import stable_set_search
+
+            stable_set_search.load_loops()
+        if self._graph is None and self._goes_first and (self._given or self._tables) is not None:
             from oocbe.elimination.search import depth_search
             from oocbe.pruning.row_ascent import load_loops
 
@@ -153,7 +161,7 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        while self._is_open and not self._is_packing and not known.is_near_enough:
+        while self._is_open and self._goes_first and not known.is_near_enough:
             depth = self._depth
             if depth is not None and (depth.is_over or (depth.seconds >= HEAD_START and not self._is_depth_near)):
                 return
@@ -213,7 +221,7 @@ class RowRounds:
         ------
         TimeLimitError : the deadline came.
         """
-        while self._is_open and not self._is_packing and not known.is_near_enough:
+        while self._is_open and not self._is_packing and self._graph is None and not known.is_near_enough:
             walks, depth = self._search, self._depth
             if walks is not None and depth is not None:
                 is_more = self._is_depth_promising and depth.seconds < seconds + min(more, DEPTH_SECONDS)
@@ -324,6 +332,11 @@ class RowRounds:
 
     def _begin(self, known: Knowledge) -> bool:
         """Make the searches; False where the problem is none for them."""
+        if self._graph is not None:
+            from oocbe.elimination.search.stable_set_search import StableSetSearch
+
+            self._depth = StableSetSearch(self._graph, known)
+            return True
         reduction = self.reduction
         if reduction is None:
             return False
@@ -331,12 +344,13 @@ class RowRounds:
         from oocbe.elimination.search.depth_search import DepthSearch
         from oocbe.elimination.search.reduced_elimination import ReducedElimination
         from oocbe.elimination.search.row_search import RowSearch
+        from oocbe.pruning.clique_variables import with_clique_variables
 
         memory = int(WORK_SHARE * message_memory(self._options))
         if not self._is_packing:
             self._search = RowSearch(reduction, known, memory, self._options.backend)
             self._elimination = ReducedElimination(reduction, self._options)
-        self._depth = DepthSearch(reduction, known, int(DEPTH_MEMORY * memory))
+        self._depth = DepthSearch(with_clique_variables(reduction), known, int(DEPTH_MEMORY * memory))
         return True
 
     @cached_property
@@ -351,6 +365,24 @@ class RowRounds:
         from oocbe.pruning.row_tables import Tables
 
         return Tables.of(self._problem)
+
+    @cached_property
+    def _graph(self) -> ValueGraph | None:
+        """The problem as a graph of values; None where it is another one."""
+        from oocbe.elimination.search.stable_set_search import graph_of
+
+        return graph_of(self._problem, lambda: self._tables if self._given is None else self._given.tables)
+
+    @property
+    def _goes_first(self) -> bool:
+        """Whether a search depth first is worth a moment before all else: of packing where values are two each, as
+        when sets are taken to cover something. It closes a hundred sets in a tenth of a second, and cuts take seconds.
+        """
+        from oocbe.pruning.packing import is_supply
+
+        if not self._is_packing or self._graph is not None:
+            return True
+        return max(self._problem.sizes, default=0) <= 2 and not is_supply(self._problem)
 
     @cached_property
     def _is_packing(self) -> bool:

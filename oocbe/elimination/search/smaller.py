@@ -8,7 +8,7 @@ as they are: linear programs bound them by their cliques of conflicts, which sum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -95,10 +95,12 @@ class Smaller:
         )
 
 
-def is_easy(problem: Problem) -> bool:
+def is_easy(problem: Problem, graph: Callable[[], PrimalGraph] | None = None) -> bool:
     """Whether elimination of a problem of some variables is over in a moment even with complete tables.
 
     That is known along one greedy order in a fraction of the time in which orders are looked for and judged.
+
+    graph : makes the problem's graph, where somebody keeps that.
 
     Raises
     ------
@@ -106,9 +108,9 @@ def is_easy(problem: Problem) -> bool:
     """
     if len(problem.variables) >= MANY_VARIABLES:
         return False
-    graph = PrimalGraph(problem)
-    order = HEURISTICS["min-fill"](graph, 0, FEW_ROWS * max(problem.sizes, default=1))
-    rows = graph.joined_cells(graph.separators(order)) / graph.sizes
+    made = PrimalGraph(problem) if graph is None else graph()
+    order = HEURISTICS["min-fill"](made, 0, FEW_ROWS * max(problem.sizes, default=1))
+    rows = made.joined_cells(made.separators(order)) / made.sizes
     return float(rows.sum()) <= FEW_ROWS
 
 

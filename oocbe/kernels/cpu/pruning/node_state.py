@@ -13,17 +13,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oocbe.kernels.cpu.jit import jit, without_allocation
+from oocbe.kernels.cpu.jit import helper, jit, without_allocation
 from oocbe.kernels.cpu.pruning.row_ascent import REMOVED
 
 NUMBER, KEPT, PARTS, FLIPS, REMOVALS = 0, 1, 2, 3, 4
 """Places of what a node counts: its number, which differs from those of all nodes before it, how much is kept of
 states, of parts and of what was stale, and the values removed at all nodes so far."""
 
-USE, MESSAGE_PLACE, TABLE, ARITY, OWN_STEP, OTHER, THIRD, COLUMNS = 0, 1, 2, 3, 4, 5, 11, 17
+USE, MESSAGE_PLACE, TABLE, ARITY, OWN_STEP, OTHER, THIRD, TIE, TIED_VALUE, COLUMNS = 0, 1, 2, 3, 4, 5, 11, 17, 18, 19
 """Columns of what is near a use: itself, where its part of a state begins, where its function's table does, over how
 many variables that is, and how many cells lie from one of the use's own values to the next; then what is told of the
-one other variable, and of a second one."""
+one other variable, and of a second one; and what the use is in a tie."""
+
+MEMBER, SELECTOR = 1, 2
+"""A *tie* is a function that says no more than that one variable, its member, has one of some values exactly where
+another, its selector, has a certain one, the tied value."""
 
 USE_OF, VARIABLE, PLACE, SIZE, MESSAGE, STEP = 0, 1, 2, 3, 4, 5
 """Of another variable: its use, itself, where its values begin in a state, how many they are, where its use's part
@@ -35,7 +39,7 @@ class Node(NamedTuple):
 
     Attributes
     ----------
-    near : int32 (uses, 17), in the order of the network's ``uses``, see :data:`USE` and :data:`USE_OF`; of functions
+    near : int32 (uses, 19), in the order of the network's ``uses``, see :data:`USE` and :data:`USE_OF`; of functions
         over more than three variables nothing is told of the others.
     state : int32 (state,). stale : uint8 (uses,), 1 where a use is.
     left : int64 (variables,), values left to each. open_of : int64 (functions,), variables with more than one.
@@ -73,10 +77,56 @@ class Node(NamedTuple):
     counts: Any
 
 
+@helper
+def _is_row(tables: Any, one: Any, other: Any, size: Any, need: Any) -> Any:
+    """Whether two rows of a table are equal (1) or opposite (-1), all of them costing nothing or ``need``; else 0."""
+    equal, opposite = True, True
+    for a in range(size):
+        cost = tables[one + a]
+        equal &= tables[other + a] == cost
+        opposite &= tables[other + a] == need - cost
+        if cost != 0 and cost != need:
+            return 0
+    return 1 if equal else -1 if opposite else 0
+
+
+@helper
+def _tied_value(tables: Any, start: Any, size: Any, rows: Any, need: Any) -> Any:
+    """The one row of a table that is opposite to all others, which are equal; -1 where there is none."""
+    if size < 3 or rows < 3:  # as fast by its table
+        return -1
+    is_first = _is_row(tables, start, start + size, size, need) + _is_row(tables, start, start + 2 * size, size, need)
+    base = start + size if is_first == -2 else start
+    found = -1
+    for row in range(rows):
+        kind = _is_row(tables, base, start + row * size, size, need)
+        if kind == 0 or (kind < 0 and found >= 0):
+            return -1
+        if kind < 0:
+            found = row
+    return found
+
+
 @jit
-def near_uses(network: Any) -> Any:
-    """What is near each use, for :class:`Node`."""
+def near_uses(network: Any, need: Any) -> Any:
+    """What is near each use, for :class:`Node`. need : what a row that is forbidden costs."""
     near = np.zeros((len(network.uses), COLUMNS), dtype=np.int32)
+    place_of = np.empty(len(network.uses), dtype=np.int64)
+    for i in range(len(network.uses)):
+        place_of[network.uses[i]] = i
+    for f in range(len(network.function_start) - 1):
+        begin = network.function_start[f]
+        if network.function_start[f + 1] - begin != 2:
+            continue
+        for member in range(begin + 1, begin - 1, -1):
+            selector = 2 * begin + 1 - member
+            v, w = network.variable[member], network.variable[selector]
+            size = network.value_start[v + 1] - network.value_start[v]
+            rows = network.value_start[w + 1] - network.value_start[w]
+            value = _tied_value(network.tables, network.table_start[member], size, rows, need)
+            if value >= 0:
+                near[place_of[member], TIE], near[place_of[selector], TIE] = MEMBER, SELECTOR
+                near[place_of[member], TIED_VALUE] = near[place_of[selector], TIED_VALUE] = value
     for i in range(len(network.uses)):
         use = network.uses[i]
         f = network.function[use]

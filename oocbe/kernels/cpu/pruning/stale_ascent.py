@@ -15,6 +15,7 @@ import numpy as np
 from oocbe.kernels.cpu.jit import inline, without_allocation
 from oocbe.kernels.cpu.pruning.node_state import (
     ARITY,
+    MEMBER,
     MESSAGE,
     MESSAGE_PLACE,
     OTHER,
@@ -25,6 +26,8 @@ from oocbe.kernels.cpu.pruning.node_state import (
     STEP,
     TABLE,
     THIRD,
+    TIE,
+    TIED_VALUE,
     USE,
     USE_OF,
     VARIABLE,
@@ -68,6 +71,35 @@ def _project_pair(network: Any, node: Any, i: Any, size: Any) -> Any:
             for a in range(size):
                 least[a] = min(least[a], np.int32(tables[cell + a] - taken))
         cell += size
+
+
+@inline
+def _project_tie(network: Any, node: Any, i: Any, size: Any) -> Any:
+    """The same of a tie, of whose table each row and column is one of two: time that grows with both sizes only."""
+    near, state, least, tables = node.near, node.state, node.least, network.tables
+    start, message, value = near[i, OTHER + PLACE], near[i, OTHER + MESSAGE], near[i, TIED_VALUE]
+    within, outside = REMOVED, REMOVED
+    if near[i, TIE] == MEMBER:
+        for b in range(near[i, OTHER + SIZE]):
+            if state[start + b] != REMOVED:
+                rest = np.int32(-state[message + b])
+                within = rest if b == value else within
+                outside = outside if b == value else min(outside, rest)
+        cell = near[i, TABLE] + value * size
+        for a in range(size):
+            least[a] = within if tables[cell + a] == 0 else outside
+        return
+    cell = near[i, TABLE] + value
+    for b in range(near[i, OTHER + SIZE]):
+        if state[start + b] != REMOVED:
+            rest = np.int32(-state[message + b])
+            if tables[cell] == 0:
+                within = min(within, rest)
+            else:
+                outside = min(outside, rest)
+        cell += size
+    for a in range(size):
+        least[a] = within if a == value else outside
 
 
 @inline
@@ -212,7 +244,9 @@ def collect(network: Any, node: Any, v: Any, bound: Any, need: Any, radius: Any)
         if not node.stale[use]:
             continue
         mark_stale(node, use, 0)
-        if arity == 2:
+        if node.near[i, TIE]:
+            _project_tie(network, node, i, size)
+        elif arity == 2:
             _project_pair(network, node, i, size)
         elif arity == 3 and size == 2 and node.near[i, OTHER + SIZE] == 2 and node.near[i, THIRD + SIZE] == 2:
             _project_small_triple(network, node, i)
