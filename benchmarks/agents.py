@@ -4,6 +4,7 @@
     python benchmarks/agents.py --widths --seeds 20           # random, scale-free networks and grids, grouped by width
     python benchmarks/agents.py --widths --tightness 0 --backend cuda --largest 7
     python benchmarks/agents.py --markdown                    # rows for RESULTS.md
+    PYDCOP_PYTHON=PYTHON python benchmarks/agents.py --peer    # beside pyDcop, where that interpreter has it
 
 The paper's own generator does not give the widths that its tables print (a grid of side 10 has width 10, not 4.0), so
 networks are grouped by the width of our pseudo-tree and stand beside the rows of the paper whose w* rounds to it.
@@ -16,14 +17,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean, median
 
-from measuring import data_folder, describe_run, print_table
+from measuring import data_folder, describe_run, print_table, run_timed
 from published import TABLES, Setting
 
 import oocbe
@@ -91,6 +95,49 @@ def instances(given: argparse.Namespace) -> bool:
         )
     print_table(table, given.markdown)
     print("\n".join(wrong) or "all values are optimal, messages n - 1, bounds not above")
+    return not wrong
+
+
+PEER = Path(__file__).parent / "peers" / "pydcop_agents.py"
+PEER_SECONDS = 30.0
+"""After so long pyDcop is ended."""
+
+
+def beside_pydcop(given: argparse.Namespace) -> bool:
+    """Measure small instances beside pyDcop, in processor seconds without start and reading; whether values agree."""
+    interpreter = os.environ.get("PYDCOP_PYTHON")
+    if not interpreter:
+        print("PYDCOP_PYTHON names no interpreter that has pyDcop", file=sys.stderr)
+        return False
+    table, wrong = [["instance", "agents", "w*", "oocbe ms", "pyDcop ms", "ratio"]], []
+    for path in sorted((data_folder() / "dcop" / "paper").glob("*.yaml.gz")):
+        dcop = read_dcop(path.with_suffix("").with_suffix(".xml.gz"))
+        if len(dcop.problem.variables) > given.most:
+            continue
+        taken = []
+        for _ in range(max(3, given.repeat)):
+            begin = time.process_time()
+            result = dpop(dcop, backend=given.backend)
+            taken.append(time.process_time() - begin)
+        try:
+            done, _ = run_timed([interpreter, str(PEER), str(path)], PEER_SECONDS)
+            theirs = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+        except subprocess.TimeoutExpired:
+            theirs = None
+        if theirs is not None and result.value is not None and theirs["cost"] != result.value:
+            wrong.append(f"{path.name}: pyDcop's value is {theirs['cost']}, ours {result.value}")
+        table.append(
+            [
+                path.name.removesuffix(".yaml.gz"),
+                str(len(dcop.problem.variables)),
+                str(result.metrics.width),
+                f"{1e3 * median(taken):.2f}",
+                "–" if theirs is None else f"{1e3 * theirs['seconds']:,.1f}",
+                "" if theirs is None else f"{theirs['seconds'] / median(taken):,.0f}",
+            ]
+        )
+    print_table(table, given.markdown)
+    print("\n".join(wrong) or "all values are equal")
     return not wrong
 
 
@@ -182,6 +229,8 @@ def published(family: str, width: int, domain: int) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--widths", action="store_true", help="networks by width instead of the data folder's")
+    parser.add_argument("--peer", action="store_true", help="small instances beside pyDcop instead")
+    parser.add_argument("--most", type=int, default=14, help="variables of instances beside pyDcop")
     parser.add_argument("--seeds", type=int, default=3, help="of each size; as many networks of a width at most")
     parser.add_argument("--domain", type=int, default=10, help="values of each variable")
     parser.add_argument("--tightness", type=float, default=0.5, help="share of forbidden pairs of values")
@@ -194,7 +243,7 @@ def main() -> int:
     for small in (random_network(6, 4, 0.5), grid_network(5, 4)):  # loads, or compiles, what is measured
         dpop(small, backend=given.backend)
         solve(small, given.backend)
-    is_right = widths(given) if given.widths else instances(given)
+    is_right = beside_pydcop(given) if given.peer else widths(given) if given.widths else instances(given)
     print(describe_run())
     return 0 if is_right else 1
 

@@ -12,22 +12,27 @@ eliminated. It is often much narrower, as of grids, and its edges may join agent
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from oocbe.elimination.orders.order import search_orders
+import numpy as np
+
+from oocbe.elimination.orders.order import HEURISTICS as ORDER_HEURISTICS
+from oocbe.elimination.orders.primal_graph import PrimalGraph, listed_separators
 from oocbe.elimination.preparation.prepare import scopes_of
 from oocbe.errors import UsageError
+from oocbe.kernels.cpu.orders.depth_first import list_separators, search_depth_first
 from oocbe.model.dcop import Dcop
 from oocbe.model.problem import Problem
-from oocbe.system.deadline import look
+from oocbe.system.deadline import current_flag, look
 
 AUTO = "auto"
 """The heuristic and root whose messages have the fewest cells, of those that are tried."""
 
 SEARCHES = ("max-degree", "min-degree", "max-ancestors")
-"""Which neighbour a search visits next: the one with most or fewest neighbours, or most neighbours on the branch."""
+"""Which neighbour a search visits next: the one with most or fewest neighbours, or most neighbours on the branch; in
+the order of the codes of :mod:`oocbe.kernels.cpu.orders.depth_first`."""
 
 ORDERS = ("min-fill", "weighted-min-fill")
 """Elimination orders that have a pseudo-tree."""
@@ -38,8 +43,8 @@ HEURISTICS = (*SEARCHES, *ORDERS)
 ROOTS = 16
 """Roots that ``auto`` tries with each heuristic in each part of the graph: those with most neighbours."""
 
-SEARCHED_STEPS = 1 << 18
-"""Steps of searches after which ``auto`` tries no other tree: about a second."""
+SEARCHED_STEPS = 1 << 25
+"""Steps of searches after which ``auto`` tries no other tree: about half a second."""
 
 
 @dataclass(frozen=True)
@@ -111,17 +116,17 @@ def pseudo_tree(dcop: Dcop | Problem, heuristic: str = AUTO, root: int | str | N
         if root is not None:
             raise UsageError(f"root {root}: {heuristic} chooses the root by itself; give one of {', '.join(SEARCHES)}")
         return _of_order(problem, heuristic)
-    graph = _neighbours(problem)
-    parent: list[int | None] = [None] * len(graph)
-    separators: list[tuple[int, ...]] = [()] * len(graph)
-    depth = [0] * len(graph)
+    graph = _Graph(problem)
+    parent: list[int | None] = [None] * len(problem.variables)
+    separators: list[tuple[int, ...]] = [()] * len(parent)
+    depth = [0] * len(parent)
     chosen: set[str] = set()
-    for part in _parts(graph):
+    for part in graph.parts():
         begin = first if first is not None and first in part else None
-        found = _best(graph, sorted(part), problem.sizes, heuristic, begin)
+        found = _best(graph, sorted(part), heuristic, begin)
         chosen.add(found.heuristic)
-        for v in found.order:
-            parent[v], depth[v], separators[v] = found.parent[v], found.depth[v], found.separators[v]
+        for v, up, level, own in found.placed():
+            parent[v], depth[v], separators[v] = up, level, own
     name = chosen.pop() if len(chosen) == 1 else heuristic
     searched = PseudoTree(tuple(parent), tuple(depth), tuple(separators), name)
     if heuristic != AUTO or root is not None:
@@ -131,15 +136,16 @@ def pseudo_tree(dcop: Dcop | Problem, heuristic: str = AUTO, root: int | str | N
 
 def _of_order(problem: Problem, heuristic: str) -> PseudoTree:
     """The pseudo-tree of an elimination order."""
-    order = search_orders(problem, heuristic, 0.0, 0)[0]
-    place = {v: position for position, v in enumerate(order.order)}
-    separators: list[tuple[int, ...]] = [()] * len(place)
-    parent: list[int | None] = [None] * len(place)
-    depth = [0] * len(place)
-    for v, separator in zip(order.order, order.separators, strict=True):
-        separators[v] = tuple(sorted(separator, key=place.__getitem__))
-        parent[v] = separators[v][0] if separator else None
-    for v in reversed(order.order):
+    graph = PrimalGraph(problem)
+    order = ORDER_HEURISTICS[heuristic](graph, 0)
+    sequence = order.tolist()
+    separators: list[tuple[int, ...]] = [()] * len(sequence)
+    parent: list[int | None] = [None] * len(sequence)
+    depth = [0] * len(sequence)
+    for v, separator in zip(sequence, listed_separators(graph.separators(order), order), strict=True):
+        separators[v] = tuple(separator)
+        parent[v] = separator[0] if separator else None
+    for v in reversed(sequence):
         up = parent[v]
         depth[v] = 0 if up is None else depth[up] + 1
     return PseudoTree(tuple(parent), tuple(depth), tuple(separators), heuristic)
@@ -153,93 +159,92 @@ def _index_of(problem: Problem, root: int | str) -> int:
     return index
 
 
-def _neighbours(problem: Problem) -> list[set[int]]:
-    graph: list[set[int]] = [set() for _ in problem.variables]
-    for scope in scopes_of(problem):
-        look()
-        for v in scope:
-            graph[v].update(scope)
-    for v, neighbours in enumerate(graph):
-        neighbours.discard(v)
-    return graph
+class _Graph:
+    """A problem's primal graph as the loops take it.
+
+    Attributes
+    ----------
+    start, neighbours : int64; see :func:`oocbe.kernels.cpu.orders.depth_first.search_depth_first`.
+    sizes : int64, of domains.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        graph: list[set[int]] = [set() for _ in problem.variables]
+        for scope in scopes_of(problem):
+            look()
+            for v in scope:
+                graph[v].update(scope)
+        for v, neighbours in enumerate(graph):
+            neighbours.discard(v)
+        self._graph = graph
+        self.start = np.cumsum([0, *map(len, graph)], dtype=np.int64)
+        self.neighbours = np.array([u for neighbours in graph for u in sorted(neighbours)], dtype=np.int64)
+        self.sizes = np.array(problem.sizes, dtype=np.int64)
+
+    def degree(self, v: int) -> int:
+        """How many neighbours a variable has."""
+        return len(self._graph[v])
+
+    def parts(self) -> Iterator[set[int]]:
+        """The connected parts."""
+        left = set(range(len(self._graph)))
+        while left:
+            look()
+            waiting = [min(left)]
+            part = set(waiting)
+            while waiting:
+                for other in self._graph[waiting.pop()] - part:
+                    part.add(other)
+                    waiting.append(other)
+            left -= part
+            yield part
 
 
-def _parts(graph: list[set[int]]) -> Iterator[set[int]]:
-    """The connected parts of a graph."""
-    left = set(range(len(graph)))
-    while left:
-        look()
-        waiting = [min(left)]
-        part = set(waiting)
-        while waiting:
-            for other in graph[waiting.pop()] - part:
-                part.add(other)
-                waiting.append(other)
-        left -= part
-        yield part
-
-
-@dataclass(frozen=True)
 class _Search:
-    """A depth-first search of one part: variables in the order of their visits, and what became of each."""
+    """A depth-first search of one part, and what becomes of it.
 
-    heuristic: str
-    order: list[int]
-    parent: dict[int, int | None]
-    depth: dict[int, int]
-    separators: dict[int, tuple[int, ...]]
+    Attributes
+    ----------
+    heuristic : which neighbour it visits next. cells : of all messages. steps : what it took.
+    """
+
+    def __init__(self, graph: _Graph, root: int, heuristic: str) -> None:
+        self.heuristic = heuristic
+        self._parent, self._depth = np.empty((2, len(graph.sizes)), dtype=np.int64)
+        edges, flag = (graph.start, graph.neighbours), current_flag()
+        self._order = search_depth_first(*edges, root, SEARCHES.index(heuristic), self._parent, self._depth, flag)
+        look()
+        tree = (self._order, self._parent, self._depth, graph.sizes)
+        self._below, self._above, self.cells = list_separators(*edges, *tree, flag)
+        look()
+        self.steps = len(self._below) + len(graph.neighbours) + len(self._order)
+
+    def placed(self) -> Iterator[tuple[int, int | None, int, tuple[int, ...]]]:
+        """Each variable, its parent, depth and separator, the nearest ancestor first."""
+        separators: dict[int, list[int]] = {v: [] for v in self._order.tolist()}
+        for v, u in zip(self._below.tolist(), self._above.tolist(), strict=True):
+            separators[v].append(u)
+        for v, own in separators.items():
+            up = int(self._parent[v])
+            yield v, None if up < 0 else up, int(self._depth[v]), tuple(own)
 
 
-def _best(graph: list[set[int]], part: list[int], sizes: tuple[int, ...], heuristic: str, root: int | None) -> _Search:
+def _best(graph: _Graph, part: list[int], heuristic: str, root: int | None) -> _Search:
     """The search with a heuristic; of ``auto``, the one whose messages have the fewest cells."""
-    by_degree = sorted(part, key=lambda v: (-len(graph[v]), v))
+    by_degree = sorted(part, key=lambda v: (-graph.degree(v), v))
     if heuristic != AUTO:
-        first = min(part, key=lambda v: (len(graph[v]), v)) if heuristic == "min-degree" else by_degree[0]
-        return _search(graph, first if root is None else root, heuristic)
-    best: tuple[float, _Search] | None = None
+        first = min(part, key=lambda v: (graph.degree(v), v)) if heuristic == "min-degree" else by_degree[0]
+        return _Search(graph, first if root is None else root, heuristic)
+    best: _Search | None = None
     roots = [root] if root is not None else by_degree[:ROOTS]
     steps = 0
     for first in roots:
         for name in SEARCHES:
             if best is not None and steps > SEARCHED_STEPS:
-                return best[1]
-            found = _search(graph, first, name)
-            steps += sum(len(s) + len(graph[v]) for v, s in found.separators.items()) + len(part)
-            cells = float(sum(math.prod(sizes[v] for v in s) for s in found.separators.values()))
-            if best is None or cells < best[0]:
-                best = (cells, found)
+                return best
+            found = _Search(graph, first, name)
+            steps += found.steps
+            if best is None or found.cells < best.cells:
+                best = found
     assert best is not None
-    return best[1]
-
-
-def _search(graph: list[set[int]], root: int, heuristic: str) -> _Search:
-    """Search depth first from a root; of neighbours that are alike the one with the lowest index is visited first."""
-    parent: dict[int, int | None] = {root: None}
-    depth = {root: 0}
-    on_branch = {root}
-    ratings: dict[str, Callable[[int], tuple[int, ...]]] = {
-        "max-degree": lambda v: (-len(graph[v]), v),
-        "min-degree": lambda v: (len(graph[v]), v),
-        "max-ancestors": lambda v: (-len(graph[v] & on_branch), -len(graph[v]), v),
-    }
-    rating = ratings[heuristic]
-    order, branch = [root], [root]
-    while branch:
-        look()
-        v = branch[-1]
-        unvisited = [other for other in graph[v] if other not in parent]
-        if not unvisited:
-            on_branch.discard(branch.pop())
-            continue
-        visited = min(unvisited, key=rating)
-        parent[visited], depth[visited] = v, len(branch)
-        order.append(visited)
-        branch.append(visited)
-        on_branch.add(visited)
-    above: dict[int, set[int]] = {v: {u for u in graph[v] if depth[u] < depth[v]} for v in order}
-    for v in reversed(order):
-        up = parent[v]
-        if up is not None:
-            above[up] |= above[v] - {up}
-    separators = {v: tuple(sorted(above[v], key=lambda u: -depth[u])) for v in order}
-    return _Search(heuristic, order, parent, depth, separators)
+    return best

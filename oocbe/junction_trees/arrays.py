@@ -139,7 +139,8 @@ def tree_arrays(
         np.cumsum([0, *map(len, maps)])[:-1],
         *(np.ascontiguousarray(column) for column in flat.T),
     )
-    places = Places(edge, np.array(clique_of), child_edge, np.array(separator_of), input_edge, input_clique)
+    homes = np.array([clique_of, separator_of], dtype=np.int64)
+    places = Places(edge, homes[0], child_edge, homes[1], input_edge, input_clique)
     return arrays, places, math.log(2) * sum(exponents)
 
 

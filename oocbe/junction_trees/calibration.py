@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.compiled import CompiledTree
 from oocbe.junction_trees.explanations import best_assignment
+from oocbe.junction_trees.picked_rows import RowLists
 from oocbe.junction_trees.samples import draw
-from oocbe.junction_trees.shares import shares_of
+from oocbe.junction_trees.shares import Shares, shares_of
 from oocbe.junction_trees.sweeping import collect, distribute, evidence, prior
+from oocbe.kernels.cpu.trees.single_sweeps import Picked
 
 
 class Calibration:
@@ -25,6 +29,12 @@ class Calibration:
     def __init__(self, tree: CompiledTree) -> None:
         self._tree = tree
         self._inputs: dict[int, NDArray[np.float64]] = {}
+        self._entered: dict[int, tuple[float, list[float]]] = {}  # of each input the greatest, and all divided by it
+        self._values: dict[int, int] = {}  # of those inputs that leave one value
+        self._lists = RowLists(tree)
+        self._chosen: dict[int, tuple[int, int]] = {}  # by clique, of which rows its message is
+        self._picked: Picked | None = None
+        self._shares: tuple[list[int], Shares] | None = None
         self._messages = prior(tree, tree.is_log).copied()
         self._changed: set[int] = set()  # variables
         self._posteriors: dict[int, NDArray[np.float64]] = {}
@@ -32,15 +42,21 @@ class Calibration:
 
     def change(self, v: int, likelihood: NDArray[np.float64] | None) -> None:
         """Set what is known of a variable, float64 (domain size,), not all zero; None: nothing."""
-        before = self._inputs.get(v)
-        if (before is None and likelihood is None) or (
-            before is not None and likelihood is not None and np.array_equal(before, likelihood)
-        ):
-            return
+        before = self._entered.get(v)
+        self._values.pop(v, None)
         if likelihood is None:
-            del self._inputs[v]
+            if before is None:
+                return
+            del self._inputs[v], self._entered[v]
         else:
-            self._inputs[v] = likelihood
+            numbers = likelihood.tolist()
+            greatest = max(numbers)
+            entered = greatest, numbers if greatest == 1.0 else (likelihood / greatest).tolist()
+            if numbers.count(0.0) == len(numbers) - 1:
+                self._values[v] = numbers.index(greatest)
+            if before == entered:
+                return
+            self._inputs[v], self._entered[v] = likelihood, entered
         self._changed.add(v)
         self._posteriors.clear()
         self._logarithm = None
@@ -60,11 +76,12 @@ class Calibration:
             messages = self._messages.copied()
             program = self._tree.shape.program(self._inputs, missing)
             rows = np.empty_like(messages.values)
-            distribute(self._tree, program, messages, rows, np.ones(1, dtype=np.bool_))
-            shares = shares_of(self._tree, missing)
+            trusted = np.ones(1, dtype=np.bool_)
+            distribute(self._tree, program, messages, rows, trusted, picked=self._picked)
+            shares = self._shares_of(missing)
             out = np.zeros((1, int(shares.out_start[-1])))
             shares.take(rows, out)
-            for v, first, last in zip(missing, shares.out_start, shares.out_start[1:], strict=False):
+            for v, (first, last) in zip(missing, pairwise(shares.out_start.tolist()), strict=True):
                 self._posteriors[v] = out[0, first:last]
         elif missing:
             self._posteriors |= {v: np.zeros(self._tree.problem.sizes[v]) for v in missing}
@@ -80,29 +97,52 @@ class Calibration:
         """The most probable values of all variables, and the logarithm of their weight; None where nothing agrees."""
         return best_assignment(self._tree, self._inputs, range(len(self._tree.problem.variables)))
 
+    def _shares_of(self, targets: list[int]) -> Shares:
+        """The shares of some variables; case after case the same are asked for."""
+        if self._shares is None or self._shares[0] != targets:
+            self._shares = targets, shares_of(self._tree, targets)
+        return self._shares[1]
+
     def _collect(self) -> None:
         """Bring messages up to date, in logarithms where probabilities might lose something."""
         changed = self._changed
         if self._messages.is_log != self._tree.is_log:  # an earlier case needed logarithms; this one may not
-            self._messages = prior(self._tree, self._tree.is_log).copied()
+            self._begin_again(self._tree.is_log)
             changed = set(self._inputs)
         self._send(changed)
         logarithms, trusted = evidence(self._tree, self._messages)
         if not trusted[0]:
-            self._messages = prior(self._tree, True).copied()
+            self._begin_again(True)
             self._send(set(self._inputs))
             logarithms, _ = evidence(self._tree, self._messages)
         self._changed = set()
-        self._logarithm = float(logarithms[0]) + sum(float(np.log(own.max())) for own in self._inputs.values())
+        self._logarithm = float(logarithms[0]) + sum(math.log(own) for own, _ in self._entered.values())
+
+    def _begin_again(self, is_log: bool) -> None:
+        self._messages, self._chosen = prior(self._tree, is_log).copied(), {}
 
     def _send(self, changed: set[int]) -> None:
         tree, messages = self._tree, self._messages
+        start, sizes = tree.variable_starts, tree.problem.sizes
+        rows: list[int] = []
+        values: list[float] = []
         for v in changed:
-            rows = messages.values[tree.variable_start[v] : tree.variable_start[v + 1], 0]
-            own = self._inputs.get(v)
-            rows[:] = messages.everything
-            if own is not None:
-                with np.errstate(divide="ignore"):
-                    rows[:] = np.log(own / own.max()) if messages.is_log else own / own.max()
-        stale = {int(tree.shape.places.clique[v]) for v in changed}
-        collect(tree, tree.shape.program(self._inputs, (), stale=stale), messages)
+            rows += range(start[v], start[v + 1])
+            values += self._entered[v][1] if v in self._entered else [1.0] * sizes[v]
+        if messages.is_log:
+            with np.errstate(divide="ignore"):
+                messages.values[rows, 0] = np.log(values)
+        else:
+            messages.values[rows, 0] = values
+        chosen = {} if messages.is_log else self._lists.choose(self._values)
+        self._picked = self._lists.picked(chosen)
+        # A message of other rows than now are looked at is out of date, wherever what has changed comes in.
+        stale = {clique for clique, rows_of in self._chosen.items() if chosen.get(clique) != rows_of}
+        stale.update(tree.shape.places.clique[list(changed)].tolist())
+        program = tree.shape.program(self._inputs, (), stale=stale)
+        collect(tree, program, messages, self._picked)
+        for clique in program.collected.tolist():
+            if clique in chosen:
+                self._chosen[clique] = chosen[clique]
+            else:
+                self._chosen.pop(clique, None)

@@ -65,6 +65,12 @@ class CompiledTree:
         return starts
 
     @cached_property
+    def variable_starts(self) -> list[int]:
+        """The same as Python's integers."""
+        starts: list[int] = self.variable_start.tolist()
+        return starts
+
+    @cached_property
     def input_start(self) -> NDArray[np.int64]:
         """Where the message rows of each input begin, and where all messages end: int64 (inputs + 1,)."""
         counts = np.array([0, *self.input_rows], dtype=np.int64)

@@ -6,14 +6,17 @@ posteriors are only brought down to where something is asked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oocbe.junction_trees.arrays import Places
 from oocbe.junction_trees.cliques import Clique
+from oocbe.kernels.cpu.trees.visits import list_visits
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +40,21 @@ class Program:
     writes: NDArray[np.int64]
 
 
+class _Edges(NamedTuple):
+    """Where edges come into cliques, as :func:`oocbe.kernels.cpu.trees.visits.list_visits` takes it.
+
+    Attributes
+    ----------
+    parent, child_edge, edge_start, is_child : as there. is_read : of a sweep that observes nothing.
+    """
+
+    parent: NDArray[np.int64]
+    child_edge: NDArray[np.int64]
+    edge_start: NDArray[np.int64]
+    is_child: NDArray[np.bool_]
+    is_read: NDArray[np.bool_]
+
+
 @dataclass(frozen=True, eq=False)
 class TreeShape:
     """A tree without its rows.
@@ -50,22 +68,25 @@ class TreeShape:
     children: tuple[tuple[int, ...], ...]
     places: Places
 
-    def with_ancestors(self, cliques: Iterable[int]) -> set[int]:
-        """Some cliques and all above them."""
-        found: set[int] = set()
-        for clique in cliques:
-            above: int | None = clique
-            while above is not None and above not in found:
-                found.add(above)
-                above = self.cliques[above].parent
-        return found
+    @cached_property
+    def _edges(self) -> _Edges:
+        places, count = self.places, len(self.places.child_edge)
+        parent = np.array([-1 if c.parent is None else c.parent for c in self.cliques[:count]], dtype=np.int64)
+        below = np.flatnonzero(parent >= 0)
+        child_edge = places.child_edge.astype(np.int64)
+        into = np.empty(len(below) + len(places.edge) + len(places.input_edge), dtype=np.int64)
+        into[child_edge[below]] = parent[below]
+        into[places.edge], into[places.input_edge] = places.clique, places.input_clique
+        is_child, is_read = np.zeros((2, len(into)), dtype=np.bool_)
+        is_child[child_edge[below]] = is_read[child_edge[below]] = is_read[places.input_edge] = True
+        return _Edges(parent, child_edge, np.searchsorted(into, np.arange(count + 1)), is_child, is_read)
 
     def program(
         self,
         observed: Collection[int],
-        targets: Iterable[int],
-        rows_of: Iterable[int] = (),
-        stale: Iterable[int] | None = None,
+        targets: Sequence[int],
+        rows_of: Collection[int] = (),
+        stale: Collection[int] | None = None,
     ) -> Program:
         """The sweep for some observed variables, after which the posteriors of some targets are known.
 
@@ -74,46 +95,26 @@ class TreeShape:
         rows_of : cliques whose rows need probabilities as well.
         stale : cliques whose messages must be computed; None: those below which something is observed.
         """
-        places = self.places
-        inputs: list[list[int]] = [[] for _ in self.cliques]
-        for v in observed:
-            inputs[places.clique[v]].append(int(places.edge[v]))
-        for clique, edge in zip(places.input_clique.tolist(), places.input_edge.tolist(), strict=True):
-            inputs[clique].append(edge)
-        # What is observed comes first: a product of one case ends with the first factor that is 0.
-        read = [[*inputs[c], *(int(places.child_edge[k]) for k in below)] for c, below in enumerate(self.children)]
+        places, edges = self.places, self._edges
+        seen, wanted = _indices(observed), _indices(targets)
+        is_read = edges.is_read.copy()
+        is_read[places.edge[seen]] = True
+        is_stale, is_visited = np.zeros((2, len(edges.parent)), dtype=np.bool_)
         if stale is None:
-            stale = {*(int(places.clique[v]) for v in observed), *places.input_clique.tolist()}
-        collected = sorted(self.with_ancestors(stale))
-        written: list[list[int]] = [[] for _ in self.cliques]
-        visited = set(rows_of)
-        for v in targets:
-            separator = int(places.separator[v])
-            if separator < 0:
-                visited.add(int(places.clique[v]))
-                written[places.clique[v]].append(int(places.edge[v]))
-            else:
-                parent = self.cliques[separator].parent
-                assert parent is not None
-                visited.add(parent)
-                written[parent].append(int(places.child_edge[separator]))
-        distributed = sorted(self.with_ancestors(visited), reverse=True)
-        for c in distributed:
-            parent = self.cliques[c].parent
-            if parent is not None:
-                written[parent].append(int(places.child_edge[c]))
-        writes = [sorted(set(written[c])) for c in distributed]
-        return Program(
-            np.array(collected, dtype=np.int64),
-            *_rows(read[c] for c in collected),
-            np.array(distributed, dtype=np.int64),
-            *_rows(read[c] for c in distributed),
-            *_rows(writes),
+            is_stale[places.clique[seen]] = is_stale[places.input_clique] = True
+        else:
+            is_stale[_indices(stale)] = True
+        separator = places.separator[wanted]
+        own, between = wanted[separator < 0], separator[separator >= 0]
+        is_visited[_indices(rows_of)] = True
+        is_visited[places.clique[own]] = is_visited[edges.parent[between]] = True
+        is_written = np.zeros_like(is_read)
+        is_written[places.edge[own]] = is_written[edges.child_edge[between]] = True
+        visited = list_visits(
+            edges.parent, edges.child_edge, edges.edge_start, edges.is_child, is_read, is_written, is_stale, is_visited
         )
+        return Program(*visited)
 
 
-def _rows(lists: Iterable[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each list begins in all of them laid end to end, and these."""
-    known = list(lists)
-    starts = np.cumsum([0, *map(len, known)]).astype(np.int64)
-    return starts, np.array([e for own in known for e in own], dtype=np.int64)
+def _indices(of: Collection[int]) -> NDArray[np.int64]:
+    return np.fromiter(of, dtype=np.int64, count=len(of))

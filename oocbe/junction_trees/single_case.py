@@ -99,6 +99,7 @@ class SingleCase:
         self._forget()
 
     def _forget(self) -> None:
+        self._is_told = False
         self._answer: CaseAnswer | None = None
         self._posteriors: dict[int, NDArray[np.float64]] = {}
         self._asked = 0
@@ -136,9 +137,10 @@ class SingleCase:
             return None
         if self._calibration is None:
             self._calibration = StoredCalibration(tree) if isinstance(tree, StoredTree) else Calibration(tree)
-        for v in self._told.keys() | self._known.keys():
-            self._calibration.change(v, self._known.get(v))
-        self._told = dict(self._known)
+        if not self._is_calibrated:
+            for v in self._told.keys() | self._known.keys():
+                self._calibration.change(v, self._known.get(v))
+            self._told, self._is_told = dict(self._known), True
         return self._calibration
 
     @property
@@ -163,7 +165,7 @@ class SingleCase:
             calibration = self.calibration()
             if calibration is None:
                 return [np.zeros(self._problem.sizes[v]) for v in targets]
-            return calibration.posteriors(targets)
+            self._posteriors |= zip(missing, calibration.posteriors(missing), strict=True)
         return [self._posteriors[v].copy() for v in targets]
 
     def sweep(self, cases: Cases, targets: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -216,9 +218,8 @@ class SingleCase:
 
     @property
     def _is_calibrated(self) -> bool:
-        """Whether the tree's messages are those of this case."""
-        told, known = self._told, self._known
-        return self._calibration is not None and told.keys() == known.keys() and all(told[v] is known[v] for v in told)
+        """Whether the tree's calibration knows this case."""
+        return self._calibration is not None and self._is_told
 
     def _answer_to(self, known: Mapping[int, NDArray[np.float64]]) -> CaseAnswer:
         factors = written_out(self._problem)

@@ -79,8 +79,12 @@ def prior(tree: CompiledTree, is_log: bool) -> Messages:
     return known
 
 
-def collect(tree: CompiledTree, program: Program, messages: Messages) -> None:
+def collect(
+    tree: CompiledTree, program: Program, messages: Messages, picked: single_sweeps.Picked | None = None
+) -> None:
     """Send a program's messages up.
+
+    picked : rows to look at for one case, in probabilities; None: all.
 
     Raises
     ------
@@ -95,7 +99,8 @@ def collect(tree: CompiledTree, program: Program, messages: Messages) -> None:
         carried = (messages.values, messages.peaks, messages.losses, messages.logs)
         if messages.values.shape[1] == 1:
             values, peaks, losses, logs = (array.reshape(-1) for array in carried)
-            single_sweeps.collect_one(tree.arrays, *steps, values, peaks, losses, logs, flag)
+            given = picked or _all_rows(tree)
+            single_sweeps.collect_one(tree.arrays, *steps, given, values, peaks, losses, logs, flag)
         else:
             sweeps.collect(tree.arrays, *steps, *carried, flag)
     look()
@@ -119,6 +124,7 @@ def distribute(
     posteriors: NDArray[np.float64],
     trusted: NDArray[np.bool_],
     expected: NDArray[np.float64] | None = None,
+    picked: single_sweeps.Picked | None = None,
 ) -> None:
     """Bring posteriors down; the messages are used up.
 
@@ -127,6 +133,7 @@ def distribute(
     posteriors : float64 (message rows, cases), written for the edges that the program writes.
     trusted : bool (cases,), as :func:`evidence` says; others get no probabilities.
     expected : float64 (rows,), to which the probabilities of the rows of the program's cliques are added, or None.
+    picked : as for :func:`collect`.
 
     Raises
     ------
@@ -144,9 +151,15 @@ def distribute(
     wanted = np.empty(0) if expected is None else expected
     arrays: Any = tree.log_arrays if messages.is_log else tree.arrays
     if not messages.is_log and expected is None and posteriors.shape[1] == 1:
-        single_sweeps.distribute_one(arrays, *steps, messages.values.reshape(-1), posteriors.reshape(-1), flag)
+        given = picked or _all_rows(tree)
+        single_sweeps.distribute_one(arrays, *steps, given, messages.values.reshape(-1), posteriors.reshape(-1), flag)
         look()
         return
     loop = log_sweeps.distribute_logs if messages.is_log else sweeps.distribute
     loop(arrays, *steps, messages.values, posteriors, wanted, flag)
     look()
+
+
+def _all_rows(tree: CompiledTree) -> single_sweeps.Picked:
+    none = np.full(len(tree.shape.cliques), -1, dtype=np.int64)
+    return single_sweeps.Picked(none, none, np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))

@@ -219,7 +219,7 @@ class JunctionTree:
         for v, value in found.items():
             self._likelihoods.pop(v, None)
             self._evidence[v] = value
-            self._change(v, np.eye(self.problem.sizes[v])[value])
+            self._change(v, np.array([float(x == value) for x in range(self.problem.sizes[v])]))
         for v, given in checked.items():
             self._evidence.pop(v, None)
             self._likelihoods[v] = given

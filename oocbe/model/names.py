@@ -23,6 +23,14 @@ class OfVariables(Protocol):
         """Those that are named."""
 
 
+class Numbered(OfVariables, Protocol):
+    """What knows its variables by name as well."""
+
+    @property
+    def number_by_name(self) -> Mapping[str, int]:
+        """Index of each variable by its name."""
+
+
 SHOWN_NAMES = 8
 """Names or labels that a message lists."""
 
@@ -30,17 +38,17 @@ MOST_COMPARED = 10_000
 """Names among which the nearest one is looked for: some milliseconds' work."""
 
 
-def variable_index(problem: OfVariables, name: object) -> int:
+def variable_index(problem: Numbered, name: object) -> int:
     """Index of a variable given by its name.
 
     Raises
     ------
     UsageError : there is none of that name.
     """
-    for number, v in enumerate(problem.variables):
-        if v.name == name:
-            return number
-    raise unknown_variable(problem, name)
+    number = problem.number_by_name.get(name) if isinstance(name, str) else None
+    if number is None:
+        raise unknown_variable(problem, name)
+    return number
 
 
 def unknown_variable(problem: OfVariables, name: object) -> UsageError:

@@ -89,6 +89,11 @@ class Problem(Shown):
         """Domain size of each variable."""
         return tuple(v.size for v in self.variables)
 
+    @cached_property
+    def number_by_name(self) -> Mapping[str, int]:
+        """Index of each variable by its name."""
+        return {v.name: number for number, v in enumerate(self.variables)}
+
     @property
     def sense(self) -> str:
         """What an optimum means here: ``min``, ``max``, or ``sum`` where nothing is optimised."""

@@ -151,6 +151,8 @@ LOOPS = {
     "filters._keep_by_bitmap": PIECES,
     "filters._keep_by_search": PIECES,
     "filters._compress": PIECES,
+    "depth_first.search_depth_first": FLAG,
+    "depth_first.list_separators": FLAG,
     "greedy_order.members_of": A_ROW,
     "greedy_order._score": "the neighbours of one vertex; its caller looks at the flag",
     "greedy_order.greedy_order": FLAG,
@@ -273,6 +275,8 @@ LOOPS = {
     "walk_steps.bound_part": A_ROW,
     "walk_steps.least_value": A_ROW,
     "walk_steps.grown": ONE_PASS,
+    "visits.list_visits": "two passes over the edges of a tree",
+    "visits._list_reads": "the edges of one clique, twice",
 }
 """How each compiled loop ends: by module and function."""
 

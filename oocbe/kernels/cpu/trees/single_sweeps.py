@@ -2,24 +2,54 @@
 
 The sweeps of :mod:`oocbe.kernels.cpu.trees.sweeps` with one case, where there is something to be saved that many cases
 do not have in common: a row's product ends with the first factor that is 0, and downwards whole groups of rows go where
-their separator's row is 0. Messages, peaks, losses and logarithms mean what they mean there.
+their separator's row is 0. Where the rows that agree with an observed value are listed, no others are looked at.
+Messages, peaks, losses and logarithms mean what they mean there.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oocbe.kernels.cpu.jit import jit
 from oocbe.kernels.cpu.trees.sweeps import GREATEST, LEAST, TINY
 
 
+class Picked(NamedTuple):
+    """Rows that may be worth something.
+
+    Attributes
+    ----------
+    begin, end : int64 (cliques,), where those of each clique are listed in ``rows``; -1: all of it are looked at.
+    rows : int32, numbers of rows within their clique. group : int32 (rows of the tree,), the group of each within its
+        clique; empty where nothing is listed.
+    """
+
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    group: NDArray[np.int32]
+
+
 @jit
 def collect_one(
-    tree: Any, cliques: Any, read_start: Any, reads: Any, messages: Any, peaks: Any, losses: Any, logs: Any, stop: Any
+    tree: Any,
+    cliques: Any,
+    read_start: Any,
+    reads: Any,
+    picked: Any,
+    messages: Any,
+    peaks: Any,
+    losses: Any,
+    logs: Any,
+    stop: Any,
 ) -> Any:
-    """Messages from cliques to their parents; parameters as for many cases, without the axis of cases."""
+    """Messages from cliques to their parents; parameters as for many cases, without the axis of cases.
+
+    picked : :class:`Picked`.
+    """
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message, edge_sender = tree.edge_map, tree.edge_message, tree.edge_sender
     row_start, message_start, group_start, norms = tree.row_start, tree.message_start, tree.group_start, tree.norms
@@ -42,7 +72,21 @@ def collect_one(
         group = group_start[c] - out
         end = message_start[c + 1]
         peak = 0.0
-        for s in range(out, end):
+        is_listed = picked.begin[c] >= 0
+        if is_listed:
+            for s in range(out, end):
+                messages[s] = 0.0
+            for i in range(picked.begin[c], picked.end[c]):
+                row = row_start[c] + picked.rows[i]
+                product = weights[row]
+                for e in range(count):
+                    product *= messages[offsets[e] + maps[places[e] + row]]
+                    if product == 0.0:
+                        break
+                messages[out + picked.group[row]] += product
+            for s in range(out, end):
+                peak = max(peak, messages[s])
+        for s in range(out, out if is_listed else end):
             if stop[0] != 0:
                 break
             sums = 0.0
@@ -73,11 +117,15 @@ def distribute_one(
     reads: Any,
     write_start: Any,
     writes: Any,
+    picked: Any,
     messages: Any,
     posteriors: Any,
     stop: Any,
 ) -> Any:
-    """Posterior probabilities from the roots downwards; parameters as for many cases, without the axis of cases."""
+    """Posterior probabilities from the roots downwards; parameters as for many cases, without the axis of cases.
+
+    picked : :class:`Picked`.
+    """
     weights, maps, groups = tree.weights, tree.maps, tree.groups
     edge_map, edge_message, edge_rows, edge_sender = tree.edge_map, tree.edge_message, tree.edge_rows, tree.edge_sender
     row_start, message_start, group_start = tree.row_start, tree.message_start, tree.group_start
@@ -103,7 +151,19 @@ def distribute_one(
                 posteriors[s] = 0.0
         own = message_start[c]
         group = group_start[c] - own
-        for s in range(own, message_start[c + 1]):
+        is_listed = picked.begin[c] >= 0
+        if is_listed:
+            for i in range(picked.begin[c], picked.end[c]):
+                row = row_start[c] + picked.rows[i]
+                product = weights[row] * messages[own + picked.group[row]]
+                for e in range(count):
+                    if product == 0.0:
+                        break
+                    product *= messages[offsets[e] + maps[places[e] + row]]
+                if product != 0.0:
+                    for e in range(written):
+                        posteriors[target_offsets[e] + maps[targets[e] + row]] += product
+        for s in range(own, own if is_listed else message_start[c + 1]):
             if stop[0] != 0:
                 break
             down = messages[s]

@@ -1,0 +1,98 @@
+"""What a sweep over a tree visits: cliques with all above them, and the edges that each reads and writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from oocbe.kernels.cpu.jit import helper, jit
+
+
+@jit
+def list_visits(
+    parent: Any,
+    child_edge: Any,
+    edge_start: Any,
+    is_child: Any,
+    is_read: Any,
+    is_written: Any,
+    is_stale: Any,
+    is_visited: Any,
+) -> Any:
+    """The arrays of a :class:`oocbe.junction_trees.programs.Program`, in the order of its attributes.
+
+    Parameters
+    ----------
+    parent : int64 (cliques,), of each clique, which comes after it; -1 of a root. child_edge : int64 (cliques,), the
+        edge from it to its parent. edge_start : int64 (cliques + 1,), where the edges into each clique begin.
+    is_child, is_read, is_written : bool (edges,), whether it comes from a child, is read, and is written.
+    is_stale, is_visited : bool (cliques,), whether it sends a message up, and whether its rows get probabilities.
+
+    The last three are written: cliques above those are marked, and edges to children that are visited.
+
+    Returns
+    -------
+    int64 arrays. Of the edges that a clique reads, those from children come last: a product ends with its first
+    factor that is 0, and what is observed makes most of them.
+    """
+    cliques = len(parent)
+    sending, visiting = 0, 0
+    for c in range(cliques):
+        above = parent[c]
+        if is_stale[c]:
+            sending += 1
+            if above >= 0:
+                is_stale[above] = True
+        if is_visited[c]:
+            visiting += 1
+            if above >= 0:
+                is_visited[above] = True
+                is_written[child_edge[c]] = True
+    collected = np.empty(sending, dtype=np.int64)
+    collect_start = np.zeros(sending + 1, dtype=np.int64)
+    collect_reads = np.empty(len(is_read), dtype=np.int64)
+    n = 0
+    for c in range(cliques):
+        if is_stale[c]:
+            collected[n] = c
+            collect_start[n + 1] = _list_reads(c, edge_start, is_child, is_read, collect_reads, collect_start[n])
+            n += 1
+    distributed = np.empty(visiting, dtype=np.int64)
+    read_start = np.zeros(visiting + 1, dtype=np.int64)
+    reads = np.empty(len(is_read), dtype=np.int64)
+    write_start = np.zeros(visiting + 1, dtype=np.int64)
+    writes = np.empty(len(is_read), dtype=np.int64)
+    n = 0
+    for c in range(cliques - 1, -1, -1):
+        if is_visited[c]:
+            distributed[n] = c
+            read_start[n + 1] = _list_reads(c, edge_start, is_child, is_read, reads, read_start[n])
+            end = write_start[n]
+            for edge in range(edge_start[c], edge_start[c + 1]):
+                if is_written[edge]:
+                    writes[end] = edge
+                    end += 1
+            write_start[n + 1] = end
+            n += 1
+    return (
+        collected,
+        collect_start,
+        collect_reads[: collect_start[sending]],
+        distributed,
+        read_start,
+        reads[: read_start[visiting]],
+        write_start,
+        writes[: write_start[visiting]],
+    )
+
+
+@helper
+def _list_reads(c: Any, edge_start: Any, is_child: Any, is_read: Any, reads: Any, end: Any) -> Any:
+    """Write a clique's edges that are read from ``end`` on; where they end."""
+    for from_child in (False, True):
+        for edge in range(edge_start[c], edge_start[c + 1]):
+            if is_read[edge] and is_child[edge] == from_child:
+                reads[end] = edge
+                end += 1
+    return end
