@@ -372,11 +372,8 @@ class _Solving:
                 assignment = backward_pass(winner.prepared, outcome.buckets, outcome.recomputation, self.deadline)
             passing("backward:done")
         result = result_of_elimination(problem, self.semiring, options, winner, assignment, self._backend)
-        seconds = {
-            "order": order_seconds,
-            "forward": forward_end - begin,
-            "backward": time.perf_counter() - forward_end,
-        }
+        end = time.perf_counter()
+        seconds = {"order": order_seconds, "forward": forward_end - begin, "backward": end - forward_end}
         return replace(result, seconds=seconds)
 
     @cached_property
