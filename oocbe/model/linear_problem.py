@@ -71,12 +71,19 @@ def _size(system: LinearSystem, v: int) -> int:
     """Values of a variable; 0 where it has none."""
     name, low, high = system.names[v], system.lower[v], system.upper[v]
     if not system.integral[v]:
-        raise UnsupportedError(f"{system.name}: variable {name} is real; elimination needs integers")
+        raise UnsupportedError(
+            f"{system.name}: variable {name} is real; elimination needs integers: declare it as one, if it may be"
+        )
     if math.isinf(low) or math.isinf(high):
-        raise UnsupportedError(f"{system.name}: variable {name} has no bound {'below' if math.isinf(low) else 'above'}")
+        side = "below" if math.isinf(low) else "above"
+        raise UnsupportedError(
+            f"{system.name}: variable {name} has no bound {side}; give it one, where none follows from the rows"
+        )
     size = int(max(0, math.floor(high) - math.ceil(low) + 1))
     if size > LARGEST_DOMAIN:
-        raise UnsupportedError(f"{system.name}: variable {name} has {size:,} values; at most {LARGEST_DOMAIN:,} are")
+        raise UnsupportedError(
+            f"{system.name}: variable {name} has {size:,} values; at most {LARGEST_DOMAIN:,} are supported: bound it"
+        )
     return size
 
 
