@@ -82,7 +82,7 @@ def is_running(pid):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_ends_all_processes(tmp_path, number):
+def test_a_signal_ends_all_processes(tmp_path, interrupts_heard, number):
     """Whatever ends the command ends its processes; unless it is killed, no scratch folder is left."""
     hard = tmp_path / "hard.wcsp"
     write(clique(14, 8, largest=50, has_forbidden=False), hard)
