@@ -75,10 +75,11 @@ class Exchanged:
             pyarrow is missing. CorruptDataError : a stored chunk is damaged.
         """
         from oocbe.tables.parquet import write_parquet
+        from oocbe.tables.parquet_source import sparing
 
-        return write_parquet(
-            self.layout, self.dtype, self.rows, self._rows, path, values, memory, rows_per_file, compression, overwrite
-        )
+        rows = (self.layout, self.dtype, self.rows, self._rows)
+        with sparing():
+            return write_parquet(*rows, path, values, memory, rows_per_file, compression, overwrite)
 
     def _rows(self, start: int, stop: int) -> Rows:
         """Keys and values of some rows."""
@@ -315,24 +316,26 @@ class OnDisk(Exchanged):
             DiskError : the disk is full.
         """
         from oocbe.tables.parquet import read_parquet
+        from oocbe.tables.parquet_source import sparing
 
-        found = read_parquet(source, values, scope, domains, rename, drop_nulls, memory)
-        rows = found.piece_rows if chunk_rows is None else chunk_rows
-        with (
-            closing(found.pieces),
-            cls.create(
-                path,
-                found.layout,
-                found.dtype,
-                semiring,
-                chunk_rows=rows,
-                codec=codec,
-                overwrite=overwrite,
-                duplicates=duplicates,
-            ) as writer,
-        ):
-            for keys, numbers in found.pieces:
-                writer.append(keys, numbers)
+        with sparing():
+            found = read_parquet(source, values, scope, domains, rename, drop_nulls, memory)
+            rows = found.piece_rows if chunk_rows is None else chunk_rows
+            with (
+                closing(found.pieces),
+                cls.create(
+                    path,
+                    found.layout,
+                    found.dtype,
+                    semiring,
+                    chunk_rows=rows,
+                    codec=codec,
+                    overwrite=overwrite,
+                    duplicates=duplicates,
+                ) as writer,
+            ):
+                for keys, numbers in found.pieces:
+                    writer.append(keys, numbers)
         opened: Self = cls.open(path)
         return opened
 
