@@ -65,3 +65,13 @@ def test_the_bound_at_the_optimum_is_the_optimum():
     result = oocbe.solve(WALK)
     assert (result.status, result.bound, result.gap) == ("optimal", 0, 0)
     assert result.anytime[-1][1:] == (0, 0)
+
+
+def test_names_and_labels_of_another_case_are_told():
+    with pytest.raises(UsageError, match="no value 'Yes'; its values are no, yes; did you mean 'yes'"):
+        WALK.evaluate({"rain": "Yes", "umbrella": "home"})
+    with pytest.raises(UsageError, match="no variable 'RAIN'; did you mean 'rain'"):
+        oocbe.solve(WALK, evidence={"RAIN": "yes"})
+    for pair, meant in (("Rain=yes", "'rain'"), ("rain=YES", "'yes'")):
+        with pytest.raises(UsageError, match=f"did you mean {meant}"):
+            oocbe.solve(WALK, evidence=pair)

@@ -137,6 +137,10 @@ def test_uai_files_of_one_sample(tree, tmp_path):
 
 MALFORMED = {
     "unknown column": ("a.csv", "wind\nyes\n", "'wind'"),
+    "column of another case": ("a.csv", "Rain\nyes\n", "did you mean 'rain'"),
+    "semicolons": ("a.csv", "rain;season\nyes;winter\n", "between semicolons, and commas were expected"),
+    "tabs": ("a.csv", "rain\tseason\nyes\twinter\n", "between tabs"),
+    "label of another case": ("a.csv", "rain\nYES\n", "did you mean 'yes'"),
     "column twice": ("a.csv", "rain,rain\nyes,no\n", "once"),
     "unknown label": ("a.csv", "rain\nmaybe\n", "'maybe'"),
     "number too large": ("a.csv", "rain\n2\n", "no value '2'"),
@@ -207,6 +211,8 @@ def test_trees_that_are_none(tree, tmp_path):
     (tmp_path / "empty").mkdir()
     done = run("query", tmp_path / "empty", "--cases", tmp_path / "cases.csv")
     assert done.exit_code != 0
-    assert "not a tree" in done.output
+    assert "no junction tree" in done.output
+    done = run("query", tree.parent / "weather.bif", "--cases", tmp_path / "cases.csv")
+    assert (done.exit_code, "oocbe compile" in done.output) == (2, True)
     done = run("compile", tree.parent / "weather.bif", tree)
     assert (done.exit_code, "exists already" in done.output) == (2, True)

@@ -142,6 +142,13 @@ def test_a_report_has_all_of_a_day_and_needs_nothing_beside_itself(tmp_path, sol
     assert oocbe.__version__ in html
 
 
+@pytest.mark.parametrize("name", ["day.pdf", "day", "day.svg"])
+def test_a_report_is_named_as_what_it_is(tmp_path, name):
+    done = CliRunner().invoke(app, ["solve", GRID, "--report", str(tmp_path / name)])
+    assert (done.exit_code, "ends in .html or .htm" in done.stderr) == (2, True)
+    assert not (tmp_path / name).exists()
+
+
 def test_a_report_is_never_written_over_the_problem(tmp_path):
     done = CliRunner().invoke(app, ["solve", GRID, "--report", GRID])
     assert (done.exit_code, "this is the problem itself" in done.stderr) == (2, True)
