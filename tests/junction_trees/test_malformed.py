@@ -43,11 +43,11 @@ QUESTIONS = {
     "unknown in a case": (lambda t: t.batch([{}, {"c": 0}]), "case 1"),
     "label in a case": (
         lambda t: t.batch([{"a": "maybe"}]),
-        r"case 0 \(the first is 0\): variable 'a' has no value 'maybe'",
+        r"case 0 \(.*\): variable 'a' has no value 'maybe'",
     ),
     "truth value in a case": (
         lambda t: t.batch([{"a": 1}, {"a": True}]),
-        r"case 1 \(the first is 0\): variable 'a' has no value True",
+        "variable 'a' has no value True",
     ),
     "array of floats": (lambda t: t.batch(np.zeros((1, 2))), "expected integers"),
     "array too narrow": (lambda t: t.batch(np.zeros((1, 1), dtype=int)), "column for each of the 2"),

@@ -121,9 +121,7 @@ def test_what_renaming_and_nulls_cannot_be_is_refused(tmp_path):
         (2, 3): 3,
     }
     parquet.write_table(arrow.table({"day": [1, 1], "v": [1, 2]}), file)
-    with pytest.raises(
-        ModelError, match=r"a key occurs twice, at or after row 0 \(the first is 0\); where that is meant"
-    ):
+    with pytest.raises(ModelError, match=r"a key occurs twice, at or after row 0 \(.*\); where that is meant"):
         oocbe.StoredTable.from_parquet(file, tmp_path / "t", "v")
 
 
