@@ -36,6 +36,12 @@ def test_evidence_by_names_is_evidence_by_indices():
         WALK.with_evidence({"Umbrela": "along"})
 
 
+def test_what_is_no_problem_and_no_path_is_refused():
+    for given in (3, ["a"], None):
+        with pytest.raises(UsageError, match=f"expected a Problem .* not {type(given).__name__}"):
+            oocbe.solve(given)
+
+
 def test_marginals_by_name():
     result = oocbe.marginals(RAIN, evidence={"grass": "wet"})
     assert result.probability == pytest.approx(0.625)  # of wet grass

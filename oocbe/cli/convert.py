@@ -76,6 +76,8 @@ def convert(
     if is_url(file) or is_url(out):
         raise UsageError(f"{file if is_url(file) else out}: only stored tables are in object stores; name a file")
     path = Path(file)
+    if Path(out).is_file() and path.is_file() and path.samefile(out):
+        raise UsageError(f"{out}: this is the problem itself; name another file")
     model = load_model(path, format)
     problem = finite_problem(model, path, evidence or None)
     save(replace(model, problem=problem) if isinstance(model, Dcop) else problem, Path(out), to)

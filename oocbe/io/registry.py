@@ -219,5 +219,7 @@ def _format_of(path: str | Path, name: str | None) -> Format:
     wanted = _OTHER_SUFFIXES.get(wanted, wanted)
     if wanted not in known:
         found = f"unknown format {name!r}" if name is not None else f"{path}: the name's suffix tells no format"
-        raise UsageError(f"{found}; known formats: {', '.join(known)}")
+        raise UsageError(
+            f"{found}; name one (format, --format; of what is written, --to); known formats: {', '.join(known)}"
+        )
     return known[wanted]

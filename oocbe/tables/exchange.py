@@ -163,6 +163,10 @@ class InMemory(Exchanged):
         """Make a table of a data frame of pandas, without pyarrow; see :meth:`from_arrow`. The index is left out."""
         from oocbe.tables.frames import frame_rows, pandas_column
 
+        if not hasattr(frame, "set_axis"):
+            raise UsageError(
+                f"expected a data frame of pandas, not {type(frame).__name__}; make one (pandas.DataFrame)"
+            )
         frame = frame.set_axis([str(name) for name in frame.columns], axis=1)  # columns may be called by numbers
         return cls(*frame_rows(frame, pandas_column, values, scope, domains, semiring), semiring, True)
 

@@ -203,6 +203,23 @@ def test_convert_renames_columns_and_drops_rows_as_the_library_does(tmp_path: Pa
         assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
 
 
+def test_convert_never_writes_over_what_it_reads(tmp_path: Path) -> None:
+    path = tmp_path / "grid.wcsp"
+    shutil.copy(GRID, path)
+    before = path.read_bytes()
+    done = run(app, ["convert", str(path), str(path)])
+    assert (done.exit_code, "the problem itself" in done.stderr, path.read_bytes() == before) == (2, True, True)
+
+
+def test_propagation_says_what_it_removed(tmp_path: Path) -> None:
+    path = tmp_path / "m.mps"
+    path.write_text(
+        "ROWS\n N cost\n L weight\nCOLUMNS\n x cost 1 weight 2\n y cost 2 weight 3\nRHS\n b weight 12\nENDATA\n"
+    )
+    assert "removed  2 bounds in " in run(app, ["propagate", str(path)]).stdout
+    assert "removed  0 values in 1 round\n" in run(app, ["propagate", GRID]).stdout
+
+
 def test_convert_names_formats_explicitly(tmp_path: Path) -> None:
     plain = tmp_path / "problem"
     assert run(app, ["convert", GRID, str(plain)]).exit_code == 2

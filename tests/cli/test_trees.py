@@ -204,6 +204,17 @@ def test_questions_that_cannot_be_answered(arguments, expected, tree, tmp_path, 
     assert expected in done.output
 
 
+def test_a_tree_is_inspected(tree):
+    done = run("inspect", tree, "--json")
+    content = json.loads(done.stdout)
+    statistics = oocbe.JunctionTree.open(tree).statistics
+    assert content["kind"] == "junction tree"
+    assert {name: content[name] for name in ("cliques", "rows", "cells", "width")} == {
+        name: statistics[name] for name in ("cliques", "rows", "cells", "width")
+    }
+    assert "junction tree" in run("inspect", tree).stdout
+
+
 def test_trees_that_are_none(tree, tmp_path):
     (tmp_path / "cases.csv").write_text("season\nwinter\n")
     done = run("query", tmp_path / "none.tree", "--cases", tmp_path / "cases.csv")
